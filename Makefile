@@ -1,0 +1,35 @@
+# make demo: run the hello world.  make test: tests, linter and type checker.  Each makes its own environment first.
+
+PYTHON ?= python3
+VENV := .venv
+RUNTIME := $(VENV)/runtime.stamp
+TESTING := $(VENV)/testing.stamp
+
+.PHONY: demo test format clean
+
+demo: $(RUNTIME)
+	$(VENV)/bin/python examples/hello_world/hello_world.py
+
+test: $(TESTING)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/pytest
+
+format: $(TESTING)
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV)
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(TESTING): pyproject.toml | $(VENV)/bin/python
+	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[test,oracle]'
+	touch $@ $(RUNTIME)

@@ -1,0 +1,74 @@
+"""TensorFlow Lite Micro in Python: run `.tflite` models in a fixed arena, with the integers and the bytes of a device.
+
+import tflm
+
+model = tflm.Model.from_file("hello_world_int8.tflite")
+resolver = tflm.MicroMutableOpResolver(1)
+resolver.add_fully_connected()
+interpreter = tflm.MicroInterpreter(model, resolver, bytearray(2048))
+interpreter.allocate_tensors()
+interpreter.input(0).data[:] = 42
+interpreter.invoke()
+print(interpreter.output(0).dequantized(), interpreter.arena_used_bytes())
+"""
+
+from tflm import schema, targets
+from tflm.errors import (
+    ArenaError,
+    ArenaExhausted,
+    InterpreterError,
+    ModelError,
+    OperatorError,
+    ResolverError,
+    TensorError,
+    TensorIndexError,
+    TflmError,
+    UnresolvedOperator,
+)
+from tflm.kernels import KernelContext, Node, Registration
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.micro_allocator import (
+    MicroAllocator,
+    PlannedBuffer,
+    RecordedAllocation,
+    RecordedAllocationType,
+    RecordingMicroAllocator,
+)
+from tflm.micro_interpreter import MicroInterpreter
+from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.micro_profiler import MicroProfiler
+from tflm.schema.builder import ModelBuilder, quantized
+from tflm.schema.model import Model, verify
+
+__all__ = [
+    "AllOpsResolver",
+    "ArenaError",
+    "ArenaExhausted",
+    "InterpreterError",
+    "KernelContext",
+    "MicroAllocator",
+    "MicroInterpreter",
+    "MicroMutableOpResolver",
+    "MicroProfiler",
+    "Model",
+    "ModelBuilder",
+    "ModelError",
+    "Node",
+    "OperatorError",
+    "PlannedBuffer",
+    "RecordedAllocation",
+    "RecordedAllocationType",
+    "RecordingMicroAllocator",
+    "Registration",
+    "ResolverError",
+    "TensorError",
+    "TensorIndexError",
+    "TfLiteEvalTensor",
+    "TfLiteTensor",
+    "TflmError",
+    "UnresolvedOperator",
+    "quantized",
+    "schema",
+    "targets",
+    "verify",
+]

@@ -1,0 +1,113 @@
+"""Every way in which tflm says no: one tree, so that `except tflm.TflmError` catches all of it.
+
+Each kind keeps its parts as attributes beside the message, for programs that want to act on them.
+"""
+
+from __future__ import annotations
+
+
+class TflmError(Exception):
+    """The root of all errors raised on purpose by this package."""
+
+
+class ModelError(TflmError):
+    """The bytes are not a model that can be trusted.
+
+    Attributes:
+        place: path from the root to the table, such as `subgraphs[0].tensors[3]`; empty for the file.
+        table: name of the schema table, or `file`.
+        field: name of the field, or empty.
+        reason: what is wrong, and where possible what would be right.
+    """
+
+    def __init__(self, reason: str, *, table: str = "file", field: str = "", place: str = ""):
+        self.reason, self.table, self.field, self.place = reason, table, field, place
+        name = f"{table}.{field}" if field else table
+        super().__init__(f"{name}{f' at {place}' if place else ''}: {reason}")
+
+
+class ArenaError(TflmError):
+    """The buffer given as arena can't serve as one, or memory was asked for out of turn."""
+
+
+class ArenaExhausted(ArenaError):
+    """An allocation does not fit. Nothing was changed by it.
+
+    Attributes:
+        what: the thing that was being placed.
+        requested: its size in bytes.
+        available: bytes that were left for it between head and tail, after alignment.
+        missing: bytes by which the arena is too small for this allocation (later ones may need more).
+    """
+
+    def __init__(self, what: str, *, requested: int, available: int):
+        self.what, self.requested, self.available = what, requested, available
+        self.missing = requested - available
+        super().__init__(
+            f"the arena is too small for {what}: {requested} bytes requested, {available} available, "
+            f"{self.missing} missing; give a larger arena"
+        )
+
+
+class ResolverError(TflmError):
+    """An operator can't be added to a resolver: no room left, already there, or not known."""
+
+
+class UnresolvedOperator(TflmError):
+    """The model uses an operator, or a version of one, that the resolver does not have.
+
+    Attributes:
+        operator: builtin name (`FULLY_CONNECTED`) or custom name.
+        version: the version that the model asks for.
+    """
+
+    def __init__(self, operator: str, version: int, reason: str):
+        self.operator, self.version = operator, version
+        super().__init__(reason)
+
+
+class OperatorError(TflmError):
+    """An operator was given what it can't take.
+
+    A kernel raises it with `reason` and, where it is about one, `tensor`; the graph adds where in the
+    model the operator stands.
+
+    Attributes:
+        reason: what the operator can't take, and what it could.
+        tensor: name of the tensor, or empty.
+        operator: name of the operator.
+        subgraph_index, operator_index: its place in the model, or None before the graph added it.
+    """
+
+    def __init__(self, reason: str, *, tensor: str = ""):
+        super().__init__(reason)
+        self.reason, self.tensor = reason, tensor
+        self.operator = ""
+        self.subgraph_index: int | None = None
+        self.operator_index: int | None = None
+
+    def locate(self, subgraph_index: int, operator_index: int, operator: str) -> None:
+        """Add where the operator stands, unless an inner subgraph has already done so."""
+        if self.operator_index is None:
+            self.subgraph_index, self.operator_index = subgraph_index, operator_index
+            self.operator = operator
+
+    def __str__(self) -> str:
+        parts = []
+        if self.operator_index is not None:
+            parts.append(f"subgraph {self.subgraph_index}, operator {self.operator_index} {self.operator}")
+        if self.tensor:
+            parts.append(f"tensor {self.tensor!r}")
+        return ": ".join([", ".join(parts), self.reason] if parts else [self.reason])
+
+
+class TensorError(TflmError, ValueError):
+    """Values of the wrong dtype or shape were written to a tensor, or it has no data to give."""
+
+
+class TensorIndexError(TflmError, IndexError):
+    """There is no input, output or tensor with that index."""
+
+
+class InterpreterError(TflmError, RuntimeError):
+    """A call that is not allowed now, such as `invoke` before `allocate_tensors`."""

@@ -1,0 +1,26 @@
+"""The operators: one module a family, each of them a registration; and the arithmetic that they share."""
+
+from __future__ import annotations
+
+from tflm.kernels import arithmetic, fully_connected, quantize, relu, reshape, sigmoid, softmax
+from tflm.kernels.registration import KernelContext, Node, Registration
+
+REGISTRATIONS: dict[str, Registration] = {
+    registration.name: registration
+    for registration in (
+        arithmetic.ADD,
+        arithmetic.MUL,
+        fully_connected.FULLY_CONNECTED,
+        quantize.DEQUANTIZE,
+        quantize.QUANTIZE,
+        relu.RELU,
+        relu.RELU6,
+        reshape.RESHAPE,
+        sigmoid.LOGISTIC,
+        sigmoid.TANH,
+        softmax.SOFTMAX,
+    )
+}
+"""Every operator of this package, by name."""
+
+__all__ = ["REGISTRATIONS", "KernelContext", "Node", "Registration"]

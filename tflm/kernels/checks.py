@@ -1,0 +1,54 @@
+"""Checks that kernels make of their tensors while they prepare; each names the tensor that fails it."""
+
+from __future__ import annotations
+
+import math
+from typing import Union
+
+from tflm.errors import OperatorError
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.schema.enums import TensorType
+
+AnyTensor = Union[TfLiteTensor, TfLiteEvalTensor]
+
+
+def require_type(tensor: AnyTensor, *types: TensorType) -> None:
+    """Refuse a tensor of any other type."""
+    if tensor.type not in types:
+        names = ", ".join(kind.name for kind in types)
+        raise OperatorError(f"is {tensor.type.name}; supported here: {names}", tensor=tensor.name)
+
+
+def require_same_type(tensor: AnyTensor, other: AnyTensor) -> None:
+    """Refuse two tensors of different types."""
+    if tensor.type != other.type:
+        reason = f"is {tensor.type.name}, but {other.name!r} is {other.type.name}; they must be of one type"
+        raise OperatorError(reason, tensor=tensor.name)
+
+
+def require_zero_point(tensor: TfLiteTensor, zero_point: int) -> None:
+    """Refuse a tensor with any other zero point."""
+    if tensor.zero_point != zero_point:
+        reason = f"has zero point {tensor.zero_point}, must have {zero_point} for {tensor.type.name}"
+        raise OperatorError(reason, tensor=tensor.name)
+
+
+def require_scale(tensor: TfLiteTensor) -> float:
+    """The scale of a quantized tensor; refuses one without quantization, or that nothing can be divided by."""
+    if tensor.quantization is None:
+        raise OperatorError(f"is {tensor.type.name} without scale and zero point", tensor=tensor.name)
+    if not (math.isfinite(tensor.scale) and tensor.scale > 0):
+        raise OperatorError(f"has scale {tensor.scale:g}, must be positive and finite", tensor=tensor.name)
+    return tensor.scale
+
+
+def element_count(tensor: AnyTensor) -> int:
+    """Number of elements."""
+    return math.prod(tensor.dims)
+
+
+def require_same_size(tensor: AnyTensor, other: AnyTensor) -> None:
+    """Refuse two tensors with different numbers of elements."""
+    if element_count(tensor) != element_count(other):
+        reason = f"has shape {list(tensor.dims)}, {other.name!r} has {list(other.dims)}: the sizes must match"
+        raise OperatorError(reason, tensor=tensor.name)

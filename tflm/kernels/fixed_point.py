@@ -1,0 +1,326 @@
+"""Fixed-point arithmetic, exactly as TFLM's reference kernels do it (double rounding).
+
+A format Qm.n has a sign bit, m integer bits and n fractional bits. Arrays hold raw values as int64, so that no step
+overflows by accident; where the reference wraps or saturates in 32 bits, the function says so and does it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+
+Raw = npt.NDArray[np.int64]
+"""Raw values of a fixed-point format."""
+
+Transform = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
+"""A real function, over arrays."""
+
+INT32_MAX = 2**31 - 1
+
+
+# --- Multipliers -------------------------------------------------------------------------------------------------
+
+
+def quantize_multiplier(real: float) -> tuple[int, int]:
+    """A real multiplier as a Q0.31 significand in [1/2, 1) and a power of two: real = significand * 2^shift.
+
+    Returns:
+        (significand, shift); (0, 0) for zero and for what is below 2^-32.
+
+    Raises:
+        OperatorError: the multiplier is negative, infinite or not a number.
+    """
+    if not (math.isfinite(real) and real >= 0):
+        raise OperatorError(f"its scales give the multiplier {real:g}, which is not a positive number")
+    fraction, shift = math.frexp(real)
+    significand = round_half_away(fraction * 2**31)
+    if significand == 2**31:
+        significand, shift = 2**30, shift + 1
+    return (significand, shift) if significand and shift >= -31 else (0, 0)
+
+
+class QuantizedMultiplier:
+    """Multiplies 32-bit integers by significand * 2^shift, rounding twice.
+
+    Args:
+        significand: Q0.31, one for all values or one for each along the last axis.
+        shift: powers of two, likewise.
+    """
+
+    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
+        self._significand = np.asarray(significand, np.int64)
+        shifts = np.asarray(shift, np.int64)
+        self._left = _constant_if_equal(np.maximum(shifts, 0))
+        self._right = _constant_if_equal(np.maximum(-shifts, 0))
+        rounds = self._right > 0
+        self._half = np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0)
+        # Half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift.
+        self._sign_mask = np.where(rounds, np.int64(-1), np.int64(0))
+
+    @classmethod
+    def of(cls, real: float) -> QuantizedMultiplier:
+        """The multiplier nearest to a real number."""
+        return cls(*quantize_multiplier(real))
+
+    def scale(self, values: Raw, scratch: Raw) -> Raw:
+        """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
+        if self._left.any():
+            wrap_int32(np.left_shift(values, self._left, out=values))
+        np.multiply(values, self._significand, out=values)
+        np.add(values, 1 << 30, out=values)
+        np.right_shift(values, 31, out=values)
+        if self._right.any():
+            np.right_shift(values, 63, out=scratch)
+            np.bitwise_and(scratch, self._sign_mask, out=scratch)
+            np.add(values, scratch, out=values)
+            np.add(values, self._half, out=values)
+            np.right_shift(values, self._right, out=values)
+        return values
+
+
+class WideQuantizedMultiplier:
+    """Multiplies integers of up to 48 bits by a significand reduced to Q0.15, rounding once.
+
+    This is what the reference does to 64-bit accumulators. The result wraps to 32 bits.
+
+    Args:
+        significand: Q0.31, one for all values or one for each along the last axis.
+        shift: powers of two, likewise; less than 15.
+    """
+
+    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
+        wide = np.asarray(significand, np.int64)
+        self._significand = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
+        self._shift = 15 - np.asarray(shift, np.int64)
+        if self._shift.min() < 1:
+            raise OperatorError("its scales give a multiplier of 2^14 or more, too large for 64-bit accumulators")
+        self._half = np.left_shift(np.int64(1), self._shift - 1)
+
+    def scale(self, values: Raw, scratch: Raw) -> Raw:
+        """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
+        np.multiply(values, self._significand, out=values)
+        np.add(values, self._half, out=values)
+        np.right_shift(values, self._shift, out=values)
+        return wrap_int32(values)
+
+
+def multiply_by_quantized_multiplier(values: npt.ArrayLike, significand: int, shift: int) -> Raw:
+    """32-bit integers times significand (Q0.31) * 2^shift; a new array."""
+    product = np.array(values, np.int64)
+    return QuantizedMultiplier(significand, shift).scale(product, np.empty_like(product))
+
+
+def wrap_int32(values: Raw) -> Raw:
+    """Keep the low 32 bits of each value, as a signed number; in place."""
+    np.add(values, 1 << 31, out=values)
+    np.bitwise_and(values, (1 << 32) - 1, out=values)
+    np.subtract(values, 1 << 31, out=values)
+    return values
+
+
+def _constant_if_equal(values: Raw) -> Raw:
+    """One number for an array of equal ones: numpy shifts by a scalar several times faster."""
+    return values.reshape(-1)[0] if values.size and (values == values.reshape(-1)[0]).all() else values
+
+
+# --- Rounding ----------------------------------------------------------------------------------------------------
+
+
+def round_half_away(value: float) -> int:
+    """The nearest integer, halves away from zero: C's `round`."""
+    whole = math.floor(abs(value))
+    return int(math.copysign(whole + (abs(value) - whole >= 0.5), value))
+
+
+def round_half_away_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`round_half_away` for an array of floats, in the array's own precision."""
+    # The float just below one half keeps 0.49999997 from rounding up, and still carries exact halves over.
+    below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))
+    rounded: npt.NDArray[Any] = np.trunc(values + np.copysign(below_half, values))
+    return rounded
+
+
+def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Raw:
+    """Product of two Q0.31 (or Qm.n and Qk.l, giving Q(m+k)): the high half of 2ab, rounded, halves up.
+
+    Only -1 * -1 saturates.
+    """
+    product = np.multiply(a, b, dtype=np.int64)
+    high: Raw = np.minimum((product + (1 << 30)) >> 31, INT32_MAX)
+    return high
+
+
+def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Raw:
+    """Values over 2^exponent (1 or more), rounded, halves away from zero."""
+    raw, bits = np.asarray(values, np.int64), np.asarray(exponent, np.int64)
+    return (raw + (raw >> 63) + np.left_shift(np.int64(1), bits - 1)) >> bits
+
+
+def input_radius(integer_bits: int, left_shift: int) -> int:
+    """The smallest distance from zero that, shifted left, leaves Q(integer_bits).(31 - integer_bits)."""
+    largest = ((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits - left_shift)
+    return min(math.floor(largest), INT32_MAX)
+
+
+def saturating_multiply_by_pot(values: npt.ArrayLike, exponent: int) -> Raw:
+    """Values times 2^exponent, saturated to 32 bits."""
+    return np.clip(np.left_shift(np.asarray(values, np.int64), exponent), -INT32_MAX - 1, INT32_MAX)
+
+
+# --- Functions ---------------------------------------------------------------------------------------------------
+
+
+def exp_on_negative_values(a: npt.ArrayLike, integer_bits: int) -> Raw:
+    """exp(a) in Q0.31 for a <= 0 in Q(integer_bits).(31 - integer_bits), of at most 5 integer bits.
+
+    exp of the fraction in [-1/4, 0) comes from a polynomial; each bit above it multiplies by a constant.
+    """
+    raw = np.asarray(a, np.int64)
+    fractional_bits = 31 - integer_bits
+    one_quarter = 1 << (fractional_bits - 2)
+    fraction = (raw & (one_quarter - 1)) - one_quarter
+    result = _exp_on_last_quarter(fraction << integer_bits)
+    remainder = fraction - raw
+    for exponent in range(-2, integer_bits):
+        constant = round(math.exp(-(2.0**exponent)) * 2**31)
+        bit = 1 << (fractional_bits + exponent)
+        product = saturating_rounding_doubling_high_mul(result, constant)
+        result = np.where(remainder & bit, product, result)
+    return np.where(raw == 0, INT32_MAX, result)
+
+
+def _exp_on_last_quarter(a: Raw) -> Raw:
+    """exp(a) in Q0.31 for a in [-1/4, 0) in Q0.31: the Taylor polynomial of degree 4 around -1/8."""
+    mul = saturating_rounding_doubling_high_mul
+    x = a + (1 << 28)
+    x2 = mul(x, x)
+    x3 = mul(x2, x)
+    x4_over_4 = rounding_divide_by_pot(mul(x2, x2), 2)
+    x4_over_12_plus_x3_over_3 = mul(x4_over_4 + x3, round(2**31 / 3))
+    tail = rounding_divide_by_pot(x4_over_12_plus_x3_over_3 + x2, 1)
+    constant = round(math.exp(-1 / 8) * 2**31)
+    return constant + mul(constant, x + tail)
+
+
+def _reciprocal_of_one_plus(a: npt.ArrayLike) -> Raw:
+    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line, 48/17 - 32/17 d."""
+    mul = saturating_rounding_doubling_high_mul
+    half_denominator = (np.asarray(a, np.int64) + INT32_MAX + 1) >> 1
+    x = round(48 / 17 * 2**29) + mul(half_denominator, round(-32 / 17 * 2**29))
+    for _ in range(3):
+        error = (1 << 29) - mul(half_denominator, x)
+        x = x + saturating_multiply_by_pot(mul(x, error), 2)
+    return x
+
+
+def one_over_one_plus_x(a: npt.ArrayLike) -> Raw:
+    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
+    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a), 1)
+
+
+def one_minus_x_over_one_plus_x(a: npt.ArrayLike) -> Raw:
+    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
+    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a) - (1 << 29), 2)
+
+
+def logistic(a: npt.ArrayLike, integer_bits: int) -> Raw:
+    """1 / (1 + exp(-a)) in Q0.31 for a in Q(integer_bits).(31 - integer_bits)."""
+    raw = np.asarray(a, np.int64)
+    of_positive = one_over_one_plus_x(exp_on_negative_values(-abs(raw), integer_bits))
+    result = np.where(raw > 0, of_positive, INT32_MAX - of_positive)
+    return np.where(raw == 0, 1 << 30, result)
+
+
+def tanh(a: npt.ArrayLike, integer_bits: int) -> Raw:
+    """tanh(a) in Q0.31 for a in Q(integer_bits).(31 - integer_bits)."""
+    raw = np.asarray(a, np.int64)
+    # Reading the raw value with one more integer bit doubles it.
+    of_positive = one_minus_x_over_one_plus_x(exp_on_negative_values(-abs(raw), integer_bits + 1))
+    return np.sign(raw) * of_positive
+
+
+def count_leading_zeros_32(values: npt.ArrayLike) -> Raw:
+    """Zero bits above the highest one bit, in 32 bits; 32 for zero."""
+    return 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
+
+
+def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
+    """1 / x for positive x in Q(integer_bits).(31 - integer_bits).
+
+    Returns:
+        (Q0.31 mantissa in (1/2, 1], number of bits of x above one): 1 / x = mantissa / 2^bits.
+    """
+    raw = np.asarray(values, np.int64)
+    headroom_plus_one = count_leading_zeros_32(raw)
+    mantissa_minus_one = np.left_shift(raw, headroom_plus_one) - (1 << 31)
+    return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
+
+
+# --- Look-up tables ----------------------------------------------------------------------------------------------
+
+LUT_INT16_SIZE = 513
+"""Entries of a table for int16: 512 steps of 128, and the end of the last one."""
+
+
+def populate_lut_int16(
+    input_scale: float, input_zero_point: int, output_scale: float, output_zero_point: int, transform: Transform
+) -> npt.NDArray[np.int16]:
+    """A table of `transform` over all int16, to be interpolated by `lookup_int16`.
+
+    Each entry is moved by half the error that interpolation would make at the middle of its step. All arithmetic is
+    in float32, as in the reference.
+
+    Args:
+        transform: from an array of real float32 values to another.
+    """
+    f32 = np.float32
+    low, high = -(1 << 15), (1 << 15) - 1
+    input_min = f32(input_scale) * f32(low - input_zero_point)
+    input_max = f32(input_scale) * f32(high - input_zero_point)
+    output_min = f32(output_scale) * f32(low - output_zero_point)
+    output_max = f32(output_scale) * f32(high - output_zero_point)
+    step = (input_max - input_min) / f32(512)
+    inverse = f32(1 << 16) / (output_max - output_min)
+    i = np.arange(512, dtype=f32)
+    value = transform(input_min + i * step) * inverse
+    middle = transform(input_min + i * step + step / f32(2)) * inverse
+    following = transform(input_min + (i + f32(1)) * step) * inverse
+    sample = round_half_away_array(value)
+    error = round_half_away_array((following + sample) / f32(2)) - round_half_away_array(middle)
+    entries = sample - round_half_away_array(error / f32(2))
+    last = round_half_away_array(transform(np.array([input_max], f32)) * inverse)
+    table: npt.NDArray[np.int16] = np.clip(np.concatenate([entries, last]), low, high).astype(np.int16)
+    return table
+
+
+def lookup_int16(values: npt.ArrayLike, table: npt.NDArray[np.int16]) -> Raw:
+    """The table's value for each int16, interpolated between its entries: Q0.15 where the entries are."""
+    raw = np.asarray(values, np.int64)
+    index = 256 + (raw >> 7)
+    base = table[index].astype(np.int64)
+    slope = (table[index + 1] - table[index]).astype(np.int64)
+    values_between: Raw = base + ((slope * (raw & 0x7F) + 64) >> 7)
+    return values_between
+
+
+def _sigmoid_table() -> npt.NDArray[np.int64]:
+    x = np.arange(256) / 24
+
+    def sigmoid(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        return 65536 / (1 + np.exp(-x))
+
+    # Interpolation cuts the corner of a concave curve: each entry is raised by half of what is lost in the middle.
+    loss = sigmoid(x + 1 / 48) - (sigmoid(x) + sigmoid(x + 1 / 24)) / 2
+    table = np.round(sigmoid(x) + loss / 2).astype(np.int64)
+    table[-1] = 65535  # the end of the curve is 1
+    return table
+
+
+SIGMOID_TABLE = _sigmoid_table()
+"""sigmoid(i / 24) in Q0.16, unsigned, for i from 0 to 255; tanh(x) = 2 sigmoid(2x) - 1 uses it too."""

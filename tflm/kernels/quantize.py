@@ -1,0 +1,143 @@
+"""QUANTIZE, from float to integers and from integers to others; and DEQUANTIZE, back to float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.checks import require_same_size, require_scale, require_type
+from tflm.kernels.fixed_point import (
+    QuantizedMultiplier,
+    Raw,
+    quantize_multiplier,
+    round_half_away_array,
+    wrap_int32,
+)
+from tflm.kernels.lookup import bind_lookup
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import DOUBLE, INT, INT32, Struct
+
+OUTPUT_TYPES = {
+    TensorType.FLOAT32: (TensorType.INT8, TensorType.INT16),
+    TensorType.INT32: (TensorType.INT8, TensorType.INT16),
+    TensorType.INT16: (TensorType.INT8, TensorType.INT16, TensorType.INT32),
+    TensorType.INT8: (TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT32),
+    TensorType.UINT8: (TensorType.INT8,),
+}
+"""What QUANTIZE makes of each type of input."""
+
+QUANTIZATION_PARAMS = Struct("QuantizationParams", zero_point=INT32, scale=DOUBLE)
+DEQUANTIZATION_PARAMS = Struct("DequantizationParams", scale=DOUBLE, zero_point=INT32)
+OP_DATA_QUANTIZE = Struct(
+    "OpDataQuantizeReference",
+    quantization_params=QUANTIZATION_PARAMS,
+    requantize_output_multiplier=INT32,
+    requantize_output_shift=INT,
+    input_zero_point=INT32,
+)
+DEQUANTIZE_OP_DATA = Struct(
+    "DequantizeOpData",
+    quantization_params=DEQUANTIZATION_PARAMS,
+    output_multiplier=INT32,
+    output_shift=INT,
+    output_zero_point=INT32,
+)
+
+
+@dataclass
+class Requantization:
+    """y = y_zero + (x - x_zero) * significand * 2^shift, clamped to the range of y's type."""
+
+    significand: int
+    shift: int
+    input_zero_point: int
+    output_zero_point: int
+    dtype: np.dtype[Any]
+
+    def __call__(self, x: Raw) -> Raw:
+        values = wrap_int32(x.astype(np.int64) - self.input_zero_point)
+        QuantizedMultiplier(self.significand, self.shift).scale(values, np.empty_like(values))
+        np.add(values, self.output_zero_point, out=values)
+        limits = np.iinfo(self.dtype)
+        return np.clip(wrap_int32(values), limits.min, limits.max)
+
+
+def prepare_quantize(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=1, outputs=1)
+    input = context.allocate_temp_input_tensor(node, 0)
+    output = context.allocate_temp_output_tensor(node, 0)
+    require_type(input, *OUTPUT_TYPES)
+    require_type(output, *OUTPUT_TYPES[input.type])
+    require_same_size(output, input)
+    require_scale(output)
+    assert output.quantization is not None
+    if len(output.quantization.scale) != 1:
+        raise OperatorError("has a scale for each channel; only one for all is supported", tensor=output.name)
+    if input.type == TensorType.FLOAT32:
+        node.op_data = np.float32(output.scale), output.zero_point
+    else:
+        node.op_data = Requantization(
+            *quantize_multiplier(input.scale / output.scale),
+            input_zero_point=input.zero_point,
+            output_zero_point=output.zero_point,
+            dtype=ELEMENT_TYPES[output.type].dtype,
+        )
+
+
+def bind_quantize(context: KernelContext, node: Node) -> Run:
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    if x.dtype == np.float32:
+        return _bind_affine_quantize(x.reshape(-1), y.reshape(-1), *node.op_data)
+    if x.itemsize <= 2:
+        return bind_lookup(x, y, node.op_data)
+
+    def run() -> None:
+        np.copyto(y, node.op_data(x), casting="unsafe")
+
+    return run
+
+
+def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
+    limits = np.iinfo(y.dtype)
+    # The zero point is added in integers, after rounding; what is out of range even before it is clamped first.
+    lowest, highest = np.float32(limits.min - zero_point), np.float32(limits.max - zero_point)
+    scaled = np.empty(x.shape, np.float32)
+
+    def run() -> None:
+        np.divide(x, scale, out=scaled)
+        np.clip(round_half_away_array(scaled), lowest, highest, out=scaled)
+        np.copyto(scaled, 0, where=np.isnan(scaled))
+        np.add(scaled, np.float32(zero_point), out=scaled)
+        np.copyto(y, scaled, casting="unsafe")
+
+    return run
+
+
+def prepare_dequantize(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=1, outputs=1)
+    input = context.allocate_temp_input_tensor(node, 0)
+    output = context.allocate_temp_output_tensor(node, 0)
+    require_type(input, TensorType.INT8, TensorType.INT16, TensorType.UINT8)
+    require_type(output, TensorType.FLOAT32)
+    require_same_size(output, input)
+    node.op_data = input.scale, input.zero_point
+
+
+def bind_dequantize(context: KernelContext, node: Node) -> Run:
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    scale, zero_point = node.op_data
+    return bind_lookup(x, y, lambda values: scale * (values - zero_point))
+
+
+QUANTIZE = Registration(
+    BuiltinOperator.QUANTIZE, bind_quantize, prepare_quantize, op_data=OP_DATA_QUANTIZE, max_version=4
+)
+DEQUANTIZE = Registration(
+    BuiltinOperator.DEQUANTIZE, bind_dequantize, prepare_dequantize, op_data=DEQUANTIZE_OP_DATA, max_version=6
+)

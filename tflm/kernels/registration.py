@@ -1,0 +1,179 @@
+"""What an operator is to the runtime: a registration; and what a kernel may ask for: the context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.layout import Table
+from tflm.schema.model import Model
+from tflm.schema.tables import SubGraph
+from tflm.targets import INT, POINTER, Struct, Target
+
+TFLITE_NODE = Struct(
+    "TfLiteNode",
+    inputs=POINTER,
+    outputs=POINTER,
+    intermediates=POINTER,
+    user_data=POINTER,
+    builtin_data=POINTER,
+    custom_initial_data=POINTER,
+    custom_initial_data_size=INT,
+)
+NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registration=POINTER)
+
+Options = TypeVar("Options", bound=Table)
+
+
+@dataclass
+class Node:
+    """An operator at its place in a subgraph.
+
+    Attributes:
+        operator: builtin name or custom name.
+        index: its number in the subgraph.
+        inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an input that is left out.
+        builtin_options: the table of options, or None.
+        custom_options: the bytes that a custom operator was given; empty if none.
+        op_data: whatever the kernel keeps from one phase for the next.
+    """
+
+    operator: str
+    index: int
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    intermediates: tuple[int, ...]
+    builtin_options: Table | None
+    custom_options: memoryview
+    op_data: Any = field(default=None, repr=False)
+
+    def options(self, kind: type[Options]) -> Options | None:
+        """The options, if they are of that kind; None if there are none, or others."""
+        return self.builtin_options if isinstance(self.builtin_options, kind) else None
+
+    def has_input(self, index: int) -> bool:
+        """Whether input `index` is there and was not left out."""
+        return index < len(self.inputs) and self.inputs[index] >= 0
+
+    def expect(self, inputs: int | range | None = None, outputs: int | None = None) -> None:
+        """Refuse another number of inputs or outputs than these.
+
+        Raises:
+            OperatorError: naming the numbers.
+        """
+        allowed = range(inputs, inputs + 1) if isinstance(inputs, int) else inputs
+        if allowed is not None and len(self.inputs) not in allowed:
+            wanted = " or ".join(map(str, allowed))
+            raise OperatorError(f"takes {wanted} inputs, not {len(self.inputs)}")
+        if outputs is not None and len(self.outputs) != outputs:
+            raise OperatorError(f"gives {outputs} outputs, not {len(self.outputs)}")
+
+
+class KernelContext(Protocol):
+    """What the runtime offers to a kernel. `MicroContext` is the real one.
+
+    Tensor getters refuse an input or output that the node does not have with an `OperatorError`.
+    """
+
+    @property
+    def target(self) -> Target:
+        """The machine whose data model the arena follows."""
+
+    @property
+    def model(self) -> Model:
+        """The model that is being run."""
+
+    @property
+    def subgraph(self) -> SubGraph:
+        """The subgraph that the node is in."""
+
+    # While an operator initialises or prepares.
+
+    def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
+        """Bytes of the arena's tail, aligned to 16, for as long as the model is there."""
+
+    def allocate_struct(self, struct: Struct) -> None:
+        """Reserve what a C structure takes on the target, like `allocate_persistent_buffer`."""
+
+    def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """A one-dimensional array in the arena's tail, like `allocate_persistent_buffer`."""
+
+    # While an operator prepares.
+
+    def request_scratch_buffer_in_arena(self, size: int) -> int:
+        """Ask for `size` bytes that are there while this operator runs; gives a handle. 12 requests at the most."""
+
+    def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        """Input `index` in full. The arena holds it until the operator has prepared."""
+
+    def allocate_temp_output_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        """Output `index` in full. The arena holds it until the operator has prepared."""
+
+    def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        """Intermediate tensor `index` in full. The arena holds it until the operator has prepared."""
+
+    def make_dims_writable(self, tensor: TfLiteEvalTensor) -> None:
+        """Reserve a copy of a tensor's dims in the tail, as TFLM does before it changes them."""
+
+    # While an operator prepares, binds or runs.
+
+    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
+        """Input `index`; its data is there when the operator binds."""
+
+    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
+        """Output `index`; its data is there when the operator binds."""
+
+    # While an operator binds or runs.
+
+    def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
+        """The bytes of a scratch buffer that was asked for."""
+
+
+Prepare = Callable[[KernelContext, Node], None]
+"""Checks the node, computes constants, and asks for memory. Refuses with `OperatorError`."""
+
+Run = Callable[[], None]
+"""Runs the operator once."""
+
+Bind = Callable[[KernelContext, Node], Run]
+"""Takes views of everything, now that all addresses are known, and gives what runs the operator."""
+
+
+@dataclass(frozen=True)
+class Registration:
+    """An operator that a resolver can hold.
+
+    Attributes:
+        operator: which one: a builtin, or the name of a custom one.
+        bind: the phase that makes the operator runnable. A custom operator may give `invoke` instead.
+        prepare: the phase before planning; None if there is nothing to check or to ask for.
+        init: an earlier phase, run over the whole graph before the first `prepare`; rarely needed.
+        invoke: runs the operator, where no `bind` is given.
+        reset: puts the operator's state back to what it was after `prepare`.
+        op_data: the C structure that TFLM's kernel keeps; reserved when the operator initialises.
+        builtin_data: the C structure that TFLM parses the options into; None where it has none.
+        min_version, max_version: the versions of the operator in a model that the kernel implements.
+    """
+
+    operator: BuiltinOperator | str
+    bind: Bind | None = None
+    prepare: Prepare | None = None
+    init: Prepare | None = None
+    invoke: Callable[[KernelContext, Node], None] | None = None
+    reset: Callable[[KernelContext, Node], None] | None = None
+    op_data: Struct | None = None
+    builtin_data: Struct | None = None
+    min_version: int = 1
+    max_version: int = 1
+
+    @property
+    def name(self) -> str:
+        """Name of the operator as messages show it."""
+        return self.operator.name if isinstance(self.operator, BuiltinOperator) else self.operator

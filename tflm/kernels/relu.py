@@ -1,0 +1,113 @@
+"""RELU and RELU6, for float32, int8 and int16."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.kernels.activation import quantize
+from tflm.kernels.checks import require_same_size, require_same_type, require_scale, require_type, require_zero_point
+from tflm.kernels.fixed_point import Raw, multiply_by_quantized_multiplier, quantize_multiplier
+from tflm.kernels.lookup import bind_lookup
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import INT, INT32, UINT8, Struct
+
+TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+
+RELU_OP_DATA = Struct(
+    "ReluOpData",
+    activation_type=UINT8,
+    quantized_activation_min=INT32,
+    quantized_activation_max=INT32,
+    input_offset=INT32,
+    output_offset=INT32,
+    output_multiplier=INT32,
+    output_shift=INT,
+)
+RELU6_OP_DATA = Struct("Relu6OpData", six=INT32, zero=INT32)
+
+
+@dataclass
+class OpData:
+    """y = clamp(y_zero + (x - x_zero) * significand * 2^shift, minimum, maximum)."""
+
+    significand: int
+    shift: int
+    input_zero_point: int
+    output_zero_point: int
+    minimum: int
+    maximum: int
+
+    def __call__(self, x: Raw) -> Raw:
+        scaled = multiply_by_quantized_multiplier(x - self.input_zero_point, self.significand, self.shift)
+        return np.clip(scaled + self.output_zero_point, self.minimum, self.maximum)
+
+
+def prepare_relu(context: KernelContext, node: Node) -> None:
+    input = context.allocate_temp_input_tensor(node, 0)
+    output = context.allocate_temp_output_tensor(node, 0)
+    require_type(input, *TYPES)
+    require_same_type(output, input)
+    require_same_size(output, input)
+    if input.type == TensorType.FLOAT32:
+        return
+    if input.type == TensorType.INT16:
+        require_zero_point(input, 0)
+        require_zero_point(output, 0)
+    ratio = float(np.float32(input.scale) / np.float32(require_scale(output)))
+    limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
+    node.op_data = OpData(
+        *quantize_multiplier(ratio),
+        input_zero_point=input.zero_point,
+        output_zero_point=output.zero_point,
+        minimum=max(int(limits.min), output.zero_point),
+        maximum=int(limits.max),
+    )
+
+
+def bind_relu(context: KernelContext, node: Node) -> Run:
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    if x.dtype != np.float32:
+        return bind_lookup(x, y, node.op_data)
+    return _bind_clamp(x, y, np.float32(0), np.float32(np.inf))
+
+
+def prepare_relu6(context: KernelContext, node: Node) -> None:
+    input = context.allocate_temp_input_tensor(node, 0)
+    output = context.get_eval_output(node, 0)
+    require_type(input, *TYPES)
+    require_same_type(input, output)
+    require_same_size(input, output)
+    if input.type == TensorType.FLOAT32:
+        node.op_data = np.float32(0), np.float32(6)
+        return
+    require_scale(input)
+    # The output is taken to have the quantization of the input.
+    dtype = ELEMENT_TYPES[input.type].dtype
+    limits = np.iinfo(dtype)
+    six = min(max(quantize(6.0, input), int(limits.min)), int(limits.max))
+    node.op_data = dtype.type(input.zero_point), dtype.type(six)
+
+
+def bind_relu6(context: KernelContext, node: Node) -> Run:
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    return _bind_clamp(x, y, *node.op_data)
+
+
+def _bind_clamp(x: npt.NDArray[Any], y: npt.NDArray[Any], minimum: Any, maximum: Any) -> Run:
+    flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+
+    def run() -> None:
+        np.maximum(flat_x, minimum, out=flat_y)
+        np.minimum(flat_y, maximum, out=flat_y)
+
+    return run
+
+
+RELU = Registration(BuiltinOperator.RELU, bind_relu, prepare_relu, op_data=RELU_OP_DATA, max_version=3)
+RELU6 = Registration(BuiltinOperator.RELU6, bind_relu6, prepare_relu6, op_data=RELU6_OP_DATA, max_version=3)

@@ -1,0 +1,48 @@
+"""The caller's buffer, seen as bytes with offsets. Byte 0 counts as aligned, wherever the host put it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ArenaError
+
+ARENA_ALIGNMENT = 16
+"""Alignment in bytes of tensors, scratch buffers and everything that a kernel asks for."""
+
+
+class Arena:
+    """A view of the caller's memory. Nothing is copied: what is written through it is in the caller's buffer.
+
+    Args:
+        buffer: anything writable and contiguous with the buffer protocol (bytearray, memoryview, numpy array, mmap).
+
+    Raises:
+        ArenaError: it is read-only, not contiguous, or no buffer at all.
+    """
+
+    def __init__(self, buffer: Any):
+        try:
+            view = memoryview(buffer)
+        except TypeError:
+            raise ArenaError(
+                f"an arena is a writable buffer such as bytearray(2048), not {type(buffer).__name__}"
+            ) from None
+        if view.readonly:
+            raise ArenaError(f"the arena is read-only ({type(buffer).__name__}); use a bytearray")
+        if not view.c_contiguous:
+            raise ArenaError("the arena is not contiguous; use one block of memory")
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(view.cast("B"), np.uint8)
+
+    @property
+    def size(self) -> int:
+        """Bytes in the arena."""
+        return self.bytes.size
+
+    def view(self, offset: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The bytes from `offset` on as an array of `dtype` and `shape`."""
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        return self.bytes[offset : offset + size].view(dtype).reshape(shape)

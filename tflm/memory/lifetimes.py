@@ -1,0 +1,157 @@
+"""From when to when each tensor and scratch buffer is needed, in steps of the invocation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tflm.errors import ModelError
+from tflm.memory.planner import ONLINE_PLANNED_BUFFER
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+from tflm.schema.verifier import called_subgraphs
+from tflm.targets import BOOL, INT, INT32, POINTER, SIZE_T, Struct
+
+ALLOCATION_INFO = Struct(
+    "AllocationInfo",
+    bytes=SIZE_T,
+    output_ptr=POINTER,
+    first_created=INT,
+    last_used=INT,
+    offline_offset=INT32,
+    needs_allocating=BOOL,
+)
+SCRATCH_BUFFER_REQUEST = Struct("internal::ScratchBufferRequest", bytes=SIZE_T, node_idx=INT, subgraph_idx=INT)
+
+UNINITIALIZED_LIFETIME = -1
+
+
+@dataclass
+class ScratchBufferRequest:
+    """Memory that an operator needs only while it runs."""
+
+    bytes: int
+    subgraph_index: int
+    node_index: int
+
+
+@dataclass
+class AllocationInfo:
+    """What the planner has to know of one tensor or scratch buffer.
+
+    Attributes:
+        owner: the eval tensor, or the request, whose bytes these are.
+        bytes: size.
+        needs_allocating: whether the planner is to place it at all; constants and variables, for two, are not.
+        offline_offset: where an offline plan wants it, or -1.
+        first_created, last_used: steps, both included; -1 for what is never reached from the first subgraph.
+    """
+
+    owner: TfLiteEvalTensor | ScratchBufferRequest
+    bytes: int
+    needs_allocating: bool
+    offline_offset: int = ONLINE_PLANNED_BUFFER
+    first_created: int = UNINITIALIZED_LIFETIME
+    last_used: int = UNINITIALIZED_LIFETIME
+
+    def create(self, step: int) -> None:
+        """Alive from `step` on, unless it already is."""
+        if self.first_created == UNINITIALIZED_LIFETIME:
+            self.first_created = step
+
+    def use(self, step: int) -> None:
+        """Alive until `step`; steps only ever rise."""
+        self.last_used = step
+
+
+class AllocationInfoBuilder:
+    """Works out the lifetimes of everything in a model that was prepared.
+
+    The steps count operators through the whole invocation; an operator that runs a subgraph is followed by one step
+    to enter it and by the subgraph's own operators.
+
+    Args:
+        model: the model.
+        tensors: the eval tensors of each subgraph.
+        requests: the scratch buffers that operators asked for.
+        offline_offsets: an offset, or -1, for each tensor, subgraph after subgraph; None without an offline plan.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tensors: Sequence[Sequence[TfLiteEvalTensor]],
+        requests: Sequence[ScratchBufferRequest],
+        offline_offsets: Sequence[int] | None,
+    ):
+        self._model = model
+        self._step = 0
+        self._tensors = [
+            [_tensor_info(tensor, table.is_variable) for tensor, table in zip(eval_tensors, subgraph.tensors or ())]
+            for eval_tensors, subgraph in zip(tensors, model.subgraphs)
+        ]
+        self._scratch: dict[tuple[int, int], list[AllocationInfo]] = {}
+        self._infos = [info for infos in self._tensors for info in infos]
+        self._check_intermediates()
+        if offline_offsets is not None:
+            self._apply(offline_offsets)
+        for request in requests:
+            info = AllocationInfo(request, request.bytes, needs_allocating=True)
+            self._scratch.setdefault((request.subgraph_index, request.node_index), []).append(info)
+            self._infos.append(info)
+
+    def build(self) -> list[AllocationInfo]:
+        """All tensors, subgraph after subgraph, then all scratch buffers in the order of their requests."""
+        self._mark_subgraph(0)
+        return self._infos
+
+    def _check_intermediates(self) -> None:
+        for i, subgraph in enumerate(self._model.subgraphs):
+            for j, operator in enumerate(subgraph.operators or ()):
+                for tensor in operator.intermediates or ():
+                    if self._tensors[i][tensor].bytes:
+                        raise ModelError(
+                            f"intermediate tensor {tensor} has a size; only empty ones, which carry quantization, "
+                            "are supported",
+                            table="Operator",
+                            field="intermediates",
+                            place=f"subgraphs[{i}].operators[{j}]",
+                        )
+
+    def _apply(self, offline_offsets: Sequence[int]) -> None:
+        variables = (table.is_variable for subgraph in self._model.subgraphs for table in subgraph.tensors or ())
+        for info, offset, is_variable in zip(self._infos, offline_offsets, variables):
+            info.offline_offset = offset
+            if is_variable and offset != ONLINE_PLANNED_BUFFER:
+                info.needs_allocating = True
+
+    def _mark_subgraph(self, index: int) -> None:
+        subgraph, infos = self._model.subgraphs[index], self._tensors[index]
+        for tensor in subgraph.inputs or ():
+            infos[tensor].create(self._step)
+            infos[tensor].use(self._step)
+        for node_index, operator in enumerate(subgraph.operators or ()):
+            self._mark_operator(operator, infos, self._scratch.get((index, node_index), ()))
+        for tensor in subgraph.outputs or ():
+            infos[tensor].create(self._step)
+            infos[tensor].use(self._step)
+
+    def _mark_operator(
+        self, operator: Operator, infos: Sequence[AllocationInfo], scratch: Sequence[AllocationInfo]
+    ) -> None:
+        self._step += 1
+        outputs = [infos[tensor] for tensor in operator.outputs or ()]
+        for info in (*outputs, *scratch):
+            info.create(self._step)
+        for called in called_subgraphs(operator):
+            self._step += 1
+            self._mark_subgraph(called)
+        inputs = [infos[tensor] for tensor in operator.inputs or () if tensor >= 0]
+        for info in (*inputs, *outputs, *scratch):
+            info.use(self._step)
+
+
+def _tensor_info(tensor: TfLiteEvalTensor, is_variable: bool) -> AllocationInfo:
+    size = tensor.byte_length
+    return AllocationInfo(tensor, size, needs_allocating=tensor.data is None and not is_variable and size != 0)

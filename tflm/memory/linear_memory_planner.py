@@ -1,0 +1,36 @@
+"""The planner that gives every buffer memory of its own, so that all tensors can be looked at after an invoke."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from tflm.errors import ArenaError
+from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, PlacingPlanner
+from tflm.targets import INT, POINTER, SIZE_T, Array, Struct
+
+MAXIMUM_BUFFERS = 1024
+
+LINEAR_MEMORY_PLANNER = Struct(
+    "LinearMemoryPlanner",
+    vtable=POINTER,
+    buffer_offsets=Array(SIZE_T, MAXIMUM_BUFFERS),
+    current_buffer_count=INT,
+    next_free_offset=SIZE_T,
+)
+
+
+def place_linearly(buffers: Sequence[BufferRequirements]) -> list[int]:
+    """The offset of each buffer: one behind the other, in the order in which they were added."""
+    if any(buffer.offline_offset != ONLINE_PLANNED_BUFFER for buffer in buffers):
+        raise ArenaError("the linear planner places every buffer itself; it can't obey a model's offline plan")
+    return list(itertools.accumulate((buffer.size for buffer in buffers), initial=0))[:-1]
+
+
+class LinearMemoryPlanner(PlacingPlanner):
+    """Plans with `place_linearly`."""
+
+    STRUCT = LINEAR_MEMORY_PLANNER
+    MAXIMUM_BUFFERS = MAXIMUM_BUFFERS
+    place = staticmethod(place_linearly)
+    preserves_all_tensors = True

@@ -1,0 +1,194 @@
+"""The allocator that splits one arena into head, temp and tail.
+
+    0                                                            size
+    | head: planned buffers | temp -> |      free      | <- tail |
+
+The head grows and shrinks as a whole, temp allocations stand on top of it and are given back together, the tail only
+grows, downwards. The three never overlap. Positions are offsets into the arena. An allocation that fails raises
+`ArenaExhausted` and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tflm.errors import ArenaError, ArenaExhausted
+from tflm.memory.arena import Arena
+from tflm.targets import INT, POINTER, SIZE_T, Struct, align_down, align_up
+
+SINGLE_ARENA_BUFFER_ALLOCATOR = Struct(
+    "SingleArenaBufferAllocator",
+    non_persistent_vtable=POINTER,
+    persistent_vtable=POINTER,
+    buffer_head=POINTER,
+    buffer_tail=POINTER,
+    head=POINTER,
+    tail=POINTER,
+    temp=POINTER,
+    temp_buffer_ptr_check_sum=POINTER,
+    temp_buffer_count=INT,
+)
+RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR = SINGLE_ARENA_BUFFER_ALLOCATOR.extend(
+    "RecordingSingleArenaBufferAllocator",
+    requested_head_bytes=SIZE_T,
+    requested_tail_bytes=SIZE_T,
+    used_bytes=SIZE_T,
+    alloc_count=SIZE_T,
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A state of an allocator to come back to."""
+
+    head: int
+    temp: int
+    tail: int
+    live_temps: tuple[int, ...]
+
+
+class SimpleMemoryAllocator:
+    """Head, temp and tail over an arena.
+
+    Attributes:
+        arena: the memory.
+        head: end of the head, as an offset; the head begins at 0.
+        temp: end of the temp allocations, which begin at `head`.
+        tail: start of the tail, which ends at the arena's size.
+    """
+
+    STRUCT = SINGLE_ARENA_BUFFER_ALLOCATOR
+    """What TFLM reserves in the tail for the allocator itself."""
+
+    def __init__(self, arena: Arena):
+        self.arena = arena
+        self.head = self.temp = 0
+        self.tail = arena.size
+        self._live_temps: list[int] = []
+
+    def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
+        """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`."""
+        start = align_down(self.tail - size, alignment)
+        if start < self.temp:
+            raise ArenaExhausted(what, requested=size, available=max(size - (self.temp - start), 0))
+        self.tail = start
+        return start
+
+    def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
+        """Take `size` bytes above the head until they are given back; gives their offset."""
+        start = align_up(self.temp, alignment)
+        self._check_fits(what, size, start)
+        self.temp = start + size
+        self._live_temps.append(start)
+        return start
+
+    def deallocate_temp(self, offset: int) -> None:
+        """Give one temp allocation back. Its bytes are free again after `reset_temp_allocations`."""
+        if offset not in self._live_temps:
+            raise ArenaError(f"there is no temp allocation at offset {offset} to give back")
+        self._live_temps.remove(offset)
+
+    def is_all_temp_deallocated(self) -> bool:
+        """Whether every temp allocation was given back."""
+        return not self._live_temps
+
+    def reset_temp_allocations(self) -> None:
+        """Make the bytes of all temp allocations free again; each must have been given back before."""
+        if self._live_temps:
+            raise ArenaError(f"{len(self._live_temps)} temp allocations have not been given back")
+        self.temp = self.head
+
+    def allocate_resizable_buffer(self, size: int, alignment: int, what: str = "a resizable buffer") -> int:
+        """Make the head one buffer of `size` bytes; gives its offset. There is only one such buffer at a time."""
+        self.resize_buffer(0, size, alignment, what)
+        return 0
+
+    def resize_buffer(self, offset: int, size: int, alignment: int, what: str = "a resizable buffer") -> None:
+        """Change the size of the buffer that is the head."""
+        if offset != 0 or self.head != self.temp:
+            raise ArenaError("only the head can be resized, and only while there are no temp allocations")
+        self._check_fits(what, size, 0)
+        self.head = self.temp = size
+
+    def deallocate_resizable_buffer(self, offset: int) -> None:
+        """Make the head empty."""
+        self.resize_buffer(offset, 0, 1)
+
+    def reserve_non_persistent_overlay_memory(self, size: int, alignment: int, what: str = "the memory plan") -> None:
+        """Set the head to `size` bytes, for the buffers that a planner placed in it."""
+        self.resize_buffer(0, size, alignment, what)
+
+    def available_memory(self, alignment: int) -> int:
+        """Bytes between temp and tail, both rounded to `alignment`; below zero when they are that close."""
+        return align_down(self.tail, alignment) - align_up(self.temp, alignment)
+
+    def non_persistent_used_bytes(self) -> int:
+        """Bytes of head and temp."""
+        return max(self.head, self.temp)
+
+    def persistent_used_bytes(self) -> int:
+        """Bytes of the tail."""
+        return self.arena.size - self.tail
+
+    def used_bytes(self) -> int:
+        """Bytes of head, temp and tail."""
+        return self.non_persistent_used_bytes() + self.persistent_used_bytes()
+
+    def checkpoint(self) -> Checkpoint:
+        """The state now, for `restore`."""
+        return Checkpoint(self.head, self.temp, self.tail, tuple(self._live_temps))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        """Go back to an earlier state, as if nothing had been allocated since."""
+        self.head, self.temp, self.tail = checkpoint.head, checkpoint.temp, checkpoint.tail
+        self._live_temps = list(checkpoint.live_temps)
+
+    def _check_fits(self, what: str, size: int, start: int) -> None:
+        available = self.tail - start
+        if available < size:
+            raise ArenaExhausted(what, requested=size, available=max(available, 0))
+
+
+class Allocation(NamedTuple):
+    """One recorded call: section ("head", "temp" or "tail"), what it was for, where, and how large."""
+
+    section: str
+    what: str
+    offset: int
+    size: int
+    alignment: int
+
+
+class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
+    """The same allocator, which keeps account of what it gives.
+
+    Attributes:
+        log: every allocation that succeeded, in order.
+        requested_tail_bytes: sum of the sizes asked for in the tail; `persistent_used_bytes` adds the alignment.
+        allocated_count: number of allocations in the tail.
+    """
+
+    STRUCT = RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR
+
+    def __init__(self, arena: Arena):
+        super().__init__(arena)
+        self.log: list[Allocation] = []
+        self.requested_tail_bytes = 0
+        self.allocated_count = 0
+
+    def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
+        offset = super().allocate_persistent_buffer(size, alignment, what)
+        self.log.append(Allocation("tail", what, offset, size, alignment))
+        self.requested_tail_bytes += size
+        self.allocated_count += 1
+        return offset
+
+    def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
+        offset = super().allocate_temp(size, alignment, what)
+        self.log.append(Allocation("temp", what, offset, size, alignment))
+        return offset
+
+    def resize_buffer(self, offset: int, size: int, alignment: int, what: str = "a resizable buffer") -> None:
+        super().resize_buffer(offset, size, alignment, what)
+        self.log.append(Allocation("head", what, offset, size, alignment))

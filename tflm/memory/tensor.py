@@ -1,0 +1,241 @@
+"""What the runtime knows of a tensor, and its bytes: `TfLiteEvalTensor` while running, `TfLiteTensor` in full."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ModelError, TensorError
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
+from tflm.schema.tables import Tensor
+from tflm.targets import BOOL, FLOAT, INT32, POINTER, SIZE_T, EnumType, Struct
+
+TFLITE_TYPE = EnumType(largest=18)
+TFLITE_ALLOCATION_TYPE = EnumType(largest=6)
+TFLITE_QUANTIZATION = Struct("TfLiteQuantization", type=EnumType(largest=1), params=POINTER)
+TFLITE_QUANTIZATION_PARAMS = Struct("TfLiteQuantizationParams", scale=FLOAT, zero_point=INT32)
+TFLITE_AFFINE_QUANTIZATION = Struct(
+    "TfLiteAffineQuantization", scale=POINTER, zero_point=POINTER, quantized_dimension=INT32
+)
+TFLITE_EVAL_TENSOR = Struct("TfLiteEvalTensor", data=POINTER, dims=POINTER, type=TFLITE_TYPE)
+TFLITE_TENSOR = Struct(
+    "TfLiteTensor",
+    quantization=TFLITE_QUANTIZATION,
+    params=TFLITE_QUANTIZATION_PARAMS,
+    data=POINTER,
+    dims=POINTER,
+    bytes=SIZE_T,
+    type=TFLITE_TYPE,
+    allocation_type=TFLITE_ALLOCATION_TYPE,
+    is_variable=BOOL,
+)
+
+UNSIZED_TYPES = {
+    TensorType.STRING,
+    TensorType.VARIANT,
+    TensorType.INT2,
+    TensorType.UINT4,
+    TensorType.FLOAT8_E4M3FN,
+    TensorType.FLOAT8_E5M2,
+}
+"""Types that TFLM has no size for, so that it can't run a model that has a tensor of them."""
+
+
+def int_array_bytes(count: int) -> int:
+    """Bytes of a TfLiteIntArray: its length, then `count` elements."""
+    return 4 + 4 * count
+
+
+@dataclass(frozen=True)
+class AffineQuantization:
+    """Per-channel quantization, real = scale[c] * (integer - zero_point[c]).
+
+    Attributes:
+        scale, zero_point: one for each slice along `quantized_dimension`, or a single one for all.
+        quantized_dimension: the dimension that the slices count along.
+    """
+
+    scale: tuple[float, ...]
+    zero_point: tuple[int, ...]
+    quantized_dimension: int
+
+
+class TfLiteEvalTensor:
+    """A tensor while the model runs.
+
+    Attributes:
+        name: its name in the model, for messages.
+        type: element type.
+        dims: shape; () for a scalar.
+        data: its elements as an array of `dims`: a view of the model for a constant, a view of the arena once that
+            is planned, None before. 4-bit constants are the packed bytes, in one dimension.
+        offset: where in the arena it is, in bytes; None for a constant and before planning.
+    """
+
+    __slots__ = ("data", "dims", "name", "offset", "type")
+
+    def __init__(self, model: Model, tensor: Tensor):
+        self.name = tensor.name or ""
+        self.type = tensor.type
+        self.dims = tensor.shape or ()
+        self.offset: int | None = None
+        self.data: npt.NDArray[Any] | None = None
+        constant = model.constant(tensor)
+        if constant is not None:
+            self.data = _constant_array(constant, self.type, self.dims)
+
+    @property
+    def elements(self) -> npt.NDArray[Any]:
+        """`data`, where it is known to be there: while an operator binds or runs."""
+        assert self.data is not None, f"tensor {self.name!r} was not planned"
+        return self.data
+
+    @property
+    def byte_length(self) -> int:
+        """Bytes that the tensor takes in the arena; 4-bit elements take one each."""
+        if self.type in UNSIZED_TYPES:
+            reason = f"{self.type.name} has no fixed size and can't be run (tensor {self.name!r})"
+            raise ModelError(reason, table="Tensor", field="type")
+        return math.prod(self.dims) * ELEMENT_TYPES[self.type].dtype.itemsize
+
+
+def _constant_array(constant: memoryview, type: TensorType, dims: tuple[int, ...]) -> npt.NDArray[Any]:
+    element = ELEMENT_TYPES[type]
+    size = element.packed_bytes(dims) if element.bits else len(constant)
+    flat = np.frombuffer(constant[:size], element.dtype)
+    return flat.reshape(dims) if element.bits >= 8 else flat
+
+
+class TensorData(np.ndarray[Any, np.dtype[Any]]):
+    """The elements of an input or output: a numpy view of the arena that takes only what the tensor can hold.
+
+    Writing an array of another dtype or shape, or a number that does not fit, raises `TensorError`; so no value is
+    ever rounded, wrapped or broadcast by accident. A single number fills whatever it is assigned to.
+    """
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        values = np.asarray(value)
+        if values.dtype != self.dtype and not _fits(values, isinstance(value, np.ndarray), self.dtype):
+            raise TensorError(
+                f"can't write {_described(value, values)} to a tensor of {self.dtype}; "
+                f"quantize it first, or convert it with .astype(np.{self.dtype})"
+            )
+        shape = np.shape(self[key])
+        if values.ndim and values.size != math.prod(shape):
+            raise TensorError(f"can't write shape {values.shape} to shape {shape}")
+        try:
+            super().__setitem__(key, values)
+        except ValueError as error:
+            raise TensorError(f"can't write shape {values.shape} to shape {shape}: {error}") from None
+
+
+def _fits(values: npt.NDArray[Any], is_array: bool, dtype: np.dtype[Any]) -> bool:
+    """Whether plain numbers (or an array of one, for convenience) are values of `dtype` as they stand."""
+    if is_array and values.ndim:
+        return False
+    if dtype.kind in "iu" and values.dtype.kind in "iu":
+        limits = np.iinfo(dtype)
+        return values.size == 0 or (int(values.min()) >= limits.min and int(values.max()) <= limits.max)
+    return dtype.kind in "fc" and values.dtype.kind in "iuf"
+
+
+def _described(value: object, values: npt.NDArray[Any]) -> str:
+    return f"{values.dtype}" if values.ndim else f"{value!r}"
+
+
+class TfLiteTensor:
+    """A tensor in full, as kernels see it while they prepare and callers see inputs and outputs.
+
+    Attributes:
+        name, type, dims: as in the model; dims is the shape that holds at run time.
+        bytes: size in the arena.
+        scale, zero_point: quantization of the whole tensor, or of its first channel; 0.0 and 0 without one.
+        quantization: the quantization by channel, None without one.
+        is_variable: whether it keeps its value from one invoke to the next.
+        is_constant: whether its data is in the model.
+    """
+
+    def __init__(self, tensor: Tensor, eval_tensor: TfLiteEvalTensor):
+        self.name = eval_tensor.name
+        self.type = eval_tensor.type
+        self.dims = eval_tensor.dims
+        self.bytes = eval_tensor.byte_length
+        self.is_variable = tensor.is_variable
+        self.is_constant = eval_tensor.data is not None and eval_tensor.offset is None
+        self.quantization = affine_quantization(tensor)
+        self.scale = self.quantization.scale[0] if self.quantization else 0.0
+        self.zero_point = self.quantization.zero_point[0] if self.quantization else 0
+        self._data = eval_tensor.data
+
+    @property
+    def data(self) -> npt.NDArray[Any]:
+        """The elements, of shape `dims` and the tensor's own type: a `TensorData` view, not a copy.
+
+        Raises:
+            TensorError: the arena is not planned yet.
+        """
+        if self._data is None:
+            raise TensorError(f"tensor {self.name!r} has no data before the arena is planned")
+        return self._data.view(TensorData)
+
+    @data.setter
+    def data(self, values: npt.ArrayLike) -> None:
+        self.data[...] = values
+
+    def dequantized(self) -> npt.NDArray[np.float32]:
+        """The real values, a float32 copy of shape `dims`: scale * (integer - zero_point), by channel where needed.
+
+        A tensor without quantization gives its values as they are.
+        """
+        values = np.asarray(self.data).astype(np.float64)
+        if self.quantization is not None:
+            values = (values - self._by_channel(self.quantization.zero_point)) * self._by_channel(
+                self.quantization.scale
+            )
+        return values.astype(np.float32)
+
+    def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
+        """Real values as the tensor would hold them: an array of its dtype, rounded half away from zero, saturated.
+
+        A tensor without quantization takes the values as they are.
+        """
+        real = np.asarray(values, np.float64)
+        dtype = self.data.dtype
+        if self.quantization is None:
+            return real.astype(dtype)
+        scaled = real / self._by_channel(self.quantization.scale)
+        rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + self._by_channel(self.quantization.zero_point)
+        limits = np.iinfo(dtype)
+        return np.clip(rounded, limits.min, limits.max).astype(dtype)
+
+    def _by_channel(self, values: tuple[float, ...] | tuple[int, ...]) -> npt.NDArray[np.float64]:
+        assert self.quantization is not None
+        if len(values) == 1:
+            return np.float64(values[0])  # type: ignore[return-value]  # a scalar broadcasts like an array
+        shape = [1] * len(self.dims)
+        shape[self.quantization.quantized_dimension] = len(values)
+        return np.asarray(values, np.float64).reshape(shape)
+
+    def __repr__(self) -> str:
+        quantization = f", scale={self.scale:g}, zero_point={self.zero_point}" if self.quantization else ""
+        return f"TfLiteTensor({self.name!r}, {self.type.name}, {list(self.dims)}{quantization})"
+
+
+def affine_quantization(tensor: Tensor) -> AffineQuantization | None:
+    """The quantization of a tensor of the model; None unless it has both scales and zero points.
+
+    A list of zero points that is not as long as the scales counts as its first element for all of them.
+    """
+    parameters = tensor.quantization
+    if parameters is None or not parameters.scale or not parameters.zero_point:
+        return None
+    zero_points = parameters.zero_point
+    if len(zero_points) != len(parameters.scale):
+        zero_points = zero_points[:1] * len(parameters.scale)
+    return AffineQuantization(parameters.scale, zero_points, parameters.quantized_dimension)

@@ -1,0 +1,114 @@
+"""What the runtime offers to kernels while it prepares, binds and runs them."""
+
+from __future__ import annotations
+
+from enum import Enum, auto
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import InterpreterError, OperatorError
+from tflm.kernels.registration import Node
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor, int_array_bytes
+from tflm.micro_allocator import MicroAllocator
+from tflm.micro_graph import MicroGraph
+from tflm.schema.model import Model
+from tflm.schema.tables import SubGraph
+from tflm.targets import Struct, Target
+
+
+class InterpreterState(Enum):
+    """The phase that the interpreter is in; it decides what a kernel may ask for."""
+
+    INIT = auto()
+    PREPARE = auto()
+    INVOKE = auto()
+
+
+class MicroContext:
+    """The context that kernels are given; see `tflm.kernels.KernelContext` for what each call does.
+
+    Attributes:
+        state: the phase; a call that does not belong to it raises `InterpreterError`.
+    """
+
+    def __init__(self, graph: MicroGraph, allocator: MicroAllocator):
+        self.state = InterpreterState.INIT
+        self._graph = graph
+        self._allocator = allocator
+        self._scratch_sizes: list[int] = []
+        self._scratch_offsets: list[int] = []
+
+    @property
+    def target(self) -> Target:
+        return self._allocator.target
+
+    @property
+    def model(self) -> Model:
+        return self._graph.model
+
+    @property
+    def subgraph(self) -> SubGraph:
+        return self._graph.model.subgraphs[self._graph.subgraph_index]
+
+    def set_scratch_buffer_offsets(self, offsets: list[int]) -> None:
+        """Where the scratch buffers are, in the order of their requests, once they are planned."""
+        self._scratch_offsets = offsets
+
+    def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
+        self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
+        return self._allocator.allocate_persistent_buffer(size, "a persistent buffer of an operator")
+
+    def allocate_struct(self, struct: Struct) -> None:
+        self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
+        self._allocator.allocate_persistent_buffer(struct.size(self.target), struct.name)
+
+    def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        return self.allocate_persistent_buffer(count * np.dtype(dtype).itemsize).view(dtype)
+
+    def request_scratch_buffer_in_arena(self, size: int) -> int:
+        self._require("scratch memory", InterpreterState.PREPARE)
+        self._scratch_sizes.append(size)
+        return self._allocator.request_scratch_buffer_in_arena(size, self._graph.subgraph_index)
+
+    def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        return self._temp_tensor(_index_of(node.inputs, index, "input"))
+
+    def allocate_temp_output_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        return self._temp_tensor(_index_of(node.outputs, index, "output"))
+
+    def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        return self._temp_tensor(_index_of(node.intermediates, index, "intermediate tensor"))
+
+    def make_dims_writable(self, tensor: TfLiteEvalTensor) -> None:
+        self._require("persistent memory", InterpreterState.PREPARE)
+        self._allocator.allocate_persistent_buffer(int_array_bytes(len(tensor.dims)), f"dims of {tensor.name!r}")
+
+    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
+        return self._eval_tensor(_index_of(node.inputs, index, "input"))
+
+    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
+        return self._eval_tensor(_index_of(node.outputs, index, "output"))
+
+    def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
+        self._require("the address of scratch memory", InterpreterState.INVOKE)
+        return self._allocator.arena.view(self._scratch_offsets[handle], np.uint8, (self._scratch_sizes[handle],))
+
+    def _temp_tensor(self, index: int) -> TfLiteTensor:
+        self._require("a tensor in temp memory", InterpreterState.PREPARE)
+        return self._allocator.allocate_temp_tensor((self.subgraph.tensors or [])[index], self._eval_tensor(index))
+
+    def _eval_tensor(self, index: int) -> TfLiteEvalTensor:
+        return self._graph.allocations[self._graph.subgraph_index].tensors[index]
+
+    def _require(self, what: str, *states: InterpreterState) -> None:
+        if self.state not in states:
+            allowed = " or ".join(state.name.lower() for state in states)
+            raise InterpreterError(f"a kernel can ask for {what} only during {allowed}, not {self.state.name.lower()}")
+
+
+def _index_of(tensors: tuple[int, ...], index: int, what: str) -> int:
+    if index >= len(tensors) or tensors[index] < 0:
+        raise OperatorError(f"{what} {index} is missing; it has {len(tensors)}")
+    return tensors[index]

@@ -1,0 +1,216 @@
+"""Runs a model inside one fixed arena."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+
+from tflm.errors import InterpreterError, TensorIndexError
+from tflm.memory.arena import Arena
+from tflm.memory.planner import MemoryPlanner
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.micro_allocator import MicroAllocator, PlannedBuffer
+from tflm.micro_context import InterpreterState, MicroContext
+from tflm.micro_graph import MicroGraph
+from tflm.micro_op_resolver import MicroMutableOpResolver
+from tflm.micro_profiler import MicroProfilerInterface
+from tflm.schema.model import Model
+from tflm.targets import HOST, Target
+
+
+class MicroInterpreter:
+    """Places everything a model needs in the arena, once, and then runs it without allocating.
+
+    Args:
+        model: what to run.
+        resolver: the operators that there are.
+        arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
+            one after the other into the same arena.
+        target: the machine whose arena layout is followed; results are the same for all of them.
+        planner: "greedy", "linear", or an object with the methods of `tflm.memory.MemoryPlanner`.
+        profiler: told of the begin and end of every operator; None costs nothing.
+        preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards.
+
+    Raises:
+        ArenaError: the buffer is read-only, or otherwise can't be an arena.
+
+    `target`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        resolver: MicroMutableOpResolver,
+        arena: Any,
+        *,
+        target: Target = HOST,
+        planner: str | MemoryPlanner = "greedy",
+        profiler: MicroProfilerInterface | None = None,
+        preserve_all_tensors: bool = False,
+    ):
+        self._model = model
+        self._resolver = resolver
+        self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
+        self._target = target
+        self._planner = "linear" if preserve_all_tensors else planner
+        self._profiler = profiler
+        self._allocated: _Allocated | None = None
+
+    def allocate_tensors(self) -> None:
+        """Place everything in the arena. To be called once, before anything else; a second call does nothing.
+
+        Raises:
+            ArenaExhausted: the arena is too small: what was being placed, bytes requested, available and missing.
+            UnresolvedOperator: the resolver does not have an operator of the model.
+            OperatorError: an operator can't take its inputs, outputs or options.
+            ModelError: the model asks for something that can't be run.
+
+        After an error, the arena is as free as before and may be used for something else.
+        """
+        if self._allocated is not None:
+            return
+        if isinstance(self._arena, MicroAllocator):
+            allocator = self._arena
+        else:
+            allocator = MicroAllocator(self._arena, self._planner, self._target)
+        with allocator.all_or_nothing():
+            self._allocated = _allocate(self._model, self._resolver, allocator, self._profiler)
+        self.reset()
+
+    def invoke(self) -> None:
+        """Run the model on what its inputs hold.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called.
+            OperatorError: an operator can't go on.
+        """
+        graph = self._ready("invoke").graph
+        with np.errstate(all="ignore"):  # integers wrap and floats overflow as they do in C
+            graph.invoke_subgraph(0)
+
+    def reset(self) -> None:
+        """Put variables and the state of operators back to what they were before the first invoke."""
+        allocated = self._ready("reset")
+        allocated.graph.reset_subgraphs(allocated.context)
+        allocated.graph.reset_variable_tensors()
+
+    def inputs_size(self) -> int:
+        """Number of inputs."""
+        return len(self._model.subgraphs[0].inputs or ())
+
+    def outputs_size(self) -> int:
+        """Number of outputs."""
+        return len(self._model.subgraphs[0].outputs or ())
+
+    def input(self, index: int) -> TfLiteTensor:
+        """Input `index`, counted from 0; its `data` is a view of the arena to write to.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called.
+            TensorIndexError: there is no such input.
+        """
+        return _at(self._ready("input").inputs, index, "input")
+
+    def output(self, index: int) -> TfLiteTensor:
+        """Output `index`, counted from 0; its `data` is a view of the arena, overwritten by the next invoke.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called.
+            TensorIndexError: there is no such output.
+        """
+        return _at(self._ready("output").outputs, index, "output")
+
+    def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> TfLiteTensor:
+        """Any tensor of the model, as it is after an invoke.
+
+        Raises:
+            InterpreterError: the plan lets tensors share memory, so that most of them are overwritten by then.
+            TensorIndexError: there is no such tensor.
+        """
+        allocated = self._ready("get_tensor")
+        if not allocated.allocator.planner.preserves_all_tensors:
+            raise InterpreterError("get_tensor needs MicroInterpreter(..., preserve_all_tensors=True)")
+        subgraph = _at(self._model.subgraphs, subgraph_index, "subgraph")
+        eval_tensor = _at(allocated.graph.allocations[subgraph_index].tensors, tensor_index, "tensor")
+        return TfLiteTensor((subgraph.tensors or [])[tensor_index], eval_tensor)
+
+    def eval_tensors(self, subgraph_index: int = 0) -> list[TfLiteEvalTensor]:
+        """Every tensor of a subgraph with its place in the arena (`offset`, in bytes; None for a constant)."""
+        return _at(self._ready("eval_tensors").graph.allocations, subgraph_index, "subgraph").tensors
+
+    def planned_buffers(self) -> list[PlannedBuffer]:
+        """Every tensor and scratch buffer in the head: name, offset and size in bytes, first and last use."""
+        return list(self._ready("planned_buffers").planned)
+
+    def arena_used_bytes(self) -> int:
+        """Bytes of the arena in use, as the same call gives on the target: `head_bytes` and `tail_bytes` together.
+
+        While it allocates, a model may need more for a moment.
+        """
+        return self._ready("arena_used_bytes").allocator.used_bytes()
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes at the start of the arena, which hold the planned tensors and scratch buffers."""
+        return self._ready("head_bytes").allocator.head_bytes
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes at the end of the arena, which hold the runtime's own structures and what stays from run to run."""
+        return self._ready("tail_bytes").allocator.tail_bytes
+
+    def _ready(self, call: str) -> _Allocated:
+        if self._allocated is None:
+            raise InterpreterError(f"{call} needs the model in the arena: call allocate_tensors() first")
+        return self._allocated
+
+
+@dataclass
+class _Allocated:
+    """A model that has its place in the arena."""
+
+    allocator: MicroAllocator
+    graph: MicroGraph
+    context: MicroContext
+    planned: list[PlannedBuffer]
+    inputs: list[TfLiteTensor]
+    outputs: list[TfLiteTensor]
+
+
+def _allocate(
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    allocator: MicroAllocator,
+    profiler: MicroProfilerInterface | None,
+) -> _Allocated:
+    graph = MicroGraph(model, allocator.start_model_allocation(model))
+    graph.make_nodes(resolver, allocator)
+    context = MicroContext(graph, allocator)
+    graph.init_subgraphs(context)
+    context.state = InterpreterState.PREPARE
+    graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
+    planned, scratch_offsets = allocator.finish_model_allocation(model, graph.allocations)
+    context.set_scratch_buffer_offsets(scratch_offsets)
+    main = model.subgraphs[0]
+    inputs, outputs = (_persistent_tensors(graph, allocator, side or ()) for side in (main.inputs, main.outputs))
+    context.state = InterpreterState.INVOKE
+    graph.bind_subgraphs(context, profiler)
+    return _Allocated(allocator, graph, context, planned, inputs, outputs)
+
+
+def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:
+    allocator.allocate_tensor_pointers(len(indices))
+    tables, eval_tensors = graph.model.subgraphs[0].tensors or [], graph.allocations[0].tensors
+    return [allocator.allocate_persistent_tensor(tables[index], eval_tensors[index]) for index in indices]
+
+
+Item = TypeVar("Item")
+
+
+def _at(items: Sequence[Item], index: int, what: str) -> Item:
+    if not 0 <= index < len(items):
+        raise TensorIndexError(f"{what} {index} is out of range, there are {len(items)} (counted from 0)")
+    return items[index]

@@ -1,0 +1,136 @@
+"""Which operators a program has: a resolver holds registrations and finds the one for each operator of a model."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from tflm.errors import ResolverError, UnresolvedOperator
+from tflm.kernels import REGISTRATIONS, Registration
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.tables import OperatorCode
+from tflm.schema.verifier import builtin_code
+
+
+class MicroMutableOpResolver:
+    """Holds the operators that were added to it, up to a fixed number.
+
+    Each operator of the package has a method: `add_fully_connected()`, `add_softmax()` and so on, named after the
+    operator in lower case; `dir(resolver)` lists them.
+
+    Args:
+        capacity: how many operators there is room for.
+    """
+
+    def __init__(self, capacity: int):
+        self._capacity: int | None = capacity
+        self._registrations: dict[str, Registration] = {}
+
+    def add(self, registration: Registration) -> None:
+        """Add an operator by its registration: one of `tflm.kernels.REGISTRATIONS`, or a variant of one.
+
+        Raises:
+            ResolverError: no room is left, or the operator is there already.
+        """
+        name = registration.name
+        if name in self._registrations:
+            raise ResolverError(f"{name} is in the resolver already; add each operator once")
+        if self._capacity is not None and len(self._registrations) >= self._capacity:
+            raise ResolverError(
+                f"no room for {name}: the resolver was made for {self._capacity} operators, "
+                f"and has {', '.join(self._registrations)}; make it with a larger capacity"
+            )
+        self._registrations[name] = registration
+
+    def add_custom(self, registration: Registration) -> None:
+        """Add an operator of the caller's own, which models know by the registration's `operator` name.
+
+        Raises:
+            ResolverError: as for `add`; or it has the name of a builtin operator, or none.
+        """
+        name = registration.operator
+        if not isinstance(name, str) or not name or name in BuiltinOperator.__members__:
+            raise ResolverError(f"a custom operator needs a name of its own, not {registration.name!r}")
+        self.add(registration)
+
+    def find_op(self, code: OperatorCode) -> Registration:
+        """The registration for an operator of a model.
+
+        Raises:
+            UnresolvedOperator: it is not here, or not in the version that the model asks for. The message says what
+                to add.
+        """
+        builtin = builtin_code(code)
+        is_custom = builtin is BuiltinOperator.CUSTOM
+        name = (code.custom_code or "") if is_custom else builtin.name
+        registration = self._registrations.get(name)
+        if registration is None or (isinstance(registration.operator, str) != is_custom):
+            raise UnresolvedOperator(name, code.version, _what_to_add(name, is_custom))
+        if not registration.min_version <= code.version <= registration.max_version:
+            raise UnresolvedOperator(
+                name,
+                code.version,
+                f"the model uses {name} version {code.version}, the resolver has versions {registration.min_version} "
+                f"to {registration.max_version}; add a registration with the version, or convert the model for an "
+                "older runtime",
+            )
+        return registration
+
+    def __len__(self) -> int:
+        return len(self._registrations)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._registrations
+
+    if TYPE_CHECKING:  # the methods that `_add_methods` makes
+
+        def __getattr__(self, name: str) -> Callable[[], None]: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            close = difflib.get_close_matches(name, (method for method in dir(self) if method.startswith("add")), n=3)
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise AttributeError(f"{type(self).__name__} has no {name}{hint}", name=name, obj=self)
+
+
+def _what_to_add(name: str, is_custom: bool) -> str:
+    if is_custom and name not in REGISTRATIONS:
+        return f"the custom operator {name!r} is not in the resolver; add yours with resolver.add_custom(...)"
+    if name not in REGISTRATIONS:
+        return f"{name} is not in the resolver, and this package has no kernel for it"
+    return f"{name} is not in the resolver; call resolver.{_method_name(name)}()"
+
+
+def _method_name(operator: str) -> str:
+    return f"add_{operator.lower()}"
+
+
+def _add_methods() -> None:
+    """Give the resolver its `add_*` methods, one for each registration."""
+    for registration in REGISTRATIONS.values():
+
+        def add_operator(self: MicroMutableOpResolver, registration: Registration = registration) -> None:
+            self.add(registration)
+
+        add_operator.__name__ = _method_name(registration.name)
+        add_operator.__qualname__ = f"MicroMutableOpResolver.{add_operator.__name__}"
+        add_operator.__doc__ = (
+            f"Add {registration.name}. Another registration of it may be given.\n\n"
+            "Raises:\n    ResolverError: no room is left, or it is there already."
+        )
+        setattr(MicroMutableOpResolver, add_operator.__name__, add_operator)
+
+
+_add_methods()
+
+
+class AllOpsResolver(MicroMutableOpResolver):
+    """Holds every operator of the package, and has room for any number of custom ones."""
+
+    def __init__(self) -> None:
+        super().__init__(len(REGISTRATIONS))
+        for registration in REGISTRATIONS.values():
+            self.add(registration)
+        self._capacity = None

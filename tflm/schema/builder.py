@@ -1,0 +1,218 @@
+"""Makes models in code.
+
+    builder = ModelBuilder("y = relu(w x)")
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), TensorType.FLOAT32)
+    w = main.constant("w", np.eye(4, dtype=np.float32))
+    y = main.tensor("y", (1, 4), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], FullyConnectedOptions())
+    main.output(y)
+    data = builder.build()
+
+Tensors are named by their index, as in the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeVar, cast, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.schema.element_types import TENSOR_TYPES
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.options import BuiltinOptions, BuiltinOptions2
+from tflm.schema.tables import (
+    Buffer,
+    Metadata,
+    Model,
+    Operator,
+    OperatorCode,
+    QuantizationParameters,
+    SignatureDef,
+    SubGraph,
+    Tensor,
+    TensorMap,
+)
+from tflm.schema.verifier import SCHEMA_VERSION
+from tflm.schema.writer import write_model
+
+
+def quantized(
+    scale: float | Sequence[float], zero_point: int | Sequence[int] = 0, quantized_dimension: int = 0
+) -> QuantizationParameters:
+    """Affine quantization, real = scale * (integer - zero_point).
+
+    Args:
+        scale: one scale for the tensor, or one for each slice along `quantized_dimension`; kept as float32.
+        zero_point: likewise; a single one serves all slices.
+        quantized_dimension: the dimension that the slices count along.
+    """
+    scales = np.atleast_1d(np.asarray(scale, np.float32))
+    zero_points = np.broadcast_to(np.asarray(zero_point, np.int64), scales.shape)
+    return QuantizationParameters(
+        scale=tuple(scales.tolist()),
+        zero_point=tuple(zero_points.tolist()),
+        quantized_dimension=quantized_dimension,
+    )
+
+
+class ModelBuilder:
+    """Collects subgraphs, constants and metadata, and writes them as a `.tflite` file."""
+
+    def __init__(self, description: str = ""):
+        self.model = Model(
+            version=SCHEMA_VERSION,
+            operator_codes=[],
+            subgraphs=[],
+            description=description,
+            buffers=[Buffer()],  # tensors without data point here, by custom
+        )
+
+    def subgraph(self, name: str = "main") -> SubgraphBuilder:
+        """Add a subgraph; the first one is what `invoke` runs."""
+        table = SubGraph(tensors=[], inputs=(), outputs=(), operators=[], name=name)
+        _list(self.model.subgraphs).append(table)
+        return SubgraphBuilder(self, table)
+
+    def metadata(self, name: str, data: bytes) -> None:
+        """Add an entry of metadata."""
+        self.model.metadata = [*(self.model.metadata or ()), Metadata(name=name, buffer=self.buffer(data))]
+
+    def signature(
+        self, key: str, inputs: Mapping[str, int], outputs: Mapping[str, int], subgraph_index: int = 0
+    ) -> None:
+        """Add a signature: names for the tensors that go in and out of a subgraph."""
+        maps = ([TensorMap(name=n, tensor_index=i) for n, i in side.items()] for side in (inputs, outputs))
+        signature = SignatureDef(
+            inputs=next(maps), outputs=next(maps), signature_key=key, subgraph_index=subgraph_index
+        )
+        self.model.signature_defs = [*(self.model.signature_defs or ()), signature]
+
+    def buffer(self, data: bytes) -> int:
+        """Add constant data; gives the index of its buffer."""
+        buffers = _list(self.model.buffers)
+        buffers.append(Buffer(data=data))
+        return len(buffers) - 1
+
+    def operator_code(self, operator: BuiltinOperator | str, version: int) -> int:
+        """The index of the code for an operator of that version, added if it is new."""
+        if isinstance(operator, str):
+            builtin, name = BuiltinOperator.CUSTOM, operator
+        else:
+            builtin, name = operator, None
+        code = OperatorCode(
+            deprecated_builtin_code=min(builtin, BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES).value,
+            custom_code=name,
+            version=version,
+            builtin_code=builtin,
+        )
+        codes = _list(self.model.operator_codes)
+        if code not in codes:
+            codes.append(code)
+        return codes.index(code)
+
+    def build(self) -> bytes:
+        """The bytes of the model. They are not verified: `tflm.Model` does that when it reads them."""
+        return write_model(self.model)
+
+
+class SubgraphBuilder:
+    """Collects the tensors and operators of one subgraph. Made by `ModelBuilder.subgraph`."""
+
+    def __init__(self, builder: ModelBuilder, table: SubGraph):
+        self.builder, self.table = builder, table
+
+    def tensor(
+        self,
+        name: str,
+        shape: Sequence[int] | None,
+        type: TensorType,
+        quantization: QuantizationParameters | None = None,
+        *,
+        buffer: int = 0,
+        is_variable: bool = False,
+    ) -> int:
+        """Add a tensor that operators write; gives its index. A shape of None or () is a scalar."""
+        tensors = _list(self.table.tensors)
+        tensors.append(
+            Tensor(
+                shape=None if shape is None else tuple(int(dimension) for dimension in shape),
+                type=type,
+                buffer=buffer,
+                name=name,
+                quantization=quantization,
+                is_variable=is_variable,
+            )
+        )
+        return len(tensors) - 1
+
+    def input(
+        self,
+        name: str,
+        shape: Sequence[int] | None,
+        type: TensorType,
+        quantization: QuantizationParameters | None = None,
+    ) -> int:
+        """Add a tensor that the caller fills; gives its index."""
+        index = self.tensor(name, shape, type, quantization)
+        self.table.inputs = (*(self.table.inputs or ()), index)
+        return index
+
+    def constant(
+        self,
+        name: str,
+        values: npt.ArrayLike,
+        quantization: QuantizationParameters | None = None,
+        *,
+        type: TensorType | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> int:
+        """Add a tensor with data; gives its index.
+
+        Args:
+            values: the elements; their dtype decides the type, their shape the shape.
+            type, shape: what the bytes of `values` stand for, where numpy can't say it (4-bit weights, for one).
+        """
+        array = np.ascontiguousarray(values)
+        kind = TENSOR_TYPES[array.dtype] if type is None else type
+        buffer = self.builder.buffer(array.tobytes())
+        return self.tensor(name, np.shape(values) if shape is None else shape, kind, quantization, buffer=buffer)
+
+    def operator(
+        self,
+        operator: BuiltinOperator | str,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: BuiltinOptions | BuiltinOptions2 | None = None,
+        *,
+        version: int = 1,
+        custom_options: bytes | None = None,
+        intermediates: Sequence[int] | None = None,
+    ) -> None:
+        """Add an operator: a builtin one, or a custom one by its name. An input of -1 is one that is left out."""
+        table = Operator(
+            opcode_index=self.builder.operator_code(operator, version),
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            custom_options=custom_options,
+            intermediates=None if intermediates is None else tuple(intermediates),
+        )
+        if isinstance(options, get_args(BuiltinOptions2)):
+            table.builtin_options_2 = cast(BuiltinOptions2, options)
+        else:
+            table.builtin_options = cast(BuiltinOptions | None, options)
+        _list(self.table.operators).append(table)
+
+    def output(self, *tensors: int) -> None:
+        """Add tensors that the subgraph gives."""
+        self.table.outputs = (*(self.table.outputs or ()), *tensors)
+
+
+Item = TypeVar("Item")
+
+
+def _list(items: list[Item] | None) -> list[Item]:
+    assert items is not None  # the builder starts each of its lists
+    return items

@@ -1,0 +1,247 @@
+"""Reads a flatbuffer into tables, believing nothing: every offset, length, tag and string is checked first.
+
+Work and memory stay proportional to the size of the file, even where its parts overlap. Each table that is read
+costs one reference of 4 bytes in the file, so there can't be more of them than size / 4; strings and scalars are
+read once for each place where one starts, and all of them together can't be larger than the file.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from typing import Any
+
+from tflm.errors import ModelError
+from tflm.schema.layout import (
+    AnyTable,
+    Bytes,
+    Field,
+    Scalar,
+    ScalarVector,
+    StringType,
+    SubTable,
+    Table,
+    TableVector,
+    UnionType,
+    fields_of,
+)
+from tflm.schema.tables import Model
+
+IDENTIFIER = b"TFL3"
+
+Place = tuple[Any, ...]
+"""Where a table stands: () for the root, else (place of the parent, field name[, index])."""
+
+_u8 = struct.Struct("<B").unpack_from
+_u16 = struct.Struct("<H").unpack_from
+_u32 = struct.Struct("<I").unpack_from
+_i32 = struct.Struct("<i").unpack_from
+
+
+def read_model(data: memoryview, findings: list[ModelError] | None = None) -> Model:
+    """Read the root table of a `.tflite` file.
+
+    Args:
+        data: the file's bytes (format "B", contiguous). Byte vectors of the result are views into it.
+        findings: where given, every finding is appended to it and reading goes on with the field's default.
+
+    Raises:
+        ModelError: on the first finding, where no list of findings was given, and always where the file is too
+            short or is marked as something else.
+    """
+    if len(data) < 8:
+        raise ModelError(f"{len(data)} bytes are too few for a model: it is empty or was cut off")
+    if data[4:8] != IDENTIFIER:
+        raise ModelError(
+            f"identifier {bytes(data[4:8])!r} at byte 4, expected {IDENTIFIER!r}: this is not a .tflite model"
+        )
+    return Reader(data, findings).table_at(0, Model, ())
+
+
+class Reader:
+    """Reads tables from one flatbuffer."""
+
+    def __init__(self, data: memoryview, findings: list[ModelError] | None = None):
+        self._data = data
+        self._size = len(data)
+        self._findings = findings
+        self._references_left = self._size // 4
+        self._bytes_left = self._size
+        self._slots: dict[tuple[type[Table], int], tuple[int, list[tuple[Field, int, int]]]] = {}
+        self._shared: dict[tuple[int, Any], Any] = {}
+
+    def table_at(self, reference: int, kind: type[AnyTable], place: Place) -> AnyTable:
+        """Read the table that the offset at byte `reference` leads to.
+
+        Raises:
+            ModelError: naming the table and the field that is broken.
+        """
+        self._references_left -= 1
+        if self._references_left < 0:
+            raise _broken(kind, "", place, f"more references to tables than a file of {self._size} bytes can hold")
+        try:
+            position = self._follow(reference)
+            table_size, present = self._present_fields(position, kind)
+        except _Broken as error:
+            raise _broken(kind, "", place, str(error)) from None
+        table = kind.__new__(kind)
+        for field in fields_of(kind):
+            setattr(table, field.name, field.default)
+        for field, offset, tag_offset in present:
+            try:
+                if offset >= table_size:
+                    raise _Broken(f"field offset {offset} lies outside the table's {table_size} bytes")
+                value = self._read(field, position, offset, tag_offset, table_size, place)
+            except _Broken as error:
+                self._report(_broken(kind, field.name, place, str(error)))
+            except ModelError as error:
+                self._report(error)
+            else:
+                setattr(table, field.name, value)
+        return table
+
+    def _report(self, error: ModelError) -> None:
+        if self._findings is None:
+            raise error from None
+        self._findings.append(error)
+
+    def _present_fields(self, position: int, kind: type[Table]) -> tuple[int, list[tuple[Field, int, int]]]:
+        """The table's size and its (field, offset, offset of the union's tag) that are there, by its vtable."""
+        self._check(position, 4, 4, "table")
+        vtable = position - _i32(self._data, position)[0]
+        known = self._slots.get((kind, vtable))
+        if known is None:
+            self._check(vtable, 4, 2, "vtable")
+            vtable_size, table_size = _u16(self._data, vtable)[0], _u16(self._data, vtable + 2)[0]
+            if vtable_size < 4 or vtable_size % 2 or table_size < 4:
+                raise _Broken(f"vtable at byte {vtable} has sizes {vtable_size} and {table_size}")
+            self._check(vtable, vtable_size, 2, "vtable")
+            slots = struct.unpack_from(f"<{vtable_size // 2 - 2}H", self._data, vtable + 4)
+            present = []
+            for field in fields_of(kind):
+                offset = slots[field.slot] if field.slot < len(slots) else 0
+                tag = 0
+                if isinstance(field.wire, UnionType):
+                    tag = slots[field.slot - 1] if field.slot <= len(slots) else 0
+                if offset or tag:
+                    present.append((field, offset, tag))
+            known = self._slots[kind, vtable] = table_size, present
+        self._check(position, known[0], 4, "table")
+        return known
+
+    def _read(self, field: Field, table: int, offset: int, tag_offset: int, table_size: int, place: Place) -> Any:
+        wire, position = field.wire, table + offset
+        if isinstance(wire, Scalar):
+            size = struct.calcsize(wire.code)
+            if offset + size > table_size:
+                raise _Broken(f"{size} bytes at offset {offset} do not fit in the table's {table_size}")
+            self._check(position, size, size, "value")
+            (value,) = struct.unpack_from("<" + wire.code, self._data, position)
+            return value if wire.enum is None else _enumerator(wire.enum, value)
+        if isinstance(wire, UnionType):
+            return self._union(wire, table, offset, tag_offset, table_size, (place, field.name))
+        if offset + 4 > table_size:
+            raise _Broken(f"4 bytes at offset {offset} do not fit in the table's {table_size}")
+        if isinstance(wire, TableVector):
+            start, count = self._vector(position, 4, 4)
+            return [self.table_at(start + 4 * i, wire.table, (place, field.name, i)) for i in range(count)]
+        if isinstance(wire, SubTable):
+            return self.table_at(position, wire.table, (place, field.name))
+        if isinstance(wire, Bytes):
+            start, count = self._vector(position, 1, 1)
+            return self._data[start : start + count]
+        return self._shared_value(wire, self._follow(position), position)
+
+    def _shared_value(self, wire: StringType | ScalarVector, target: int, position: int) -> Any:
+        """A string or a tuple of scalars, made once for each place in the file."""
+        key = (target, wire)
+        if key not in self._shared:
+            if isinstance(wire, StringType):
+                self._shared[key] = self._string(position)
+            else:
+                self._shared[key] = self._scalars(wire, position)
+        return self._shared[key]
+
+    def _string(self, position: int) -> str:
+        start, count = self._vector(position, 1, 1)
+        self._spend(count)
+        end = start + count
+        if end >= self._size or self._data[end] != 0:
+            raise _Broken(f"string of {count} bytes at byte {start} is not terminated by zero")
+        return bytes(self._data[start:end]).decode("utf-8", "surrogateescape")
+
+    def _scalars(self, wire: ScalarVector, position: int) -> tuple[Any, ...]:
+        size = struct.calcsize(wire.code)
+        start, count = self._vector(position, size, size)
+        self._spend(count * size)
+        values = struct.unpack_from(f"<{count}{wire.code}", self._data, start)
+        return values if wire.enum is None else tuple(_enumerator(wire.enum, value) for value in values)
+
+    def _union(
+        self, wire: UnionType, table: int, offset: int, tag_offset: int, table_size: int, place: Place
+    ) -> Table | None:
+        if tag_offset >= table_size:
+            raise _Broken(f"union tag offset {tag_offset} lies outside the table's {table_size} bytes")
+        tag = _u8(self._data, table + tag_offset)[0] if tag_offset else 0
+        if tag == 0 and not offset:
+            return None
+        if not 1 <= tag <= len(wire.members):
+            raise _Broken(f"union tag {tag} is not one of 1 to {len(wire.members)}")
+        if not offset:
+            raise _Broken(f"union tag {tag} ({wire.members[tag - 1].__name__}) without a value")
+        if offset + 4 > table_size:
+            raise _Broken(f"4 bytes at offset {offset} do not fit in the table's {table_size}")
+        return self.table_at(table + offset, wire.members[tag - 1], place)
+
+    def _follow(self, reference: int) -> int:
+        self._check(reference, 4, 4, "offset")
+        distance = _u32(self._data, reference)[0]
+        if distance == 0 or reference + distance >= self._size:
+            raise _Broken(f"offset {distance} at byte {reference} leads out of the file ({self._size} bytes)")
+        return int(reference + distance)
+
+    def _vector(self, reference: int, element_size: int, align: int) -> tuple[int, int]:
+        """First byte and length of the vector that the offset at byte `reference` leads to."""
+        position = self._follow(reference)
+        self._check(position, 4, 4, "vector length")
+        count: int = _u32(self._data, position)[0]
+        start = position + 4
+        if count * element_size > self._size - start:
+            raise _Broken(f"vector of {count} elements at byte {start} runs past the end ({self._size} bytes)")
+        if count and start % align:
+            raise _Broken(f"vector at byte {start} is not aligned to {align} bytes")
+        return start, count
+
+    def _spend(self, size: int) -> None:
+        self._bytes_left -= size
+        if self._bytes_left < 0:
+            raise _Broken(f"strings and numbers of more than the {self._size} bytes of the file: they overlap")
+
+    def _check(self, position: int, size: int, align: int, what: str) -> None:
+        if position < 0 or position + size > self._size:
+            raise _Broken(f"{what} at byte {position} ({size} bytes) lies outside the file ({self._size} bytes)")
+        if position % align:
+            raise _Broken(f"{what} at byte {position} is not aligned to {align} bytes")
+
+
+class _Broken(Exception):
+    """A finding that does not know yet which table and field it is about."""
+
+
+def _broken(kind: type[Table], field: str, place: Place, reason: str) -> ModelError:
+    return ModelError(reason, table=kind.__name__, field=field, place=_path(place))
+
+
+def _path(place: Place) -> str:
+    if not place:
+        return ""
+    parent, name, *index = place
+    here = f"{name}[{index[0]}]" if index else name
+    return f"{_path(parent)}.{here}" if parent else here
+
+
+def _enumerator(kind: type[enum.IntEnum], value: int) -> enum.IntEnum:
+    try:
+        return kind(value)
+    except ValueError:
+        raise _Broken(f"{value} is not a known {kind.__name__}") from None

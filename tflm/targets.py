@@ -1,0 +1,198 @@
+"""Data models of the machines that a firmware runs on.
+
+TFLM places C structures in the arena, and how large they are depends on the machine and its compiler. A structure is
+declared once, by its fields, in the module that uses it:
+
+    TFLITE_EVAL_TENSOR = Struct("TfLiteEvalTensor", data=POINTER, dims=POINTER, type=TFLITE_TYPE)
+
+and `TFLITE_EVAL_TENSOR.size(target)` is what `sizeof` gives on `target`: each field at the next multiple of its
+alignment, the whole rounded up to the largest alignment in it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Target:
+    """One data model.
+
+    Attributes:
+        name: what the command line and `by_name` call it.
+        description: the parts and compilers that have it.
+        pointer_size: bytes of a pointer and of size_t.
+        short_enums: whether an enum takes the smallest integer that holds its values (1, 2 or 4 bytes) or always an
+            int of 4 bytes.
+        int64_alignment, double_alignment: alignment in bytes of 64-bit integers and doubles.
+        compression: TFLM was built with support for compressed weights, which adds fields to some structures.
+        fully_connected_extension: in more recent sources 16 more bytes follow the parsed options of FULLY_CONNECTED.
+    """
+
+    name: str
+    description: str
+    pointer_size: int
+    short_enums: bool
+    int64_alignment: int = 8
+    double_alignment: int = 8
+    compression: bool = False
+    fully_connected_extension: bool = False
+
+
+HOST = Target("host", "x86-64 and other 64-bit machines (LP64)", pointer_size=8, short_enums=False)
+HOST_WHEEL = Target(
+    "host-wheel",
+    "the tflite-micro package for Python: host with compression support, from a recent source",
+    pointer_size=8,
+    short_enums=False,
+    compression=True,
+    fully_connected_extension=True,
+)
+CORTEX_M = Target("cortex-m", "32-bit Arm Cortex-M, arm-none-eabi-gcc", pointer_size=4, short_enums=True)
+RISCV32 = Target("riscv32", "32-bit RISC-V (ilp32)", pointer_size=4, short_enums=False)
+XTENSA = Target("xtensa", "Xtensa LX (ESP32, HiFi DSPs)", pointer_size=4, short_enums=False)
+
+TARGETS: dict[str, Target] = {target.name: target for target in (HOST, CORTEX_M, RISCV32, XTENSA, HOST_WHEEL)}
+"""The targets that have a name. Any other `Target` may be given wherever a target is asked for."""
+
+
+def by_name(name: str) -> Target:
+    """The target called `name`.
+
+    Raises:
+        ValueError: there is none of that name; the message lists them.
+    """
+    if name not in TARGETS:
+        raise ValueError(f"unknown target {name!r}; known are {', '.join(TARGETS)}")
+    return TARGETS[name]
+
+
+class CType(Protocol):
+    """Something that has a size and an alignment, in bytes, on every target."""
+
+    def size(self, target: Target) -> int:
+        """What `sizeof` gives."""
+
+    def alignment(self, target: Target) -> int:
+        """What `alignof` gives."""
+
+
+@dataclass(frozen=True)
+class Integer:
+    """A type whose alignment is its size on every target."""
+
+    bytes: int
+
+    def size(self, target: Target) -> int:
+        return self.bytes
+
+    alignment = size
+
+
+@dataclass(frozen=True)
+class TargetSized:
+    """A type that takes its size, and its alignment, from fields of the target (a number stands for itself)."""
+
+    size_from: str | int
+    alignment_from: str
+
+    def size(self, target: Target) -> int:
+        return self.size_from if isinstance(self.size_from, int) else int(getattr(target, self.size_from))
+
+    def alignment(self, target: Target) -> int:
+        return int(getattr(target, self.alignment_from))
+
+
+@dataclass(frozen=True)
+class EnumType:
+    """A C enum, or an enum class without a fixed type, with values from 0 to `largest`."""
+
+    largest: int
+
+    def size(self, target: Target) -> int:
+        if not target.short_enums:
+            return 4
+        return next(size for size in (1, 2, 4) if self.largest < 2 ** (8 * size))
+
+    alignment = size
+
+
+@dataclass(frozen=True)
+class Array:
+    """`count` elements in a row."""
+
+    element: CType
+    count: int
+
+    def size(self, target: Target) -> int:
+        return self.count * self.element.size(target)
+
+    def alignment(self, target: Target) -> int:
+        return self.element.alignment(target)
+
+
+@dataclass(frozen=True)
+class When:
+    """A field that is there only in builds for which the target's attribute `option` is true."""
+
+    option: str
+    type: CType
+
+    def size(self, target: Target) -> int:
+        return self.type.size(target) if getattr(target, self.option) else 0
+
+    def alignment(self, target: Target) -> int:
+        return self.type.alignment(target) if getattr(target, self.option) else 1
+
+
+class Struct:
+    """A C structure, or a C++ class, by its fields in order. A pointer to a vtable is a field like any other."""
+
+    def __init__(self, name: str, /, **fields: CType):
+        self.name = name
+        self.fields: Mapping[str, CType] = fields
+
+    def size(self, target: Target) -> int:
+        """Bytes that the structure takes on `target`; 1 for one without fields, as in C++."""
+        return self._layout(target)[0]
+
+    def alignment(self, target: Target) -> int:
+        """Alignment of the structure on `target`, in bytes."""
+        return self._layout(target)[1]
+
+    def extend(self, name: str, /, **fields: CType) -> Struct:
+        """A class derived from this one. Base and fields are laid out as one, for its base is not plain data."""
+        return Struct(name, **self.fields, **fields)
+
+    @functools.cache  # noqa: B019  # structures are module constants
+    def _layout(self, target: Target) -> tuple[int, int]:
+        offset, alignment = 0, 1
+        for field in self.fields.values():
+            offset = align_up(offset, field.alignment(target)) + field.size(target)
+            alignment = max(alignment, field.alignment(target))
+        return align_up(max(offset, 1), alignment), alignment
+
+    def __repr__(self) -> str:
+        return f"Struct({self.name!r})"
+
+
+BOOL = Integer(1)
+INT8 = UINT8 = Integer(1)
+INT16 = UINT16 = Integer(2)
+INT = INT32 = UINT32 = FLOAT = Integer(4)
+INT64 = TargetSized(8, "int64_alignment")
+DOUBLE = TargetSized(8, "double_alignment")
+POINTER = SIZE_T = TargetSized("pointer_size", "pointer_size")
+
+
+def align_up(value: int, alignment: int) -> int:
+    """The smallest multiple of `alignment` that is not below `value`."""
+    return -(-value // alignment) * alignment
+
+
+def align_down(value: int, alignment: int) -> int:
+    """The largest multiple of `alignment` that is not above `value`."""
+    return value // alignment * alignment
