@@ -432,18 +432,25 @@ class RecordingMicroAllocator(MicroAllocator):
         return self._memory
 
     @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        records = dict(self.records)
+        try:
+            with super().all_or_nothing():
+                yield
+        except BaseException:
+            self.records = records
+            raise
+
+    @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        before = self._snapshot()
+        memory = self._memory
+        logged, used = len(memory.log), memory.persistent_used_bytes()
         recorded = _Recorded()
         yield recorded
-        requested, used, count = (now - then for now, then in zip(self._snapshot(), before))
+        sizes = [allocation.size for allocation in memory.log[logged:] if allocation.section == "tail"]
         total = self.records[kind]
         self.records[kind] = RecordedAllocation(
-            total.requested_bytes + requested,
-            total.used_bytes + used,
-            total.count + (count if recorded.count is None else recorded.count),
+            total.requested_bytes + sum(sizes),
+            total.used_bytes + memory.persistent_used_bytes() - used,
+            total.count + (len(sizes) if recorded.count is None else recorded.count),
         )
-
-    def _snapshot(self) -> tuple[int, int, int]:
-        memory = self._memory
-        return memory.requested_tail_bytes, memory.persistent_used_bytes(), memory.allocated_count

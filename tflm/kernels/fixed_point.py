@@ -56,7 +56,8 @@ class QuantizedMultiplier:
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         self._significand = np.asarray(significand, np.int64)
         shifts = np.asarray(shift, np.int64)
-        self._left = _constant_if_equal(np.maximum(shifts, 0))
+        # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
+        self._left = _constant_if_equal(np.maximum(shifts, 0) & 31)
         self._right = _constant_if_equal(np.maximum(-shifts, 0))
         rounds = self._right > 0
         self._half = np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0)
@@ -91,16 +92,16 @@ class WideQuantizedMultiplier:
 
     Args:
         significand: Q0.31, one for all values or one for each along the last axis.
-        shift: powers of two, likewise; less than 15.
+        shift: powers of two, likewise.
     """
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         wide = np.asarray(significand, np.int64)
         self._significand = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
-        self._shift = 15 - np.asarray(shift, np.int64)
-        if self._shift.min() < 1:
-            raise OperatorError("its scales give a multiplier of 2^14 or more, too large for 64-bit accumulators")
-        self._half = np.left_shift(np.int64(1), self._shift - 1)
+        total_shift = 15 - np.asarray(shift, np.int64)
+        # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
+        self._shift = total_shift & 63
+        self._half = np.left_shift(np.int64(1), (total_shift - 1) & 63)
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
@@ -144,6 +145,12 @@ def round_half_away_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))
     rounded: npt.NDArray[Any] = np.trunc(values + np.copysign(below_half, values))
     return rounded
+
+
+def int32_from_float(values: npt.ArrayLike) -> Raw:
+    """Floats cut off to 32-bit integers. C leaves it undefined where they don't fit: as on x86, that gives -2^31."""
+    wide = np.asarray(values, np.float64)
+    return np.where(abs(wide) < 2.0**31, wide, -(2.0**31)).astype(np.int64)
 
 
 def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Raw:

@@ -17,6 +17,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION, activation_range, quantized_activation_range
 from tflm.kernels.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
+from tflm.kernels.float_product import FloatProduct
 from tflm.kernels.integer_product import IntegerProduct, Requantizer
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteEvalTensor, TfLiteTensor
@@ -168,7 +169,7 @@ def _real_multiplier(
                 f"they differ by more than 2 % of the output's {output.scale:g}"
             )
             raise OperatorError(reason, tensor=bias.name)
-    return float(np.float32(input.scale) * np.float32(weights.scale)) / output.scale
+    return input.scale * weights.scale / output.scale
 
 
 def bind(context: KernelContext, node: Node) -> Run:
@@ -181,10 +182,10 @@ def bind(context: KernelContext, node: Node) -> Run:
     y = output.elements.reshape(-1, rows)
     w = _matrix(weights)[:rows]
     b = None if bias is None else bias.elements.reshape(-1)[:rows]
-    if input.type == TensorType.FLOAT32:
-        return _bind_float(x, w, b, y, _activation(node))
-    wide = input.type == TensorType.INT16 and not _accumulates_in_32_bits(node, bias)
     constant = weights.offset is None and (bias is None or bias.offset is None)
+    if input.type == TensorType.FLOAT32:
+        return _bind_float(FloatProduct(x, w, constant=constant), b, y, _activation(node))
+    wide = input.type == TensorType.INT16 and not _accumulates_in_32_bits(node, bias)
     return _bind_quantized(x, w, b, y, node.op_data, wide, constant)
 
 
@@ -209,21 +210,16 @@ def _accumulates_in_32_bits(node: Node, bias: TfLiteEvalTensor | None) -> bool:
 
 
 def _bind_float(
-    x: npt.NDArray[Any],
-    w: npt.NDArray[Any],
-    b: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-    activation: ActivationFunctionType,
+    product: FloatProduct, b: npt.NDArray[Any] | None, y: npt.NDArray[Any], activation: ActivationFunctionType
 ) -> Run:
     minimum, maximum = activation_range(activation, np.float32)
-    factors = w.T
 
     def run() -> None:
-        np.matmul(x, factors, out=y)
+        sums = product()
         if b is not None:
-            np.add(y, b, out=y)
-        np.maximum(y, minimum, out=y)
-        np.minimum(y, maximum, out=y)
+            np.add(sums, b, out=sums)
+        np.maximum(sums, minimum, out=sums)
+        np.minimum(sums, maximum, out=y)
 
     return run
 

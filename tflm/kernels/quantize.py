@@ -13,6 +13,7 @@ from tflm.kernels.checks import require_same_size, require_scale, require_type
 from tflm.kernels.fixed_point import (
     QuantizedMultiplier,
     Raw,
+    int32_from_float,
     quantize_multiplier,
     round_half_away_array,
     wrap_int32,
@@ -105,16 +106,12 @@ def bind_quantize(context: KernelContext, node: Node) -> Run:
 
 def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
     limits = np.iinfo(y.dtype)
-    # The zero point is added in integers, after rounding; what is out of range even before it is clamped first.
-    lowest, highest = np.float32(limits.min - zero_point), np.float32(limits.max - zero_point)
-    scaled = np.empty(x.shape, np.float32)
 
     def run() -> None:
-        np.divide(x, scale, out=scaled)
-        np.clip(round_half_away_array(scaled), lowest, highest, out=scaled)
-        np.copyto(scaled, 0, where=np.isnan(scaled))
-        np.add(scaled, np.float32(zero_point), out=scaled)
-        np.copyto(y, scaled, casting="unsafe")
+        values = int32_from_float(round_half_away_array(x / scale))
+        np.add(values, zero_point, out=values)
+        np.clip(wrap_int32(values), limits.min, limits.max, out=values)
+        np.copyto(y, values, casting="unsafe")
 
     return run
 

@@ -8,11 +8,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.activation import quantize
 from tflm.kernels.checks import require_same_size, require_same_type, require_scale, require_type, require_zero_point
-from tflm.kernels.fixed_point import Raw, multiply_by_quantized_multiplier, quantize_multiplier
+from tflm.kernels.fixed_point import (
+    Raw,
+    int32_from_float,
+    multiply_by_quantized_multiplier,
+    quantize_multiplier,
+    round_half_away_array,
+)
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, UINT8, Struct
@@ -59,7 +65,7 @@ def prepare_relu(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.INT16:
         require_zero_point(input, 0)
         require_zero_point(output, 0)
-    ratio = float(np.float32(input.scale) / np.float32(require_scale(output)))
+    ratio = input.scale / require_scale(output)
     limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
     node.op_data = OpData(
         *quantize_multiplier(ratio),
@@ -90,8 +96,14 @@ def prepare_relu6(context: KernelContext, node: Node) -> None:
     # The output is taken to have the quantization of the input.
     dtype = ELEMENT_TYPES[input.type].dtype
     limits = np.iinfo(dtype)
-    six = min(max(quantize(6.0, input), int(limits.min)), int(limits.max))
+    six = np.clip(int32_from_float(_six(input)), limits.min, limits.max)
     node.op_data = dtype.type(input.zero_point), dtype.type(six)
+
+
+def _six(input: TfLiteTensor) -> npt.NDArray[np.float32]:
+    """6 in the integers of a tensor, in float32 throughout."""
+    with np.errstate(over="ignore"):
+        return round_half_away_array(np.array(6, np.float32) / np.float32(input.scale)) + np.float32(input.zero_point)
 
 
 def bind_relu6(context: KernelContext, node: Node) -> Run:
@@ -101,10 +113,12 @@ def bind_relu6(context: KernelContext, node: Node) -> Run:
 
 def _bind_clamp(x: npt.NDArray[Any], y: npt.NDArray[Any], minimum: Any, maximum: Any) -> Run:
     flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+    above = np.empty(flat_x.shape, np.bool_)
 
     def run() -> None:
+        np.greater(flat_x, maximum, out=above)
         np.maximum(flat_x, minimum, out=flat_y)
-        np.minimum(flat_y, maximum, out=flat_y)
+        np.copyto(flat_y, maximum, where=above)  # only what was above: the minimum may be, at odd scales
 
     return run
 

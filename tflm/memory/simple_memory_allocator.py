@@ -10,7 +10,7 @@ grows, downwards. The three never overlap. Positions are offsets into the arena.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflm.errors import ArenaError, ArenaExhausted
@@ -46,6 +46,7 @@ class Checkpoint:
     temp: int
     tail: int
     live_temps: tuple[int, ...]
+    log_length: int = 0
 
 
 class SimpleMemoryAllocator:
@@ -165,8 +166,6 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
 
     Attributes:
         log: every allocation that succeeded, in order.
-        requested_tail_bytes: sum of the sizes asked for in the tail; `persistent_used_bytes` adds the alignment.
-        allocated_count: number of allocations in the tail.
     """
 
     STRUCT = RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR
@@ -174,14 +173,10 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
     def __init__(self, arena: Arena):
         super().__init__(arena)
         self.log: list[Allocation] = []
-        self.requested_tail_bytes = 0
-        self.allocated_count = 0
 
     def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
         offset = super().allocate_persistent_buffer(size, alignment, what)
         self.log.append(Allocation("tail", what, offset, size, alignment))
-        self.requested_tail_bytes += size
-        self.allocated_count += 1
         return offset
 
     def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
@@ -192,3 +187,10 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
     def resize_buffer(self, offset: int, size: int, alignment: int, what: str = "a resizable buffer") -> None:
         super().resize_buffer(offset, size, alignment, what)
         self.log.append(Allocation("head", what, offset, size, alignment))
+
+    def checkpoint(self) -> Checkpoint:
+        return replace(super().checkpoint(), log_length=len(self.log))
+
+    def restore(self, checkpoint: Checkpoint) -> None:
+        super().restore(checkpoint)
+        del self.log[checkpoint.log_length :]

@@ -1,0 +1,52 @@
+"""Compares this package with TFLM on one model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from oracle import Oracle, OracleError
+
+import tflm
+
+Arrays = list[np.ndarray[Any, Any]]
+
+
+def run(model: bytes, invocations: Sequence[Arrays], **options: Any) -> list[Arrays]:
+    """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 20), **options)
+    interpreter.allocate_tensors()
+    outputs = []
+    for inputs in invocations:
+        for i, values in enumerate(inputs):
+            interpreter.input(i).data[...] = values
+        interpreter.invoke()
+        outputs.append([np.array(interpreter.output(i).data) for i in range(interpreter.outputs_size())])
+    return outputs
+
+
+def assert_same_as_tflm(oracle: Oracle, model: bytes, inputs: Arrays) -> None:
+    """The same integers, floats to 1e-5; and what TFLM refuses or dies of is refused here."""
+    try:
+        (expected,) = oracle.run(model, [inputs])
+    except OracleError as error:
+        try:
+            answer = run(model, [inputs])
+        except tflm.TflmError:
+            return
+        raise AssertionError(f"TFLM refuses this ({error}), here it gives {answer}") from None
+    (actual,) = run(model, [inputs])
+    assert_close(actual, expected)
+
+
+def assert_close(actual: Arrays, expected: Arrays) -> None:
+    """Equal shapes and types; equal integers, floats within 1e-5 relative plus 1e-6 absolute."""
+    assert len(actual) == len(expected)
+    for ours, theirs in zip(actual, expected):
+        assert ours.dtype == theirs.dtype
+        assert ours.shape == theirs.shape
+        if ours.dtype.kind == "f":
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
+        else:
+            np.testing.assert_array_equal(ours, theirs)

@@ -1,0 +1,126 @@
+"""TFLM itself, in a child process: on odd models it can take its process down, and that must not be ours.
+
+Run as a script, this file is the child: it answers requests on standard input until that ends.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pickle
+import subprocess
+import sys
+from typing import Any, BinaryIO
+
+import numpy as np
+
+INSTALLED = importlib.util.find_spec("tflite_micro") is not None
+
+
+class OracleError(Exception):
+    """TFLM refused the model, or went down with it."""
+
+
+class Oracle:
+    """Runs models in TFLM, one after the other, in a process that is started again when it dies."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self, model: bytes, invocations: list[list[np.ndarray[Any, Any]]]) -> list[list[np.ndarray[Any, Any]]]:
+        """Outputs of successive invokes of one interpreter, given the inputs of each.
+
+        Raises:
+            OracleError: TFLM can't run the model.
+        """
+        outputs, _ = self._ask(model, invocations)
+        return outputs
+
+    def allocations(self, model: bytes) -> str:
+        """What TFLM prints of its arena for the model, after one invoke on zeros."""
+        _, printed = self._ask(model, None)
+        return printed
+
+    def close(self) -> None:
+        """End the child."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+    def _ask(self, *request: Any) -> Any:
+        if self._child is None:
+            self._child = subprocess.Popen(
+                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            )
+        assert self._child.stdin is not None
+        assert self._child.stdout is not None
+        try:
+            pickle.dump(request, self._child.stdin)
+            self._child.stdin.flush()
+            status, answer = pickle.load(self._child.stdout)
+        except (EOFError, BrokenPipeError):
+            self.close()
+            raise OracleError("TFLM took its process down") from None
+        if status != "ok":
+            raise OracleError(answer)
+        return answer
+
+
+def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
+    from tflite_micro.python.tflite_micro import runtime
+
+    while True:
+        try:
+            model, invocations = pickle.load(requests)
+        except EOFError:
+            return
+        try:
+            answer: tuple[str, Any] = "ok", _run(runtime, model, invocations)
+        except Exception as error:
+            answer = "error", f"{type(error).__name__}: {error}"
+        pickle.dump(answer, answers)
+        answers.flush()
+
+
+def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None) -> Any:
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=1 << 22)
+    if invocations is None:
+        interpreter.invoke()
+        return None, _captured(interpreter.print_allocations)
+    outputs = []
+    for inputs in invocations:
+        for i, values in enumerate(inputs):
+            interpreter.set_input(values, i)
+        interpreter.invoke()
+        outputs.append([np.array(interpreter.get_output(i)) for i in range(_output_count(interpreter))])
+    return outputs, ""
+
+
+def _output_count(interpreter: Any) -> int:
+    count = 0
+    while True:
+        try:
+            interpreter.get_output_details(count)
+        except IndexError:
+            return count
+        count += 1
+
+
+def _captured(call: Any) -> str:
+    """What `call` writes to standard error, below Python."""
+    read, write = os.pipe()
+    saved = os.dup(2)
+    os.dup2(write, 2)
+    try:
+        call()
+    finally:
+        os.dup2(saved, 2)
+        os.close(write)
+        os.close(saved)
+    with os.fdopen(read) as pipe:
+        return pipe.read()
+
+
+if __name__ == "__main__":
+    _serve(sys.stdin.buffer, os.fdopen(os.dup(1), "wb"))
