@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import InterpreterError, OperatorError
-from tflm.kernels.registration import Node
+from tflm.kernels.registration import KernelContext, Node
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor, int_array_bytes
 from tflm.micro_allocator import MicroAllocator
 from tflm.micro_graph import MicroGraph
@@ -26,7 +26,7 @@ class InterpreterState(Enum):
     INVOKE = auto()
 
 
-class MicroContext:
+class MicroContext(KernelContext):
     """The context that kernels are given; see `tflm.kernels.KernelContext` for what each call does.
 
     Attributes:

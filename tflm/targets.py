@@ -81,7 +81,7 @@ class CType(Protocol):
 
 
 @dataclass(frozen=True)
-class Integer:
+class Integer(CType):
     """A type whose alignment is its size on every target."""
 
     bytes: int
@@ -93,7 +93,7 @@ class Integer:
 
 
 @dataclass(frozen=True)
-class TargetSized:
+class TargetSized(CType):
     """A type that takes its size, and its alignment, from fields of the target (a number stands for itself)."""
 
     size_from: str | int
@@ -107,7 +107,7 @@ class TargetSized:
 
 
 @dataclass(frozen=True)
-class EnumType:
+class EnumType(CType):
     """A C enum, or an enum class without a fixed type, with values from 0 to `largest`."""
 
     largest: int
@@ -121,7 +121,7 @@ class EnumType:
 
 
 @dataclass(frozen=True)
-class Array:
+class Array(CType):
     """`count` elements in a row."""
 
     element: CType
@@ -135,7 +135,7 @@ class Array:
 
 
 @dataclass(frozen=True)
-class When:
+class When(CType):
     """A field that is there only in builds for which the target's attribute `option` is true."""
 
     option: str
@@ -148,7 +148,7 @@ class When:
         return self.type.alignment(target) if getattr(target, self.option) else 1
 
 
-class Struct:
+class Struct(CType):
     """A C structure, or a C++ class, by its fields in order. A pointer to a vtable is a field like any other."""
 
     def __init__(self, name: str, /, **fields: CType):

@@ -92,7 +92,7 @@ def _prepared_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor,
     return input1, input2, output
 
 
-def prepare_add(context: KernelContext, node: Node) -> None:
+def _prepare_add(context: KernelContext, node: Node) -> None:
     input1, input2, output = _prepared_tensors(context, node)
     if output.type == TensorType.INT32:
         for input in (input1, input2):
@@ -124,7 +124,7 @@ def _sum_of_terms(
     return terms[0], terms[1], Output(QuantizedMultiplier(significand, shift), output.zero_point, *limits)
 
 
-def prepare_mul(context: KernelContext, node: Node) -> None:
+def _prepare_mul(context: KernelContext, node: Node) -> None:
     input1, input2, output = _prepared_tensors(context, node)
     if output.type in (TensorType.FLOAT32, TensorType.INT32):
         dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
@@ -139,7 +139,7 @@ def prepare_mul(context: KernelContext, node: Node) -> None:
     node.op_data = *zero_points, Output(QuantizedMultiplier.of(real), output.zero_point, *limits)
 
 
-def bind_add(context: KernelContext, node: Node) -> Run:
+def _bind_add(context: KernelContext, node: Node) -> Run:
     x1, x2, y = _broadcast_tensors(context, node)
     if y.dtype in (np.float32, np.int32):
         return _bind_plain(np.add, x1, x2, y, *node.op_data)
@@ -162,7 +162,7 @@ def _rescale(x: npt.NDArray[Any], term: Term, values: Raw, scratch: Raw) -> None
     term.multiplier.scale(values, scratch)
 
 
-def bind_mul(context: KernelContext, node: Node) -> Run:
+def _bind_mul(context: KernelContext, node: Node) -> Run:
     x1, x2, y = _broadcast_tensors(context, node)
     if y.dtype in (np.float32, np.int32):
         return _bind_plain(np.multiply, x1, x2, y, *node.op_data)
@@ -204,8 +204,8 @@ def _bind_plain(
 
 
 ADD = Registration(
-    BuiltinOperator.ADD, bind_add, prepare_add, op_data=OP_DATA_ADD, builtin_data=TFLITE_ADD_PARAMS, max_version=5
+    BuiltinOperator.ADD, _bind_add, _prepare_add, op_data=OP_DATA_ADD, builtin_data=TFLITE_ADD_PARAMS, max_version=5
 )
 MUL = Registration(
-    BuiltinOperator.MUL, bind_mul, prepare_mul, op_data=OP_DATA_MUL, builtin_data=TFLITE_MUL_PARAMS, max_version=7
+    BuiltinOperator.MUL, _bind_mul, _prepare_mul, op_data=OP_DATA_MUL, builtin_data=TFLITE_MUL_PARAMS, max_version=7
 )

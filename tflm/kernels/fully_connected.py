@@ -79,7 +79,7 @@ class OpData:
     maximum: int
 
 
-def prepare(context: KernelContext, node: Node) -> None:
+def _prepare(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, INPUT)
     weights = context.allocate_temp_input_tensor(node, WEIGHTS)
     bias = context.allocate_temp_input_tensor(node, BIAS) if node.has_input(BIAS) else None
@@ -172,7 +172,7 @@ def _real_multiplier(
     return input.scale * weights.scale / output.scale
 
 
-def bind(context: KernelContext, node: Node) -> Run:
+def _bind(context: KernelContext, node: Node) -> Run:
     input = context.get_eval_input(node, INPUT)
     weights = context.get_eval_input(node, WEIGHTS)
     bias = context.get_eval_input(node, BIAS) if node.has_input(BIAS) else None
@@ -255,8 +255,8 @@ def _bind_quantized(
 
 FULLY_CONNECTED = Registration(
     BuiltinOperator.FULLY_CONNECTED,
-    bind,
-    prepare,
+    _bind,
+    _prepare,
     op_data=OP_DATA_FULLY_CONNECTED,
     builtin_data=TFLITE_FULLY_CONNECTED_PARAMS,
     max_version=13,

@@ -69,7 +69,7 @@ class Requantization:
         return np.clip(wrap_int32(values), limits.min, limits.max)
 
 
-def prepare_quantize(context: KernelContext, node: Node) -> None:
+def _prepare_quantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
@@ -91,7 +91,7 @@ def prepare_quantize(context: KernelContext, node: Node) -> None:
         )
 
 
-def bind_quantize(context: KernelContext, node: Node) -> Run:
+def _bind_quantize(context: KernelContext, node: Node) -> Run:
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     if x.dtype == np.float32:
         return _bind_affine_quantize(x.reshape(-1), y.reshape(-1), *node.op_data)
@@ -116,7 +116,7 @@ def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.fl
     return run
 
 
-def prepare_dequantize(context: KernelContext, node: Node) -> None:
+def _prepare_dequantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
@@ -126,15 +126,15 @@ def prepare_dequantize(context: KernelContext, node: Node) -> None:
     node.op_data = input.scale, input.zero_point
 
 
-def bind_dequantize(context: KernelContext, node: Node) -> Run:
+def _bind_dequantize(context: KernelContext, node: Node) -> Run:
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     scale, zero_point = node.op_data
     return bind_lookup(x, y, lambda values: scale * (values - zero_point))
 
 
 QUANTIZE = Registration(
-    BuiltinOperator.QUANTIZE, bind_quantize, prepare_quantize, op_data=OP_DATA_QUANTIZE, max_version=4
+    BuiltinOperator.QUANTIZE, _bind_quantize, _prepare_quantize, op_data=OP_DATA_QUANTIZE, max_version=4
 )
 DEQUANTIZE = Registration(
-    BuiltinOperator.DEQUANTIZE, bind_dequantize, prepare_dequantize, op_data=DEQUANTIZE_OP_DATA, max_version=6
+    BuiltinOperator.DEQUANTIZE, _bind_dequantize, _prepare_dequantize, op_data=DEQUANTIZE_OP_DATA, max_version=6
 )

@@ -54,7 +54,7 @@ class OpData:
         return np.clip(scaled + self.output_zero_point, self.minimum, self.maximum)
 
 
-def prepare_relu(context: KernelContext, node: Node) -> None:
+def _prepare_relu(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
     require_type(input, *TYPES)
@@ -76,14 +76,14 @@ def prepare_relu(context: KernelContext, node: Node) -> None:
     )
 
 
-def bind_relu(context: KernelContext, node: Node) -> Run:
+def _bind_relu(context: KernelContext, node: Node) -> Run:
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     if x.dtype != np.float32:
         return bind_lookup(x, y, node.op_data)
     return _bind_clamp(x, y, np.float32(0), np.float32(np.inf))
 
 
-def prepare_relu6(context: KernelContext, node: Node) -> None:
+def _prepare_relu6(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.get_eval_output(node, 0)
     require_type(input, *TYPES)
@@ -106,7 +106,7 @@ def _six(input: TfLiteTensor) -> npt.NDArray[np.float32]:
         return round_half_away_array(np.array(6, np.float32) / np.float32(input.scale)) + np.float32(input.zero_point)
 
 
-def bind_relu6(context: KernelContext, node: Node) -> Run:
+def _bind_relu6(context: KernelContext, node: Node) -> Run:
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     return _bind_clamp(x, y, *node.op_data)
 
@@ -123,5 +123,5 @@ def _bind_clamp(x: npt.NDArray[Any], y: npt.NDArray[Any], minimum: Any, maximum:
     return run
 
 
-RELU = Registration(BuiltinOperator.RELU, bind_relu, prepare_relu, op_data=RELU_OP_DATA, max_version=3)
-RELU6 = Registration(BuiltinOperator.RELU6, bind_relu6, prepare_relu6, op_data=RELU6_OP_DATA, max_version=3)
+RELU = Registration(BuiltinOperator.RELU, _bind_relu, _prepare_relu, op_data=RELU_OP_DATA, max_version=3)
+RELU6 = Registration(BuiltinOperator.RELU6, _bind_relu6, _prepare_relu6, op_data=RELU6_OP_DATA, max_version=3)

@@ -16,7 +16,7 @@ from tflm.targets import INT32, Array, Struct
 TFLITE_RESHAPE_PARAMS = Struct("TfLiteReshapeParams", shape=Array(INT32, 8), num_dimensions=INT32)
 
 
-def prepare(context: KernelContext, node: Node) -> None:
+def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=range(1, 3), outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     context.allocate_temp_output_tensor(node, 0)
@@ -39,7 +39,7 @@ def _stretched(output: TfLiteEvalTensor, elements: int) -> tuple[int, ...]:
     return tuple(elements // others if dimension == -1 else dimension for dimension in output.dims)
 
 
-def bind(context: KernelContext, node: Node) -> Run:
+def _bind(context: KernelContext, node: Node) -> Run:
     x = context.get_eval_input(node, 0).elements.reshape(-1)
     y = context.get_eval_output(node, 0).elements.reshape(-1)
 
@@ -49,4 +49,4 @@ def bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-RESHAPE = Registration(BuiltinOperator.RESHAPE, bind, prepare, builtin_data=TFLITE_RESHAPE_PARAMS)
+RESHAPE = Registration(BuiltinOperator.RESHAPE, _bind, _prepare, builtin_data=TFLITE_RESHAPE_PARAMS)

@@ -41,7 +41,7 @@ OP_DATA_LOGISTIC = Struct("OpDataLogistic", **_FIELDS)
 OP_DATA_TANH = Struct("OpData", **_FIELDS)
 
 
-def prepare_logistic(context: KernelContext, node: Node) -> None:
+def _prepare_logistic(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
     _check(input, output)
@@ -52,7 +52,7 @@ def prepare_logistic(context: KernelContext, node: Node) -> None:
         node.op_data = Int16Input(input, output, largest_exact_shift=0, function=logistic_int16)
 
 
-def prepare_tanh(context: KernelContext, node: Node) -> None:
+def _prepare_tanh(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     context.allocate_temp_input_tensor(node, 0)  # TFLM takes the input twice
     input = context.allocate_temp_input_tensor(node, 0)
@@ -196,14 +196,14 @@ def _bind_float_tanh(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
 LOGISTIC = Registration(
     BuiltinOperator.LOGISTIC,
     _bind_with(_bind_float_logistic),
-    prepare_logistic,
+    _prepare_logistic,
     op_data=OP_DATA_LOGISTIC,
     max_version=3,
 )
 TANH = Registration(
     BuiltinOperator.TANH,
     _bind_with(_bind_float_tanh),
-    prepare_tanh,
+    _prepare_tanh,
     op_data=OP_DATA_TANH,
     max_version=3,
 )

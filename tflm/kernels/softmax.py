@@ -68,7 +68,7 @@ class Int16OpData:
     one_over_one_plus_x_lut: npt.NDArray[np.int16]
 
 
-def prepare(context: KernelContext, node: Node) -> None:
+def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     if not input.dims:
@@ -137,7 +137,7 @@ def _exp(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return np.exp(x.astype(np.float64)).astype(np.float32)  # by way of float64, to be rounded right
 
 
-def bind(context: KernelContext, node: Node) -> Run:
+def _bind(context: KernelContext, node: Node) -> Run:
     input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
     x = input.elements.reshape(-1, input.dims[-1])
     y = output.elements.reshape(x.shape)
@@ -201,8 +201,8 @@ def _bind_int16(x: npt.NDArray[Any], y: npt.NDArray[Any], op: Int16OpData) -> Ru
 
 SOFTMAX = Registration(
     BuiltinOperator.SOFTMAX,
-    bind,
-    prepare,
+    _bind,
+    _prepare,
     op_data=SOFTMAX_PARAMS,
     builtin_data=TFLITE_SOFTMAX_PARAMS,
     max_version=3,

@@ -56,7 +56,7 @@ class MemoryPlanner(Protocol):
         """Where the buffer that was added as number `buffer_index` goes."""
 
 
-class PlacingPlanner:
+class PlacingPlanner(MemoryPlanner):
     """A planner made of one function that places all buffers at once."""
 
     STRUCT: ClassVar[Struct]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform():
+        """Tells type checkers that subclasses are dataclasses; needed by nobody at run time."""
         return lambda cls: cls
 
 

@@ -1,0 +1,193 @@
+"""The arena against TFLM's recorded figures, for each target, and against what the wheel prints."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import CORPUS
+from differential import assert_close, run
+from oracle import INSTALLED, Oracle
+
+import tflm
+from tflm.kernels import REGISTRATIONS
+from tflm.schema import write_model
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
+
+RECORDS = {
+    "kTfLiteEvalTensorData": tflm.RecordedAllocationType.EVAL_TENSOR_DATA,
+    "kPersistentTfLiteTensorData": tflm.RecordedAllocationType.PERSISTENT_TENSOR_DATA,
+    "kPersistentTfLiteTensorQuantizationData": tflm.RecordedAllocationType.PERSISTENT_TENSOR_QUANTIZATION_DATA,
+    "kPersistentBufferData": tflm.RecordedAllocationType.PERSISTENT_BUFFER_DATA,
+    "kTfLiteTensorVariableBufferData": tflm.RecordedAllocationType.VARIABLE_BUFFER_DATA,
+    "kNodeAndRegistrationArray": tflm.RecordedAllocationType.NODE_AND_REGISTRATION_ARRAY,
+    "kOpData": tflm.RecordedAllocationType.OP_DATA,
+}
+
+
+def corpus_models() -> list[str]:
+    """The models of the corpus whose operators are all there."""
+    paths = sorted((CORPUS / "models").glob("*.tflite"))
+    runnable = []
+    for path in paths:
+        model = tflm.Model.from_file(path)
+        operators = {model.operator_name(op) for subgraph in model.subgraphs for op in subgraph.operators or ()}
+        if operators <= set(REGISTRATIONS):
+            runnable.append(path.stem)
+    return runnable
+
+
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file of JSON lines."""
+    with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
+        for line in file:
+            if line.strip():
+                yield json.loads(line)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    if not INSTALLED:
+        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
+    oracle = Oracle()
+    yield oracle
+    oracle.close()
+
+
+@pytest.mark.parametrize("name", corpus_models())
+def test_recorded_outputs_are_reproduced(corpus: Path, name: str) -> None:
+    golden = np.load(corpus / "golden" / f"{name}.npz")
+    steps = len({key.split("_")[1] for key in golden})
+    inputs, outputs = (
+        [
+            [golden[f"{side}_{s}_{i}"] for i in range(sum(k.startswith(f"{side}_{s}_") for k in golden))]
+            for s in range(steps)
+        ]
+        for side in ("in", "out")
+    )
+    model = (corpus / "models" / f"{name}.tflite").read_bytes()
+    for actual, expected in zip(run(model, inputs), outputs):
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("name", corpus_models())
+def test_figures_of_each_target_are_reproduced(corpus: Path, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    seen = 0
+    for expected in lines(corpus / "golden" / "arena_targets.jsonl"):
+        if expected["model"] != name:
+            continue
+        seen += 1
+        target = tflm.targets.by_name(expected["target"])
+        plain = tflm.MicroAllocator(bytearray(1 << 20), target=target)
+        recording = tflm.RecordingMicroAllocator(bytearray(1 << 20), target=target)
+        for allocator, figures in ((plain, expected), (recording, expected["recording"])):
+            tflm.MicroInterpreter(model, tflm.AllOpsResolver(), allocator).allocate_tensors()
+            actual = allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes
+            assert actual == (figures["arena_used_bytes"], figures["head"], figures["tail"]), target.name
+        for key, kind in RECORDS.items():
+            record, figures = recording.records[kind], expected["recording"]["records"][key]
+            actual = record.requested_bytes, record.used_bytes, record.count
+            assert actual == (figures["requested"], figures["used"], figures["count"]), (target.name, key)
+        tflm.MicroInterpreter(
+            model, tflm.AllOpsResolver(), bytearray(expected["minimum_arena_bytes"]), target=target
+        ).allocate_tensors()
+        with pytest.raises(tflm.ArenaExhausted):
+            tflm.MicroInterpreter(
+                model, tflm.AllOpsResolver(), bytearray(expected["minimum_arena_bytes"] - 16), target=target
+            ).allocate_tensors()
+    assert seen == 3
+
+
+@pytest.mark.parametrize("name", corpus_models())
+def test_every_single_allocation_is_tflms(corpus: Path, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    letters = {"tail": "P", "temp": "T", "head": "R"}
+    for expected in lines(corpus / "golden" / "traces.jsonl.gz"):
+        if expected["model"] != name:
+            continue
+        target = tflm.targets.by_name(expected["target"])
+        allocator = tflm.RecordingMicroAllocator(bytearray(1 << 20), target=target)
+        tflm.MicroInterpreter(model, tflm.AllOpsResolver(), allocator).allocate_tensors()
+        actual = [[letters[a.section], a.size, a.alignment] for a in allocator.memory_allocator.log]
+        # The recording allocator's own objects, the first and third, are larger; the planner takes all that is left.
+        trace = [call[:3] for call in expected["trace"]]
+        planning = next(i for i, call in enumerate(trace) if call[1] > 1 << 20)
+        for i in (0, 2, planning):
+            actual[i][1] = trace[i][1] = 0
+        assert actual == trace, target.name
+
+
+def test_structures_have_the_sizes_that_the_compilers_give_them(corpus: Path) -> None:
+    sizes = json.loads((corpus / "golden" / "sizes.json").read_text())
+    structs = declared_structs()
+    compared = 0
+    for name, recorded in sizes.items():
+        target = tflm.targets.by_name(name)
+        for key, size in recorded["types"].items():
+            struct = structs.get(key.split(":")[-1] if key.startswith("alloc/") else key)
+            if struct is None or (name == "host-wheel" and key == "TfLiteFullyConnectedParams"):
+                continue
+            compared += 1
+            assert (struct.size(target), struct.alignment(target)) == (size["size"], size["align"]), (name, key)
+    assert compared > 80
+
+
+def declared_structs() -> dict[str, tflm.targets.Struct]:
+    """Every structure that a module of the package declares, by TFLM's name for it."""
+    import sys
+
+    found = {}
+    for module in [module for name, module in sys.modules.items() if name.startswith("tflm.")]:
+        for value in vars(module).values():
+            if isinstance(value, tflm.targets.Struct) and value.name != "OpData":
+                found[value.name] = value
+    return found
+
+
+@pytest.mark.parametrize("model", ["hello_world_int8", "hello_world_float"])
+def test_the_hello_world_gives_what_tflm_gives(oracle: Oracle, model: str) -> None:
+    data = (EXAMPLE / f"{model}.tflite").read_bytes()
+    tensor = (tflm.Model(data).subgraphs[0].tensors or [])[0]
+    if tensor.type == tflm.schema.TensorType.INT8:
+        values = np.arange(-128, 128).astype(np.int8)
+    else:
+        values = np.linspace(0, 2 * np.pi, 200, dtype=np.float32)
+    invocations = [[value.reshape(1, 1)] for value in values]
+    for actual, expected in zip(run(data, invocations), oracle.run(data, invocations)):
+        assert_close(actual, expected)
+
+
+@pytest.mark.parametrize("path", sorted((CORPUS / "models").glob("*.tflite")), ids=lambda path: path.stem)
+def test_a_model_that_was_read_and_written_runs_in_tflm_as_before(corpus: Path, oracle: Oracle, path: Path) -> None:
+    original = path.read_bytes()
+    written = write_model(tflm.Model(original).root)
+    assert tflm.Model(written).root == tflm.Model(original).root
+    golden = np.load(corpus / "golden" / f"{path.stem}.npz")
+    inputs = [golden[key] for key in sorted(golden) if key.startswith("in_0_")]
+    (before,), (after,) = (oracle.run(model, [inputs]) for model in (original, written))
+    for a, b in zip(before, after):
+        assert np.array_equal(a, b)
+
+
+def printed_figures(text: str) -> dict[str, int]:
+    """Total, head and tail in what TFLM prints."""
+    return {key: int(text.split(f"allocation {key} ")[1].split()[0]) for key in ("total", "head", "tail")}
+
+
+@pytest.mark.parametrize("name", corpus_models())
+def test_the_wheel_prints_the_same_figures(corpus: Path, oracle: Oracle, name: str) -> None:
+    path = corpus / "models" / f"{name}.tflite"
+    allocator = tflm.RecordingMicroAllocator(bytearray(1 << 20), target=tflm.targets.HOST_WHEEL)
+    tflm.MicroInterpreter(tflm.Model.from_file(path), tflm.AllOpsResolver(), allocator).allocate_tensors()
+    assert printed_figures(oracle.allocations(path.read_bytes())) == {
+        "total": allocator.used_bytes(),
+        "head": allocator.head_bytes,
+        "tail": allocator.tail_bytes,
+    }

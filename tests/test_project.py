@@ -1,0 +1,74 @@
+"""Rules that the project sets itself: layers, documentation, and what a plain import costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+import tflm
+
+PACKAGE = Path(tflm.__file__).parent
+
+LAYERS = ["errors", "schema", "targets", "memory", "kernels", "micro"]
+"""From the bottom up; the micro_*.py modules are one layer, and the package itself stands on top."""
+
+
+def modules() -> list[ModuleType]:
+    """Every module of the package."""
+    names = [name for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "tflm.") if not name.endswith("__main__")]
+    return [tflm, *(importlib.import_module(name) for name in names)]
+
+
+def layer_of(module: str) -> int:
+    """Place of a module, such as tflm.memory.arena, among the layers."""
+    part = module.split(".")[1] if "." in module else ""
+    name = "micro" if part.startswith("micro_") else part
+    return LAYERS.index(name) if name in LAYERS else len(LAYERS)
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_imports_from_a_layer_above_its_own(path: Path) -> None:
+    name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+    imported = [
+        node.module
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("tflm.")
+    ]
+    assert all(layer_of(module) <= layer_of(name) for module in imported)
+
+
+@pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
+def test_every_public_name_has_a_docstring(module: ModuleType) -> None:
+    undocumented = [module.__name__] if not module.__doc__ else []
+    for name, value in vars(module).items():
+        if name.startswith("_") or getattr(value, "__module__", None) != module.__name__:
+            continue
+        if not (inspect.isclass(value) or inspect.isfunction(value)):
+            continue
+        if not inspect.getdoc(value):
+            undocumented.append(name)
+        if inspect.isclass(value):
+            members = {n: m for n, m in vars(value).items() if not n.startswith("_")}
+            callables = {n: m for n, m in members.items() if inspect.isfunction(m) or isinstance(m, property)}
+            undocumented += [f"{name}.{n}" for n in callables if not inspect.getdoc(getattr(value, n))]
+    assert undocumented == []
+
+
+def test_everything_in_all_is_there() -> None:
+    assert all(hasattr(tflm, name) for name in tflm.__all__)
+    assert tflm.__all__ == sorted(tflm.__all__, key=lambda name: (name.islower(), name))
+
+
+def test_the_package_needs_only_numpy_and_flatbuffers() -> None:
+    script = "import sys, tflm; print(*{name.partition('.')[0] for name in sys.modules})"
+    loaded = set(subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split())
+    third_party = {"hypothesis", "matplotlib", "pytest", "rich", "tflite_micro", "typer", "typing_extensions"}
+    assert not loaded & third_party
