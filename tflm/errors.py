@@ -38,13 +38,15 @@ class ArenaExhausted(ArenaError):
         requested: its size in bytes.
         available: bytes that were left for it between head and tail, after alignment.
         missing: bytes by which the arena is too small for this allocation (later ones may need more).
+
+    Alignment alone may leave less than nothing; then `available` is 0, and `missing` counts what is lacking to that.
     """
 
     def __init__(self, what: str, *, requested: int, available: int):
-        self.what, self.requested, self.available = what, requested, available
+        self.what, self.requested, self.available = what, requested, max(available, 0)
         self.missing = requested - available
         super().__init__(
-            f"the arena is too small for {what}: {requested} bytes requested, {available} available, "
+            f"the arena is too small for {what}: {requested} bytes requested, {self.available} available, "
             f"{self.missing} missing; give a larger arena"
         )
 

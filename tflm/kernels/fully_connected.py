@@ -102,7 +102,7 @@ def _activation(node: Node) -> ActivationFunctionType:
 
 
 def _check_shapes(input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor | None, output: TfLiteTensor) -> None:
-    if len(weights.dims) < 2:
+    if len(weights.dims) < 2 or 0 in weights.dims:
         raise OperatorError(f"has shape {list(weights.dims)}; weights are (rows, depth)", tensor=weights.name)
     rows, depth = weights.dims[-2:]
     if not output.dims or not 0 < output.dims[-1] <= rows:

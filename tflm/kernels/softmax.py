@@ -71,8 +71,8 @@ class Int16OpData:
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
-    if not input.dims:
-        raise OperatorError("is a scalar; softmax needs a dimension to go along", tensor=input.name)
+    if not input.dims or input.dims[-1] == 0:
+        raise OperatorError(f"has shape {list(input.dims)}; softmax goes along its last dimension", tensor=input.name)
     output = context.allocate_temp_output_tensor(node, 0)
     require_type(input, *OUTPUT_TYPES)
     require_type(output, *OUTPUT_TYPES[input.type])

@@ -27,7 +27,7 @@ class Arena:
     def __init__(self, buffer: Any):
         try:
             view = memoryview(buffer)
-        except TypeError:
+        except (TypeError, ValueError, BufferError):
             raise ArenaError(
                 f"an arena is a writable buffer such as bytearray(2048), not {type(buffer).__name__}"
             ) from None

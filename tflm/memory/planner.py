@@ -88,7 +88,7 @@ class PlacingPlanner(MemoryPlanner):
         needed = count * self.WORKING_BYTES_PER_BUFFER
         if self._working_bytes is not None and needed > self._working_bytes:
             raise ArenaExhausted(
-                f"the planner's table of {count} buffers", requested=needed, available=max(self._working_bytes, 0)
+                f"the planner's table of {count} buffers", requested=needed, available=self._working_bytes
             )
         self._requirements.append(BufferRequirements(size, first_time_used, last_time_used, offline_offset))
         self._offsets = None

@@ -72,7 +72,7 @@ class SimpleMemoryAllocator:
         """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`."""
         start = align_down(self.tail - size, alignment)
         if start < self.temp:
-            raise ArenaExhausted(what, requested=size, available=max(size - (self.temp - start), 0))
+            raise ArenaExhausted(what, requested=size, available=self.tail - align_up(self.temp, alignment))
         self.tail = start
         return start
 
@@ -148,7 +148,7 @@ class SimpleMemoryAllocator:
     def _check_fits(self, what: str, size: int, start: int) -> None:
         available = self.tail - start
         if available < size:
-            raise ArenaExhausted(what, requested=size, available=max(available, 0))
+            raise ArenaExhausted(what, requested=size, available=available)
 
 
 class Allocation(NamedTuple):

@@ -218,8 +218,14 @@ class TfLiteTensor:
         assert self.quantization is not None
         if len(values) == 1:
             return np.float64(values[0])  # type: ignore[return-value]  # a scalar broadcasts like an array
+        dimension = self.quantization.quantized_dimension
+        if not 0 <= dimension < len(self.dims) or self.dims[dimension] != len(values):
+            raise TensorError(
+                f"{self.name!r} has {len(values)} scales along dimension {dimension}, which its shape "
+                f"{list(self.dims)} does not have"
+            )
         shape = [1] * len(self.dims)
-        shape[self.quantization.quantized_dimension] = len(values)
+        shape[dimension] = len(values)
         return np.asarray(values, np.float64).reshape(shape)
 
     def __repr__(self) -> str:

@@ -107,5 +107,5 @@ def verify(data: Any) -> list[ModelError]:
 def _bytes_of(data: Any) -> memoryview:
     try:
         return memoryview(data).cast("B").toreadonly()
-    except TypeError as error:
+    except (TypeError, ValueError, BufferError) as error:
         raise ModelError(f"a model is made from contiguous bytes, not from {type(data).__name__}: {error}") from None

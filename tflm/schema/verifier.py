@@ -6,20 +6,31 @@ nowhere and that every constant is as large as its shape.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
 
 from tflm.errors import ModelError
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.layout import Table
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import Model, Operator, OperatorCode, SubGraph, Tensor
+from tflm.schema.tables import Model, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
 
 SCHEMA_VERSION = 3
 
 MAXIMUM_TENSOR_BYTES = 2**31 - 1
 """TFLM counts the bytes of a tensor in a 32-bit int."""
+
+MAXIMUM_RANK = 32
+"""No array of numpy has more dimensions, in any version."""
+
+MAXIMUM_DEPTH = 100
+"""Of subgraphs that run subgraphs. TFLM plans and runs them by recursion, on a small stack."""
+
+MAXIMUM_STEPS = 1_000_000
+"""Operators in one pass through a model, those of the subgraphs that it runs included."""
 
 CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
     IfOptions: ("then_subgraph_index", "else_subgraph_index"),
@@ -42,7 +53,7 @@ def findings_in(model: Model) -> Findings:
         yield from _operator_code(code, f"operator_codes[{i}]")
     for i, subgraph in enumerate(model.subgraphs or ()):
         yield from _subgraph(model, subgraph, f"subgraphs[{i}]")
-    yield from _recursion(model)
+    yield from _calls(model)
     for i, metadata in enumerate(model.metadata or ()):
         yield from _in_range(metadata, "buffer", model.buffers, f"metadata[{i}]")
     for i, signature in enumerate(model.signature_defs or ()):
@@ -104,18 +115,36 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
     if any(dimension < lowest for dimension in shape):
         yield finding("shape", f"{list(shape)} has a negative dimension; give the tensor a fixed shape")
         return
+    if len(shape) > MAXIMUM_RANK:
+        yield finding("shape", f"has {len(shape)} dimensions, {MAXIMUM_RANK} is the most")
+        return
     element = ELEMENT_TYPES[tensor.type]
-    needed = element.packed_bytes(shape)
-    if needed > MAXIMUM_TENSOR_BYTES:
-        yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {needed} bytes, more than 2 GiB")
+    largest = element.packed_bytes(tuple(max(dimension, 1) for dimension in shape))
+    if largest > MAXIMUM_TENSOR_BYTES:
+        yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {largest} bytes, more than 2 GiB")
+    if tensor.quantization is not None:
+        yield from _quantization(tensor.quantization, tensor, f"{place}.quantization")
     bad_buffer = list(_in_range(tensor, "buffer", model.buffers, place))
     yield from bad_buffer
     if bad_buffer or not model.buffers:
         return
     data = model.buffers[tensor.buffer].data
+    if data and made_by_operator:
+        yield finding("buffer", f"buffer {tensor.buffer} has data, but an operator writes the tensor")
+        return
+    needed = element.packed_bytes(shape)
     if data and element.bits and len(data) < needed:
         reason = f"{list(shape)} of {tensor.type.name} takes {needed} bytes, buffer {tensor.buffer} has {len(data)}"
         yield finding("buffer", reason)
+
+
+def _quantization(quantization: QuantizationParameters, tensor: Tensor, place: str) -> Findings:
+    dtype = ELEMENT_TYPES[tensor.type].dtype
+    limits = np.iinfo(dtype if dtype.kind in "iu" and dtype.itemsize < 4 else np.int32)
+    for zero_point in quantization.zero_point or ():
+        if not limits.min <= zero_point <= limits.max:
+            reason = f"{zero_point} is not between {limits.min} and {limits.max}, as {tensor.type.name} needs it"
+            yield ModelError(reason, table="QuantizationParameters", field="zero_point", place=place)
 
 
 def _in_range(table: Table, field: str, targets: Sequence[Any] | None, place: str) -> Findings:
@@ -132,35 +161,47 @@ def _indices(table: Table, field: str, lowest: int, tensors: list[Tensor], place
             yield ModelError(reason, table=type(table).__name__, field=field, place=place)
 
 
-def _recursion(model: Model) -> Findings:
-    """A subgraph that ends up running itself could never be planned."""
+def _calls(model: Model) -> Findings:
+    """Subgraphs that run others must come to an end in sight: none runs itself, nor too deep, nor too often."""
     subgraphs = model.subgraphs or []
     calls = [
         [i for operator in subgraph.operators or () for i in called_subgraphs(operator) if 0 <= i < len(subgraphs)]
         for subgraph in subgraphs
     ]
+    order, cycle = _callees_first(calls)
+    if cycle is not None:
+        reason = f"subgraph {cycle} runs itself, by way of IF, WHILE or CALL_ONCE"
+        yield ModelError(reason, table="SubGraph", field="operators", place=f"subgraphs[{cycle}]")
+        return
+    depths, steps = [0] * len(calls), [0] * len(calls)
+    for i in order:
+        depths[i] = 1 + max((depths[called] for called in calls[i]), default=0)
+        steps[i] = len(subgraphs[i].operators or ()) + sum(1 + steps[called] for called in calls[i])
+        if depths[i] > MAXIMUM_DEPTH or steps[i] > MAXIMUM_STEPS:
+            reason = (
+                f"running it runs subgraphs {depths[i]} deep, and {steps[i]} operators in all; "
+                f"{MAXIMUM_DEPTH} and {MAXIMUM_STEPS} are the most"
+            )
+            yield ModelError(reason, table="SubGraph", field="operators", place=f"subgraphs[{i}]")
+            return
+
+
+def _callees_first(calls: list[list[int]]) -> tuple[list[int], int | None]:
+    """All nodes, each after those that it calls; and a node on a cycle, if there is one. Without recursion."""
+    order: list[int] = []
     finished: set[int] = set()
-    for start in range(len(subgraphs)):
-        cycle = _cycle_from(start, calls.__getitem__, finished)
-        if cycle is not None:
-            reason = f"subgraph {cycle} runs itself, by way of IF, WHILE or CALL_ONCE"
-            yield ModelError(reason, table="SubGraph", field="operators", place=f"subgraphs[{cycle}]")
-
-
-def _cycle_from(start: int, calls: Callable[[int], list[int]], finished: set[int]) -> int | None:
-    """A node on a cycle that can be reached from `start`, by depth-first search without recursion."""
     path: dict[int, Iterator[int]] = {}
-    pending = [start]
-    while pending:
-        node = pending[-1]
-        if node not in path and node not in finished:
-            path[node] = iter(calls(node))
-        successor = next(path[node], None) if node in path else None
-        if successor is None:
-            finished.add(pending.pop())
-            path.pop(node, None)
-        elif successor in path:
-            return successor
-        elif successor not in finished:
-            pending.append(successor)
-    return None
+    for start in range(len(calls)):
+        pending = [start] if start not in finished else []
+        while pending:
+            node = pending[-1]
+            called = next(path.setdefault(node, iter(calls[node])), None)
+            if called is None:
+                order.append(pending.pop())
+                finished.add(node)
+                del path[node]
+            elif called in path:
+                return order, called
+            elif called not in finished:
+                pending.append(called)
+    return order, None

@@ -42,14 +42,10 @@ def write_model(model: Model) -> bytes:
     Raises:
         ModelError: a value does not fit its field's type, naming table and field.
     """
-    builder = flatbuffers.Builder(_expected_size(model))
+    builder = flatbuffers.Builder(1 << 16)
     root = _write_table(builder, model)
     builder.Finish(root, file_identifier=IDENTIFIER)
     return bytes(builder.Output())
-
-
-def _expected_size(model: Model) -> int:
-    return 4096 + 2 * sum(len(buffer.data or b"") for buffer in model.buffers or ())
 
 
 def _write_table(builder: Any, table: Table) -> int:
@@ -76,7 +72,7 @@ def _guarded(table: Table, field: Field, write: Any, *arguments: Any) -> Any:
         return write(*arguments)
     except ModelError:
         raise
-    except (TypeError, ValueError, OverflowError, struct.error) as error:
+    except (AttributeError, TypeError, ValueError, OverflowError, struct.error) as error:
         raise ModelError(f"can't be written: {error}", table=type(table).__name__, field=field.name) from error
 
 
@@ -87,8 +83,9 @@ def _write_target(builder: Any, wire: Wire, value: Any) -> int | None:
     if isinstance(wire, StringType):
         return int(builder.CreateString(value.encode("utf-8", "surrogateescape")))
     if isinstance(wire, Bytes):
-        builder.Prep(wire.align, len(value))
-        return int(builder.CreateByteVector(bytes(value)))
+        data = memoryview(value).tobytes()
+        builder.Prep(wire.align, len(data))
+        return int(builder.CreateByteVector(data))
     if isinstance(wire, ScalarVector):
         packed = struct.pack(f"<{len(value)}{wire.code}", *value)
         builder.Prep(wire.align, len(packed))
