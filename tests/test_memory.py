@@ -45,7 +45,7 @@ class AllocatorMachine(RuleBasedStateMachine):
         try:
             offset = call(*arguments)
         except tflm.ArenaExhausted as error:
-            assert error.missing == error.requested - error.available > 0  # noqa: PT017  # it may succeed, too
+            assert error.missing > 0  # noqa: PT017  # it may succeed, too
             assert (allocator.head, allocator.temp, allocator.tail, len(allocator.log)) == before
             return None
         return int(offset or 0)

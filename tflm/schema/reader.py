@@ -116,9 +116,11 @@ class Reader:
             if vtable_size < 4 or vtable_size % 2 or table_size < 4:
                 raise _Broken(f"vtable at byte {vtable} has sizes {vtable_size} and {table_size}")
             self._check(vtable, vtable_size, 2, "vtable")
-            slots = struct.unpack_from(f"<{vtable_size // 2 - 2}H", self._data, vtable + 4)
+            fields = fields_of(kind)
+            known_slots = min(vtable_size // 2 - 2, fields[-1].slot + 1 if fields else 0)
+            slots = struct.unpack_from(f"<{known_slots}H", self._data, vtable + 4)
             present = []
-            for field in fields_of(kind):
+            for field in fields:
                 offset = slots[field.slot] if field.slot < len(slots) else 0
                 tag = 0
                 if isinstance(field.wire, UnionType):
