@@ -166,7 +166,8 @@ def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) ->
 def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Raw:
     """Values over 2^exponent (1 or more), rounded, halves away from zero."""
     raw, bits = np.asarray(values, np.int64), np.asarray(exponent, np.int64)
-    return (raw + (raw >> 63) + np.left_shift(np.int64(1), bits - 1)) >> bits
+    quotient: Raw = (raw + (raw >> 63) + np.left_shift(np.int64(1), bits - 1)) >> bits
+    return quotient
 
 
 def input_radius(integer_bits: int, left_shift: int) -> int:

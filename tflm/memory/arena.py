@@ -35,7 +35,10 @@ class Arena:
             raise ArenaError(f"the arena is read-only ({type(buffer).__name__}); use a bytearray")
         if not view.c_contiguous:
             raise ArenaError("the arena is not contiguous; use one block of memory")
-        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(view.cast("B"), np.uint8)
+        if "O" in view.format:
+            raise ArenaError("the arena holds Python objects; use a buffer of bytes or numbers")
+        flat = view.cast("B") if view.nbytes else bytearray()
+        self.bytes: npt.NDArray[np.uint8] = np.frombuffer(flat, np.uint8)
 
     @property
     def size(self) -> int:

@@ -120,7 +120,10 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
     """
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        values = np.asarray(value)
+        try:
+            values = np.asarray(value)
+        except ValueError as error:
+            raise TensorError(f"can't write this to a tensor: {error}") from None
         if values.dtype != self.dtype and not _fits(values, isinstance(value, np.ndarray), self.dtype):
             raise TensorError(
                 f"can't write {_described(value, values)} to a tensor of {self.dtype}; "
@@ -142,7 +145,10 @@ def _fits(values: npt.NDArray[Any], is_array: bool, dtype: np.dtype[Any]) -> boo
     if dtype.kind in "iu" and values.dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return values.size == 0 or (int(values.min()) >= limits.min and int(values.max()) <= limits.max)
-    return dtype.kind in "fc" and values.dtype.kind in "iuf"
+    if dtype.kind in "fc" and values.dtype.kind in "iuf":
+        finite = values[np.isfinite(values)]
+        return finite.size == 0 or float(abs(finite).max()) <= float(np.finfo(dtype).max)
+    return False
 
 
 def _described(value: object, values: npt.NDArray[Any]) -> str:
@@ -207,12 +213,13 @@ class TfLiteTensor:
         """
         real = np.asarray(values, np.float64)
         dtype = self.data.dtype
-        if self.quantization is None:
+        if self.quantization is None or dtype.kind not in "iu":
             return real.astype(dtype)
         scaled = real / self._by_channel(self.quantization.scale)
         rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + self._by_channel(self.quantization.zero_point)
         limits = np.iinfo(dtype)
-        return np.clip(rounded, limits.min, limits.max).astype(dtype)
+        saturated: npt.NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(dtype)
+        return saturated
 
     def _by_channel(self, values: tuple[float, ...] | tuple[int, ...]) -> npt.NDArray[np.float64]:
         assert self.quantization is not None

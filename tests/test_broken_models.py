@@ -1,0 +1,799 @@
+"""Files that are no good models: each is refused with the place and the reason, and none does anything worse."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import flatbuffers
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_schema import values_of
+
+import tflm
+from tflm import schema
+from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema.layout import Field, Table, TableVector, fields_of
+
+THOROUGH = settings(max_examples=3 * settings().max_examples)
+
+INT8 = TensorType.INT8
+HALF = tflm.quantized(0.5)
+
+
+def small_net() -> bytes:
+    """FULLY_CONNECTED -> RELU -> SOFTMAX in int8, with metadata, a signature and a subgraph that is never run."""
+    builder = tflm.ModelBuilder("a small net")
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), INT8, tflm.quantized(0.25, 3))
+    w = main.constant("w", -np.repeat(np.arange(4, dtype=np.int8), 8).reshape(4, 8), HALF)
+    b = main.constant("b", np.arange(4, dtype=np.int32), tflm.quantized(0.125))
+    h = main.tensor("h", (1, 4), INT8, HALF)
+    r = main.tensor("r", (1, 4), INT8, HALF)
+    y = main.tensor("y", (1, 4), INT8, tflm.quantized(1 / 256, -128))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, b], [h], schema.FullyConnectedOptions())
+    main.operator(BuiltinOperator.RELU, [h], [r])
+    main.operator(BuiltinOperator.SOFTMAX, [r], [y], schema.SoftmaxOptions(beta=1.0))
+    main.output(y)
+    spare = builder.subgraph("spare")
+    u = spare.input("u", (4,), INT8, HALF)
+    v = spare.tensor("v", (4,), INT8, HALF)
+    spare.operator(BuiltinOperator.RELU, [u], [v])
+    spare.output(v)
+    builder.metadata("note", b"kept as it is")
+    builder.signature("serving_default", {"in": x}, {"out": y})
+    return builder.build()
+
+
+NET = small_net()
+SCHEMA_TABLES = {kind.__name__ for kind in Table.__subclasses__()}
+
+
+# --- Ways to break a model -------------------------------------------------------------------------------------------
+
+
+def word(data: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", data, at)[0])
+
+
+def with_word(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + struct.pack("<I", value) + data[at + 4 :]
+
+
+def with_byte(data: bytes, at: int, value: int) -> bytes:
+    return data[:at] + bytes([value]) + data[at + 1 :]
+
+
+def target_of(data: bytes, at: int) -> int:
+    """Where the offset at byte `at` leads to."""
+    return at + word(data, at)
+
+
+def slot_at(data: bytes, table: int, slot: int) -> int:
+    """Where a field that is there stands in the file."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    offset = struct.unpack_from("<H", data, vtable + 4 + 2 * slot)[0]
+    assert offset, "the field is not in the file"
+    return int(table + offset)
+
+
+def steps_of(path: str) -> list[tuple[str, int | None]]:
+    """`a[1].b` as (a, 1), (b, None)."""
+    steps = re.findall(r"(\w+)(?:\[(\d+)\])?", path)
+    return [(name, int(index) if index else None) for name, index in steps]
+
+
+def field_called(kind: type[Table], name: str) -> Field:
+    return next(field for field in fields_of(kind) if field.name == name)
+
+
+def find(data: bytes, path: str) -> tuple[int, int, Field | None]:
+    """Of `path`, such as `subgraphs[0].tensors[1].name`: where its table is, where the field stands, the field."""
+    kind: type[Table] = schema.Model
+    table, at, field = target_of(data, 0), 0, None
+    for name, index in steps_of(path):
+        if field is not None:
+            table = target_of(data, at)
+        field = field_called(kind, name)
+        at = slot_at(data, table, field.slot)
+        if isinstance(field.wire, TableVector):
+            kind = field.wire.table
+            at = at if index is None else target_of(data, at) + 4 + 4 * index
+    return table, at, field
+
+
+def place_of(data: bytes, path: str) -> int:
+    return find(data, path)[1]
+
+
+def with_value(path: str, value: Any) -> bytes:
+    """The small net with another value at `path`, written anew."""
+    model = schema.read_model(memoryview(NET))
+    *way, (name, _) = steps_of(path)
+    table: Any = model
+    for step, index in way:
+        table = getattr(table, step) if index is None else getattr(table, step)[index]
+    assert name in {field.name for field in fields_of(type(table))}
+    setattr(table, name, value)
+    return schema.write_model(model)
+
+
+def calling(options: Callable[[int], schema.BuiltinOptions], operator: BuiltinOperator, *callees: int) -> bytes:
+    """A model in which each subgraph runs one other: subgraph i runs subgraph callees[i]."""
+    builder = tflm.ModelBuilder()
+    for callee in callees:
+        builder.subgraph().operator(operator, [], [], options(callee))
+    return builder.build()
+
+
+def if_(callee: int) -> schema.IfOptions:
+    return schema.IfOptions(then_subgraph_index=callee, else_subgraph_index=callee)
+
+
+def while_(callee: int) -> schema.WhileOptions:
+    return schema.WhileOptions(cond_subgraph_index=callee, body_subgraph_index=callee)
+
+
+def call_once(callee: int) -> schema.CallOnceOptions:
+    return schema.CallOnceOptions(init_subgraph_index=callee)
+
+
+def refusal_of(data: Any) -> tflm.ModelError:
+    """The error that a broken model is refused with."""
+    with pytest.raises(tflm.ModelError) as raised:
+        tflm.Model(data)
+    return raised.value
+
+
+def where(error: tflm.ModelError) -> tuple[str, str, str]:
+    return error.table, error.field, error.place
+
+
+# --- One fault -------------------------------------------------------------------------------------------------------
+
+
+def test_the_small_net_is_sound_and_runs() -> None:
+    """Everything below breaks this model: it must be a good one to begin with."""
+    assert tflm.verify(NET) == []
+    interpreter = tflm.MicroInterpreter(tflm.Model(NET), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[:] = 0
+    interpreter.invoke()
+    logits = np.arange(4) * (8 * 0.5 * 0.75 + 0.125)  # x is -0.75 everywhere, row i of the weights -i / 2
+    expected = np.exp(logits) / np.exp(logits).sum()
+    np.testing.assert_allclose(interpreter.output(0).dequantized(), [expected], atol=0.01)
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "0 bytes are too few"),
+        (NET[:3], "3 bytes are too few"),
+        (NET[:4] + b"TFL2" + NET[8:], "identifier b'TFL2' at byte 4, expected b'TFL3'"),
+        (b"PK\x03\x04" + NET[4:6] + b"\0" * 90, "this is not a .tflite model"),
+        ("a.tflite", "not from str"),
+        (None, "not from NoneType"),
+        ([84, 70, 76, 51], "not from list"),
+        (memoryview(NET)[::2], "contiguous"),
+        (np.zeros(8, "datetime64[s]"), "not from ndarray"),
+    ],
+    ids=["empty", "3 bytes", "identifier", "zip", "str", "None", "list", "not contiguous", "datetime array"],
+)
+def test_what_is_no_tflite_file_at_all_is_refused_as_such(data: Any, reason: str) -> None:
+    error = refusal_of(data)
+    assert where(error) == ("file", "", "")
+    assert reason in str(error)
+    assert [str(finding) for finding in tflm.verify(data)] == [str(error)]
+
+
+@pytest.mark.parametrize("length", [8, 12, 100, len(NET) // 2, len(NET) - 200])
+def test_a_file_that_was_cut_off_is_refused_with_the_table_that_is_gone(length: int) -> None:
+    error = refusal_of(NET[:length])
+    assert error.table in SCHEMA_TABLES
+    assert re.search(rf"\({length} bytes\)|{length} bytes", str(error))
+
+
+def corrupted(path: str, change: Callable[[bytes, int], bytes]) -> bytes:
+    """The small net, changed at the place where `path` stands in the file."""
+    return change(NET, place_of(NET, path))
+
+
+DANGLING = 0x7FFFFFF0
+"""An offset or a length that leads out of any small file."""
+
+
+def at_target(value: int) -> Callable[[bytes, int], bytes]:
+    """Put a word where an offset leads to: the length of a vector or string, or a table's way to its vtable."""
+    return lambda data, at: with_word(data, target_of(data, at), value)
+
+
+def at_end_of_string(data: bytes, at: int) -> bytes:
+    start = target_of(data, at)
+    return with_byte(data, start + 4 + word(data, start), ord("!"))
+
+
+def in_tag(value: int) -> Callable[[bytes, int], bytes]:
+    """Change the tag of the first operator's options."""
+
+    def change(data: bytes, at: int) -> bytes:
+        table, _, field = find(data, "subgraphs[0].operators[0].builtin_options")
+        assert field is not None
+        return with_byte(data, slot_at(data, table, field.slot - 1), value)
+
+    return change
+
+
+STRUCTURAL = {
+    "the root's offset leads out of the file": (
+        with_word(NET, 0, DANGLING),
+        ("Model", "", ""),
+        "leads out of the file",
+    ),
+    "a string's offset leads out of the file": (
+        corrupted("subgraphs[0].tensors[1].name", lambda data, at: with_word(data, at, DANGLING)),
+        ("Tensor", "name", "subgraphs[0].tensors[1]"),
+        "leads out of the file",
+    ),
+    "an offset of zero": (
+        corrupted("subgraphs[0].tensors[2].quantization", lambda data, at: with_word(data, at, 0)),
+        ("QuantizationParameters", "", "subgraphs[0].tensors[2].quantization"),
+        "offset 0",
+    ),
+    "a table's offset is not aligned": (
+        corrupted("buffers[1]", lambda data, at: with_word(data, at, word(data, at) + 2)),
+        ("Buffer", "", "buffers[1]"),
+        "not aligned",
+    ),
+    "a table without a vtable": (
+        corrupted("subgraphs[1]", at_target(DANGLING)),
+        ("SubGraph", "", "subgraphs[1]"),
+        "vtable",
+    ),
+    "a vector of numbers that is too long": (
+        corrupted("subgraphs[0].inputs", at_target(2**30)),
+        ("SubGraph", "inputs", "subgraphs[0]"),
+        "runs past the end",
+    ),
+    "a vector whose size in bytes is more than 32 bits": (
+        corrupted("subgraphs[0].operators[2].outputs", at_target(2**32 - 1)),
+        ("Operator", "outputs", "subgraphs[0].operators[2]"),
+        "runs past the end",
+    ),
+    "a vector of tables that is too long": (
+        corrupted("operator_codes", at_target(2**20)),
+        ("Model", "operator_codes", ""),
+        "runs past the end",
+    ),
+    "a constant that is too long": (
+        corrupted("buffers[2].data", at_target(DANGLING)),
+        ("Buffer", "data", "buffers[2]"),
+        "runs past the end",
+    ),
+    "a string that is too long": (
+        corrupted("signature_defs[0].signature_key", at_target(DANGLING)),
+        ("SignatureDef", "signature_key", "signature_defs[0]"),
+        "runs past the end",
+    ),
+    "a string that does not end": (
+        corrupted("description", at_end_of_string),
+        ("Model", "description", ""),
+        "not terminated by zero",
+    ),
+    "an unknown tag of a union": (
+        corrupted("subgraphs[0].operators[0].builtin_options", in_tag(127)),
+        ("Operator", "builtin_options", "subgraphs[0].operators[0]"),
+        "union tag 127 is not one of 1 to 126",
+    ),
+    "a union with a value and no tag": (
+        corrupted("subgraphs[0].operators[0].builtin_options", in_tag(0)),
+        ("Operator", "builtin_options", "subgraphs[0].operators[0]"),
+        "union tag 0",
+    ),
+    "an unknown tensor type": (
+        corrupted("subgraphs[0].tensors[3].type", lambda data, at: with_byte(data, at, 99)),
+        ("Tensor", "type", "subgraphs[0].tensors[3]"),
+        "99 is not a known TensorType",
+    ),
+    "an unknown operator": (
+        corrupted("operator_codes[1].builtin_code", lambda data, at: with_word(data, at, 2**31)),
+        ("OperatorCode", "builtin_code", "operator_codes[1]"),
+        "-2147483648 is not a known BuiltinOperator",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", STRUCTURAL)
+def test_a_damaged_structure_is_refused_with_its_place(fault: str) -> None:
+    data, place, reason = STRUCTURAL[fault]
+    error = refusal_of(data)
+    assert where(error) == place
+    assert reason in error.reason
+    assert place in [where(finding) for finding in tflm.verify(data)]
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "reason"),
+    [
+        ("version", 2, "schema version 2, only version 3 is known"),
+        ("version", 0, "schema version 0"),
+        ("operator_codes[0].builtin_code", BuiltinOperator.CUSTOM, "needs a name"),
+        ("subgraphs[0].inputs", (6,), "tensor index 6 is out of range, the subgraph has 6"),
+        ("subgraphs[0].inputs", (-1,), "tensor index -1 is out of range"),
+        ("subgraphs[0].outputs", (5, 2**31 - 1), "tensor index 2147483647 is out of range"),
+        ("subgraphs[0].tensors[3].buffer", 99, "index 99 is out of range"),
+        ("subgraphs[0].tensors[3].buffer", 2**32 - 1, "index 4294967295 is out of range"),
+        ("subgraphs[0].tensors[0].shape", (1, -8), "negative dimension"),
+        ("subgraphs[0].tensors[0].shape", (-1, -8), "negative dimension"),
+        ("subgraphs[0].tensors[5].shape", (1, -2), "negative dimension"),
+        ("subgraphs[0].tensors[0].shape", (2**16, 2**15), "takes 2147483648 bytes, more than 2 GiB"),
+        ("subgraphs[0].tensors[5].shape", (2**31 - 1,) * 6, "more than 2 GiB"),
+        ("subgraphs[0].tensors[0].shape", (0, 2**31 - 1, 2**31 - 1), "more than 2 GiB"),
+        ("subgraphs[0].tensors[0].shape", (1,) * 33, "33 dimensions, 32 is the most"),
+        ("subgraphs[0].tensors[3].buffer", 1, "buffer 1 has data, but an operator writes the tensor"),
+        ("subgraphs[0].tensors[0].quantization.zero_point", (128,), "128 is not between -128 and 127, as INT8 needs"),
+        ("subgraphs[0].tensors[2].quantization.zero_point", (-(2**31) - 1,), "is not between"),
+        ("subgraphs[0].operators[0].opcode_index", 3, "index 3 is out of range, there are 3"),
+        ("subgraphs[0].operators[0].inputs", (0, 6, -1), "tensor index 6 is out of range"),
+        ("subgraphs[0].operators[0].inputs", (0, 1, -2), "tensor index -2 is out of range"),
+        ("subgraphs[0].operators[1].outputs", (-1,), "tensor index -1 is out of range"),
+        ("subgraphs[1].operators[0].outputs", (2,), "tensor index 2 is out of range, the subgraph has 2"),
+        ("subgraphs[0].operators[2].intermediates", (7,), "tensor index 7 is out of range"),
+        ("metadata[0].buffer", 4, "index 4 is out of range, there are 4"),
+        ("signature_defs[0].subgraph_index", 2, "index 2 is out of range, there are 2"),
+        ("signature_defs[0].outputs[0].tensor_index", 6, "index 6 is out of range, there are 6"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_its_place(path: str, value: Any, reason: str) -> None:
+    data = with_value(path, value)
+    error = refusal_of(data)
+    place, _, field = path.rpartition(".")
+    if path == "operator_codes[0].builtin_code":  # where a name is missing, the name is what is wrong
+        field = "custom_code"
+    assert (error.place, error.field) == (place, field)
+    assert error.table == type_at(place)
+    assert reason in error.reason
+    assert [str(finding) for finding in tflm.verify(data)] == [str(error)]
+
+
+@pytest.mark.parametrize("subgraphs", [None, []])
+def test_a_model_without_a_subgraph_is_refused(subgraphs: list[schema.SubGraph] | None) -> None:
+    error = refusal_of(schema.write_model(schema.Model(version=3, subgraphs=subgraphs)))
+    assert where(error) == ("Model", "subgraphs", "")
+    assert "at least one subgraph" in error.reason
+
+
+def type_at(place: str) -> str:
+    kind: type[Table] = schema.Model
+    for name, _ in steps_of(place):
+        kind = field_called(kind, name).wire.table  # type: ignore[union-attr]  # only vectors of tables are on the way
+    return kind.__name__
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [("buffers[1].data", bytes(31)), ("subgraphs[0].tensors[1].shape", (4, 9))],
+    ids=["less data", "larger shape"],
+)
+def test_a_constant_shorter_than_its_shape_is_refused(path: str, value: Any) -> None:
+    error = refusal_of(with_value(path, value))
+    assert where(error) == ("Tensor", "buffer", "subgraphs[0].tensors[1]")
+    assert re.search(r"takes (32|36) bytes, buffer 1 has (31|32)", error.reason)
+
+
+@pytest.mark.parametrize("shape", [(2**31 - 1,), (2**15, 2**16 - 1), (0, 5), ()])
+def test_a_tensor_of_any_size_below_2_gib_is_a_good_one(shape: tuple[int, ...]) -> None:
+    """Whether the arena can hold it is seen later."""
+    assert tflm.verify(with_value("subgraphs[0].tensors[0].shape", shape)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "operator"),
+    [(if_, BuiltinOperator.IF), (while_, BuiltinOperator.WHILE), (call_once, BuiltinOperator.CALL_ONCE)],
+)
+@pytest.mark.parametrize("callees", [(0,), (1, 2, 0), (1, 1)], ids=["itself", "in a ring", "another that does"])
+def test_a_subgraph_that_runs_itself_is_refused(
+    options: Callable[[int], schema.BuiltinOptions], operator: BuiltinOperator, callees: tuple[int, ...]
+) -> None:
+    error = refusal_of(calling(options, operator, *callees))
+    assert (error.table, error.field) == ("SubGraph", "operators")
+    assert error.place in [f"subgraphs[{callee}]" for callee in callees]
+    assert "runs itself" in error.reason
+
+
+@pytest.mark.parametrize(("options", "field"), [(if_, "then_subgraph_index"), (while_, "cond_subgraph_index")])
+@pytest.mark.parametrize("callee", [-1, 1, 2**31 - 1])
+def test_a_subgraph_that_is_not_there_can_not_be_run(
+    options: Callable[[int], schema.BuiltinOptions], field: str, callee: int
+) -> None:
+    error = refusal_of(calling(options, BuiltinOperator.IF, callee))
+    assert where(error) == (type(options(0)).__name__, field, "subgraphs[0].operators[0].builtin_options")
+    assert f"index {callee} is out of range" in error.reason
+
+
+def test_the_message_starts_with_table_field_and_place() -> None:
+    error = refusal_of(with_value("subgraphs[0].tensors[3].buffer", 99))
+    assert str(error) == f"Tensor.buffer at subgraphs[0].tensors[3]: {error.reason}"
+
+
+# --- Several faults --------------------------------------------------------------------------------------------------
+
+
+def test_verify_lists_every_wrong_value() -> None:
+    model = schema.read_model(memoryview(NET))
+    main, spare = model.subgraphs
+    model.version = 1
+    main.tensors[0].shape = (1, -8)
+    main.tensors[3].buffer = 77
+    main.operators[1].inputs = (50,)
+    main.operators[2].opcode_index = 9
+    spare.outputs = (0, 5)
+    model.metadata[0].buffer = 12
+    assert {where(finding) for finding in tflm.verify(schema.write_model(model))} == {
+        ("Model", "version", ""),
+        ("Tensor", "shape", "subgraphs[0].tensors[0]"),
+        ("Tensor", "buffer", "subgraphs[0].tensors[3]"),
+        ("Operator", "inputs", "subgraphs[0].operators[1]"),
+        ("Operator", "opcode_index", "subgraphs[0].operators[2]"),
+        ("SubGraph", "outputs", "subgraphs[1]"),
+        ("Metadata", "buffer", "metadata[0]"),
+    }
+
+
+def test_verify_lists_every_damage_to_the_structure() -> None:
+    data = NET
+    for path in ("subgraphs[0].tensors[1].name", "subgraphs[0].operators[2].inputs", "metadata[0].name"):
+        data = with_word(data, place_of(NET, path), DANGLING)
+    data = with_byte(data, place_of(NET, "subgraphs[0].tensors[4].type"), 99)
+    assert {where(finding) for finding in tflm.verify(data)} == {
+        ("Tensor", "name", "subgraphs[0].tensors[1]"),
+        ("Tensor", "type", "subgraphs[0].tensors[4]"),
+        ("Operator", "inputs", "subgraphs[0].operators[2]"),
+        ("Metadata", "name", "metadata[0]"),
+    }
+
+
+# --- Any fault -------------------------------------------------------------------------------------------------------
+
+
+def run(data: bytes) -> None:
+    """Take a model all the way, if it lets itself be taken."""
+    with contextlib.suppress(tflm.TflmError):
+        interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(4096))
+        interpreter.allocate_tensors()
+        interpreter.invoke()
+
+
+def check_verdicts(data: bytes) -> None:
+    """`Model` refuses just what `verify` finds something in, and for the first reason that it lists."""
+    findings = tflm.verify(data)
+    if not findings:
+        tflm.Model(data)
+    else:
+        assert str(refusal_of(data)) == str(findings[0])
+
+
+POSITIONS = st.integers(0, 400) | st.integers(0, len(NET) - 1)
+BYTES = st.sampled_from([0, 1, 2, 0x7F, 0x80, 0xFF]) | st.integers(0, 255)
+NUMBERS = st.sampled_from([0, 1, 2**16, 2**31 - 1, 2**31, 2**32 - 1]) | st.integers(0, 2 * len(NET))
+
+
+@st.composite
+def with_bytes_changed(draw: st.DrawFn) -> bytes:
+    """The small net with 1 to 8 of its bytes overwritten or with some of their bits flipped."""
+    data = bytearray(NET)
+    for position, value, flip in draw(
+        st.lists(st.tuples(POSITIONS, BYTES, st.booleans()), min_size=1, max_size=8, unique_by=lambda change: change[0])
+    ):
+        data[position] = data[position] ^ value if flip else value
+    return bytes(data)
+
+
+@st.composite
+def with_words_changed(draw: st.DrawFn) -> bytes:
+    """The small net with 1 to 8 of its words overwritten: most offsets, lengths and indices are words."""
+    data = NET
+    for position, value in draw(st.lists(st.tuples(POSITIONS, NUMBERS), min_size=1, max_size=8)):
+        data = with_word(data, min(position // 4 * 4, len(NET) - 4), value)
+    return data
+
+
+@st.composite
+def with_values_changed(draw: st.DrawFn) -> bytes:
+    """The small net, sound as a file, with 1 to 4 fields of its tables set to anything that they can hold."""
+    model = schema.read_model(memoryview(NET))
+    for _ in range(draw(st.integers(1, 4))):
+        table = draw(st.sampled_from(list(tables_in(model))))
+        field = draw(st.sampled_from(fields_of(type(table)) or fields_of(schema.Model)))
+        setattr(table if fields_of(type(table)) else model, field.name, draw(values_of(field.wire)))
+    model.version = 3
+    return schema.write_model(model)
+
+
+def tables_in(table: Table) -> Iterator[Table]:
+    """A table, and all below it."""
+    yield table
+    for field in fields_of(type(table)):
+        value = getattr(table, field.name)
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, Table):
+                yield from tables_in(child)
+
+
+DAMAGED = {
+    "cut off": st.integers(0, len(NET) - 1).map(lambda length: NET[:length]),
+    "bytes": with_bytes_changed(),
+    "words": with_words_changed(),
+    "values": with_values_changed(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@given(data=st.data())
+@THOROUGH
+def test_a_damaged_file_is_judged_without_accident(damage: str, data: st.DataObject) -> None:
+    check_verdicts(data.draw(DAMAGED[damage]))
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+@given(data=st.data())
+@THOROUGH
+def test_a_damaged_file_is_run_or_refused(damage: str, data: st.DataObject) -> None:
+    """Whatever is not caught when the model is read must be caught when it is prepared, or do no harm."""
+    run(data.draw(DAMAGED[damage]))
+
+
+# --- Sound files that can't be run -----------------------------------------------------------------------------------
+
+
+def one_operator(
+    operator: BuiltinOperator,
+    *,
+    x: dict[str, Any] | None = None,
+    y: dict[str, Any] | None = None,
+    options: schema.BuiltinOptions | None = None,
+    type: TensorType = INT8,
+) -> bytes:
+    """A model of one operator with one input and one output of 4 elements, but for what is given of them."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    common = {"type": type, "quantization": HALF, "shape": (4,)}
+    main.input("x", **{**common, **(x or {})})
+    main.tensor("y", **{**common, **(y or {})})
+    main.operator(operator, [0], [1], options)
+    main.output(1)
+    return builder.build()
+
+
+def relu(**changes: Any) -> bytes:
+    return one_operator(BuiltinOperator.RELU, **changes)
+
+
+def softmax(**changes: Any) -> bytes:
+    y = {"quantization": tflm.quantized(1 / 256, -128), **changes.pop("y", {})}
+    return one_operator(BuiltinOperator.SOFTMAX, y=y, options=schema.SoftmaxOptions(beta=1.0), **changes)
+
+
+def fully_connected(x: tuple[int, ...], w: tuple[int, ...]) -> bytes:
+    """The small net with other shapes in its first operator."""
+    model = schema.read_model(memoryview(NET))
+    for tensor, shape in zip(model.subgraphs[0].tensors, (x, w)):
+        tensor.shape = shape
+    return schema.write_model(model)
+
+
+UNUSUAL = {
+    "as many dimensions as there can be": relu(x={"shape": (1,) * 32}, y={"shape": (1,) * 32}),
+    "a constant of as many dimensions": with_value("subgraphs[0].tensors[1].shape", (*(1,) * 30, 4, 8)),
+    "no elements in a large shape": relu(x={"shape": (0, 2**31 - 1)}, y={"shape": (0,)}),
+    "an empty input": relu(x={"shape": (0,)}, y={"shape": (0,)}),
+    "a constant with more data than its shape": with_value("buffers[1].data", bytes(100)),
+    "a constant without elements": with_value("subgraphs[0].tensors[2].shape", (0,)),
+    "shapes that are left to the operator": relu(y={"shape": (-1, -1)}),
+    "softmax over no elements": softmax(x={"shape": (0,)}, y={"shape": (0,)}),
+    "softmax over no floats": softmax(x={"shape": (0,)}, y={"shape": (0,)}, type=TensorType.FLOAT32),
+    "an input without depth": with_value("subgraphs[0].tensors[0].shape", (1, 0)),
+    "weights without depth": with_value("subgraphs[0].tensors[1].shape", (4, 0)),
+    "weights of one dimension": with_value("subgraphs[0].tensors[1].shape", (32,)),
+    "input and weights without depth": fully_connected((1, 0), (4, 0)),
+    "no batches": fully_connected((0, 8), (4, 8)),
+    "weights that are too short": fully_connected((1, 8), (2, 8)),
+    "an output that is its own input": with_value("subgraphs[0].operators[1].inputs", (4,)),
+    "operators in the wrong order": with_value("subgraphs[0].operators[0].inputs", (5, 1, 2)),
+    "weights that are not constant": with_value("subgraphs[0].tensors[1].buffer", 0),
+    "a variable constant": with_value("subgraphs[0].tensors[1].is_variable", True),
+    "an operator without inputs": with_value("subgraphs[0].operators[1].inputs", ()),
+    "an operator without outputs": with_value("subgraphs[0].operators[1].outputs", None),
+    "another operator's options": with_value("subgraphs[0].operators[0].builtin_options", schema.SoftmaxOptions()),
+    "a plan that is cut off": with_value("metadata[0].name", "OfflineMemoryAllocation"),
+}
+
+
+@pytest.mark.parametrize("case", UNUSUAL)
+def test_an_unusual_model_is_run_or_refused(case: str) -> None:
+    run(UNUSUAL[case])
+
+
+@pytest.mark.parametrize("zero_point", [-(2**63), 2**63 - 1, 2**31, -129, 0])
+@pytest.mark.parametrize("scale", [0.5, 0.25, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("tensor", range(6))
+def test_any_quantization_is_run_or_refused(tensor: int, scale: float, zero_point: int) -> None:
+    """Scales that overflow when they are divided, zero points beyond the type of the tensor, and the like."""
+    run(with_value(f"subgraphs[0].tensors[{tensor}].quantization", tflm.quantized(scale, zero_point)))
+
+
+@pytest.mark.parametrize("beta", [3e38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
+def test_any_beta_of_softmax_is_run_or_refused(beta: float) -> None:
+    run(with_value("subgraphs[0].operators[2].builtin_options", schema.SoftmaxOptions(beta=beta)))
+
+
+@given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 70), min_size=8, max_size=8))
+def test_any_offline_plan_is_obeyed_or_refused(offsets: list[int]) -> None:
+    """Offsets may be negative, unaligned, vast, or the same for several tensors."""
+    model = schema.read_model(memoryview(NET))
+    model.metadata[0].name = "OfflineMemoryAllocation"
+    model.buffers[model.metadata[0].buffer].data = struct.pack("<11i", 1, 0, 8, *offsets)
+    run(schema.write_model(model))
+
+
+# --- Small files that stand for vast models --------------------------------------------------------------------------
+
+
+class TooMuchWork(Exception):
+    """More function calls than anything that grows with the size of the file could need."""
+
+
+@contextlib.contextmanager
+def calls_limited_to(limit: int) -> Iterator[None]:
+    """Stop a computation that would not end: it fails by what it does, on a machine of any speed."""
+    calls = 0
+
+    def count(*_: object) -> None:
+        nonlocal calls
+        calls += 1
+        if calls > limit:
+            raise TooMuchWork(f"more than {limit} calls")
+
+    previous = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield
+    finally:
+        sys.setprofile(previous)
+
+
+def finished(builder: flatbuffers.Builder, root: int) -> bytes:
+    builder.Finish(root, file_identifier=b"TFL3")
+    return bytes(builder.Output())
+
+
+def vector_of(builder: flatbuffers.Builder, tables: list[int]) -> int:
+    builder.StartVector(4, len(tables), 4)
+    for table in reversed(tables):
+        builder.PrependUOffsetTRelative(table)
+    return int(builder.EndVector())
+
+
+def table_of(builder: flatbuffers.Builder, version: int = 0, **offsets: int) -> int:
+    """A table with offsets at slots: `slot3=...`."""
+    builder.StartObject(10)
+    for slot, offset in offsets.items():
+        builder.PrependUOffsetTRelativeSlot(int(slot.removeprefix("slot")), offset, 0)
+    builder.PrependUint32Slot(0, version, 0)
+    return int(builder.EndObject())
+
+
+def shared_tables(count: int) -> bytes:
+    """`count` references to one subgraph that has `count` references to one tensor."""
+    builder = flatbuffers.Builder(0)
+    tensor = table_of(builder)
+    subgraph = table_of(builder, slot0=vector_of(builder, [tensor] * count))
+    return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph] * count)))
+
+
+def overlapping_numbers(count: int) -> bytes:
+    """Shapes of `count` tensors, each of `count` numbers, that begin 4 bytes apart."""
+    builder = flatbuffers.Builder(0)
+    numbers = builder.CreateNumpyVector(np.full(2 * count, count, np.int32))
+    tensors = [table_of(builder, slot0=numbers - 4 * i) for i in range(1, count)]
+    subgraph = table_of(builder, slot0=vector_of(builder, tensors))
+    return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
+
+
+def overlapping_strings(count: int) -> bytes:
+    """Names of `count` tensors, each of about 4 x `count` characters, that begin 4 bytes apart."""
+    builder = flatbuffers.Builder(0)
+    length = 4 * count + 2  # behind so many characters is the upper half of another such number: the zero at the end
+    lengths = builder.CreateNumpyVector(np.full(2 * count + 2, length, np.int32))
+    tensors = [table_of(builder, slot3=lengths - 4 * i) for i in range(1, count)]
+    subgraph = table_of(builder, slot0=vector_of(builder, tensors))
+    return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
+
+
+BOMBS = {
+    "shared tables": (shared_tables(2000), "Tensor", "more references to tables than a file"),
+    "overlapping numbers": (overlapping_numbers(2000), "Tensor", "they overlap"),
+    "overlapping strings": (overlapping_strings(2000), "Tensor", "they overlap"),
+}
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_parts_that_overlap_are_refused_before_they_multiply(bomb: str) -> None:
+    """Read one by one, each of these files of a few kilobytes is a model of millions of elements."""
+    data, table, reason = BOMBS[bomb]
+    assert len(data) < 200_000
+    with calls_limited_to(20 * len(data)):
+        error = refusal_of(data)
+    assert error.table == table
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_verify_gives_up_on_parts_that_overlap(bomb: str) -> None:
+    """It goes on after a finding, and still neither lists nor does more than the size of the file allows."""
+    data, _, reason = BOMBS[bomb]
+    with calls_limited_to(40 * len(data)):
+        findings = tflm.verify(data)
+    assert any(reason in finding.reason for finding in findings)
+    assert len(findings) <= len(data)
+
+
+def overlapping_vtables(count: int) -> bytes:
+    """`count` tables without anything in them, each with a vtable of 65520 bytes; these begin 4 bytes apart."""
+    vtable_bytes, table_bytes = 65520, 65532  # the first is the offset of every other field too
+    root_vtable = struct.pack("<12H", 24, 12, 4, *[0] * 7, 8, 0)
+    head = struct.pack("<I4s", 8 + len(root_vtable), b"TFL3") + root_vtable
+    head += struct.pack("<iIII", len(root_vtable), 3, 4, count)
+    references = struct.pack(f"<{count}I", *[4 * count] * count)
+    tables = struct.pack(f"<{count}i", *[-4 * count] * count)
+    vtables = struct.pack("<HH", vtable_bytes, table_bytes) * (count + vtable_bytes // 4)
+    return head + references + tables + vtables + bytes(table_bytes)
+
+
+def test_overlapping_vtables_are_read_no_further_than_the_schema_goes() -> None:
+    """Each of them has room for 32758 fields; to look at them all, for each table, takes forever."""
+    data = overlapping_vtables(20_000)
+    error = refusal_of(data)
+    assert where(error) == ("ExternalBufferGroup", "name", "external_buffer_groups[0]")
+    assert len(tflm.verify(data)) == 20_000
+
+
+def chain_of_subgraphs(length: int, calls: int) -> bytes:
+    """Subgraphs each of which runs the next one, `calls` times."""
+    builder = tflm.ModelBuilder()
+    for i in range(length):
+        subgraph = builder.subgraph(f"subgraph {i}")
+        subgraph.input("x", (4,), INT8, HALF)
+        subgraph.tensor("y", (4,), INT8, HALF)
+        subgraph.output(1)
+        for _ in range(calls):
+            subgraph.operator(BuiltinOperator.RELU, [0], [1], call_once(i + 1) if i + 1 < length else None)
+    return builder.build()
+
+
+@pytest.mark.parametrize(("length", "calls"), [(1500, 1), (60, 2)], ids=["deep", "doubling"])
+def test_subgraphs_that_run_others_without_an_end_in_sight_are_refused(length: int, calls: int) -> None:
+    """A long chain does not end in a RecursionError, and one that doubles at each step ends at all."""
+    data = chain_of_subgraphs(length, calls)
+    with calls_limited_to(50 * len(data)):
+        error = refusal_of(data)
+        findings = tflm.verify(data)
+    assert (error.table, error.field) == ("SubGraph", "operators")
+    assert re.fullmatch(r"subgraphs\[\d+\]", error.place)
+    assert [str(finding) for finding in findings] == [str(error)]
+
+
+@pytest.mark.parametrize(("length", "calls"), [(90, 1), (8, 2)], ids=["deep", "doubling"])
+def test_subgraphs_may_run_others_within_reason(length: int, calls: int) -> None:
+    data = chain_of_subgraphs(length, calls)
+    assert tflm.verify(data) == []
+    interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(1 << 18))
+    with calls_limited_to(3_000_000):
+        interpreter.allocate_tensors()
+        interpreter.invoke()
+    assert interpreter.planned_buffers()[0].last_use >= length
