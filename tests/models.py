@@ -314,3 +314,39 @@ def _bias(
     limit = 2 ** (bits - 1)
     elements = draw(st.lists(st.integers(-limit, limit - 1), min_size=rows, max_size=rows))
     return main.constant("b", np.array(elements, dtype), parameters)
+
+
+@st.composite
+def graph(draw: Draw) -> bytes:
+    """A model of one to ten operators, each fed by any tensors made before it; several outputs; a variable at times."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    type = draw(st.sampled_from([FLOAT32, INT8]))
+    parameters = None if type == FLOAT32 else quantized(0.5, 1)
+    widths = [draw(st.integers(1, 40))]
+    tensors = [main.input("x", (1, widths[0]), type, parameters)]
+    if draw(st.booleans()):
+        tensors.append(main.tensor("state", (1, widths[0]), type, parameters, is_variable=True))
+        widths.append(widths[0])
+    for i in range(draw(st.integers(1, 10))):
+        chosen = draw(st.integers(0, len(tensors) - 1))
+        width = widths[chosen]
+        kind = draw(st.sampled_from(["RELU", "RESHAPE", "ADD", "FULLY_CONNECTED"]))
+        inputs, options = [tensors[chosen]], None
+        if kind == "ADD":
+            same = [tensor for tensor, other in zip(tensors, widths) if other == width]
+            inputs.append(draw(st.sampled_from(same)))
+            options = AddOptions()
+        elif kind == "FULLY_CONNECTED":
+            depth, width = width, draw(st.integers(1, 40))
+            weights = np.ones((width, depth), np.float32 if type == FLOAT32 else np.int8)
+            scales = None if type == FLOAT32 else quantized([0.01] * draw(st.sampled_from([1, width])))
+            inputs += [main.constant(f"w{i}", weights, scales), -1]
+            options = FullyConnectedOptions()
+        output = main.tensor(f"t{i}", (1, width), type, parameters)
+        main.operator(BuiltinOperator[kind], inputs, [output], options)
+        tensors.append(output)
+        widths.append(width)
+    for tensor in sorted({tensors[-1], *draw(st.lists(st.sampled_from(tensors), max_size=3))}):
+        main.output(tensor)
+    return builder.build()

@@ -212,6 +212,13 @@ def test_scales_that_do_not_go_with_the_shape_can_not_be_applied() -> None:
     assert interpreter.output(0).data.tolist() == [[max(value, 0) for value in INPUT]]
 
 
+def test_what_is_not_a_number_can_not_be_quantized(interpreter: tflm.MicroInterpreter) -> None:
+    """No integer stands for it. Infinity does have one: the nearest."""
+    with pytest.raises(tflm.TensorError, match="nan"):
+        interpreter.input(0).quantized([0.5, float("nan")])
+    assert interpreter.input(0).quantized([0.5, float("inf"), -float("inf")]).tolist() == [1, 127, -128]
+
+
 # --- Out of turn -----------------------------------------------------------------------------------------------------
 
 TOO_EARLY: dict[str, Callable[[tflm.MicroInterpreter], object]] = {

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import struct
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import flatbuffers
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_schema import values_of
+from test_schema import tables_of, values_of
 
 import tflm
 from tflm import schema
+from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.layout import Field, Table, TableVector, fields_of
 
@@ -467,6 +469,8 @@ def run(data: bytes) -> None:
         interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(4096))
         interpreter.allocate_tensors()
         interpreter.invoke()
+        for index in range(interpreter.outputs_size()):
+            interpreter.output(index).dequantized()
 
 
 def check_verdicts(data: bytes) -> None:
@@ -625,6 +629,65 @@ def test_an_unusual_model_is_run_or_refused(case: str) -> None:
 def test_any_quantization_is_run_or_refused(tensor: int, scale: float, zero_point: int) -> None:
     """Scales that overflow when they are divided, zero points beyond the type of the tensor, and the like."""
     run(with_value(f"subgraphs[0].tensors[{tensor}].quantization", tflm.quantized(scale, zero_point)))
+
+
+OPTIONS = {kind.__name__.removesuffix("Options").upper(): kind for kind in get_args(schema.BuiltinOptions)}
+"""Options by the name of the operator that they are for, without underscores; some serve several operators."""
+
+SCALES = st.sampled_from([0.5, 1 / 128, 1 / 256, 1 / 32768, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
+DIMENSIONS = st.lists(st.sampled_from([1, 2, 3, 0, -1]), max_size=4).map(tuple)
+
+
+@st.composite
+def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator) -> bytes:
+    """A model of one operator, with any number of tensors of any kind; more often than not they go together."""
+    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], [TensorType.INT16], TensorType])))
+    shapes = st.just(draw(DIMENSIONS)) | DIMENSIONS
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0])), draw(st.sampled_from([1, 1, 1, 2, 0]))
+    for i in range(inputs + outputs):
+        type, shape = draw(types), draw(shapes)
+        zero_point = draw(st.sampled_from([0, 0, -128, 127, -(2**31)]))
+        quantization = draw(st.none() | st.builds(tflm.quantized, SCALES, st.just(zero_point)))
+        constant = i < inputs and draw(st.sampled_from([False, False, True]))
+        buffer = builder.buffer(draw(st.binary(max_size=3)) * 64) if constant else 0
+        main.tensor(f"tensor {i}", shape, type, quantization, buffer=buffer, is_variable=draw(st.integers(0, 9)) == 9)
+    main.table.inputs = tuple(range(inputs))
+    main.output(*range(inputs, inputs + outputs))
+    kind = OPTIONS.get(operator.name.replace("_", ""))
+    options = draw(st.none() | st.just(kind()) | tables_of(kind)) if kind else None
+    main.operator(operator, range(inputs), range(inputs, inputs + outputs), options)
+    return builder.build()
+
+
+@pytest.mark.parametrize("operator", REGISTRATIONS)
+@given(data=st.data())
+def test_any_tensors_of_an_operator_are_run_or_refused(operator: str, data: st.DataObject) -> None:
+    """Of any types, ranks, sizes and quantization, as many as may be, with any options."""
+    run(data.draw(of_one_operator(BuiltinOperator[operator])))
+
+
+def of_scalars(operator: str, inputs: int, types: tuple[TensorType, TensorType], scales: tuple[float, float]) -> bytes:
+    """A model of one operator, with inputs of one type and scale and an output of others; all are scalars."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = [main.input(f"x{i}", (), types[0], tflm.quantized(scales[0])) for i in range(inputs)]
+    y = main.tensor("y", (), types[1], tflm.quantized(scales[1]))
+    main.operator(BuiltinOperator[operator], x, [y])
+    main.output(y)
+    return builder.build()
+
+
+@pytest.mark.parametrize("operator", REGISTRATIONS)
+@pytest.mark.parametrize("scale", [3e38, 1e-45, float("inf"), float("nan"), 0.0, 0.25])
+@pytest.mark.parametrize("inputs", [1, 2])
+def test_any_scale_of_an_operator_is_run_or_refused(operator: str, scale: float, inputs: int) -> None:
+    """Of its inputs or of its output, whatever their types."""
+    types = (TensorType.FLOAT32, INT8, TensorType.INT16, TensorType.INT32)
+    for pair in itertools.product(types, repeat=2):
+        for scales in ((scale, 0.5), (0.5, scale), (scale, scale)):
+            run(of_scalars(operator, inputs, pair, scales))
 
 
 @pytest.mark.parametrize("beta", [3e38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])

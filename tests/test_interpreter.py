@@ -117,10 +117,10 @@ def test_two_models_in_one_arena_share_the_head_and_give_what_they_give_alone() 
 def test_a_model_that_fails_to_allocate_leaves_a_shared_arena_as_it_was() -> None:
     allocator = tflm.RecordingMicroAllocator(bytearray(3000))
     ready(chain(2), allocator)
-    used, records, log = allocator.used_bytes(), dict(allocator.records), list(allocator.memory_allocator.log)
+    used, records, log = allocator.used_bytes(), dict(allocator.records), list(allocator.log)
     with pytest.raises(tflm.ArenaExhausted):
         ready(chain(30), allocator)
-    assert (allocator.used_bytes(), allocator.records, allocator.memory_allocator.log) == (used, records, log)
+    assert (allocator.used_bytes(), allocator.records, allocator.log) == (used, records, log)
     ready(chain(1), allocator)
 
 

@@ -35,6 +35,7 @@ from tflm.micro_allocator import (
     RecordingMicroAllocator,
 )
 from tflm.micro_interpreter import MicroInterpreter
+from tflm.micro_measurement import ArenaMeasurement, Peak, measure_arena
 from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfiler
 from tflm.schema.builder import ModelBuilder, quantized
@@ -44,6 +45,7 @@ __all__ = [
     "AllOpsResolver",
     "ArenaError",
     "ArenaExhausted",
+    "ArenaMeasurement",
     "InterpreterError",
     "KernelContext",
     "MicroAllocator",
@@ -55,6 +57,7 @@ __all__ = [
     "ModelError",
     "Node",
     "OperatorError",
+    "Peak",
     "PlannedBuffer",
     "RecordedAllocation",
     "RecordedAllocationType",
@@ -67,6 +70,7 @@ __all__ = [
     "TfLiteTensor",
     "TflmError",
     "UnresolvedOperator",
+    "measure_arena",
     "quantized",
     "schema",
     "targets",

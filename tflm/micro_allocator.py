@@ -8,24 +8,38 @@ prepare, the scratch requests; afterwards the planned tensors and scratch buffer
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ArenaError, InterpreterError
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Node, Registration
-from tflm.memory import ARENA_ALIGNMENT, PLANNERS
+from tflm.memory import ARENA_ALIGNMENT, PLANNERS, OffsetsPlanner
 from tflm.memory.arena import Arena
-from tflm.memory.lifetimes import ALLOCATION_INFO, SCRATCH_BUFFER_REQUEST, AllocationInfo, AllocationInfoBuilder
-from tflm.memory.lifetimes import ScratchBufferRequest as Request
+from tflm.memory.lifetimes import (
+    ALLOCATION_INFO,
+    SCRATCH_BUFFER_REQUEST,
+    AllocationInfo,
+    AllocationInfoBuilder,
+    ScratchBufferRequest,
+    Step,
+)
 from tflm.memory.offline_plan import offline_offsets
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER, MemoryPlanner
-from tflm.memory.simple_memory_allocator import RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
+from tflm.memory.simple_memory_allocator import (
+    NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
+    PERSISTENT_ARENA_BUFFER_ALLOCATOR,
+    RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR,
+    SINGLE_ARENA_BUFFER_ALLOCATOR,
+    Allocation,
+    RecordingSimpleMemoryAllocator,
+    SimpleMemoryAllocator,
+)
 from tflm.memory.tensor import (
     TFLITE_AFFINE_QUANTIZATION,
     TFLITE_EVAL_TENSOR,
@@ -39,6 +53,11 @@ from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Tensor
 from tflm.targets import BOOL, HOST, POINTER, SIZE_T, Struct, Target, When, align_up
+
+Planner = Union[str, Sequence[int], MemoryPlanner]
+"""A planner by its name, a plan as a list of offsets, or a planner of the caller's own."""
+
+PLANNER_WORKING_SPACE = "the planner's working space"
 
 MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR = 12
 UNASSIGNED_NODE = -1
@@ -95,7 +114,8 @@ class PlannedBuffer(NamedTuple):
         name: of the tensor, or of the operator whose scratch it is.
         kind: "tensor" or "scratch".
         offset, bytes: its place in the arena, and its size without alignment.
-        first_use, last_use: the steps of the invocation between which it is alive, both included.
+        first_use, last_use: the steps of the invocation between which it is alive, both included. Step 0 fills the
+            inputs, each operator is one more.
     """
 
     name: str
@@ -106,7 +126,7 @@ class PlannedBuffer(NamedTuple):
     last_use: int
 
 
-class RecordedAllocationType(Enum):
+class RecordedAllocationType(str, Enum):
     """What memory of the tail is used for, named as TFLM prints it."""
 
     EVAL_TENSOR_DATA = "TfLiteEvalTensor data"
@@ -131,10 +151,12 @@ class MicroAllocator:
     """Allocates models in one arena, one after the other: their tails stack up, their heads share memory.
 
     Args:
-        arena: a writable buffer; only it is used.
-        planner: "greedy", "linear", or an object with the methods of `tflm.memory.MemoryPlanner`. TFLM keeps a
-            planner that it makes itself in the arena; one that the caller gives takes no room there.
+        arena: a writable buffer; only it is used, unless there is a `persistent_arena`.
+        planner: "greedy", "linear", a list of offsets (see `tflm.memory.OffsetsPlanner`), or an object with the
+            methods of `tflm.memory.MemoryPlanner`. TFLM keeps a planner that it makes itself in the arena; one that
+            the caller gives takes no room there.
         target: the machine whose structure sizes are reserved.
+        persistent_arena: another buffer, for the tail; `arena` then has only head and temp.
 
     Raises:
         ArenaError: the buffer can't be an arena.
@@ -142,22 +164,38 @@ class MicroAllocator:
         ValueError: there is no planner of that name.
     """
 
-    STRUCT = MICRO_ALLOCATOR
     MEMORY_ALLOCATOR: type[SimpleMemoryAllocator] = SimpleMemoryAllocator
+    RECORDING = False
 
-    def __init__(self, arena: Any, planner: str | MemoryPlanner = "greedy", target: Target = HOST):
+    def __init__(
+        self,
+        arena: Any,
+        planner: Planner = "greedy",
+        target: Target = HOST,
+        *,
+        persistent_arena: Any = None,
+    ):
         self.target = target
-        self.arena = arena if isinstance(arena, Arena) else Arena(arena)
-        self._memory = self.MEMORY_ALLOCATOR(self.arena)
-        self._allocate_struct(self._memory.STRUCT)
+        self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
+        recording = self.RECORDING or target.recording
+        if persistent_arena is not None:
+            self._persistent = self.MEMORY_ALLOCATOR(_as_arena(persistent_arena))
+            self._allocate_struct(PERSISTENT_ARENA_BUFFER_ALLOCATOR)
+            self._allocate_struct(NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR)
+        else:
+            self._allocate_struct(
+                RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR if recording else SINGLE_ARENA_BUFFER_ALLOCATOR
+            )
         self.planner = self._make_planner(planner)
-        self._allocate_struct(self.STRUCT)
+        self._allocate_struct(RECORDING_MICRO_ALLOCATOR if recording else MICRO_ALLOCATOR)
         self._model_is_allocating = False
-        self._requests: list[Request] = []
+        self._requests: list[ScratchBufferRequest] = []
         self._temps: list[int] = []
         self._largest_head = 0
 
-    def _make_planner(self, planner: str | MemoryPlanner) -> MemoryPlanner:
+    def _make_planner(self, planner: Planner) -> MemoryPlanner:
+        if isinstance(planner, Sequence) and not isinstance(planner, str):
+            return OffsetsPlanner(planner)
         if not isinstance(planner, str):
             return planner
         if planner not in PLANNERS:
@@ -175,7 +213,7 @@ class MicroAllocator:
         self._model_is_allocating = True
         self._requests = []
         self._allocate_struct(MICRO_BUILTIN_DATA_ALLOCATOR)
-        self._memory.allocate_resizable_buffer(*self._request_table_size(), "scratch buffer requests")
+        self._non_persistent.allocate_resizable_buffer(*self._request_table_size(), "scratch buffer requests")
         self._allocate_struct(SUBGRAPH_ALLOCATIONS, len(model.subgraphs))
         with self._recorded(RecordedAllocationType.EVAL_TENSOR_DATA) as recorded:
             allocations = [
@@ -195,35 +233,36 @@ class MicroAllocator:
     def finish_prepare_node_allocations(self, node_index: int) -> None:
         """Give back the temp allocations of a node, and keep its scratch requests."""
         for offset in self._temps:
-            self._memory.deallocate_temp(offset)
+            self._non_persistent.deallocate_temp(offset)
         self._temps = []
-        self._memory.reset_temp_allocations()
+        self._non_persistent.reset_temp_allocations()
         for request in self._requests:
             if request.node_index == UNASSIGNED_NODE:
                 request.node_index = node_index
-        self._memory.resize_buffer(0, *self._request_table_size(), "scratch buffer requests")
+        self._non_persistent.resize_buffer(0, *self._request_table_size(), "scratch buffer requests")
 
     def finish_model_allocation(
         self, model: Model, allocations: list[SubgraphAllocations]
-    ) -> tuple[list[PlannedBuffer], list[int]]:
+    ) -> tuple[list[PlannedBuffer], list[Step]]:
         """Place every tensor and scratch buffer; sets the data of the eval tensors.
 
         Returns:
-            the buffers in the head, and the offsets of the scratch buffers in the order of their requests.
+            the buffers in the head, scratch buffers last and in the order of their requests; and what happens at
+            each step that their lifetimes are counted in.
         """
         if not self._model_is_allocating:
             raise InterpreterError("no model is being allocated; start one first")
         if self._requests:
             self._allocate_struct(SCRATCH_BUFFER_HANDLE, len(self._requests))
         temps = self._allocate_planning_tables(allocations)
-        infos = self._lifetimes(model, allocations)
+        builder = self._lifetimes(model, allocations)
+        infos = builder.build()
         self._plan(infos, temps)
         self._largest_head = max(self._largest_head, self.planner.maximum_memory_size())
-        self._memory.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
+        self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
         planned = self._commit(infos, allocations)
         self._model_is_allocating = False
-        scratch_offsets = [buffer.offset for buffer in planned if buffer.kind == "scratch"]
-        return planned, scratch_offsets
+        return planned, builder.steps
 
     def _allocate_planning_tables(self, allocations: list[SubgraphAllocations]) -> list[int]:
         tensor_count = sum(len(subgraph.tensors) for subgraph in allocations)
@@ -232,11 +271,11 @@ class MicroAllocator:
             self._allocate_temp_struct(ALLOCATION_INFO, tensor_count + len(self._requests), "allocation infos"),
         ]
 
-    def _lifetimes(self, model: Model, allocations: list[SubgraphAllocations]) -> list[AllocationInfo]:
+    def _lifetimes(self, model: Model, allocations: list[SubgraphAllocations]) -> AllocationInfoBuilder:
         tensors = [subgraph.tensors for subgraph in allocations]
         offsets = offline_offsets(model, sum(map(len, tensors)))
         self._allocate_variables(model, tensors, offsets)
-        return AllocationInfoBuilder(model, tensors, self._requests, offsets).build()
+        return AllocationInfoBuilder(model, tensors, self._requests, offsets)
 
     def _allocate_variables(
         self, model: Model, tensors: list[list[TfLiteEvalTensor]], offsets: tuple[int, ...] | None
@@ -246,24 +285,24 @@ class MicroAllocator:
         with self._recorded(RecordedAllocationType.VARIABLE_BUFFER_DATA):
             for i, (table, tensor) in enumerate(zip(tables, eval_tensors)):
                 if table.is_variable and (offsets is None or offsets[i] == ONLINE_PLANNED_BUFFER):
-                    offset = self._memory.allocate_persistent_buffer(
+                    offset = self._persistent.allocate_persistent_buffer(
                         tensor.byte_length, ARENA_ALIGNMENT, f"variable tensor {tensor.name!r}"
                     )
-                    self._place_tensor(tensor, offset)
+                    _place_tensor(tensor, self._persistent.arena, offset)
 
     def _plan(self, infos: list[AllocationInfo], temps: list[int]) -> None:
         """Tell the planner of every buffer, while it has all the memory that is left for its tables."""
-        remaining = self._memory.available_memory(ARENA_ALIGNMENT)
-        working_space = self._memory.allocate_temp(remaining, ARENA_ALIGNMENT, "the planner's working space")
+        remaining = self._non_persistent.available_memory(ARENA_ALIGNMENT)
+        working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
         for info in infos:
             if info.needs_allocating:
                 size = align_up(info.bytes, ARENA_ALIGNMENT)
                 self.planner.add_buffer(size, info.first_created, info.last_used, info.offline_offset)
         for offset in (*temps, working_space):
-            self._memory.deallocate_temp(offset)
-        self._memory.reset_temp_allocations()
-        self._memory.deallocate_resizable_buffer(0)
+            self._non_persistent.deallocate_temp(offset)
+        self._non_persistent.reset_temp_allocations()
+        self._non_persistent.deallocate_resizable_buffer(0)
 
     def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
         planned: list[PlannedBuffer] = []
@@ -280,11 +319,11 @@ class MicroAllocator:
         self._check_plan(planned)
         for info, buffer in zip((info for info in infos if info.needs_allocating), planned):
             if isinstance(info.owner, TfLiteEvalTensor):
-                self._place_tensor(info.owner, buffer.offset)
+                _place_tensor(info.owner, self._non_persistent.arena, buffer.offset)
         for subgraph in allocations:
             for tensor in subgraph.tensors:
                 if tensor.data is None and tensor.byte_length == 0:
-                    self._place_tensor(tensor, 0)
+                    _place_tensor(tensor, self._non_persistent.arena, 0)
         return planned
 
     def _check_plan(self, planned: list[PlannedBuffer]) -> None:
@@ -297,17 +336,17 @@ class MicroAllocator:
                     f"outside its {head} bytes"
                 )
 
-    def _place_tensor(self, tensor: TfLiteEvalTensor, offset: int) -> None:
-        tensor.offset = offset
-        tensor.data = self.arena.view(offset, ELEMENT_TYPES[tensor.type].dtype, tensor.dims)
-
     # What operators and the interpreter ask for.
 
     def allocate_persistent_buffer(self, size: int, what: str = "a persistent buffer") -> npt.NDArray[np.uint8]:
         """Bytes of the tail, aligned to 16."""
         with self._recorded(RecordedAllocationType.PERSISTENT_BUFFER_DATA):
-            offset = self._memory.allocate_persistent_buffer(size, ARENA_ALIGNMENT, what)
-        return self.arena.view(offset, np.uint8, (size,))
+            offset = self._persistent.allocate_persistent_buffer(size, ARENA_ALIGNMENT, what)
+        return self._persistent.arena.view(offset, np.uint8, (size,))
+
+    def head_view(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        """Bytes of the head, from `offset` on."""
+        return self._non_persistent.arena.view(offset, np.uint8, (size,))
 
     def allocate_builtin_data(self, struct: Struct) -> None:
         """Reserve the structure that an operator's options are parsed into."""
@@ -318,12 +357,12 @@ class MicroAllocator:
         unassigned = sum(request.node_index == UNASSIGNED_NODE for request in self._requests)
         if unassigned >= MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR:
             raise ArenaError(f"an operator may ask for {MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR} scratch buffers")
-        self._requests.append(Request(size, subgraph_index, UNASSIGNED_NODE))
+        self._requests.append(ScratchBufferRequest(size, subgraph_index, UNASSIGNED_NODE))
         return len(self._requests) - 1
 
     def allocate_temp_buffer(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
         """Bytes above the head until the node has prepared; gives their offset."""
-        offset = self._memory.allocate_temp(size, alignment, what)
+        offset = self._non_persistent.allocate_temp(size, alignment, what)
         self._temps.append(offset)
         return offset
 
@@ -339,10 +378,10 @@ class MicroAllocator:
         what = f"input or output tensor {eval_tensor.name!r}"
         parts = self._tensor_parts(tensor)
         with self._recorded(RecordedAllocationType.PERSISTENT_TENSOR_DATA):
-            self._memory.allocate_persistent_buffer(*parts[0], what)
+            self._persistent.allocate_persistent_buffer(*parts[0], what)
         with self._recorded(RecordedAllocationType.PERSISTENT_TENSOR_QUANTIZATION_DATA):
             for struct_size, alignment in parts[1:]:
-                self._memory.allocate_persistent_buffer(struct_size, alignment, what)
+                self._persistent.allocate_persistent_buffer(struct_size, alignment, what)
         return TfLiteTensor(tensor, eval_tensor)
 
     def allocate_tensor_pointers(self, count: int) -> None:
@@ -365,25 +404,27 @@ class MicroAllocator:
     @property
     def head_bytes(self) -> int:
         """Bytes of the head, and of temp memory while a model is being allocated."""
-        return self._memory.non_persistent_used_bytes()
+        return self._non_persistent.non_persistent_used_bytes()
 
     @property
     def tail_bytes(self) -> int:
         """Bytes of the tail."""
-        return self._memory.persistent_used_bytes()
+        return self._persistent.persistent_used_bytes()
 
     def used_bytes(self) -> int:
         """Bytes of head and tail."""
-        return self._memory.used_bytes()
+        return self.head_bytes + self.tail_bytes
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """On any exception, go back to the state at the start, so that the arena can be used again."""
-        checkpoint, largest_head = self._memory.checkpoint(), self._largest_head
+        checkpoints = [(memory, memory.checkpoint()) for memory in (self._persistent, self._non_persistent)]
+        largest_head = self._largest_head
         try:
             yield
         except BaseException:
-            self._memory.restore(checkpoint)
+            for memory, checkpoint in checkpoints:
+                memory.restore(checkpoint)
             self._largest_head = largest_head
             self._model_is_allocating, self._requests, self._temps = False, [], []
             raise
@@ -391,10 +432,10 @@ class MicroAllocator:
     def _allocate_struct(self, struct: Struct, count: int = 1) -> None:
         what = struct.name if count == 1 else f"{count} x {struct.name}"
         size = count * struct.size(self.target)
-        self._memory.allocate_persistent_buffer(size, struct.alignment(self.target), what)
+        self._persistent.allocate_persistent_buffer(size, struct.alignment(self.target), what)
 
     def _allocate_temp_struct(self, struct: Struct, count: int, what: str) -> int:
-        return self._memory.allocate_temp(count * struct.size(self.target), struct.alignment(self.target), what)
+        return self._non_persistent.allocate_temp(count * struct.size(self.target), struct.alignment(self.target), what)
 
     def _request_table_size(self) -> tuple[int, int]:
         """Size and alignment of the scratch requests so far, and of as many as one more operator may add."""
@@ -404,6 +445,15 @@ class MicroAllocator:
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
         yield _Recorded()
+
+
+def _as_arena(buffer: Any) -> Arena:
+    return buffer if isinstance(buffer, Arena) else Arena(buffer)
+
+
+def _place_tensor(tensor: TfLiteEvalTensor, arena: Arena, offset: int) -> None:
+    tensor.offset = offset
+    tensor.data = arena.view(offset, ELEMENT_TYPES[tensor.type].dtype, tensor.dims)
 
 
 class _Recorded:
@@ -418,18 +468,18 @@ class RecordingMicroAllocator(MicroAllocator):
     Its own objects are larger than the plain allocator's, and so are its totals.
     """
 
-    STRUCT = RECORDING_MICRO_ALLOCATOR
     MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
-    _memory: RecordingSimpleMemoryAllocator
+    RECORDING = True
+    _persistent: RecordingSimpleMemoryAllocator
 
-    def __init__(self, arena: Any, planner: str | MemoryPlanner = "greedy", target: Target = HOST):
+    def __init__(self, arena: Any, planner: Planner = "greedy", target: Target = HOST):
         self.records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
         super().__init__(arena, planner, target)
 
     @property
-    def memory_allocator(self) -> RecordingSimpleMemoryAllocator:
-        """The allocator below, which has the log of all allocations."""
-        return self._memory
+    def log(self) -> list[Allocation]:
+        """Every allocation, in order."""
+        return self._persistent.log
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
@@ -443,7 +493,7 @@ class RecordingMicroAllocator(MicroAllocator):
 
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        memory = self._memory
+        memory = self._persistent
         logged, used = len(memory.log), memory.persistent_used_bytes()
         recorded = _Recorded()
         yield recorded

@@ -93,7 +93,7 @@ class MicroContext(KernelContext):
 
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
         self._require("the address of scratch memory", InterpreterState.INVOKE)
-        return self._allocator.arena.view(self._scratch_offsets[handle], np.uint8, (self._scratch_sizes[handle],))
+        return self._allocator.head_view(self._scratch_offsets[handle], self._scratch_sizes[handle])
 
     def _temp_tensor(self, index: int) -> TfLiteTensor:
         self._require("a tensor in temp memory", InterpreterState.PREPARE)

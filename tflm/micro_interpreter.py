@@ -10,9 +10,9 @@ import numpy as np
 
 from tflm.errors import InterpreterError, TensorIndexError
 from tflm.memory.arena import Arena
-from tflm.memory.planner import MemoryPlanner
+from tflm.memory.lifetimes import Step
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.micro_allocator import MicroAllocator, PlannedBuffer
+from tflm.micro_allocator import MicroAllocator, PlannedBuffer, Planner
 from tflm.micro_context import InterpreterState, MicroContext
 from tflm.micro_graph import MicroGraph
 from tflm.micro_op_resolver import MicroMutableOpResolver
@@ -30,7 +30,7 @@ class MicroInterpreter:
         arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
             one after the other into the same arena.
         target: the machine whose arena layout is followed; results are the same for all of them.
-        planner: "greedy", "linear", or an object with the methods of `tflm.memory.MemoryPlanner`.
+        planner: "greedy", "linear", a list of offsets, or a planner object; see `MicroAllocator`.
         profiler: told of the begin and end of every operator; None costs nothing.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards.
 
@@ -47,7 +47,7 @@ class MicroInterpreter:
         arena: Any,
         *,
         target: Target = HOST,
-        planner: str | MemoryPlanner = "greedy",
+        planner: Planner = "greedy",
         profiler: MicroProfilerInterface | None = None,
         preserve_all_tensors: bool = False,
     ):
@@ -57,7 +57,7 @@ class MicroInterpreter:
         self._target = target
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
-        self._allocated: _Allocated | None = None
+        self._allocated: Layout | None = None
 
     def allocate_tensors(self) -> None:
         """Place everything in the arena. To be called once, before anything else; a second call does nothing.
@@ -77,7 +77,9 @@ class MicroInterpreter:
         else:
             allocator = MicroAllocator(self._arena, self._planner, self._target)
         with allocator.all_or_nothing():
-            self._allocated = _allocate(self._model, self._resolver, allocator, self._profiler)
+            allocated = lay_out(self._model, self._resolver, allocator)
+            allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+        self._allocated = allocated
         self.reset()
 
     def invoke(self) -> None:
@@ -162,43 +164,48 @@ class MicroInterpreter:
         """Bytes at the end of the arena, which hold the runtime's own structures and what stays from run to run."""
         return self._ready("tail_bytes").allocator.tail_bytes
 
-    def _ready(self, call: str) -> _Allocated:
+    def _ready(self, call: str) -> Layout:
         if self._allocated is None:
             raise InterpreterError(f"{call} needs the model in the arena: call allocate_tensors() first")
         return self._allocated
 
 
 @dataclass
-class _Allocated:
-    """A model that has its place in the arena."""
+class Layout:
+    """A model that has its place in the arena, and is not bound yet.
+
+    Attributes:
+        planned, steps: what `MicroAllocator.finish_model_allocation` gave.
+        inputs, outputs: the tensors that the interpreter shows to its caller.
+    """
 
     allocator: MicroAllocator
     graph: MicroGraph
     context: MicroContext
     planned: list[PlannedBuffer]
+    steps: list[Step]
     inputs: list[TfLiteTensor]
     outputs: list[TfLiteTensor]
 
 
-def _allocate(
-    model: Model,
-    resolver: MicroMutableOpResolver,
-    allocator: MicroAllocator,
-    profiler: MicroProfilerInterface | None,
-) -> _Allocated:
+def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> Layout:
+    """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
+
+    Raises:
+        TflmError: as `MicroInterpreter.allocate_tensors`.
+    """
     graph = MicroGraph(model, allocator.start_model_allocation(model))
     graph.make_nodes(resolver, allocator)
     context = MicroContext(graph, allocator)
     graph.init_subgraphs(context)
     context.state = InterpreterState.PREPARE
     graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
-    planned, scratch_offsets = allocator.finish_model_allocation(model, graph.allocations)
-    context.set_scratch_buffer_offsets(scratch_offsets)
+    planned, steps = allocator.finish_model_allocation(model, graph.allocations)
+    context.set_scratch_buffer_offsets([buffer.offset for buffer in planned if buffer.kind == "scratch"])
     main = model.subgraphs[0]
     inputs, outputs = (_persistent_tensors(graph, allocator, side or ()) for side in (main.inputs, main.outputs))
     context.state = InterpreterState.INVOKE
-    graph.bind_subgraphs(context, profiler)
-    return _Allocated(allocator, graph, context, planned, inputs, outputs)
+    return Layout(allocator, graph, context, planned, steps, inputs, outputs)
 
 
 def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:

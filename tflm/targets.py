@@ -29,6 +29,7 @@ class Target:
             int of 4 bytes.
         int64_alignment, double_alignment: alignment in bytes of 64-bit integers and doubles.
         compression: TFLM was built with support for compressed weights, which adds fields to some structures.
+        recording: the program runs models in TFLM's recording interpreter, whose allocators are larger.
         fully_connected_extension: in more recent sources 16 more bytes follow the parsed options of FULLY_CONNECTED.
     """
 
@@ -39,6 +40,7 @@ class Target:
     int64_alignment: int = 8
     double_alignment: int = 8
     compression: bool = False
+    recording: bool = False
     fully_connected_extension: bool = False
 
 
@@ -49,6 +51,7 @@ HOST_WHEEL = Target(
     pointer_size=8,
     short_enums=False,
     compression=True,
+    recording=True,
     fully_connected_extension=True,
 )
 CORTEX_M = Target("cortex-m", "32-bit Arm Cortex-M, arm-none-eabi-gcc", pointer_size=4, short_enums=True)

@@ -3,6 +3,7 @@
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
 from tflm.memory.linear_memory_planner import LinearMemoryPlanner
+from tflm.memory.offsets_planner import OffsetsPlanner
 from tflm.memory.planner import BufferRequirements, MemoryPlanner, PlacingPlanner, lower_bound_bytes
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 
@@ -18,6 +19,7 @@ __all__ = [
     "GreedyMemoryPlanner",
     "LinearMemoryPlanner",
     "MemoryPlanner",
+    "OffsetsPlanner",
     "PlacingPlanner",
     "RecordingSimpleMemoryAllocator",
     "SimpleMemoryAllocator",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tflm.errors import ModelError
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
@@ -65,6 +66,13 @@ class AllocationInfo:
         self.last_used = step
 
 
+class Step(NamedTuple):
+    """A step of the invocation: the operator that runs, or None where a subgraph is entered."""
+
+    subgraph_index: int
+    node_index: int | None
+
+
 class AllocationInfoBuilder:
     """Works out the lifetimes of everything in a model that was prepared.
 
@@ -76,6 +84,9 @@ class AllocationInfoBuilder:
         tensors: the eval tensors of each subgraph.
         requests: the scratch buffers that operators asked for.
         offline_offsets: an offset, or -1, for each tensor, subgraph after subgraph; None without an offline plan.
+
+    Attributes:
+        steps: what happens at each step, once `build` has been called.
     """
 
     def __init__(
@@ -87,6 +98,7 @@ class AllocationInfoBuilder:
     ):
         self._model = model
         self._step = 0
+        self.steps: list[Step] = [Step(0, None)]
         self._tensors = [
             [_tensor_info(tensor, table.is_variable) for tensor, table in zip(eval_tensors, subgraph.tensors or ())]
             for eval_tensors, subgraph in zip(tensors, model.subgraphs)
@@ -132,20 +144,24 @@ class AllocationInfoBuilder:
             infos[tensor].create(self._step)
             infos[tensor].use(self._step)
         for node_index, operator in enumerate(subgraph.operators or ()):
+            self._advance(index, node_index)
             self._mark_operator(operator, infos, self._scratch.get((index, node_index), ()))
         for tensor in subgraph.outputs or ():
             infos[tensor].create(self._step)
             infos[tensor].use(self._step)
 
+    def _advance(self, subgraph_index: int, node_index: int | None) -> None:
+        self._step += 1
+        self.steps.append(Step(subgraph_index, node_index))
+
     def _mark_operator(
         self, operator: Operator, infos: Sequence[AllocationInfo], scratch: Sequence[AllocationInfo]
     ) -> None:
-        self._step += 1
         outputs = [infos[tensor] for tensor in operator.outputs or ()]
         for info in (*outputs, *scratch):
             info.create(self._step)
         for called in called_subgraphs(operator):
-            self._step += 1
+            self._advance(called, None)
             self._mark_subgraph(called)
         inputs = [infos[tensor] for tensor in operator.inputs or () if tensor >= 0]
         for info in (*inputs, *outputs, *scratch):

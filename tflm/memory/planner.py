@@ -107,7 +107,7 @@ class PlacingPlanner(MemoryPlanner):
 
     def _placed(self) -> list[int]:
         if self._offsets is None:
-            self._offsets = type(self).place(self._requirements)
+            self._offsets = self.place(self._requirements)
         return self._offsets
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from tflm.errors import ArenaError, ArenaExhausted
 from tflm.memory.arena import Arena
-from tflm.targets import INT, POINTER, SIZE_T, Struct, align_down, align_up
+from tflm.targets import BOOL, INT, POINTER, SIZE_T, Struct, align_down, align_up
 
 SINGLE_ARENA_BUFFER_ALLOCATOR = Struct(
     "SingleArenaBufferAllocator",
@@ -35,6 +35,20 @@ RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR = SINGLE_ARENA_BUFFER_ALLOCATOR.extend(
     requested_tail_bytes=SIZE_T,
     used_bytes=SIZE_T,
     alloc_count=SIZE_T,
+)
+PERSISTENT_ARENA_BUFFER_ALLOCATOR = Struct(
+    "PersistentArenaBufferAllocator", vtable=POINTER, buffer_head=POINTER, buffer_tail=POINTER, tail_temp=POINTER
+)
+NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR = Struct(
+    "NonPersistentArenaBufferAllocator",
+    vtable=POINTER,
+    buffer_head=POINTER,
+    buffer_tail=POINTER,
+    head_temp=POINTER,
+    next_temp=POINTER,
+    temp_buffer_ptr_check_sum=POINTER,
+    temp_buffer_count=INT,
+    resizable_buffer_allocated=BOOL,
 )
 
 
@@ -58,9 +72,6 @@ class SimpleMemoryAllocator:
         temp: end of the temp allocations, which begin at `head`.
         tail: start of the tail, which ends at the arena's size.
     """
-
-    STRUCT = SINGLE_ARENA_BUFFER_ALLOCATOR
-    """What TFLM reserves in the tail for the allocator itself."""
 
     def __init__(self, arena: Arena):
         self.arena = arena
@@ -167,8 +178,6 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
     Attributes:
         log: every allocation that succeeded, in order.
     """
-
-    STRUCT = RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR
 
     def __init__(self, arena: Arena):
         super().__init__(arena)

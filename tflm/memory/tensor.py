@@ -210,11 +210,16 @@ class TfLiteTensor:
         """Real values as the tensor would hold them: an array of its dtype, rounded half away from zero, saturated.
 
         A tensor without quantization takes the values as they are.
+
+        Raises:
+            TensorError: a value is not a number.
         """
         real = np.asarray(values, np.float64)
         dtype = self.data.dtype
         if self.quantization is None or dtype.kind not in "iu":
             return real.astype(dtype)
+        if np.isnan(real).any():
+            raise TensorError(f"nan can't be quantized for {self.name!r}: no integer stands for it")
         scaled = real / self._by_channel(self.quantization.scale)
         rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + self._by_channel(self.quantization.zero_point)
         limits = np.iinfo(dtype)
