@@ -76,7 +76,7 @@ class MicroInterpreter:
             allocator = self._arena
         else:
             allocator = MicroAllocator(self._arena, self._planner, self._target)
-        with allocator.all_or_nothing():
+        with allocator.all_or_nothing(), _like_c():
             allocated = lay_out(self._model, self._resolver, allocator)
             allocated.graph.bind_subgraphs(allocated.context, self._profiler)
         self._allocated = allocated
@@ -90,7 +90,7 @@ class MicroInterpreter:
             OperatorError: an operator can't go on.
         """
         graph = self._ready("invoke").graph
-        with np.errstate(all="ignore"):  # integers wrap and floats overflow as they do in C
+        with _like_c():
             graph.invoke_subgraph(0)
 
     def reset(self) -> None:
@@ -168,6 +168,11 @@ class MicroInterpreter:
         if self._allocated is None:
             raise InterpreterError(f"{call} needs the model in the arena: call allocate_tensors() first")
         return self._allocated
+
+
+def _like_c() -> np.errstate:
+    """Integers wrap and floats overflow without a word, as they do in C."""
+    return np.errstate(all="ignore")
 
 
 @dataclass

@@ -97,7 +97,8 @@ def measure_arena(
     size = FIRST_ARENA_BYTES
     while True:
         try:
-            return _measured_in(size, model, resolver, target, planner)
+            with np.errstate(all="ignore"):
+                return _measured_in(size, model, resolver, target, planner)
         except ArenaExhausted:
             if size >= LARGEST_ARENA_BYTES:
                 raise

@@ -54,8 +54,7 @@ def quantize(value: float, tensor: TfLiteTensor) -> int:
     Raises:
         OperatorError: it does not fit in 32 bits.
     """
-    with np.errstate(all="ignore"):
-        scaled = float(np.float32(value) / np.float32(tensor.scale))
+    scaled = float(np.float32(value) / np.float32(tensor.scale))
     if not -(2.0**31) <= scaled <= 2.0**31:
         raise OperatorError(f"{value:g} at scale {tensor.scale:g} does not fit in 32 bits", tensor=tensor.name)
     return tensor.zero_point + round_half_away(scaled)

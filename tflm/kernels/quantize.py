@@ -98,8 +98,10 @@ def _bind_quantize(context: KernelContext, node: Node) -> Run:
     if x.itemsize <= 2:
         return bind_lookup(x, y, node.op_data)
 
+    flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+
     def run() -> None:
-        np.copyto(y, node.op_data(x), casting="unsafe")
+        np.copyto(flat_y, node.op_data(flat_x), casting="unsafe")
 
     return run
 

@@ -102,8 +102,7 @@ def _prepare_relu6(context: KernelContext, node: Node) -> None:
 
 def _six(input: TfLiteTensor) -> npt.NDArray[np.float32]:
     """6 in the integers of a tensor, in float32 throughout."""
-    with np.errstate(over="ignore"):
-        return round_half_away_array(np.array(6, np.float32) / np.float32(input.scale)) + np.float32(input.zero_point)
+    return round_half_away_array(np.array(6, np.float32) / np.float32(input.scale)) + np.float32(input.zero_point)
 
 
 def _bind_relu6(context: KernelContext, node: Node) -> Run:

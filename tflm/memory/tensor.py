@@ -200,11 +200,11 @@ class TfLiteTensor:
         A tensor without quantization gives its values as they are.
         """
         values = np.asarray(self.data).astype(np.float64)
-        if self.quantization is not None:
-            values = (values - self._by_channel(self.quantization.zero_point)) * self._by_channel(
-                self.quantization.scale
-            )
-        return values.astype(np.float32)
+        with np.errstate(all="ignore"):
+            if self.quantization is not None:
+                scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
+                values = (values - zero_point) * scale
+            return values.astype(np.float32)
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """Real values as the tensor would hold them: an array of its dtype, rounded half away from zero, saturated.
