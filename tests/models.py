@@ -13,6 +13,7 @@ from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
     BuiltinOperator,
+    CallOnceOptions,
     FullyConnectedOptions,
     ModelBuilder,
     MulOptions,
@@ -20,6 +21,7 @@ from tflm.schema import (
     SoftmaxOptions,
     SubgraphBuilder,
     TensorType,
+    VarHandleOptions,
     quantized,
 )
 
@@ -349,4 +351,29 @@ def graph(draw: Draw) -> bytes:
         widths.append(width)
     for tensor in sorted({tensors[-1], *draw(st.lists(st.sampled_from(tensors), max_size=3))}):
         main.output(tensor)
+    return builder.build()
+
+
+def counter(type: TensorType, width: int, with_init: bool) -> bytes:
+    """y = state + x, state = y; the state begins at zero, or at 2 by way of a subgraph that is called once."""
+    parameters = None if type == FLOAT32 else quantized(0.5, 3)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, width), type, parameters)
+    handle = main.tensor("handle", (1,), TensorType.RESOURCE)
+    state = main.tensor("state", (1, width), type, parameters)
+    y = main.tensor("y", (1, width), type, parameters)
+    if with_init:
+        main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="state"))
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [state])
+    main.operator(BuiltinOperator.ADD, [state, x], [y], AddOptions())
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, y], [])
+    main.output(y)
+    if with_init:
+        init = builder.subgraph("init")
+        initial = init.constant("initial", np.full((1, width), 2, ELEMENT_TYPES[type].dtype), parameters)
+        handle = init.tensor("handle", (1,), TensorType.RESOURCE)
+        init.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="state"))
+        init.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, initial], [])
     return builder.build()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import models
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,7 +13,16 @@ from hypothesis import strategies as st
 import tflm
 from tflm.memory import BufferRequirements, GreedyMemoryPlanner
 from tflm.memory.offline_plan import METADATA_NAME, encode_offsets
-from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, SoftmaxOptions, TensorType, quantized
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    IfOptions,
+    ModelBuilder,
+    SoftmaxOptions,
+    TensorType,
+    VarHandleOptions,
+    quantized,
+)
 from tflm.targets import CORTEX_M, HOST, INT, POINTER, Struct
 
 F32, I8 = TensorType.FLOAT32, TensorType.INT8
@@ -404,3 +414,33 @@ def test_dequantized_follows_the_channel() -> None:
     main = builder.subgraph()
     main.output(main.constant("w", np.full((2, 3), 10, np.int8), quantized([1.0, 0.5, 0.25], [0, 2, 4], 1)))
     assert ready(builder.build()).output(0).dequantized().tolist() == [[10, 4, 1.5]] * 2
+
+
+def test_a_resource_variable_starts_over_after_reset_but_what_ran_once_does_not() -> None:
+    interpreter = ready(models.counter(I8, 2, with_init=True))
+    interpreter.input(0).data[...] = 3  # the zero point: adds nothing
+    interpreter.invoke()
+    assert interpreter.output(0).data.tolist() == [[2, 2]]
+    interpreter.reset()
+    interpreter.input(0).data[...] = 3
+    interpreter.invoke()
+    assert interpreter.output(0).data.tolist() == [[3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("assigned", "reason"), [(None, "nothing is ever assigned"), (3, "takes 8 bytes, the variable has 12")]
+)
+def test_a_variable_is_read_only_after_something_as_large_was_assigned(assigned: int | None, reason: str) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    handle = main.tensor("handle", (1,), TensorType.RESOURCE)
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="v"))
+    if assigned:
+        value = main.constant("value", np.zeros((1, assigned), np.float32))
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, value], [])
+    y = main.tensor("y", (1, 2), F32)
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [y])
+    main.output(y)
+    interpreter = ready(builder.build())
+    with pytest.raises(tflm.OperatorError, match=reason):
+        interpreter.invoke()

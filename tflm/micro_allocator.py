@@ -366,9 +366,8 @@ class MicroAllocator:
         self._temps.append(offset)
         return offset
 
-    def allocate_temp_tensor(self, tensor: Tensor, eval_tensor: TfLiteEvalTensor) -> TfLiteTensor:
+    def allocate_temp_tensor(self, tensor: Tensor, eval_tensor: TfLiteEvalTensor, what: str) -> TfLiteTensor:
         """A tensor in full, in temp memory, until the node has prepared."""
-        what = f"tensor {eval_tensor.name!r} while an operator prepares"
         for struct_size, alignment in self._tensor_parts(tensor):
             self.allocate_temp_buffer(struct_size, alignment, what)
         return TfLiteTensor(tensor, eval_tensor)

@@ -13,9 +13,10 @@ from tflm.kernels.registration import KernelContext, Node
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor, int_array_bytes
 from tflm.micro_allocator import MicroAllocator
 from tflm.micro_graph import MicroGraph
+from tflm.micro_resource_variable import MicroResourceVariables
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
-from tflm.targets import Struct, Target
+from tflm.targets import Target
 
 
 class InterpreterState(Enum):
@@ -33,10 +34,11 @@ class MicroContext(KernelContext):
         state: the phase; a call that does not belong to it raises `InterpreterError`.
     """
 
-    def __init__(self, graph: MicroGraph, allocator: MicroAllocator):
+    def __init__(self, graph: MicroGraph, allocator: MicroAllocator, resources: MicroResourceVariables | None):
         self.state = InterpreterState.INIT
         self._graph = graph
         self._allocator = allocator
+        self._resource_variables = resources
         self._scratch_sizes: list[int] = []
         self._scratch_offsets: list[int] = []
 
@@ -58,11 +60,7 @@ class MicroContext(KernelContext):
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
         self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
-        return self._allocator.allocate_persistent_buffer(size, "a persistent buffer of an operator")
-
-    def allocate_struct(self, struct: Struct) -> None:
-        self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
-        self._allocator.allocate_persistent_buffer(struct.size(self.target), struct.name)
+        return self._allocator.allocate_persistent_buffer(size, f"what {self._operator} keeps")
 
     def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         return self.allocate_persistent_buffer(count * np.dtype(dtype).itemsize).view(dtype)
@@ -91,13 +89,39 @@ class MicroContext(KernelContext):
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
         return self._eval_tensor(_index_of(node.outputs, index, "output"))
 
+    def find_or_create_resource(self, container: str, shared_name: str) -> int:
+        return self._resources.find_or_create(container, shared_name)
+
+    def allocate_resource(self, resource_id: int, value: TfLiteTensor) -> None:
+        self._require("persistent memory", InterpreterState.PREPARE)
+        self._resources.allocate(resource_id, value)
+
+    def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
+        return self._resources.data(resource_id)
+
+    def invoke_subgraph(self, index: int) -> None:
+        self._graph.invoke_subgraph(index)
+
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
         self._require("the address of scratch memory", InterpreterState.INVOKE)
         return self._allocator.head_view(self._scratch_offsets[handle], self._scratch_sizes[handle])
 
+    @property
+    def _resources(self) -> MicroResourceVariables:
+        if self._resource_variables is None:
+            raise OperatorError("needs resource variables, and the interpreter was made for none")
+        return self._resource_variables
+
     def _temp_tensor(self, index: int) -> TfLiteTensor:
         self._require("a tensor in temp memory", InterpreterState.PREPARE)
-        return self._allocator.allocate_temp_tensor((self.subgraph.tensors or [])[index], self._eval_tensor(index))
+        eval_tensor = self._eval_tensor(index)
+        what = f"tensor {eval_tensor.name!r} while {self._operator} prepares"
+        return self._allocator.allocate_temp_tensor((self.subgraph.tensors or [])[index], eval_tensor, what)
+
+    @property
+    def _operator(self) -> str:
+        node = self._graph.node
+        return "an operator" if node is None else f"operator {node.index} {node.operator}"
 
     def _eval_tensor(self, index: int) -> TfLiteEvalTensor:
         return self._graph.allocations[self._graph.subgraph_index].tensors[index]

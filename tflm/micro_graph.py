@@ -24,12 +24,14 @@ class MicroGraph:
         model: the model.
         allocations: tensors and nodes of each subgraph.
         subgraph_index: the subgraph whose operators are initialised, prepared, bound or run just now.
+        node: the operator that is taken through a phase just now; None while the model runs.
     """
 
     def __init__(self, model: Model, allocations: list[SubgraphAllocations]):
         self.model = model
         self.allocations = allocations
         self.subgraph_index = 0
+        self.node: Node | None = None
         self._runs: list[list[Run]] = []
 
     def make_nodes(self, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> None:
@@ -66,8 +68,9 @@ class MicroGraph:
         """Run the first phase of every operator: reserve its op data, then what else it needs to begin with."""
 
         def init(node: Node, registration: Registration) -> None:
-            if registration.op_data is not None:
-                context.allocate_struct(registration.op_data)
+            size = registration.op_data.size(context.target) if registration.op_data is not None else 0
+            if size:
+                node.op_data = context.allocate_persistent_buffer(size)
             if registration.init is not None:
                 registration.init(context, node)
 
@@ -133,12 +136,13 @@ class MicroGraph:
         """Take every node through a phase; an error that one raises is told where the node stands."""
         for self.subgraph_index, allocation in enumerate(self.allocations):  # noqa: B020
             for node, registration in allocation.nodes:
+                self.node = node
                 try:
                     phase(node, registration)
                 except OperatorError as error:
                     error.locate(self.subgraph_index, node.index, node.operator)
                     raise
-        self.subgraph_index = 0
+        self.subgraph_index, self.node = 0, None
 
     def _check_dynamic_tensors(self, node: Node) -> None:
         for index in node.outputs:

@@ -17,6 +17,7 @@ from tflm.micro_context import InterpreterState, MicroContext
 from tflm.micro_graph import MicroGraph
 from tflm.micro_op_resolver import MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfilerInterface
+from tflm.micro_resource_variable import MicroResourceVariables, count_resource_variables
 from tflm.schema.model import Model
 from tflm.targets import HOST, Target
 
@@ -98,6 +99,8 @@ class MicroInterpreter:
         allocated = self._ready("reset")
         allocated.graph.reset_subgraphs(allocated.context)
         allocated.graph.reset_variable_tensors()
+        if allocated.resources is not None:
+            allocated.resources.reset_all()
 
     def inputs_size(self) -> int:
         """Number of inputs."""
@@ -187,6 +190,7 @@ class Layout:
     allocator: MicroAllocator
     graph: MicroGraph
     context: MicroContext
+    resources: MicroResourceVariables | None
     planned: list[PlannedBuffer]
     steps: list[Step]
     inputs: list[TfLiteTensor]
@@ -199,9 +203,11 @@ def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllo
     Raises:
         TflmError: as `MicroInterpreter.allocate_tensors`.
     """
+    variable_count = count_resource_variables(model)
+    resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
     graph = MicroGraph(model, allocator.start_model_allocation(model))
     graph.make_nodes(resolver, allocator)
-    context = MicroContext(graph, allocator)
+    context = MicroContext(graph, allocator, resources)
     graph.init_subgraphs(context)
     context.state = InterpreterState.PREPARE
     graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
@@ -210,7 +216,7 @@ def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllo
     main = model.subgraphs[0]
     inputs, outputs = (_persistent_tensors(graph, allocator, side or ()) for side in (main.inputs, main.outputs))
     context.state = InterpreterState.INVOKE
-    return Layout(allocator, graph, context, planned, steps, inputs, outputs)
+    return Layout(allocator, graph, context, resources, planned, steps, inputs, outputs)
 
 
 def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from tflm.kernels import arithmetic, fully_connected, quantize, relu, reshape, sigmoid, softmax
+from tflm.kernels import (
+    arithmetic,
+    control_flow,
+    fully_connected,
+    quantize,
+    relu,
+    reshape,
+    resource_variable,
+    sigmoid,
+    softmax,
+)
 from tflm.kernels.registration import KernelContext, Node, Registration
 
 REGISTRATIONS: dict[str, Registration] = {
@@ -10,12 +20,16 @@ REGISTRATIONS: dict[str, Registration] = {
     for registration in (
         arithmetic.ADD,
         arithmetic.MUL,
+        control_flow.CALL_ONCE,
         fully_connected.FULLY_CONNECTED,
         quantize.DEQUANTIZE,
         quantize.QUANTIZE,
         relu.RELU,
         relu.RELU6,
         reshape.RESHAPE,
+        resource_variable.ASSIGN_VARIABLE,
+        resource_variable.READ_VARIABLE,
+        resource_variable.VAR_HANDLE,
         sigmoid.LOGISTIC,
         sigmoid.TANH,
         softmax.SOFTMAX,

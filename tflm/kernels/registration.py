@@ -15,7 +15,7 @@ from tflm.schema.enums import BuiltinOperator
 from tflm.schema.layout import Table
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
-from tflm.targets import INT, POINTER, Struct, Target
+from tflm.targets import INT, POINTER, CType, Struct, Target
 
 TFLITE_NODE = Struct(
     "TfLiteNode",
@@ -42,7 +42,7 @@ class Node:
         inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an input that is left out.
         builtin_options: the table of options, or None.
         custom_options: the bytes that a custom operator was given; empty if none.
-        op_data: whatever the kernel keeps from one phase for the next.
+        op_data: whatever the kernel keeps from one phase for the next; at first, the bytes reserved for that.
     """
 
     operator: str
@@ -99,9 +99,6 @@ class KernelContext(Protocol):
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the arena's tail, aligned to 16, for as long as the model is there."""
 
-    def allocate_struct(self, struct: Struct) -> None:
-        """Reserve what a C structure takes on the target, like `allocate_persistent_buffer`."""
-
     def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A one-dimensional array in the arena's tail, like `allocate_persistent_buffer`."""
 
@@ -130,7 +127,19 @@ class KernelContext(Protocol):
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
         """Output `index`; its data is there when the operator binds."""
 
+    def find_or_create_resource(self, container: str, shared_name: str) -> int:
+        """The id of the resource variable of that name."""
+
+    def allocate_resource(self, resource_id: int, value: TfLiteTensor) -> None:
+        """Give a resource variable the size of `value`, unless it already has one; while an operator prepares."""
+
     # While an operator binds or runs.
+
+    def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
+        """The bytes of a resource variable."""
+
+    def invoke_subgraph(self, index: int) -> None:
+        """Run another subgraph; while an operator runs."""
 
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
         """The bytes of a scratch buffer that was asked for."""
@@ -157,7 +166,8 @@ class Registration:
         init: an earlier phase, run over the whole graph before the first `prepare`; rarely needed.
         invoke: runs the operator, where no `bind` is given.
         reset: puts the operator's state back to what it was after `prepare`.
-        op_data: the C structure that TFLM's kernel keeps; reserved when the operator initialises.
+        op_data: the C structure that TFLM's kernel keeps; reserved when the operator initialises, where it has a
+            size on the target. `Node.op_data` are its bytes until the kernel puts something else there.
         builtin_data: the C structure that TFLM parses the options into; None where it has none.
         min_version, max_version: the versions of the operator in a model that the kernel implements.
     """
@@ -168,7 +178,7 @@ class Registration:
     init: Prepare | None = None
     invoke: Callable[[KernelContext, Node], None] | None = None
     reset: Callable[[KernelContext, Node], None] | None = None
-    op_data: Struct | None = None
+    op_data: CType | None = None
     builtin_data: Struct | None = None
     min_version: int = 1
     max_version: int = 1

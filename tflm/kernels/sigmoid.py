@@ -38,7 +38,7 @@ INT16_UNIT = 3 << 12
 
 _FIELDS = {"input_zero_point": INT32, "input_range_radius": INT32, "input_multiplier": INT32, "input_left_shift": INT}
 OP_DATA_LOGISTIC = Struct("OpDataLogistic", **_FIELDS)
-OP_DATA_TANH = Struct("OpData", **_FIELDS)
+OP_DATA_TANH = Struct("tanh.cc:OpData", **_FIELDS)
 
 
 def _prepare_logistic(context: KernelContext, node: Node) -> None:
