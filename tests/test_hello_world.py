@@ -28,6 +28,7 @@ def test_training_gives_the_bytes_that_are_committed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_it_shows_the_answers_the_arena_and_the_curve(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
     picture = tmp_path / "sine.png"
     done = script("hello_world.py", "--model", str(EXAMPLE / name), "--points", "9", "--plot", str(picture))
     assert done.returncode == 0, done.stderr
