@@ -125,9 +125,9 @@ class AllocatorMachine(RuleBasedStateMachine):
         if not hasattr(self, "allocator"):
             return
         asked = sum(size for _, size in self.persistent)
-        assert asked <= self.allocator.persistent_used_bytes()
-        assert self.allocator.used_bytes() <= self.size
-        assert self.allocator.non_persistent_used_bytes() == self.allocator.temp
+        assert asked <= self.allocator.get_persistent_used_bytes()
+        assert self.allocator.get_used_bytes() <= self.size
+        assert self.allocator.get_non_persistent_used_bytes() == self.allocator.temp
 
 
 TestAllocator = AllocatorMachine.TestCase
@@ -150,8 +150,8 @@ def planned(planner: Any, buffers: list[BufferRequirements]) -> list[int]:
     planner.init(1 << 20)
     for buffer in buffers:
         planner.add_buffer(*buffer)
-    assert planner.buffer_count() == len(buffers)
-    return [planner.offset_for_buffer(i) for i in range(len(buffers))]
+    assert planner.get_buffer_count() == len(buffers)
+    return [planner.get_offset_for_buffer(i) for i in range(len(buffers))]
 
 
 @pytest.mark.parametrize("name", PLANNERS)
@@ -163,7 +163,7 @@ def test_buffers_alive_together_never_overlap(name: str, data: st.DataObject) ->
     for (a, offset_a), (b, offset_b) in itertools.combinations(zip(buffers, offsets), 2):
         if a.size and b.size and (a.overlaps_in_time(b) or planner.preserves_all_tensors):
             assert offset_a + a.size <= offset_b or offset_b + b.size <= offset_a
-    size = planner.maximum_memory_size()
+    size = planner.get_maximum_memory_size()
     assert size == max((offset + buffer.size for buffer, offset in zip(buffers, offsets)), default=0)
     assert lower_bound_bytes(buffers) <= size <= sum(buffer.size for buffer in buffers)
 
@@ -228,7 +228,7 @@ def test_linear_refuses_an_offline_plan_and_more_buffers_than_its_table_holds() 
     planner = LinearMemoryPlanner()
     planner.add_buffer(16, 0, 0, 32)
     with pytest.raises(tflm.ArenaError, match="offline plan"):
-        planner.offset_for_buffer(0)
+        planner.get_offset_for_buffer(0)
     planner.init(1 << 20)
     for _ in range(1024):
         planner.add_buffer(16, 0, 0)
@@ -248,9 +248,9 @@ def test_greedy_needs_40_bytes_of_working_space_for_each_buffer() -> None:
 
 def test_a_planner_knows_only_the_buffers_it_was_told_of() -> None:
     planner = GreedyMemoryPlanner()
-    assert planner.maximum_memory_size() == 0
+    assert planner.get_maximum_memory_size() == 0
     with pytest.raises(tflm.ArenaError, match="out of range"):
-        planner.offset_for_buffer(0)
+        planner.get_offset_for_buffer(0)
 
 
 @given(st.integers(0, 64), st.sampled_from(["u1", "<i2", "<f4", "<i8"]))

@@ -258,7 +258,7 @@ class MicroAllocator:
         builder = self._lifetimes(model, allocations)
         infos = builder.build()
         self._plan(infos, temps)
-        self._largest_head = max(self._largest_head, self.planner.maximum_memory_size())
+        self._largest_head = max(self._largest_head, self.planner.get_maximum_memory_size())
         self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
         planned = self._commit(infos, allocations)
         self._model_is_allocating = False
@@ -292,7 +292,7 @@ class MicroAllocator:
 
     def _plan(self, infos: list[AllocationInfo], temps: list[int]) -> None:
         """Tell the planner of every buffer, while it has all the memory that is left for its tables."""
-        remaining = self._non_persistent.available_memory(ARENA_ALIGNMENT)
+        remaining = self._non_persistent.get_available_memory(ARENA_ALIGNMENT)
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
         for info in infos:
@@ -309,7 +309,7 @@ class MicroAllocator:
         for info in infos:
             if not info.needs_allocating:
                 continue
-            offset = self.planner.offset_for_buffer(len(planned))
+            offset = self.planner.get_offset_for_buffer(len(planned))
             owner = info.owner
             if isinstance(owner, TfLiteEvalTensor):
                 name, kind = owner.name, "tensor"
@@ -328,7 +328,7 @@ class MicroAllocator:
 
     def _check_plan(self, planned: list[PlannedBuffer]) -> None:
         """A plan from elsewhere may lead out of its own head; then views would lead into other memory."""
-        head = self.planner.maximum_memory_size()
+        head = self.planner.get_maximum_memory_size()
         for buffer in planned:
             if buffer.offset < 0 or buffer.offset + buffer.bytes > head:
                 raise ArenaError(
@@ -403,12 +403,12 @@ class MicroAllocator:
     @property
     def head_bytes(self) -> int:
         """Bytes of the head, and of temp memory while a model is being allocated."""
-        return self._non_persistent.non_persistent_used_bytes()
+        return self._non_persistent.get_non_persistent_used_bytes()
 
     @property
     def tail_bytes(self) -> int:
         """Bytes of the tail."""
-        return self._persistent.persistent_used_bytes()
+        return self._persistent.get_persistent_used_bytes()
 
     def used_bytes(self) -> int:
         """Bytes of head and tail."""
@@ -493,13 +493,13 @@ class RecordingMicroAllocator(MicroAllocator):
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
         memory = self._persistent
-        logged, used = len(memory.log), memory.persistent_used_bytes()
+        logged, used = len(memory.log), memory.get_persistent_used_bytes()
         recorded = _Recorded()
         yield recorded
         sizes = [allocation.size for allocation in memory.log[logged:] if allocation.section == "tail"]
         total = self.records[kind]
         self.records[kind] = RecordedAllocation(
             total.requested_bytes + sum(sizes),
-            total.used_bytes + memory.persistent_used_bytes() - used,
+            total.used_bytes + memory.get_persistent_used_bytes() - used,
             total.count + (len(sizes) if recorded.count is None else recorded.count),
         )

@@ -46,13 +46,13 @@ class MemoryPlanner(Protocol):
     ) -> None:
         """Tell of a buffer, in bytes and steps; see `BufferRequirements`."""
 
-    def maximum_memory_size(self) -> int:
+    def get_maximum_memory_size(self) -> int:
         """Bytes that the plan takes, from offset 0 to the end of the last buffer."""
 
-    def buffer_count(self) -> int:
+    def get_buffer_count(self) -> int:
         """How many buffers were added."""
 
-    def offset_for_buffer(self, buffer_index: int) -> int:
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
         """Where the buffer that was added as number `buffer_index` goes."""
 
 
@@ -93,14 +93,14 @@ class PlacingPlanner(MemoryPlanner):
         self._requirements.append(BufferRequirements(size, first_time_used, last_time_used, offline_offset))
         self._offsets = None
 
-    def maximum_memory_size(self) -> int:
+    def get_maximum_memory_size(self) -> int:
         offsets = self._placed()
         return max((offset + buffer.size for offset, buffer in zip(offsets, self._requirements)), default=0)
 
-    def buffer_count(self) -> int:
+    def get_buffer_count(self) -> int:
         return len(self._requirements)
 
-    def offset_for_buffer(self, buffer_index: int) -> int:
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
         if not 0 <= buffer_index < len(self._requirements):
             raise ArenaError(f"buffer index {buffer_index} is out of range, there are {len(self._requirements)}")
         return self._placed()[buffer_index]

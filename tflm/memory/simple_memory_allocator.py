@@ -131,21 +131,21 @@ class SimpleMemoryAllocator:
         """Set the head to `size` bytes, for the buffers that a planner placed in it."""
         self.resize_buffer(0, size, alignment, what)
 
-    def available_memory(self, alignment: int) -> int:
+    def get_available_memory(self, alignment: int) -> int:
         """Bytes between temp and tail, both rounded to `alignment`; below zero when they are that close."""
         return align_down(self.tail, alignment) - align_up(self.temp, alignment)
 
-    def non_persistent_used_bytes(self) -> int:
+    def get_non_persistent_used_bytes(self) -> int:
         """Bytes of head and temp."""
         return max(self.head, self.temp)
 
-    def persistent_used_bytes(self) -> int:
+    def get_persistent_used_bytes(self) -> int:
         """Bytes of the tail."""
         return self.arena.size - self.tail
 
-    def used_bytes(self) -> int:
+    def get_used_bytes(self) -> int:
         """Bytes of head, temp and tail."""
-        return self.non_persistent_used_bytes() + self.persistent_used_bytes()
+        return self.get_non_persistent_used_bytes() + self.get_persistent_used_bytes()
 
     def checkpoint(self) -> Checkpoint:
         """The state now, for `restore`."""
