@@ -60,7 +60,7 @@ def interpreter() -> tflm.MicroInterpreter:
 
 # --- Writing to an input ---------------------------------------------------------------------------------------------
 
-ARRAY = np.arange(8)
+ARRAY = np.arange(8, dtype=np.int64)
 
 NOT_INT8 = {
     "a fraction": (0.5, "can't write 0.5 to a tensor of int8; quantize it first"),
@@ -249,7 +249,12 @@ def test_inputs_and_outputs_can_be_counted_at_any_time() -> None:
     assert (interpreter.inputs_size(), interpreter.outputs_size()) == (1, 1)
 
 
-def test_a_second_allocation_does_nothing(interpreter: tflm.MicroInterpreter) -> None:
+@pytest.mark.parametrize(
+    "arena_of", [bytearray, lambda size: tflm.MicroAllocator(bytearray(size))], ids=["bytearray", "allocator"]
+)
+def test_a_second_allocation_does_nothing(arena_of: Callable[[int], Any]) -> None:
+    interpreter = new_interpreter(arena_of(4096))
+    interpreter.allocate_tensors()
     check_works(interpreter)
     used = interpreter.arena_used_bytes()
     interpreter.allocate_tensors()

@@ -7,6 +7,7 @@ import itertools
 import re
 import struct
 import sys
+import tracemalloc
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
@@ -21,9 +22,10 @@ import tflm
 from tflm import schema
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
-from tflm.schema.layout import Field, Table, TableVector, fields_of
+from tflm.schema.layout import Field, SubTable, Table, TableVector, fields_of
 
 THOROUGH = settings(max_examples=3 * settings().max_examples)
+FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 4)
 
 INT8 = TensorType.INT8
 HALF = tflm.quantized(0.5)
@@ -104,7 +106,7 @@ def find(data: bytes, path: str) -> tuple[int, int, Field | None]:
             table = target_of(data, at)
         field = field_called(kind, name)
         at = slot_at(data, table, field.slot)
-        if isinstance(field.wire, TableVector):
+        if isinstance(field.wire, (TableVector, SubTable)):
             kind = field.wire.table
             at = at if index is None else target_of(data, at) + 4 + 4 * index
     return table, at, field
@@ -215,6 +217,17 @@ def at_target(value: int) -> Callable[[bytes, int], bytes]:
     return lambda data, at: with_word(data, target_of(data, at), value)
 
 
+def in_vtable(index: int, value: int) -> bytes:
+    """The small net with another number in the vtable of its root: its size, the table's size, offsets of fields."""
+    table = target_of(NET, 0)
+    at = table - struct.unpack_from("<i", NET, table)[0] + 2 * index
+    return NET[:at] + struct.pack("<H", value) + NET[at + 2 :]
+
+
+def offset_in_root(field: str) -> int:
+    return place_of(NET, field) - target_of(NET, 0)
+
+
 def at_end_of_string(data: bytes, at: int) -> bytes:
     start = target_of(data, at)
     return with_byte(data, start + 4 + word(data, start), ord("!"))
@@ -251,6 +264,27 @@ STRUCTURAL = {
         corrupted("buffers[1]", lambda data, at: with_word(data, at, word(data, at) + 2)),
         ("Buffer", "", "buffers[1]"),
         "not aligned",
+    ),
+    "a table that runs past the end": (in_vtable(1, 65532), ("Model", "", ""), "lies outside the file"),
+    "a table smaller than its first word": (in_vtable(1, 0), ("Model", "", ""), "vtable"),
+    "a vtable of an odd size": (in_vtable(0, 7), ("Model", "", ""), "vtable"),
+    "a vtable that runs past the end": (in_vtable(0, 65534), ("Model", "", ""), "lies outside the file"),
+    "a field outside of its table": (
+        in_vtable(2 + 3, 65532),
+        ("Model", "description", ""),
+        "lies outside the table's",
+    ),
+    "a number that its table cuts off": (
+        in_vtable(1, offset_in_root("version") + 2),
+        ("Model", "version", ""),
+        "do not fit in the table's",
+    ),
+    "a vector of 64-bit numbers that is not aligned": (
+        corrupted(
+            "subgraphs[0].tensors[0].quantization.zero_point", lambda data, at: with_word(data, at, word(data, at) + 4)
+        ),
+        ("QuantizationParameters", "zero_point", "subgraphs[0].tensors[0].quantization"),
+        "not aligned to 8 bytes",
     ),
     "a table without a vtable": (
         corrupted("subgraphs[1]", at_target(DANGLING)),
@@ -663,6 +697,7 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator) -> bytes:
 
 @pytest.mark.parametrize("operator", REGISTRATIONS)
 @given(data=st.data())
+@FOR_EACH_OPERATOR
 def test_any_tensors_of_an_operator_are_run_or_refused(operator: str, data: st.DataObject) -> None:
     """Of any types, ranks, sizes and quantization, as many as may be, with any options."""
     run(data.draw(of_one_operator(BuiltinOperator[operator])))
@@ -698,10 +733,36 @@ def test_any_beta_of_softmax_is_run_or_refused(beta: float) -> None:
 @given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 70), min_size=8, max_size=8))
 def test_any_offline_plan_is_obeyed_or_refused(offsets: list[int]) -> None:
     """Offsets may be negative, unaligned, vast, or the same for several tensors."""
+    run(with_plan(struct.pack("<11i", 1, 0, 8, *offsets)))
+
+
+@pytest.mark.parametrize("length", [0, 4, 11, 12, 40, 43])
+def test_a_plan_that_is_cut_off_is_refused(length: int) -> None:
+    error = refusal_of_plan(struct.pack("<11i", 1, 0, 8, *[-1] * 8)[:length])
+    assert "too few" in error.reason
+
+
+@pytest.mark.parametrize("count", [7, 9, 0, -1, 2**31 - 1])
+def test_a_plan_for_another_number_of_tensors_is_refused(count: int) -> None:
+    error = refusal_of_plan(struct.pack("<12i", 1, 0, count, *[-1] * 9))
+    assert f"{count} tensors, the model has 8" in error.reason
+
+
+def with_plan(plan: bytes) -> bytes:
+    """The small net with a memory plan in its metadata."""
     model = schema.read_model(memoryview(NET))
     model.metadata[0].name = "OfflineMemoryAllocation"
-    model.buffers[model.metadata[0].buffer].data = struct.pack("<11i", 1, 0, 8, *offsets)
-    run(schema.write_model(model))
+    model.buffers[model.metadata[0].buffer].data = plan
+    return schema.write_model(model)
+
+
+def refusal_of_plan(plan: bytes) -> tflm.ModelError:
+    """The error that a broken plan is refused with, when memory is planned."""
+    interpreter = tflm.MicroInterpreter(tflm.Model(with_plan(plan)), tflm.AllOpsResolver(), bytearray(4096))
+    with pytest.raises(tflm.ModelError, match="offline plan is broken") as raised:
+        interpreter.allocate_tensors()
+    assert where(raised.value) == ("Metadata", "buffer", "OfflineMemoryAllocation")
+    return raised.value
 
 
 # --- Small files that stand for vast models --------------------------------------------------------------------------
@@ -819,23 +880,30 @@ def overlapping_vtables(count: int) -> bytes:
 
 
 def test_overlapping_vtables_are_read_no_further_than_the_schema_goes() -> None:
-    """Each of them has room for 32758 fields; to look at them all, for each table, takes forever."""
+    """Each has room for 32758 fields; to look at all of them, for each table, takes forever, and memory at once."""
     data = overlapping_vtables(20_000)
+    refusal_of(data)  # what is worked out on first use does not count
+    tracemalloc.start()
     error = refusal_of(data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 65520
     assert where(error) == ("ExternalBufferGroup", "name", "external_buffer_groups[0]")
     assert len(tflm.verify(data)) == 20_000
 
 
 def chain_of_subgraphs(length: int, calls: int) -> bytes:
-    """Subgraphs each of which runs the next one, `calls` times."""
+    """y = relu(x), in the first of many subgraphs, each of which runs the next one `calls` times."""
     builder = tflm.ModelBuilder()
-    for i in range(length):
-        subgraph = builder.subgraph(f"subgraph {i}")
-        subgraph.input("x", (4,), INT8, HALF)
-        subgraph.tensor("y", (4,), INT8, HALF)
-        subgraph.output(1)
+    main = builder.subgraph()
+    x, y = main.input("x", (4,), INT8, HALF), main.tensor("y", (4,), INT8, HALF)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    caller = main
+    for callee in range(1, length):
         for _ in range(calls):
-            subgraph.operator(BuiltinOperator.RELU, [0], [1], call_once(i + 1) if i + 1 < length else None)
+            caller.operator(BuiltinOperator.CALL_ONCE, [], [], call_once(callee))
+        caller = builder.subgraph(f"subgraph {callee}")
     return builder.build()
 
 
@@ -858,5 +926,8 @@ def test_subgraphs_may_run_others_within_reason(length: int, calls: int) -> None
     interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(1 << 18))
     with calls_limited_to(3_000_000):
         interpreter.allocate_tensors()
+        interpreter.input(0).data[:] = [-1, 2, 0, -7]
         interpreter.invoke()
-    assert interpreter.planned_buffers()[0].last_use >= length
+    assert interpreter.output(0).data.tolist() == [0, 2, 0, 0]
+    (output,) = (buffer for buffer in interpreter.planned_buffers() if buffer.name == "y")
+    assert output.last_use >= (length - 1) * calls  # one step at least for each subgraph that is run

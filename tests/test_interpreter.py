@@ -444,3 +444,25 @@ def test_a_variable_is_read_only_after_something_as_large_was_assigned(assigned:
     interpreter = ready(builder.build())
     with pytest.raises(tflm.OperatorError, match=reason):
         interpreter.invoke()
+
+
+@pytest.mark.parametrize("values", [[0.5], [1e20], [float("nan")]])
+def test_integers_without_a_scale_take_whole_numbers_only(values: list[float]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (1,), TensorType.INT32))
+    tensor = ready(builder.build()).input(0)
+    assert tensor.quantized([-7.0]).tolist() == [-7]
+    with pytest.raises(tflm.TensorError, match="whole numbers"):
+        tensor.quantized(values)
+
+
+def test_a_target_is_not_its_name() -> None:
+    with pytest.raises(TypeError, match="by_name"):
+        ready(chain(1), target="cortex-m")
+
+
+@pytest.mark.parametrize("capacity", [0, -1, "two"])
+def test_a_resolver_has_room_for_one_at_least(capacity: Any) -> None:
+    with pytest.raises(tflm.ResolverError, match="1 operator or more"):
+        tflm.MicroMutableOpResolver(capacity)

@@ -175,6 +175,8 @@ class MicroAllocator:
         *,
         persistent_arena: Any = None,
     ):
+        if not isinstance(target, Target):
+            raise TypeError(f"{target!r} is not a target; tflm.targets.by_name gives one by its name")
         self.target = target
         self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
         recording = self.RECORDING or target.recording

@@ -212,19 +212,32 @@ class TfLiteTensor:
         A tensor without quantization takes the values as they are.
 
         Raises:
-            TensorError: a value is not a number.
+            TensorError: a value is not a number, or not one that an unquantized tensor can hold; or the scale is not
+                positive.
         """
         real = np.asarray(values, np.float64)
         dtype = self.data.dtype
         if self.quantization is None or dtype.kind not in "iu":
-            return real.astype(dtype)
+            return self._unquantized(real)
         if np.isnan(real).any():
             raise TensorError(f"nan can't be quantized for {self.name!r}: no integer stands for it")
-        scaled = real / self._by_channel(self.quantization.scale)
-        rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + self._by_channel(self.quantization.zero_point)
+        scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
+        if not np.all(scale > 0):
+            raise TensorError(f"{self.name!r} has a scale that is not positive; nothing can be quantized for it")
+        with np.errstate(all="ignore"):
+            scaled = real / scale
+            rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + zero_point
         limits = np.iinfo(dtype)
         saturated: npt.NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(dtype)
         return saturated
+
+    def _unquantized(self, real: npt.NDArray[np.float64]) -> npt.NDArray[Any]:
+        dtype = self.data.dtype
+        with np.errstate(all="ignore"):
+            held = real.astype(dtype)
+        if dtype.kind in "iu" and not np.array_equal(held, real):
+            raise TensorError(f"{self.name!r} holds {dtype} without a scale; it takes whole numbers in range only")
+        return held
 
     def _by_channel(self, values: tuple[float, ...] | tuple[int, ...]) -> npt.NDArray[np.float64]:
         assert self.quantization is not None
