@@ -462,7 +462,7 @@ def test_a_target_is_not_its_name() -> None:
         ready(chain(1), target="cortex-m")
 
 
-@pytest.mark.parametrize("capacity", [0, -1, "two"])
-def test_a_resolver_has_room_for_one_at_least(capacity: Any) -> None:
-    with pytest.raises(tflm.ResolverError, match="1 operator or more"):
+@pytest.mark.parametrize("capacity", [-1, "two"])
+def test_a_resolver_has_room_for_a_number_of_operators(capacity: Any) -> None:
+    with pytest.raises(tflm.ResolverError, match="a number of operators"):
         tflm.MicroMutableOpResolver(capacity)

@@ -20,15 +20,15 @@ class MicroMutableOpResolver:
     operator in lower case; `dir(resolver)` lists them.
 
     Args:
-        capacity: how many operators there is room for, 1 or more.
+        capacity: how many operators there is room for.
 
     Raises:
-        ResolverError: the capacity is less, or no number.
+        ResolverError: the capacity is negative, or no number.
     """
 
     def __init__(self, capacity: int):
-        if not isinstance(capacity, int) or capacity < 1:
-            raise ResolverError(f"a resolver is made for 1 operator or more, not for {capacity!r}")
+        if not isinstance(capacity, int) or capacity < 0:
+            raise ResolverError(f"a resolver is made for a number of operators, not for {capacity!r}")
         self._capacity: int | None = capacity
         self._registrations: dict[str, Registration] = {}
 
