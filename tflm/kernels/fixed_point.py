@@ -172,8 +172,10 @@ def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Ra
 
 def input_radius(integer_bits: int, left_shift: int) -> int:
     """The smallest distance from zero that, shifted left, leaves Q(integer_bits).(31 - integer_bits)."""
-    largest = ((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits - left_shift)
-    return min(math.floor(largest), INT32_MAX)
+    # Undefined in C for a negative shift: this follows x86, which takes the count modulo 64.
+    unit = 1 << (left_shift & 63)
+    unit = -unit if unit == 1 << 63 else unit
+    return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits) / unit)
 
 
 def saturating_multiply_by_pot(values: npt.ArrayLike, exponent: int) -> Raw:

@@ -20,6 +20,7 @@ from tflm.kernels.fixed_point import (
     SIGMOID_TABLE,
     Raw,
     input_radius,
+    int32_from_float,
     multiply_by_quantized_multiplier,
     rounding_divide_by_pot,
     wrap_int32,
@@ -122,9 +123,7 @@ class Int16Input:
             multiplier, self._shift = input.scale * INT16_UNIT, 0
             while multiplier <= 32767 / 2 and self._shift <= 30:
                 multiplier, self._shift = multiplier * 2, self._shift + 1
-            if multiplier >= 2**31:
-                raise OperatorError(f"has scale {input.scale:g}, too large", tensor=input.name)
-            self._multiplier = int(multiplier)
+            self._multiplier = int(int32_from_float(multiplier))
 
     def __call__(self, x: Raw) -> Raw:
         half = (1 << self._shift) >> 1
