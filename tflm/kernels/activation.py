@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.fixed_point import round_half_away
+from tflm.kernels.fixed_point import int32_from_float, round_half_away, wrap_int32
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType
@@ -57,4 +57,4 @@ def quantize(value: float, tensor: TfLiteTensor) -> int:
     scaled = float(np.float32(value) / np.float32(tensor.scale))
     if not -(2.0**31) <= scaled <= 2.0**31:
         raise OperatorError(f"{value:g} at scale {tensor.scale:g} does not fit in 32 bits", tensor=tensor.name)
-    return tensor.zero_point + round_half_away(scaled)
+    return int(wrap_int32(int32_from_float([round_half_away(scaled)]) + tensor.zero_point)[0])
