@@ -258,7 +258,7 @@ class MicroAllocator:
             self._allocate_struct(SCRATCH_BUFFER_HANDLE, len(self._requests))
         temps = self._allocate_planning_tables(allocations)
         builder = self._lifetimes(model, allocations)
-        infos = builder.build()
+        infos = [info for info in builder.build() if info.needs_allocating]
         self._plan(infos, temps)
         self._largest_head = max(self._largest_head, self.planner.get_maximum_memory_size())
         self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
@@ -298,9 +298,8 @@ class MicroAllocator:
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
         for info in infos:
-            if info.needs_allocating:
-                size = align_up(info.bytes, ARENA_ALIGNMENT)
-                self.planner.add_buffer(size, info.first_created, info.last_used, info.offline_offset)
+            size = align_up(info.bytes, ARENA_ALIGNMENT)
+            self.planner.add_buffer(size, info.first_created, info.last_used, info.offline_offset)
         for offset in (*temps, working_space):
             self._non_persistent.deallocate_temp(offset)
         self._non_persistent.reset_temp_allocations()
@@ -308,10 +307,8 @@ class MicroAllocator:
 
     def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
         planned: list[PlannedBuffer] = []
-        for info in infos:
-            if not info.needs_allocating:
-                continue
-            offset = self.planner.get_offset_for_buffer(len(planned))
+        for i, info in enumerate(infos):
+            offset = self.planner.get_offset_for_buffer(i)
             owner = info.owner
             if isinstance(owner, TfLiteEvalTensor):
                 name, kind = owner.name, "tensor"
@@ -319,7 +316,7 @@ class MicroAllocator:
                 name, kind = allocations[owner.subgraph_index].nodes[owner.node_index][0].operator, "scratch"
             planned.append(PlannedBuffer(name, kind, offset, info.bytes, info.first_created, info.last_used))
         self._check_plan(planned)
-        for info, buffer in zip((info for info in infos if info.needs_allocating), planned):
+        for info, buffer in zip(infos, planned):
             if isinstance(info.owner, TfLiteEvalTensor):
                 _place_tensor(info.owner, self._non_persistent.arena, buffer.offset)
         for subgraph in allocations:
@@ -463,24 +460,29 @@ class _Recorded:
     count: int | None = None
 
 
-class RecordingMicroAllocator(MicroAllocator):
-    """The same allocator, which keeps account of what the tail is used for.
-
-    Its own objects are larger than the plain allocator's, and so are its totals.
-    """
+class LoggingMicroAllocator(MicroAllocator):
+    """The plain allocator with a log of what it does, which costs nothing in the arena."""
 
     MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
-    RECORDING = True
     _persistent: RecordingSimpleMemoryAllocator
-
-    def __init__(self, arena: Any, planner: Planner = "greedy", target: Target = HOST):
-        self.records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
-        super().__init__(arena, planner, target)
 
     @property
     def log(self) -> list[Allocation]:
         """Every allocation, in order."""
         return self._persistent.log
+
+
+class RecordingMicroAllocator(LoggingMicroAllocator):
+    """The same, which also keeps account of what the tail is used for.
+
+    Its own objects are larger than the plain allocator's, and so are its totals.
+    """
+
+    RECORDING = True
+
+    def __init__(self, arena: Any, planner: Planner = "greedy", target: Target = HOST):
+        self.records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
+        super().__init__(arena, planner, target)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

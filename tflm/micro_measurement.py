@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflm.errors import ArenaExhausted
-from tflm.memory import ARENA_ALIGNMENT, Allocation, PlacingPlanner, RecordingSimpleMemoryAllocator
+from tflm.memory import ARENA_ALIGNMENT, Allocation, PlacingPlanner
 from tflm.micro_allocator import (
     PLANNER_WORKING_SPACE,
+    LoggingMicroAllocator,
     MicroAllocator,
     PlannedBuffer,
     Planner,
@@ -72,17 +73,6 @@ class ArenaMeasurement:
     peak: Peak
 
 
-class _LoggingMicroAllocator(MicroAllocator):
-    """The plain allocator with a log of what it does, which costs nothing in the arena."""
-
-    MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
-    _persistent: RecordingSimpleMemoryAllocator
-
-    @property
-    def log(self) -> list[Allocation]:
-        return self._persistent.log
-
-
 def measure_arena(
     model: Model, resolver: MicroMutableOpResolver, *, target: Target = HOST, planner: Planner = "greedy"
 ) -> ArenaMeasurement:
@@ -108,7 +98,7 @@ def measure_arena(
 def _measured_in(
     size: int, model: Model, resolver: MicroMutableOpResolver, target: Target, planner: Planner
 ) -> ArenaMeasurement:
-    plain = _LoggingMicroAllocator(np.zeros(size, np.uint8), planner, target)
+    plain = LoggingMicroAllocator(np.zeros(size, np.uint8), planner, target)
     layout = lay_out(model, resolver, plain)
     head, tail = plain.head_bytes, plain.tail_bytes
     minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))

@@ -102,4 +102,4 @@ class MicroResourceVariables:
 def count_resource_variables(model: Model) -> int:
     """How many resource variables a model names."""
     options = (op.builtin_options for subgraph in model.subgraphs for op in subgraph.operators or ())
-    return len({(o.container, o.shared_name) for o in options if isinstance(o, VarHandleOptions)})
+    return len({(o.container or "", o.shared_name or "") for o in options if isinstance(o, VarHandleOptions)})

@@ -10,9 +10,11 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.fixed_point import int32_from_float, round_half_away, wrap_int32
+from tflm.kernels.registration import Node
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType
+from tflm.schema.layout import Table
 from tflm.targets import EnumType
 
 TFLITE_FUSED_ACTIVATION = EnumType(largest=6)
@@ -23,6 +25,14 @@ RANGES: dict[ActivationFunctionType, tuple[float, float]] = {
     ActivationFunctionType.RELU6: (0.0, 6.0),
 }
 """The real range of each activation. The others clamp nothing, as in TFLM."""
+
+
+def fused_activation(node: Node, kind: type[Table]) -> ActivationFunctionType:
+    """The activation in a node's options of that kind; none where it has none, or options of another kind."""
+    activation: ActivationFunctionType = getattr(
+        node.options(kind), "fused_activation_function", ActivationFunctionType.NONE
+    )
+    return activation
 
 
 def activation_range(activation: ActivationFunctionType, dtype: npt.DTypeLike) -> tuple[Any, Any]:

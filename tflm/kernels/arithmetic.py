@@ -9,7 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION, activation_range, quantized_activation_range
+from tflm.kernels.activation import (
+    TFLITE_FUSED_ACTIVATION,
+    activation_range,
+    fused_activation,
+    quantized_activation_range,
+)
 from tflm.kernels.broadcasting import broadcast, require_broadcast
 from tflm.kernels.checks import require_same_type, require_scale, require_type, require_zero_point
 from tflm.kernels.fixed_point import QuantizedMultiplier, Raw, quantize_multiplier
@@ -75,11 +80,6 @@ class Output:
     maximum: int
 
 
-def _activation(node: Node) -> ActivationFunctionType:
-    options = node.options(AddOptions) or node.options(MulOptions)
-    return ActivationFunctionType.NONE if options is None else options.fused_activation_function
-
-
 def _prepared_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
     node.expect(inputs=2, outputs=1)
     input1 = context.allocate_temp_input_tensor(node, 0)
@@ -94,15 +94,16 @@ def _prepared_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor,
 
 def _prepare_add(context: KernelContext, node: Node) -> None:
     input1, input2, output = _prepared_tensors(context, node)
+    activation = fused_activation(node, AddOptions)
     if output.type == TensorType.INT32:
         for input in (input1, input2):
             if input.quantization is not None:
                 raise OperatorError("is quantized INT32; only plain numbers can be added", tensor=input.name)
         node.op_data = activation_range(ActivationFunctionType.NONE, np.int32)  # TFLM leaves the activation out
     elif output.type == TensorType.FLOAT32:
-        node.op_data = activation_range(_activation(node), np.float32)
+        node.op_data = activation_range(activation, np.float32)
     else:
-        node.op_data = _sum_of_terms(input1, input2, output, _activation(node))
+        node.op_data = _sum_of_terms(input1, input2, output, activation)
 
 
 def _sum_of_terms(
@@ -126,11 +127,12 @@ def _sum_of_terms(
 
 def _prepare_mul(context: KernelContext, node: Node) -> None:
     input1, input2, output = _prepared_tensors(context, node)
+    activation = fused_activation(node, MulOptions)
     if output.type in (TensorType.FLOAT32, TensorType.INT32):
         dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
-        node.op_data = activation_range(_activation(node), dtype)
+        node.op_data = activation_range(activation, dtype)
         return
-    limits = quantized_activation_range(_activation(node), output)
+    limits = quantized_activation_range(activation, output)
     if output.type == TensorType.INT16:
         for tensor in (input1, input2, output):
             require_zero_point(tensor, 0)

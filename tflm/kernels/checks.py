@@ -52,3 +52,9 @@ def require_same_size(tensor: AnyTensor, other: AnyTensor) -> None:
     if element_count(tensor) != element_count(other):
         reason = f"has shape {list(tensor.dims)}, {other.name!r} has {list(other.dims)}: the sizes must match"
         raise OperatorError(reason, tensor=tensor.name)
+
+
+def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
+    """Refuse two tensors of different types, or with different numbers of elements."""
+    require_same_type(tensor, other)
+    require_same_size(tensor, other)

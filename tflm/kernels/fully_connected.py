@@ -14,7 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION, activation_range, quantized_activation_range
+from tflm.kernels.activation import (
+    TFLITE_FUSED_ACTIVATION,
+    activation_range,
+    fused_activation,
+    quantized_activation_range,
+)
 from tflm.kernels.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
 from tflm.kernels.float_product import FloatProduct
@@ -93,12 +98,9 @@ def _prepare(context: KernelContext, node: Node) -> None:
     if weights.type == TensorType.INT4:
         context.request_scratch_buffer_in_arena(element_count(weights))
     if input.type != TensorType.FLOAT32:
-        node.op_data = _quantization(context, _activation(node), input, weights, bias, output)
-
-
-def _activation(node: Node) -> ActivationFunctionType:
-    options = node.options(FullyConnectedOptions)
-    return ActivationFunctionType.NONE if options is None else options.fused_activation_function
+        node.op_data = _quantization(
+            context, fused_activation(node, FullyConnectedOptions), input, weights, bias, output
+        )
 
 
 def _check_shapes(input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor | None, output: TfLiteTensor) -> None:
@@ -184,7 +186,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     b = None if bias is None else bias.elements.reshape(-1)[:rows]
     constant = weights.offset is None and (bias is None or bias.offset is None)
     if input.type == TensorType.FLOAT32:
-        return _bind_float(FloatProduct(x, w, constant=constant), b, y, _activation(node))
+        return _bind_float(FloatProduct(x, w, constant=constant), b, y, fused_activation(node, FullyConnectedOptions))
     wide = input.type == TensorType.INT16 and not _accumulates_in_32_bits(node, bias)
     return _bind_quantized(x, w, b, y, node.op_data, wide, constant)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,23 @@ class IntegerProduct:
         limits = np.iinfo(self._weights.dtype)
         largest_weight = max(-int(limits.min), int(limits.max)) + abs(self._weights_zero_point)
         return largest_x * largest_weight * int(weights.shape[1])
+
+
+@dataclass
+class Requantization:
+    """A function of integers: y_zero + (x - x_zero) * multiplier, wrapped to 32 bits at each step, then clamped."""
+
+    multiplier: QuantizedMultiplier
+    input_zero_point: int
+    output_zero_point: int
+    minimum: int
+    maximum: int
+
+    def __call__(self, x: npt.NDArray[Any]) -> Raw:
+        values = wrap_int32(x.astype(np.int64) - self.input_zero_point)
+        self.multiplier.scale(values, np.empty_like(values))
+        np.add(values, self.output_zero_point, out=values)
+        return np.clip(wrap_int32(values), self.minimum, self.maximum)
 
 
 class Requantizer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +11,11 @@ from tflm.errors import OperatorError
 from tflm.kernels.checks import require_same_size, require_scale, require_type
 from tflm.kernels.fixed_point import (
     QuantizedMultiplier,
-    Raw,
     int32_from_float,
-    quantize_multiplier,
     round_half_away_array,
     wrap_int32,
 )
+from tflm.kernels.integer_product import Requantization
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.schema.element_types import ELEMENT_TYPES
@@ -51,24 +49,6 @@ DEQUANTIZE_OP_DATA = Struct(
 )
 
 
-@dataclass
-class Requantization:
-    """y = y_zero + (x - x_zero) * significand * 2^shift, clamped to the range of y's type."""
-
-    significand: int
-    shift: int
-    input_zero_point: int
-    output_zero_point: int
-    dtype: np.dtype[Any]
-
-    def __call__(self, x: Raw) -> Raw:
-        values = wrap_int32(x.astype(np.int64) - self.input_zero_point)
-        QuantizedMultiplier(self.significand, self.shift).scale(values, np.empty_like(values))
-        np.add(values, self.output_zero_point, out=values)
-        limits = np.iinfo(self.dtype)
-        return np.clip(wrap_int32(values), limits.min, limits.max)
-
-
 def _prepare_quantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
@@ -83,11 +63,13 @@ def _prepare_quantize(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.FLOAT32:
         node.op_data = np.float32(output.scale), output.zero_point
     else:
+        limits = np.iinfo(ELEMENT_TYPES[output.type].dtype)
         node.op_data = Requantization(
-            *quantize_multiplier(input.scale / output.scale),
+            QuantizedMultiplier.of(input.scale / output.scale),
             input_zero_point=input.zero_point,
             output_zero_point=output.zero_point,
-            dtype=ELEMENT_TYPES[output.type].dtype,
+            minimum=int(limits.min),
+            maximum=int(limits.max),
         )
 
 

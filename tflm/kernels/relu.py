@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.checks import require_same_size, require_same_type, require_scale, require_type, require_zero_point
-from tflm.kernels.fixed_point import (
-    Raw,
-    int32_from_float,
-    multiply_by_quantized_multiplier,
-    quantize_multiplier,
-    round_half_away_array,
-)
+from tflm.kernels.checks import require_alike, require_scale, require_type, require_zero_point
+from tflm.kernels.fixed_point import QuantizedMultiplier, int32_from_float, round_half_away_array
+from tflm.kernels.integer_product import Requantization
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteTensor
@@ -38,28 +32,11 @@ RELU_OP_DATA = Struct(
 RELU6_OP_DATA = Struct("Relu6OpData", six=INT32, zero=INT32)
 
 
-@dataclass
-class OpData:
-    """y = clamp(y_zero + (x - x_zero) * significand * 2^shift, minimum, maximum)."""
-
-    significand: int
-    shift: int
-    input_zero_point: int
-    output_zero_point: int
-    minimum: int
-    maximum: int
-
-    def __call__(self, x: Raw) -> Raw:
-        scaled = multiply_by_quantized_multiplier(x - self.input_zero_point, self.significand, self.shift)
-        return np.clip(scaled + self.output_zero_point, self.minimum, self.maximum)
-
-
 def _prepare_relu(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
     require_type(input, *TYPES)
-    require_same_type(output, input)
-    require_same_size(output, input)
+    require_alike(output, input)
     if input.type == TensorType.FLOAT32:
         return
     if input.type == TensorType.INT16:
@@ -67,8 +44,8 @@ def _prepare_relu(context: KernelContext, node: Node) -> None:
         require_zero_point(output, 0)
     ratio = input.scale / require_scale(output)
     limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
-    node.op_data = OpData(
-        *quantize_multiplier(ratio),
+    node.op_data = Requantization(
+        QuantizedMultiplier.of(ratio),
         input_zero_point=input.zero_point,
         output_zero_point=output.zero_point,
         minimum=max(int(limits.min), output.zero_point),
@@ -87,8 +64,7 @@ def _prepare_relu6(context: KernelContext, node: Node) -> None:
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.get_eval_output(node, 0)
     require_type(input, *TYPES)
-    require_same_type(input, output)
-    require_same_size(input, output)
+    require_alike(input, output)
     if input.type == TensorType.FLOAT32:
         node.op_data = np.float32(0), np.float32(6)
         return

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.checks import element_count, require_same_size, require_same_type
+from tflm.kernels.checks import element_count, require_alike
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator
@@ -26,8 +26,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     if -1 in output.dims:
         context.make_dims_writable(output)
         output.dims = _stretched(output, element_count(input))
-    require_same_type(output, input)
-    require_same_size(output, input)
+    require_alike(output, input)
 
 
 def _stretched(output: TfLiteEvalTensor, elements: int) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels import fixed_point
-from tflm.kernels.checks import require_same_size, require_same_type, require_scale, require_type, require_zero_point
+from tflm.kernels.checks import require_alike, require_scale, require_type, require_zero_point
 from tflm.kernels.fixed_point import (
     SIGMOID_TABLE,
     Raw,
@@ -67,8 +67,7 @@ def _prepare_tanh(context: KernelContext, node: Node) -> None:
 
 def _check(input: TfLiteTensor, output: TfLiteTensor) -> None:
     require_type(input, TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
-    require_same_type(output, input)
-    require_same_size(output, input)
+    require_alike(output, input)
 
 
 class Int8Sigmoid:
