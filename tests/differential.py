@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from models import Arrays
 from oracle import Oracle, OracleError
 
 import tflm
-
-Arrays = list[np.ndarray[Any, Any]]
 
 
 def run(model: bytes, invocations: Sequence[Arrays], **options: Any) -> list[Arrays]:
@@ -26,18 +25,18 @@ def run(model: bytes, invocations: Sequence[Arrays], **options: Any) -> list[Arr
     return outputs
 
 
-def assert_same_as_tflm(oracle: Oracle, model: bytes, inputs: Arrays) -> None:
-    """The same integers, floats to 1e-5; and what TFLM refuses or dies of is refused here."""
+def assert_same_as_tflm(oracle: Oracle, model: bytes, invocations: Sequence[Arrays]) -> None:
+    """The same integers, floats to 1e-5, at each invoke; and what TFLM refuses or dies of is refused here."""
     try:
-        (expected,) = oracle.run(model, [inputs])
+        expected = oracle.run(model, invocations)
     except OracleError as error:
         try:
-            answer = run(model, [inputs])
+            answer = run(model, invocations)
         except tflm.TflmError:
             return
         raise AssertionError(f"TFLM refuses this ({error}), here it gives {answer}") from None
-    (actual,) = run(model, [inputs])
-    assert_close(actual, expected)
+    for ours, theirs in zip(run(model, invocations), expected):
+        assert_close(ours, theirs)
 
 
 def assert_close(actual: Arrays, expected: Arrays) -> None:

@@ -10,6 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -27,7 +28,7 @@ class Oracle:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def run(self, model: bytes, invocations: list[list[np.ndarray[Any, Any]]]) -> list[list[np.ndarray[Any, Any]]]:
+    def run(self, model: bytes, invocations: Sequence[list[np.ndarray[Any, Any]]]) -> list[list[np.ndarray[Any, Any]]]:
         """Outputs of successive invokes of one interpreter, given the inputs of each.
 
         Raises:

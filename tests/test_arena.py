@@ -70,22 +70,6 @@ def oracle() -> Iterator[Oracle]:
     oracle.close()
 
 
-@pytest.mark.parametrize("name", corpus_models())
-def test_recorded_outputs_are_reproduced(corpus: Path, name: str) -> None:
-    golden = np.load(corpus / "golden" / f"{name}.npz")
-    steps = len({key.split("_")[1] for key in golden})
-    inputs, outputs = (
-        [
-            [golden[f"{side}_{s}_{i}"] for i in range(sum(k.startswith(f"{side}_{s}_") for k in golden))]
-            for s in range(steps)
-        ]
-        for side in ("in", "out")
-    )
-    model = (corpus / "models" / f"{name}.tflite").read_bytes()
-    for actual, expected in zip(run(model, inputs), outputs):
-        assert_close(actual, expected)
-
-
 def test_every_recorded_figure_is_reproduced(corpus: Path) -> None:
     """Used bytes, head, tail, smallest arena and every category, for each model and target."""
     names = corpus_models()

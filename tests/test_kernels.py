@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import models
 import numpy as np
 import pytest
 from differential import assert_same_as_tflm
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import INSTALLED, Oracle
+from strategies import OPERATORS
 
 from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, MulOptions, TensorType
 
@@ -22,21 +22,6 @@ def oracle() -> Iterator[Oracle]:
     oracle = Oracle()
     yield oracle
     oracle.close()
-
-
-OPERATORS: dict[str, st.SearchStrategy[models.Case]] = {
-    "ADD": models.arithmetic(BuiltinOperator.ADD),
-    "MUL": models.arithmetic(BuiltinOperator.MUL),
-    "FULLY_CONNECTED": models.fully_connected(),
-    "RELU": models.relu(BuiltinOperator.RELU),
-    "RELU6": models.relu(BuiltinOperator.RELU6),
-    "LOGISTIC": models.sigmoid(BuiltinOperator.LOGISTIC),
-    "TANH": models.sigmoid(BuiltinOperator.TANH),
-    "SOFTMAX": models.softmax(),
-    "QUANTIZE": models.quantize(),
-    "DEQUANTIZE": models.dequantize(),
-    "RESHAPE": models.reshape(),
-}
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -54,4 +39,4 @@ def test_options_of_another_operator_say_nothing(oracle: Oracle) -> None:
     main.operator(BuiltinOperator.ADD, [a, b], [y], MulOptions(fused_activation_function=ActivationFunctionType.RELU6))
     main.output(y)
     values = np.array([[-4, 0.5, 9]], np.float32)
-    assert_same_as_tflm(oracle, builder.build(), [values, values])
+    assert_same_as_tflm(oracle, builder.build(), [[values, values]])

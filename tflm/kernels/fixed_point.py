@@ -141,16 +141,34 @@ def round_half_away(value: float) -> int:
 
 def round_half_away_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`round_half_away` for an array of floats, in the array's own precision."""
+    return round_half_away_in_place(np.array(values), np.empty_like(values))
+
+
+def round_half_away_in_place(values: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Round an array of floats and give it back; `scratch` is an array of the same kind to work in."""
     # The float just below one half keeps 0.49999997 from rounding up, and still carries exact halves over.
     below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))
-    rounded: npt.NDArray[Any] = np.trunc(values + np.copysign(below_half, values))
-    return rounded
+    np.copysign(below_half, values, out=scratch)
+    np.add(values, scratch, out=values)
+    np.trunc(values, out=values)
+    return values
 
 
 def int32_from_float(values: npt.ArrayLike) -> Raw:
     """Floats cut off to 32-bit integers. C leaves it undefined where they don't fit: as on x86, that gives -2^31."""
-    wide = np.asarray(values, np.float64)
-    return np.where(abs(wide) < 2.0**31, wide, -(2.0**31)).astype(np.int64)
+    wide = np.array(values, np.float64)
+    return int32_from_float_into(np.empty(wide.shape, np.int64), wide, np.empty(wide.shape, np.bool_))
+
+
+def int32_from_float_into(integers: Raw, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Raw:
+    """`int32_from_float` into an array that is there; `values` are changed and `mask` is an array to work in."""
+    limit = values.dtype.type(2**31)
+    np.less(values, limit, out=mask)
+    np.logical_not(mask, out=mask)  # what is too large, and what is not a number
+    np.copyto(values, -limit, where=mask)
+    np.maximum(values, -limit, out=values)
+    np.copyto(integers, values, casting="unsafe")
+    return integers
 
 
 def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Raw:

@@ -89,10 +89,16 @@ class Requantization:
     maximum: int
 
     def __call__(self, x: npt.NDArray[Any]) -> Raw:
-        values = wrap_int32(x.astype(np.int64) - self.input_zero_point)
-        self.multiplier.scale(values, np.empty_like(values))
+        values = x.astype(np.int64)
+        return self.in_place(values, np.empty_like(values))
+
+    def in_place(self, values: Raw, scratch: Raw) -> Raw:
+        """Change `values` and give them back; `scratch` is an array of the same shape to work in."""
+        np.subtract(values, self.input_zero_point, out=values)
+        self.multiplier.scale(wrap_int32(values), scratch)
         np.add(values, self.output_zero_point, out=values)
-        return np.clip(wrap_int32(values), self.minimum, self.maximum)
+        np.clip(wrap_int32(values), self.minimum, self.maximum, out=values)
+        return values
 
 
 class Requantizer:

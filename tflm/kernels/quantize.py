@@ -11,8 +11,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.checks import require_same_size, require_scale, require_type
 from tflm.kernels.fixed_point import (
     QuantizedMultiplier,
-    int32_from_float,
-    round_half_away_array,
+    int32_from_float_into,
+    round_half_away_in_place,
     wrap_int32,
 )
 from tflm.kernels.integer_product import Requantization
@@ -80,19 +80,27 @@ def _bind_quantize(context: KernelContext, node: Node) -> Run:
     if x.itemsize <= 2:
         return bind_lookup(x, y, node.op_data)
 
+    requantize = node.op_data.in_place
     flat_x, flat_y = x.reshape(-1), y.reshape(-1)
+    values, scratch = (np.empty(flat_x.shape, np.int64) for _ in range(2))
 
     def run() -> None:
-        np.copyto(flat_y, node.op_data(flat_x), casting="unsafe")
+        np.copyto(values, flat_x)
+        np.copyto(flat_y, requantize(values, scratch), casting="unsafe")
 
     return run
 
 
 def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
     limits = np.iinfo(y.dtype)
+    scaled, scratch = (np.empty(x.shape, np.float32) for _ in range(2))
+    mask = np.empty(x.shape, np.bool_)
+    values = np.empty(x.shape, np.int64)
 
     def run() -> None:
-        values = int32_from_float(round_half_away_array(x / scale))
+        np.divide(x, scale, out=scaled)
+        round_half_away_in_place(scaled, scratch)
+        int32_from_float_into(values, scaled, mask)
         np.add(values, zero_point, out=values)
         np.clip(wrap_int32(values), limits.min, limits.max, out=values)
         np.copyto(y, values, casting="unsafe")

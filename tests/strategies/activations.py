@@ -1,0 +1,81 @@
+"""Models of RELU, RELU6, LOGISTIC, TANH and SOFTMAX."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from hypothesis import strategies as st
+from models import FLOAT32, INT8, INT16, Case, Draw, large, quantization, rescaled, scales, shapes, unary, zero_points
+
+from tflm.schema import BuiltinOperator, SoftmaxOptions, quantized
+
+
+@st.composite
+def relu(draw: Draw, operator: BuiltinOperator) -> Case:
+    """RELU or RELU6."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    input = quantization(draw, type)
+    return unary(operator, draw, (type, type), (input, rescaled(draw, type, input)))
+
+
+@st.composite
+def sigmoid(draw: Draw, operator: BuiltinOperator) -> Case:
+    """LOGISTIC or TANH, from scales at which almost nothing is in range to ones at which all is."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    natural = {INT8: quantized(1 / 256, -128), INT16: quantized(1 / 32768), FLOAT32: None}
+    scale = draw(scales(-40, 30) | scales(-16, 2) | st.sampled_from([2.0**-12, 2.0**-11, 2.0**-10, 2.0**-4]))
+    input = None if type == FLOAT32 else quantized(scale, draw(zero_points(type)))
+    return unary(operator, draw, (type, type), (input, natural[type]))
+
+
+@st.composite
+def softmax(draw: Draw) -> Case:
+    """SOFTMAX over rows of 1 to 40, from int8 to int8 and int16, int16 and float."""
+    types = draw(st.sampled_from([(FLOAT32, FLOAT32), (INT8, INT8), (INT8, INT16), (INT16, INT16)]))
+    natural = {
+        (INT8, INT8): quantized(1 / 256, -128),
+        (INT8, INT16): quantized(1 / 65536, -32768),
+        (INT16, INT16): quantized(1 / 32768),
+    }
+    shape = (*draw(shapes(0, 3, 3)), draw(st.integers(1, 40)))
+    input = (
+        None if types[0] == FLOAT32 else quantized(draw(scales(-40, 20) | scales(-18, 4)), draw(zero_points(types[0])))
+    )
+    options = SoftmaxOptions(beta=draw(st.sampled_from([1.0, 0.5, 2.0])))
+    return unary(BuiltinOperator.SOFTMAX, draw, types, (input, natural.get(types)), options, shape)
+
+
+OPERATORS = {
+    "RELU": relu(BuiltinOperator.RELU),
+    "RELU6": relu(BuiltinOperator.RELU6),
+    "LOGISTIC": sigmoid(BuiltinOperator.LOGISTIC),
+    "TANH": sigmoid(BuiltinOperator.TANH),
+    "SOFTMAX": softmax(),
+}
+
+NATURAL = {
+    ("LOGISTIC", INT8): quantized(1 / 256, -128),
+    ("TANH", INT8): quantized(1 / 128),
+    ("SOFTMAX", INT8): quantized(1 / 256, -128),
+}
+"""The quantization that an output of integers must have; 1 / 32768 for the others of 16 bits."""
+
+LARGE = {
+    **{
+        f"{name}-{type.name}": partial(large, BuiltinOperator[name], (type, type))
+        for name in ("RELU", "RELU6")
+        for type in (FLOAT32, INT8, INT16)
+    },
+    **{
+        f"{name}-{type.name}": partial(
+            large,
+            BuiltinOperator[name],
+            (type, type),
+            None if type == FLOAT32 else (quantized(0.01), NATURAL.get((name, type), quantized(1 / 32768))),
+            SoftmaxOptions(beta=1.0) if name == "SOFTMAX" else None,
+        )
+        for name in ("LOGISTIC", "TANH", "SOFTMAX")
+        for type in (FLOAT32, INT8, INT16)
+        if name != "SOFTMAX" or type == FLOAT32
+    },
+}

@@ -1,0 +1,28 @@
+"""How much memory of the host an invoke takes and gives back, and whether it keeps any."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+from collections.abc import Callable
+
+TRANSIENT_LIMIT = 64 * 1024
+"""Bytes that one invoke may take and give back: working memory is taken before the first one."""
+
+
+def transient_and_growth(invoke: Callable[[], None], times: int) -> tuple[int, int]:
+    """Bytes at the most that one invoke has of its own while it runs, and bytes that `times` invokes leave behind."""
+    invoke()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(10):  # until the lists of free objects that Python keeps are full
+            invoke()
+        before, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        for _ in range(times):
+            invoke()
+        after, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    return peak - before, after - before
