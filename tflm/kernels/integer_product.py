@@ -97,8 +97,8 @@ class Requantization:
         np.subtract(values, self.input_zero_point, out=values)
         self.multiplier.scale(wrap_int32(values), scratch)
         np.add(values, self.output_zero_point, out=values)
-        np.clip(wrap_int32(values), self.minimum, self.maximum, out=values)
-        return values
+        np.maximum(wrap_int32(values), self.minimum, out=values)
+        return np.minimum(values, self.maximum, out=values)
 
 
 class Requantizer:

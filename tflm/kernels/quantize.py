@@ -102,7 +102,8 @@ def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.fl
         round_half_away_in_place(scaled, scratch)
         int32_from_float_into(values, scaled, mask)
         np.add(values, zero_point, out=values)
-        np.clip(wrap_int32(values), limits.min, limits.max, out=values)
+        np.maximum(wrap_int32(values), limits.min, out=values)
+        np.minimum(values, limits.max, out=values)
         np.copyto(y, values, casting="unsafe")
 
     return run
