@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tflm.kernels import (
     arithmetic,
+    basic_classifier,
     control_flow,
     fully_connected,
     quantize,
@@ -20,6 +21,7 @@ REGISTRATIONS: dict[str, Registration] = {
     for registration in (
         arithmetic.ADD,
         arithmetic.MUL,
+        basic_classifier.BASIC_CLASSIFIER,
         control_flow.CALL_ONCE,
         fully_connected.FULLY_CONNECTED,
         quantize.DEQUANTIZE,
