@@ -5,9 +5,24 @@ from __future__ import annotations
 from functools import partial
 
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, Case, Draw, large, quantization, rescaled, scales, shapes, unary, zero_points
+from models import (
+    FLOAT32,
+    INT8,
+    INT16,
+    Case,
+    Draw,
+    factors,
+    float32,
+    large,
+    quantization,
+    rescaled,
+    scales,
+    shapes,
+    unary,
+    zero_points,
+)
 
-from tflm.schema import BuiltinOperator, SoftmaxOptions, quantized
+from tflm.schema import BuiltinOperator, LeakyReluOptions, SoftmaxOptions, quantized
 
 
 @st.composite
@@ -45,7 +60,18 @@ def softmax(draw: Draw) -> Case:
     return unary(BuiltinOperator.SOFTMAX, draw, types, (input, natural.get(types)), options, shape)
 
 
+@st.composite
+def leaky_relu(draw: Draw) -> Case:
+    """LEAKY_RELU, with slopes of either sign and of any size."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    input = quantization(draw, type)
+    alpha = draw(factors(-20, 10)) * draw(st.sampled_from([1, 1, -1, 0]))
+    options = LeakyReluOptions(alpha=float32(alpha))
+    return unary(BuiltinOperator.LEAKY_RELU, draw, (type, type), (input, rescaled(draw, type, input)), options)
+
+
 OPERATORS = {
+    "LEAKY_RELU": leaky_relu(),
     "RELU": relu(BuiltinOperator.RELU),
     "RELU6": relu(BuiltinOperator.RELU6),
     "LOGISTIC": sigmoid(BuiltinOperator.LOGISTIC),
@@ -63,7 +89,7 @@ NATURAL = {
 LARGE = {
     **{
         f"{name}-{type.name}": partial(large, BuiltinOperator[name], (type, type))
-        for name in ("RELU", "RELU6")
+        for name in ("RELU", "RELU6", "LEAKY_RELU")
         for type in (FLOAT32, INT8, INT16)
     },
     **{

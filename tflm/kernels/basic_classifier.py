@@ -42,7 +42,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
         if unsigned.max(initial=0) >= count:
             raise OperatorError(f"asks for a class beyond the {count} posteriors", tensor=classes.name)
         np.copyto(places, indices)
-        np.take(posteriors, places, out=chosen, mode="clip")
+        posteriors.take(places, out=chosen, mode="clip")
         np.greater_equal(chosen, thresholds, out=reached)
 
     return run

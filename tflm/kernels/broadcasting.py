@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.checks import AnyTensor, element_count
-from tflm.memory.tensor import TfLiteEvalTensor
 
 MAXIMUM_RANK = 8
 
@@ -27,14 +24,3 @@ def require_broadcast(input1: AnyTensor, input2: AnyTensor, output: AnyTensor) -
     if element_count(output) != math.prod(shape):
         reason = f"has shape {list(output.dims)}, the inputs give {list(shape)}"
         raise OperatorError(reason, tensor=output.name)
-
-
-def broadcast(
-    input1: TfLiteEvalTensor, input2: TfLiteEvalTensor, output: TfLiteEvalTensor
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Views of both inputs and the output, all of the shape that the inputs give together."""
-    shape = np.broadcast_shapes(input1.dims, input2.dims)
-    x1, x2 = (np.broadcast_to(tensor.elements, shape) for tensor in (input1, input2))
-    if input1.dims == input2.dims:
-        return x1.reshape(-1), x2.reshape(-1), output.elements.reshape(-1)
-    return x1, x2, output.elements.reshape(shape)
