@@ -6,15 +6,19 @@ from tflm.kernels import (
     arithmetic,
     basic_classifier,
     cast,
+    concatenation,
     control_flow,
     fully_connected,
     maximum_minimum,
+    pad,
     quantize,
     relu,
     reshape,
     resource_variable,
     sigmoid,
     softmax,
+    strided_slice,
+    transpose,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
 
@@ -27,10 +31,15 @@ REGISTRATIONS: dict[str, Registration] = {
         arithmetic.SUB,
         basic_classifier.BASIC_CLASSIFIER,
         cast.CAST,
+        concatenation.CONCATENATION,
+        concatenation.SPLIT,
+        concatenation.SPLIT_V,
         control_flow.CALL_ONCE,
         fully_connected.FULLY_CONNECTED,
         maximum_minimum.MAXIMUM,
         maximum_minimum.MINIMUM,
+        pad.PAD,
+        pad.PADV2,
         quantize.DEQUANTIZE,
         quantize.QUANTIZE,
         relu.LEAKY_RELU,
@@ -43,6 +52,8 @@ REGISTRATIONS: dict[str, Registration] = {
         sigmoid.LOGISTIC,
         sigmoid.TANH,
         softmax.SOFTMAX,
+        strided_slice.STRIDED_SLICE,
+        transpose.TRANSPOSE,
     )
 }
 """Every operator of this package, by name."""
