@@ -11,9 +11,19 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from models import Case
 
-from strategies import activations, basic_classifier, cast, elementwise, fully_connected, movement, pooling, quantize
+from strategies import (
+    activations,
+    basic_classifier,
+    cast,
+    elementwise,
+    fully_connected,
+    movement,
+    pooling,
+    quantize,
+    reduce,
+)
 
-FAMILIES = (activations, basic_classifier, cast, elementwise, fully_connected, movement, pooling, quantize)
+FAMILIES = (activations, basic_classifier, cast, elementwise, fully_connected, movement, pooling, quantize, reduce)
 
 OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}
 """A strategy for each operator."""
