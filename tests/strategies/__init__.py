@@ -20,10 +20,22 @@ from strategies import (
     movement,
     pooling,
     quantize,
+    recurrent,
     reduce,
 )
 
-FAMILIES = (activations, basic_classifier, cast, elementwise, fully_connected, movement, pooling, quantize, reduce)
+FAMILIES = (
+    activations,
+    basic_classifier,
+    cast,
+    elementwise,
+    fully_connected,
+    movement,
+    pooling,
+    quantize,
+    recurrent,
+    reduce,
+)
 
 OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}
 """A strategy for each operator."""

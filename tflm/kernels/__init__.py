@@ -20,6 +20,7 @@ from tflm.kernels import (
     sigmoid,
     softmax,
     strided_slice,
+    svdf,
     transpose,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
@@ -62,6 +63,7 @@ REGISTRATIONS: dict[str, Registration] = {
         sigmoid.TANH,
         softmax.SOFTMAX,
         strided_slice.STRIDED_SLICE,
+        svdf.SVDF,
         transpose.TRANSPOSE,
     )
 }
