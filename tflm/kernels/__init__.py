@@ -22,6 +22,7 @@ from tflm.kernels import (
     strided_slice,
     svdf,
     transpose,
+    unidirectional_sequence_lstm,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
 
@@ -65,6 +66,7 @@ REGISTRATIONS: dict[str, Registration] = {
         strided_slice.STRIDED_SLICE,
         svdf.SVDF,
         transpose.TRANSPOSE,
+        unidirectional_sequence_lstm.UNIDIRECTIONAL_SEQUENCE_LSTM,
     )
 }
 """Every operator of this package, by name."""
