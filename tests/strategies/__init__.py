@@ -22,6 +22,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    unary,
 )
 
 FAMILIES = (
@@ -35,6 +36,7 @@ FAMILIES = (
     quantize,
     recurrent,
     reduce,
+    unary,
 )
 
 OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}

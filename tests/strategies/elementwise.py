@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -24,21 +25,43 @@ from models import (
     zero_points,
 )
 
-from tflm.schema import AddOptions, BuiltinOperator, DivOptions, ModelBuilder, MulOptions, SubOptions, quantized
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    DivOptions,
+    ModelBuilder,
+    MulOptions,
+    SubOptions,
+    TensorType,
+    quantized,
+)
 
-OPTIONS = {
+COMPARISONS = (
+    BuiltinOperator.EQUAL,
+    BuiltinOperator.NOT_EQUAL,
+    BuiltinOperator.GREATER,
+    BuiltinOperator.GREATER_EQUAL,
+    BuiltinOperator.LESS,
+    BuiltinOperator.LESS_EQUAL,
+)
+LOGICAL = (BuiltinOperator.LOGICAL_AND, BuiltinOperator.LOGICAL_OR)
+WITHOUT_OPTIONS = (BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM, *COMPARISONS, *LOGICAL)
+OPTIONS: dict[BuiltinOperator, Any] = {
     BuiltinOperator.ADD: AddOptions,
     BuiltinOperator.SUB: SubOptions,
     BuiltinOperator.MUL: MulOptions,
     BuiltinOperator.DIV: DivOptions,
-    BuiltinOperator.MAXIMUM: None,
-    BuiltinOperator.MINIMUM: None,
+    **dict.fromkeys(WITHOUT_OPTIONS),
 }
 TYPES = {
     **dict.fromkeys(OPTIONS, (FLOAT32, INT32, INT8, INT16)),
     BuiltinOperator.DIV: (FLOAT32, INT32, INT8),
     BuiltinOperator.MAXIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
     BuiltinOperator.MINIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
+    **dict.fromkeys(COMPARISONS, (FLOAT32, INT32, INT64, INT8)),
+    BuiltinOperator.EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
+    BuiltinOperator.NOT_EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
+    **dict.fromkeys(LOGICAL, (TensorType.BOOL,)),
 }
 
 
@@ -50,9 +73,9 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
     output_shape = np.broadcast_shapes(shape1, shape2)
     options = OPTIONS[operator]
     # An output much finer than the inputs is refused by ADD: the output's scale is drawn to be mostly allowed.
-    scale = draw(scales(-10, 4))
+    scale = draw(scales(-14, -8) if operator in COMPARISONS else scales(-10, 4))
     parameters = [
-        None if type in (FLOAT32, INT32, INT64) else quantized(float32(scale * draw(factor)), draw(zero_points(type)))
+        None if type not in (INT8, INT16) else quantized(float32(scale * draw(factor)), draw(zero_points(type)))
         for factor in (factors(-6, 6), factors(-6, 6), factors(-24, 12))
     ]
     builder = ModelBuilder()
@@ -60,6 +83,8 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
     a = main.input("a", shape1, type, parameters[0])
     inputs = [values(draw, type, shape1)]
     second = values(draw, type, shape2)
+    if operator in COMPARISONS and type not in (FLOAT32, TensorType.BOOL) and draw(st.booleans()):
+        inputs, second = [inputs[0] % 2], second % 2  # of which some are equal
     if operator == BuiltinOperator.DIV and type != FLOAT32:
         zero = 0 if parameters[1] is None else parameters[1].zero_point[0]
         second[second == zero] += 1  # which TFLM does not survive in INT32
@@ -68,10 +93,17 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
     else:
         b = main.input("b", shape2, type, parameters[1])
         inputs.append(second)
-    y = main.tensor("y", output_shape, type, parameters[2])
+    boolean = operator in COMPARISONS or operator in LOGICAL
+    y = main.tensor("y", output_shape, TensorType.BOOL if boolean else type, None if boolean else parameters[2])
     main.operator(operator, [a, b], [y], options(fused_activation_function=draw(ACTIVATIONS)) if options else None)
     main.output(y)
     return builder.build(), [inputs]
+
+
+def _large_quantization(operator: BuiltinOperator, type: TensorType) -> Any:
+    if operator in COMPARISONS and type == INT8:
+        return quantized(0.5), quantized(0.25), None
+    return None if type in (INT8, INT16) else (None,) * 3
 
 
 OPERATORS = {operator.name: arithmetic(operator) for operator in OPTIONS}
@@ -80,8 +112,10 @@ LARGE = {
     f"{operator.name}-{type.name}": partial(
         large,
         operator,
-        (type,) * 3,
-        (None,) * 3 if type in (INT32, INT64) else None,
+        (type, type, TensorType.BOOL if operator in (*COMPARISONS, *LOGICAL) else type),
+        None
+        if type in (INT8, INT16) and operator not in COMPARISONS
+        else (*[(type == INT8 and quantized(0.5)) or None] * 2, None),
         options() if options else None,
     )
     for operator, options in OPTIONS.items()

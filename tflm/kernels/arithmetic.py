@@ -25,7 +25,7 @@ from tflm.kernels.fixed_point import (
     count_leading_zeros_32,
     quantize_multiplier,
     reciprocal,
-    rounding_divide_by_pot,
+    rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
 )
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
@@ -161,19 +161,7 @@ class Quotient:
         headroom = count_leading_zeros_32(np.where(dividend < 0, ~dividend, dividend)) - 1
         quotient = saturating_rounding_doubling_high_mul(np.left_shift(dividend, headroom), inverse)
         scaled = saturating_rounding_doubling_high_mul(quotient, self.significand)
-        return self.output.clamp(_divide_by_any_pot(scaled, inverse_bits + headroom - self.shift))
-
-
-def _divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
-    """`rounding_divide_by_pot`, where the exponent may be anything.
-
-    C leaves exponents outside 0..31 undefined. This follows x86: the shift of the 64-bit mask counts modulo 64, that of
-    the value modulo 32; a mask of all ones makes every value that is not negative round up.
-    """
-    count = exponent & 63
-    within = np.where(count == 0, values, rounding_divide_by_pot(values, np.clip(count, 1, 31)))
-    beyond = (values >> (count & 31)) + (values >= 0)
-    return np.where(count < 32, within, beyond)
+        return self.output.clamp(rounding_divide_by_any_pot(scaled, inverse_bits + headroom - self.shift))
 
 
 def _prepared_tensors(

@@ -188,6 +188,18 @@ def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Ra
     return quotient
 
 
+def rounding_divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
+    """`rounding_divide_by_pot`, where the exponent may be anything.
+
+    C leaves exponents outside 0..31 undefined. This follows x86: the shift of the 64-bit mask counts modulo 64, that of
+    the value modulo 32; a mask of all ones makes every value that is not negative round up.
+    """
+    count = exponent & 63
+    within = np.where(count == 0, values, rounding_divide_by_pot(values, np.clip(count, 1, 31)))
+    beyond = (values >> (count & 31)) + (values >= 0)
+    return np.where(count < 32, within, beyond)
+
+
 def input_radius(integer_bits: int, left_shift: int) -> int:
     """The smallest distance from zero that, shifted left, leaves Q(integer_bits).(31 - integer_bits)."""
     # Undefined in C for a negative shift: this follows x86, which takes the count modulo 64.
@@ -288,6 +300,29 @@ def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
     headroom_plus_one = count_leading_zeros_32(raw)
     mantissa_minus_one = np.left_shift(raw, headroom_plus_one) - (1 << 31)
     return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
+
+
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """1 / sqrt(value) of a positive 32-bit integer, as a significand in Q0.31 and a power of two.
+
+    Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2.
+    """
+    if value <= 1:
+        return INT32_MAX, 0
+    mul = saturating_rounding_doubling_high_mul
+    shift = 11
+    while value >= 1 << 29:
+        value, shift = value // 4, shift + 1
+    pairs = (31 - value.bit_length()) // 2 - 1
+    value, shift = value << 2 * pairs, shift - pairs
+    scaled = value >> 1
+    half, three_halves = rounding_divide_by_pot(scaled, 1), (1 << 28) + (1 << 27)
+    x: Raw = np.asarray(1 << 28)
+    for _ in range(5):
+        cube = saturating_multiply_by_pot(mul(mul(x, x), x), 6)
+        x = saturating_multiply_by_pot(mul(three_halves, x) - mul(half, cube), 3)
+    significand = int(mul(x, round(math.sqrt(2) / 2 * 2**31)))
+    return (significand << -shift, 0) if shift < 0 else (significand, -shift)
 
 
 # --- Look-up tables ----------------------------------------------------------------------------------------------
