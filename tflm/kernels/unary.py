@@ -25,9 +25,9 @@ from tflm.kernels.fixed_point import (
 )
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
-from tflm.memory.tensor import TfLiteTensor
+from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.targets import BOOL, INT, INT32, EnumType, Struct
+from tflm.targets import BOOL, INT, INT32, Struct
 
 ABS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 RSQRT_TYPES = (TensorType.FLOAT32, TensorType.INT8)
@@ -42,8 +42,8 @@ OP_DATA_ABS_RSQRT = Struct(
     input_offset=INT,
     output_offset=INT,
     needs_rescale=BOOL,
-    input_quantization_type=EnumType(largest=1),
-    input_type=EnumType(largest=20),
+    input_quantization_type=INT,
+    input_type=TFLITE_TYPE,
 )
 
 
