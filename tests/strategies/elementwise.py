@@ -21,6 +21,7 @@ from models import (
     float32,
     large,
     scales,
+    shapes,
     values,
     zero_points,
 )
@@ -45,7 +46,15 @@ COMPARISONS = (
     BuiltinOperator.LESS_EQUAL,
 )
 LOGICAL = (BuiltinOperator.LOGICAL_AND, BuiltinOperator.LOGICAL_OR)
-WITHOUT_OPTIONS = (BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM, *COMPARISONS, *LOGICAL)
+WITHOUT_OPTIONS = (
+    BuiltinOperator.MAXIMUM,
+    BuiltinOperator.MINIMUM,
+    BuiltinOperator.SQUARED_DIFFERENCE,
+    BuiltinOperator.FLOOR_DIV,
+    BuiltinOperator.FLOOR_MOD,
+    *COMPARISONS,
+    *LOGICAL,
+)
 OPTIONS: dict[BuiltinOperator, Any] = {
     BuiltinOperator.ADD: AddOptions,
     BuiltinOperator.SUB: SubOptions,
@@ -58,6 +67,8 @@ TYPES = {
     BuiltinOperator.DIV: (FLOAT32, INT32, INT8),
     BuiltinOperator.MAXIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
     BuiltinOperator.MINIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
+    BuiltinOperator.FLOOR_DIV: (FLOAT32,),
+    BuiltinOperator.FLOOR_MOD: (FLOAT32,),
     **dict.fromkeys(COMPARISONS, (FLOAT32, INT32, INT64, INT8)),
     BuiltinOperator.EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
     BuiltinOperator.NOT_EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
@@ -106,18 +117,100 @@ def _large_quantization(operator: BuiltinOperator, type: TensorType) -> Any:
     return None if type in (INT8, INT16) else (None,) * 3
 
 
-OPERATORS = {operator.name: arithmetic(operator) for operator in OPTIONS}
+@st.composite
+def prelu(draw: Draw) -> Case:
+    """PRELU with an alpha of any shape that broadcasts, a constant or not."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    alpha_type = INT8 if type == INT16 else type
+    shape = draw(shapes(1, 4, 5))
+    alpha_shape = tuple(draw(st.sampled_from([n, 1])) for n in shape)[draw(st.integers(0, len(shape) - 1)) :]
+    scale = draw(scales(-10, 4))
+    parameters = [
+        None if type == FLOAT32 else quantized(float32(scale * draw(factor)), draw(zero_points(kind)))
+        for factor, kind in ((factors(-6, 6), type), (factors(-6, 6), alpha_type), (factors(-24, 12), type))
+    ]
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", shape, type, parameters[0])
+    inputs, slopes = [values(draw, type, shape)], values(draw, alpha_type, alpha_shape)
+    if draw(st.booleans()):
+        alpha = main.constant("alpha", slopes, parameters[1])
+    else:
+        alpha = main.input("alpha", alpha_shape, alpha_type, parameters[1])
+        inputs.append(slopes)
+    y = main.tensor("y", shape, type, parameters[2])
+    main.operator(BuiltinOperator.PRELU, [x, alpha], [y])
+    main.output(y)
+    return builder.build(), [inputs]
+
+
+@st.composite
+def add_n(draw: Draw) -> Case:
+    """ADD_N of two to six inputs."""
+    type = draw(st.sampled_from([FLOAT32, INT8]))
+    shape = draw(shapes(1, 4, 5))
+    input = None if type == FLOAT32 else quantized(draw(scales(-10, 4)), draw(zero_points(type)))
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    inputs = [values(draw, type, shape) for _ in range(draw(st.integers(2, 6)))]
+    tensors = [main.input(f"x{i}", shape, type, input) for i in range(len(inputs))]
+    output = input and quantized(float32(input.scale[0] * draw(factors(-18, 12))), draw(zero_points(type)))
+    y = main.tensor("y", shape, type, output)
+    main.operator(BuiltinOperator.ADD_N, tensors, [y])
+    main.output(y)
+    return builder.build(), [inputs]
+
+
+@st.composite
+def select(draw: Draw) -> Case:
+    """SELECT_V2 of inputs that broadcast."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    shape = draw(shapes(1, 5, 4))
+    parts = [tuple(draw(st.sampled_from([n, n, 1])) for n in shape) for _ in range(3)]
+    result = np.broadcast_shapes(*parts)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    kinds = (TensorType.BOOL, type, type)
+    tensors = [main.input(f"x{i}", part, kind) for i, (part, kind) in enumerate(zip(parts, kinds))]
+    y = main.tensor("y", result, type)
+    main.operator(BuiltinOperator.SELECT_V2, tensors, [y])
+    main.output(y)
+    return builder.build(), [[values(draw, kind, part) for part, kind in zip(parts, kinds)]]
+
+
+OPERATORS = {
+    **{operator.name: arithmetic(operator) for operator in OPTIONS},
+    "PRELU": prelu(),
+    "ADD_N": add_n(),
+    "SELECT_V2": select(),
+}
 
 LARGE = {
-    f"{operator.name}-{type.name}": partial(
-        large,
-        operator,
-        (type, type, TensorType.BOOL if operator in (*COMPARISONS, *LOGICAL) else type),
-        None
-        if type in (INT8, INT16) and operator not in COMPARISONS
-        else (*[(type == INT8 and quantized(0.5)) or None] * 2, None),
-        options() if options else None,
-    )
-    for operator, options in OPTIONS.items()
-    for type in TYPES[operator]
+    **{
+        f"{operator.name}-{type.name}": partial(
+            large,
+            operator,
+            (type, type, TensorType.BOOL if operator in (*COMPARISONS, *LOGICAL) else type),
+            _large_quantization(operator, type),
+            options() if options else None,
+        )
+        for operator, options in OPTIONS.items()
+        for type in TYPES[operator]
+    },
+    **{
+        f"PRELU-{type.name}": partial(large, BuiltinOperator.PRELU, (type, INT8 if type == INT16 else type, type))
+        for type in (FLOAT32, INT8, INT16)
+    },
+    **{
+        f"ADD_N-{type.name}": partial(
+            large, BuiltinOperator.ADD_N, (type,) * 4, None if type == FLOAT32 else (quantized(0.5),) * 4
+        )
+        for type in (FLOAT32, INT8)
+    },
+    **{
+        f"SELECT_V2-{type.name}": partial(
+            large, BuiltinOperator.SELECT_V2, (TensorType.BOOL, type, type, type), (None,) * 4
+        )
+        for type in (FLOAT32, INT8, INT16)
+    },
 }

@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, Case, Draw, large, quantization, rescaled, unary
+from models import FLOAT32, INT8, INT16, INT32, INT64, Case, Draw, large, quantization, rescaled, unary
 
 from tflm.schema import BuiltinOperator, TensorType
 
@@ -16,6 +16,9 @@ TYPES = {
     "ABS": (FLOAT32, INT8, INT16),
     "RSQRT": (FLOAT32, INT8),
     "LOGICAL_NOT": (TensorType.BOOL,),
+    "ELU": (FLOAT32, INT8),
+    "HARD_SWISH": (FLOAT32, INT8),
+    "ZEROS_LIKE": (FLOAT32, INT8, INT32, INT64),
 }
 POSITIVE = ("LOG", "SQRT", "RSQRT")
 
@@ -24,7 +27,7 @@ POSITIVE = ("LOG", "SQRT", "RSQRT")
 def function(draw: Draw, operator: str) -> Case:
     """A function where it is defined; halves among the floats."""
     type = draw(st.sampled_from(TYPES[operator]))
-    plain = type in (FLOAT32, TensorType.BOOL) or (type == INT16 and draw(st.booleans()))
+    plain = type not in (INT8, INT16) or (type == INT16 and draw(st.booleans()))
     input = None if plain else quantization(draw, type, -14, 2)
     output = None if input is None else draw(st.just(input)) if draw(st.booleans()) else rescaled(draw, type, input)
     model, [[x]] = unary(BuiltinOperator[operator], draw, (type, type), (input, output))

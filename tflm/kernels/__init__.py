@@ -3,35 +3,43 @@
 from __future__ import annotations
 
 from tflm.kernels import (
+    add_n,
     arithmetic,
     basic_classifier,
     cast,
     comparisons,
     concatenation,
     control_flow,
+    floor_division,
     fully_connected,
+    hard_swish,
     logical,
     maximum_minimum,
     pad,
     pooling,
+    prelu,
     quantize,
     reduce,
     relu,
     reshape,
     resource_variable,
+    select,
     sigmoid,
     softmax,
+    squared_difference,
     strided_slice,
     svdf,
     transpose,
     unary,
     unidirectional_sequence_lstm,
+    zeros_like,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
 
 REGISTRATIONS: dict[str, Registration] = {
     registration.name: registration
     for registration in (
+        add_n.ADD_N,
         arithmetic.ADD,
         arithmetic.DIV,
         arithmetic.MUL,
@@ -48,7 +56,11 @@ REGISTRATIONS: dict[str, Registration] = {
         concatenation.SPLIT,
         concatenation.SPLIT_V,
         control_flow.CALL_ONCE,
+        floor_division.FLOOR_DIV,
+        floor_division.FLOOR_MOD,
         fully_connected.FULLY_CONNECTED,
+        hard_swish.ELU,
+        hard_swish.HARD_SWISH,
         logical.LOGICAL_AND,
         logical.LOGICAL_NOT,
         logical.LOGICAL_OR,
@@ -58,6 +70,7 @@ REGISTRATIONS: dict[str, Registration] = {
         pad.PADV2,
         pooling.AVERAGE_POOL_2D,
         pooling.MAX_POOL_2D,
+        prelu.PRELU,
         quantize.DEQUANTIZE,
         quantize.QUANTIZE,
         reduce.MEAN,
@@ -72,9 +85,11 @@ REGISTRATIONS: dict[str, Registration] = {
         resource_variable.ASSIGN_VARIABLE,
         resource_variable.READ_VARIABLE,
         resource_variable.VAR_HANDLE,
+        select.SELECT_V2,
         sigmoid.LOGISTIC,
         sigmoid.TANH,
         softmax.SOFTMAX,
+        squared_difference.SQUARED_DIFFERENCE,
         strided_slice.STRIDED_SLICE,
         svdf.SVDF,
         transpose.TRANSPOSE,
@@ -91,6 +106,7 @@ REGISTRATIONS: dict[str, Registration] = {
         unary.SQRT,
         unary.SQUARE,
         unidirectional_sequence_lstm.UNIDIRECTIONAL_SEQUENCE_LSTM,
+        zeros_like.ZEROS_LIKE,
     )
 }
 """Every operator of this package, by name."""

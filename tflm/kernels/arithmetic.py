@@ -16,7 +16,7 @@ from tflm.kernels.activation import (
     fused_activation,
     quantized_activation_range,
 )
-from tflm.kernels.broadcasting import require_broadcast
+from tflm.kernels.broadcasting import MAXIMUM_RANK, require_broadcast
 from tflm.kernels.checks import require_same_type, require_scale, require_type, require_zero_point
 from tflm.kernels.elementwise import Operands, bind_binary, operands
 from tflm.kernels.fixed_point import (
@@ -32,7 +32,7 @@ from tflm.kernels.registration import Bind, KernelContext, Node, Registration, R
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import AddOptions, DivOptions, MulOptions, SubOptions
-from tflm.targets import BOOL, FLOAT, INT, INT32, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, INT64, UINT8, Array, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT8, TensorType.INT16)
 DIV_TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT8)
@@ -68,6 +68,29 @@ _FIELDS_OF_A_PRODUCT = {
 }
 _FLOAT_RANGE = {"output_activation_min_f32": FLOAT, "output_activation_max_f32": FLOAT}
 
+ARITHMETIC_PARAMS = Struct(
+    "ArithmeticParams",
+    broadcast_category=UINT8,
+    input1_offset=INT32,
+    input2_offset=INT32,
+    output_offset=INT32,
+    output_multiplier=INT32,
+    output_shift=INT,
+    left_shift=INT,
+    input1_multiplier=INT32,
+    input1_shift=INT,
+    input2_multiplier=INT32,
+    input2_shift=INT,
+    quantized_activation_min=INT32,
+    quantized_activation_max=INT32,
+    float_activation_min=FLOAT,
+    float_activation_max=FLOAT,
+    int64_activation_min=INT64,
+    int64_activation_max=INT64,
+    int16_activation_min=INT16,
+    int16_activation_max=INT16,
+    broadcast_shape=Array(INT, 5),
+)
 OP_DATA_ADD = Struct("OpDataAdd", **_FIELDS_OF_A_SUM, **_FLOAT_RANGE)
 OP_DATA_SUB = Struct("OpDataSub", **_FIELDS_OF_A_SUM)
 OP_DATA_MUL = Struct("OpDataMul", **_FIELDS_OF_A_PRODUCT, **_FLOAT_RANGE)
@@ -164,9 +187,10 @@ class Quotient:
         return self.output.clamp(rounding_divide_by_any_pot(scaled, inverse_bits + headroom - self.shift))
 
 
-def _prepared_tensors(
-    context: KernelContext, node: Node, types: tuple[TensorType, ...] = TYPES
+def prepared_tensors(
+    context: KernelContext, node: Node, types: tuple[TensorType, ...] = TYPES, maximum_rank: int = MAXIMUM_RANK
 ) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
+    """Two inputs and an output of one of those types, which broadcast."""
     node.expect(inputs=2, outputs=1)
     input1 = context.allocate_temp_input_tensor(node, 0)
     input2 = context.allocate_temp_input_tensor(node, 1)
@@ -174,7 +198,7 @@ def _prepared_tensors(
     require_type(input1, *types)
     require_same_type(input2, input1)
     require_same_type(output, input1)
-    require_broadcast(input1, input2, output)
+    require_broadcast(input1, input2, output, maximum_rank)
     return input1, input2, output
 
 
@@ -185,7 +209,7 @@ def _require_plain_numbers(*tensors: TfLiteTensor) -> None:
 
 
 def _prepare_add(context: KernelContext, node: Node) -> None:
-    input1, input2, output = _prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(context, node)
     activation = fused_activation(node, AddOptions)
     if output.type == TensorType.INT32:
         _require_plain_numbers(input1, input2)
@@ -197,7 +221,7 @@ def _prepare_add(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_sub(context: KernelContext, node: Node) -> None:
-    input1, input2, output = _prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(context, node)
     activation = fused_activation(node, SubOptions)
     if output.type == TensorType.INT32:
         _require_plain_numbers(input1, input2, output)
@@ -232,7 +256,7 @@ def _sum_of_terms(
 
 
 def _prepare_mul(context: KernelContext, node: Node) -> None:
-    input1, input2, output = _prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(context, node)
     activation = fused_activation(node, MulOptions)
     if output.type in (TensorType.FLOAT32, TensorType.INT32):
         dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
@@ -248,7 +272,7 @@ def _prepare_mul(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_div(context: KernelContext, node: Node) -> None:
-    input1, input2, output = _prepared_tensors(context, node, DIV_TYPES)
+    input1, input2, output = prepared_tensors(context, node, DIV_TYPES)
     activation = fused_activation(node, DivOptions)
     if output.type != TensorType.INT8:
         if output.type == TensorType.INT32:

@@ -47,7 +47,7 @@ def operands(context: KernelContext, node: Node) -> Operands:
     output = context.get_eval_output(node, 0)
     shape = np.broadcast_shapes(*(tensor.dims for tensor in inputs))
     fixed = [tensor.offset is None for tensor in inputs]
-    pairs = [_full(tensor, shape) for tensor in inputs]
+    pairs = [spread(tensor, shape) for tensor in inputs]
     copies = tuple(
         (full, original) for (full, original), stays in zip(pairs, fixed) if original is not None and not stays
     )
@@ -55,7 +55,7 @@ def operands(context: KernelContext, node: Node) -> Operands:
     return Operands(x1.reshape(-1), x2.reshape(-1), output.elements.reshape(-1), copies, *fixed)
 
 
-def _full(tensor: TfLiteEvalTensor, shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
+def spread(tensor: TfLiteEvalTensor, shape: tuple[int, ...]) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None]:
     """An array of that shape with the values of a tensor, and what it was copied from; None where it was not."""
     view = np.broadcast_to(tensor.elements, shape)
     if view.size == tensor.elements.size:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION
+from tflm.kernels.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.fixed_point import (
     QuantizedMultiplier,
@@ -35,7 +36,7 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
-from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, INT64, UINT8, Array, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, UINT8, Array, Struct
 
 INPUT = 0
 INPUT_WEIGHTS = (1, 2, 4, 3)
@@ -90,29 +91,6 @@ FULLY_CONNECTED_PARAMS = Struct(
     lhs_cacheable=BOOL,
     rhs_cacheable=BOOL,
     weights_format=UINT8,
-)
-ARITHMETIC_PARAMS = Struct(
-    "ArithmeticParams",
-    broadcast_category=UINT8,
-    input1_offset=INT32,
-    input2_offset=INT32,
-    output_offset=INT32,
-    output_multiplier=INT32,
-    output_shift=INT,
-    left_shift=INT,
-    input1_multiplier=INT32,
-    input1_shift=INT,
-    input2_multiplier=INT32,
-    input2_shift=INT,
-    quantized_activation_min=INT32,
-    quantized_activation_max=INT32,
-    float_activation_min=FLOAT,
-    float_activation_max=FLOAT,
-    int64_activation_min=INT64,
-    int64_activation_max=INT64,
-    int16_activation_min=INT16,
-    int16_activation_max=INT16,
-    broadcast_shape=Array(INT, 5),
 )
 LSTM_SIZE_INFO = Struct(
     "LstmSizeInfo", time_major=BOOL, batch_size=INT, time_steps=INT, input_dimension=INT, state_dimension=INT
