@@ -61,6 +61,7 @@ REGISTRATIONS: dict[str, Registration] = {
         resource_variable.VAR_HANDLE,
         sigmoid.LOGISTIC,
         sigmoid.TANH,
+        softmax.LOG_SOFTMAX,
         softmax.SOFTMAX,
         strided_slice.STRIDED_SLICE,
         svdf.SVDF,
