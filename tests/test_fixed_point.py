@@ -133,11 +133,6 @@ def test_division_by_a_power_of_two(value: int, exponent: int) -> None:
     assert int(fp.rounding_divide_by_pot(value, exponent)) == rounded(Fraction(value, 2**exponent))
 
 
-@given(int32, st.integers(0, 30))
-def test_multiplication_by_a_power_of_two_saturates(value: int, exponent: int) -> None:
-    assert int(fp.saturating_multiply_by_pot(value, exponent)) == max(-(2**31), min(value << exponent, 2**31 - 1))
-
-
 @given(st.integers(0, 8), st.integers(0, 31))
 def test_values_within_the_radius_fit_when_shifted(integer_bits: int, left_shift: int) -> None:
     radius = fp.input_radius(integer_bits, left_shift)
@@ -190,6 +185,19 @@ def test_reciprocals(raw: int, integer_bits: int) -> None:
     assert 2**30 - 4 <= int(mantissa) <= 2**31 - 1
     x = Fraction(raw, 2 ** (31 - integer_bits))
     assert float(Fraction(int(mantissa), 2**31) / Fraction(2) ** int(bits) * x) == pytest.approx(1, rel=2.0**-27)
+
+
+@given(st.integers(2**19, 2**31 - 1))
+def test_logarithms(raw: int) -> None:
+    assert float(real(fp.log_from_one(raw, 12, 5), 5)) == pytest.approx(math.log(real(raw, 12)), abs=2.0**-20)
+
+
+@given(st.lists(st.integers(2**19, 2**31 - 1), min_size=1, max_size=5))
+def test_functions_of_numbers_and_of_arrays_are_the_same(values: list[int]) -> None:
+    array = np.array(values)
+    assert fp.log_from_one(array, 12, 5).tolist() == [fp.log_from_one(value, 12, 5) for value in values]
+    mantissas, bits = fp.reciprocal(array, 12)
+    assert list(zip(mantissas.tolist(), bits.tolist())) == [fp.reciprocal(value, 12) for value in values]
 
 
 # --- Look-up tables ----------------------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ REGISTRATIONS: dict[str, Registration] = {
         select.SELECT_V2,
         sigmoid.LOGISTIC,
         sigmoid.TANH,
+        softmax.LOG_SOFTMAX,
         softmax.SOFTMAX,
         squared_difference.SQUARED_DIFFERENCE,
         strided_slice.STRIDED_SLICE,

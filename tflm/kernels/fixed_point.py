@@ -208,11 +208,6 @@ def input_radius(integer_bits: int, left_shift: int) -> int:
     return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits) / unit)
 
 
-def saturating_multiply_by_pot(values: npt.ArrayLike, exponent: int) -> Raw:
-    """Values times 2^exponent, saturated to 32 bits."""
-    return np.clip(np.left_shift(np.asarray(values, np.int64), exponent), -INT32_MAX - 1, INT32_MAX)
-
-
 # --- Functions ---------------------------------------------------------------------------------------------------
 
 
@@ -248,25 +243,39 @@ def _exp_on_last_quarter(a: Raw) -> Raw:
     return constant + mul(constant, x + tail)
 
 
-def _reciprocal_of_one_plus(a: npt.ArrayLike) -> Raw:
-    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line, 48/17 - 32/17 d."""
-    mul = saturating_rounding_doubling_high_mul
-    half_denominator = (np.asarray(a, np.int64) + INT32_MAX + 1) >> 1
-    x = round(48 / 17 * 2**29) + mul(half_denominator, round(-32 / 17 * 2**29))
+def _high_mul(a: Any, b: Any) -> Any:
+    """As `saturating_rounding_doubling_high_mul`, of numbers or arrays that are not both -1."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def _saturated(a: Any) -> Any:
+    """A number or array that may be too large for 32 bits, cut off."""
+    return min(a, INT32_MAX) if isinstance(a, int) else np.minimum(a, INT32_MAX)
+
+
+_BEST_LINE = round(48 / 17 * 2**29), round(-32 / 17 * 2**29)
+"""Q2.29: the line through 1 / d, for d from 1/2 to 1, whose largest relative error is smallest."""
+
+
+def _reciprocal_of_one_plus(a: Any) -> Any:
+    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line."""
+    start, slope = _BEST_LINE
+    half_denominator = (a + INT32_MAX + 1) >> 1
+    x = start + _high_mul(half_denominator, slope)
     for _ in range(3):
-        error = (1 << 29) - mul(half_denominator, x)
-        x = x + saturating_multiply_by_pot(mul(x, error), 2)
+        error = (1 << 29) - _high_mul(half_denominator, x)
+        x = x + (_high_mul(x, error) << 2)
     return x
 
 
-def one_over_one_plus_x(a: npt.ArrayLike) -> Raw:
-    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
-    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a), 1)
+def one_over_one_plus_x(a: Any) -> Any:
+    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+    return _saturated(_reciprocal_of_one_plus(a) << 1)
 
 
-def one_minus_x_over_one_plus_x(a: npt.ArrayLike) -> Raw:
-    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
-    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a) - (1 << 29), 2)
+def one_minus_x_over_one_plus_x(a: Any) -> Any:
+    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+    return _saturated((_reciprocal_of_one_plus(a) - (1 << 29)) << 2)
 
 
 def logistic(a: npt.ArrayLike, integer_bits: int) -> Raw:
@@ -282,23 +291,25 @@ def tanh(a: npt.ArrayLike, integer_bits: int) -> Raw:
     raw = np.asarray(a, np.int64)
     # Reading the raw value with one more integer bit doubles it.
     of_positive = one_minus_x_over_one_plus_x(exp_on_negative_values(-abs(raw), integer_bits + 1))
-    return np.sign(raw) * of_positive
+    result: Raw = np.sign(raw) * of_positive
+    return result
 
 
-def count_leading_zeros_32(values: npt.ArrayLike) -> Raw:
-    """Zero bits above the highest one bit, in 32 bits; 32 for zero."""
+def count_leading_zeros_32(values: Any) -> Any:
+    """Zero bits above the highest one bit, in 32 bits, of a number or of each in an array; 32 for zero."""
+    if isinstance(values, int):
+        return 32 - values.bit_length()
     return 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
 
 
-def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
-    """1 / x for positive x in Q(integer_bits).(31 - integer_bits).
+def reciprocal(values: Any, integer_bits: int) -> tuple[Any, Any]:
+    """1 / x for positive x in Q(integer_bits).(31 - integer_bits), a number or an array.
 
     Returns:
         (Q0.31 mantissa in (1/2, 1], number of bits of x above one): 1 / x = mantissa / 2^bits.
     """
-    raw = np.asarray(values, np.int64)
-    headroom_plus_one = count_leading_zeros_32(raw)
-    mantissa_minus_one = np.left_shift(raw, headroom_plus_one) - (1 << 31)
+    headroom_plus_one = count_leading_zeros_32(values)
+    mantissa_minus_one = (values << headroom_plus_one) - (1 << 31)
     return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
 
 
@@ -323,6 +334,37 @@ def inverse_square_root(value: int) -> tuple[int, int]:
         x = saturating_multiply_by_pot(mul(three_halves, x) - mul(half, cube), 3)
     significand = int(mul(x, round(math.sqrt(2) / 2 * 2**31)))
     return (significand << -shift, 0) if shift < 0 else (significand, -shift)
+
+
+_LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))
+_LOG_WEIGHTS = tuple(
+    round(weight * 2**31) for weight in (11 / 240 * 2**0.25, 1 / 20 * 2**0.25, 2 / 2**0.25 - 2**0.25, 1 / 4 * 2**0.25)
+)
+"""Q0.31: coefficients of the quotient of polynomials that is a logarithm."""
+
+
+def log_from_one(values: Any, integer_bits: int, result_bits: int) -> Any:
+    """log(x) in Q(result_bits).(31 - result_bits) for x >= 1 in Q(integer_bits).(31 - integer_bits).
+
+    x, a number or an array, is 2^n r, with r around 2^(-1/4): the log of r is a quotient of polynomials around there.
+    """
+    mul = _high_mul
+    alpha_n, alpha_d, alpha_i, alpha_f = _LOG_WEIGHTS
+    smallest, largest = (min, max) if isinstance(values, int) else (np.minimum, np.maximum)
+    fractional_bits = 30 - result_bits  # one integer bit more until the end
+    unit, quarter = 1 << fractional_bits, 1 << (fractional_bits - 2)
+    # Without its leading zeros, x is r / sqrt(2) or r: the smaller one of both is meant.
+    zeros, other_zeros = count_leading_zeros_32(values), count_leading_zeros_32(mul(values, _ROOT)) - 1
+    n = largest((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
+    r = smallest(_saturated(mul(values << (zeros - 1), _ROOT) << 1), _saturated(values << other_zeros))
+    q = (r - _FOURTH_ROOT) << 1
+    square = mul(q, q)
+    numerator = mul(q, r) + mul(mul(q, square), alpha_n)
+    average = (r + _FOURTH_ROOT + 1) >> 1
+    denominator_minus_one = mul(average, alpha_i + q + mul(alpha_d, square)) + mul(alpha_f, q)
+    down = result_bits + 1
+    scaled = (numerator + (numerator >> 63) + (1 << (down - 1))) >> down
+    return _saturated((mul(n, _LOG_2) + mul(scaled, one_over_one_plus_x(denominator_minus_one))) << 1)
 
 
 # --- Look-up tables ----------------------------------------------------------------------------------------------
