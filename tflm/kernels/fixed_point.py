@@ -320,18 +320,17 @@ def inverse_square_root(value: int) -> tuple[int, int]:
     """
     if value <= 1:
         return INT32_MAX, 0
-    mul = saturating_rounding_doubling_high_mul
-    shift = 11
+    mul, shift = _high_mul, 11
     while value >= 1 << 29:
         value, shift = value // 4, shift + 1
     pairs = (31 - value.bit_length()) // 2 - 1
     value, shift = value << 2 * pairs, shift - pairs
     scaled = value >> 1
-    half, three_halves = rounding_divide_by_pot(scaled, 1), (1 << 28) + (1 << 27)
-    x: Raw = np.asarray(1 << 28)
+    half, three_halves = (scaled + 1) >> 1, (1 << 28) + (1 << 27)
+    x = 1 << 28
     for _ in range(5):
-        cube = saturating_multiply_by_pot(mul(mul(x, x), x), 6)
-        x = saturating_multiply_by_pot(mul(three_halves, x) - mul(half, cube), 3)
+        cube = _saturated(mul(mul(x, x), x) << 6)
+        x = _saturated((mul(three_halves, x) - mul(half, cube)) << 3)
     significand = int(mul(x, round(math.sqrt(2) / 2 * 2**31)))
     return (significand << -shift, 0) if shift < 0 else (significand, -shift)
 

@@ -275,7 +275,8 @@ def _bind_int8_pairs(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: Scaled
 
     def function(pairs: Raw) -> npt.NDArray[Any]:
         first, second = pairs.astype(np.uint16).view(np.int8).reshape(-1, 2).T.astype(np.intp)
-        return result_pairs[first - second + 255]
+        results_of_pairs: npt.NDArray[Any] = result_pairs[first - second + 255]
+        return results_of_pairs
 
     return bind_lookup(x.view(np.uint16), y.view(pair_type), function)
 
