@@ -21,7 +21,7 @@ from tflm.kernels.activation import (
 from tflm.kernels.checks import require_same_type, require_type
 from tflm.kernels.padding import TFLITE_PADDING, TFLITE_PADDING_VALUES, output_size, padding_before
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.windows import Tap, taps
+from tflm.kernels.taps import Tap, taps
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Pool2DOptions
