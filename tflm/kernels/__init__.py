@@ -5,6 +5,8 @@ from __future__ import annotations
 from tflm.kernels import (
     arithmetic,
     control_flow,
+    conv_2d,
+    depthwise_conv_2d,
     fully_connected,
     quantize,
     relu,
@@ -12,6 +14,7 @@ from tflm.kernels import (
     resource_variable,
     sigmoid,
     softmax,
+    transpose_conv,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
 
@@ -21,6 +24,8 @@ REGISTRATIONS: dict[str, Registration] = {
         arithmetic.ADD,
         arithmetic.MUL,
         control_flow.CALL_ONCE,
+        conv_2d.CONV_2D,
+        depthwise_conv_2d.DEPTHWISE_CONV_2D,
         fully_connected.FULLY_CONNECTED,
         quantize.DEQUANTIZE,
         quantize.QUANTIZE,
@@ -33,6 +38,7 @@ REGISTRATIONS: dict[str, Registration] = {
         sigmoid.LOGISTIC,
         sigmoid.TANH,
         softmax.SOFTMAX,
+        transpose_conv.TRANSPOSE_CONV,
     )
 }
 """Every operator of this package, by name."""
