@@ -10,6 +10,8 @@ from tflm.kernels import (
     comparisons,
     concatenation,
     control_flow,
+    conv_2d,
+    depthwise_conv_2d,
     floor_division,
     fully_connected,
     hard_swish,
@@ -30,6 +32,7 @@ from tflm.kernels import (
     strided_slice,
     svdf,
     transpose,
+    transpose_conv,
     unary,
     unidirectional_sequence_lstm,
     zeros_like,
@@ -58,6 +61,8 @@ REGISTRATIONS: dict[str, Registration] = {
         control_flow.CALL_ONCE,
         floor_division.FLOOR_DIV,
         floor_division.FLOOR_MOD,
+        conv_2d.CONV_2D,
+        depthwise_conv_2d.DEPTHWISE_CONV_2D,
         fully_connected.FULLY_CONNECTED,
         hard_swish.ELU,
         hard_swish.HARD_SWISH,
@@ -108,6 +113,7 @@ REGISTRATIONS: dict[str, Registration] = {
         unary.SQUARE,
         unidirectional_sequence_lstm.UNIDIRECTIONAL_SEQUENCE_LSTM,
         zeros_like.ZEROS_LIKE,
+        transpose_conv.TRANSPOSE_CONV,
     )
 }
 """Every operator of this package, by name."""

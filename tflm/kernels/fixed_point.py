@@ -7,7 +7,9 @@ overflows by accident; where the reference wraps or saturates in 32 bits, the fu
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,69 +47,148 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return (significand, shift) if significand and shift >= -31 else (0, 0)
 
 
-class QuantizedMultiplier:
-    """Multiplies 32-bit integers by significand * 2^shift, rounding twice.
+@dataclass(frozen=True)
+class FloatScaling:
+    """A multiplication of integers in float64, every step of it exact.
+
+    The result is floor(x * factor + 1/2); where `right` is positive, then divided by 2^right and rounded, halves away
+    from zero.
+
+    Attributes:
+        factor: float64, one for all values or one for each channel.
+        right: powers of two, likewise.
+    """
+
+    factor: npt.NDArray[np.float64]
+    right: Raw
+
+    def in_one_step(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(f, a) such that floor(x * f + a) is the result wherever that is positive; elsewhere it is not.
+
+        For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k): where no sign is to be regarded, both
+        roundings are one, of (x * factor + 1/2 + 2^(right - 1)) / 2^right.
+        """
+        half = np.where(self.right > 0, 0.5, 0.0)
+        return np.ldexp(self.factor, -self.right), half + np.ldexp(0.5, -self.right)
+
+
+class Multiplier(ABC):
+    """Multiplies integers by significand * 2^shift.
 
     Args:
-        significand: Q0.31, one for all values or one for each along the last axis.
+        significand: Q0.31, one for all values, or an array that broadcasts with them.
         shift: powers of two, likewise.
     """
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        self._significand = np.asarray(significand, np.int64)
-        shifts = np.asarray(shift, np.int64)
+        self._significand = _constant_if_equal(np.asarray(significand, np.int64))
+        self._shift = _constant_if_equal(np.asarray(shift, np.int64))
+
+    @abstractmethod
+    def scale(self, values: Raw, scratch: Raw) -> Raw:
+        """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
+
+    @abstractmethod
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same for integers of absolute value `limit` at the most, in float64; None where that is not exact."""
+
+    def spread(self, shape: tuple[int, ...], channels: tuple[int, ...]) -> Multiplier:
+        """The multiplier for arrays of `shape`, of which one for each channel broadcasts with them as `channels`."""
+        return type(self)(spread(self._significand, shape, channels), spread(self._shift, shape, channels))
+
+
+def spread(values: npt.NDArray[Any], shape: tuple[int, ...], channels: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A new array of `shape` with what there is for each channel, or once for all, where it belongs.
+
+    Args:
+        channels: the shape that what there is for each channel broadcasts with.
+    """
+    return np.array(np.broadcast_to(values.reshape(channels) if values.ndim else values, shape))
+
+
+class QuantizedMultiplier(Multiplier):
+    """Multiplies 32-bit integers, rounding twice."""
+
+    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
+        super().__init__(significand, shift)
         # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
-        self._left = _constant_if_equal(np.maximum(shifts, 0) & 31)
-        self._right = _constant_if_equal(np.maximum(-shifts, 0))
+        self._left = _constant_if_equal(np.maximum(self._shift, 0) & 31)
+        self._right = _constant_if_equal(np.maximum(-self._shift, 0))
+        self._shifts_left, self._shifts_right = bool(self._left.any()), bool(self._right.any())
         rounds = self._right > 0
         self._half = np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0)
         # Half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift.
-        self._sign_mask = np.where(rounds, np.int64(-1), np.int64(0))
+        self._sign_mask = None if rounds.all() else np.where(rounds, np.int64(-1), np.int64(0))
 
     @classmethod
     def of(cls, real: float) -> QuantizedMultiplier:
         """The multiplier nearest to a real number."""
         return cls(*quantize_multiplier(real))
 
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same in float64, where that is exact.
+
+        The product with the significand is an integer of steps of 2^-31. While that and what is added to round it,
+        once or twice, stay below 2^53, float64 holds every step exactly, and no shift to the left has left 32 bits.
+        """
+        number = np.left_shift(self._significand, self._left)
+        halves = (1 << 30) + (1 << 30 + int(self._right.max()))
+        if limit * int(number.max()) + halves > 1 << 53:
+            return None
+        return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._right)
+
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
-        if self._left.any():
+        if self._shifts_left:
             wrap_int32(np.left_shift(values, self._left, out=values))
         np.multiply(values, self._significand, out=values)
         np.add(values, 1 << 30, out=values)
         np.right_shift(values, 31, out=values)
-        if self._right.any():
+        if self._shifts_right:
             np.right_shift(values, 63, out=scratch)
-            np.bitwise_and(scratch, self._sign_mask, out=scratch)
+            if self._sign_mask is not None:
+                np.bitwise_and(scratch, self._sign_mask, out=scratch)
             np.add(values, scratch, out=values)
             np.add(values, self._half, out=values)
             np.right_shift(values, self._right, out=values)
         return values
 
 
-class WideQuantizedMultiplier:
+class WideQuantizedMultiplier(Multiplier):
     """Multiplies integers of up to 48 bits by a significand reduced to Q0.15, rounding once.
 
     This is what the reference does to 64-bit accumulators. The result wraps to 32 bits.
-
-    Args:
-        significand: Q0.31, one for all values or one for each along the last axis.
-        shift: powers of two, likewise.
     """
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        wide = np.asarray(significand, np.int64)
-        self._significand = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
-        total_shift = 15 - np.asarray(shift, np.int64)
+        super().__init__(significand, shift)
+        wide = self._significand
+        self._reduced = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
+        self._fraction_bits = 15 - self._shift
         # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
-        self._shift = total_shift & 63
-        self._half = np.left_shift(np.int64(1), (total_shift - 1) & 63)
+        self._right = self._fraction_bits & 63
+        self._half = np.left_shift(np.int64(1), (self._fraction_bits - 1) & 63)
+
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same in float64, where that is exact.
+
+        The product is an integer of steps of 2^-fraction_bits. While that and the rounding half stay below 2^53,
+        float64 holds it exactly. The result must fit in 32 bits too, so that nothing wraps.
+        """
+        fewest, most = int(self._fraction_bits.min()), int(self._fraction_bits.max())
+        if fewest < 1 or most > 53:
+            return None
+        largest = limit * int(self._reduced.max()) + (1 << (most - 1))
+        if largest > 1 << 53 or largest >> fewest >= 1 << 31:
+            return None
+        factor = np.ldexp(np.asarray(self._reduced, np.float64), -self._fraction_bits)
+        return FloatScaling(factor, np.zeros_like(self._right))
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
-        np.multiply(values, self._significand, out=values)
+        np.multiply(values, self._reduced, out=values)
         np.add(values, self._half, out=values)
-        np.right_shift(values, self._shift, out=values)
+        np.right_shift(values, self._right, out=values)
         return wrap_int32(values)
 
 

@@ -28,11 +28,12 @@ from tflm.kernels.fixed_point import (
     quantize_multiplier,
     wrap_int32,
 )
-from tflm.kernels.float_product import FloatProduct
-from tflm.kernels.integer_product import IntegerProduct
+from tflm.kernels.float_product import BiasAndActivation, FloatWeights
+from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.sigmoid import checked_log2, logistic_int16, tanh_int16
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
@@ -238,23 +239,18 @@ class Tensors:
         self.cell_clip = options.cell_clip
         stacks = [[eval_tensors[i] for i in indices] for indices in (INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES)]
         self.constant = all(tensor.offset is None for stack in stacks for tensor in stack)
-        self._stacks = [(_stacked(stack), [tensor.elements for tensor in stack]) for stack in stacks]
+        self._stacks = [(np.concatenate([t.elements for t in stack]), stack) for stack in stacks]
         self.input_weights, self.recurrent_weights, self.biases = (array for array, _ in self._stacks)
-        # x with one row for each step and batch, whichever of the two comes first in the tensor.
+        # A row for each step and batch, whichever of the two comes first in the tensor.
         self._rows = np.empty(self.x.shape, x.dtype)
         self.rows = self._rows.reshape(-1, self.size)
-        self.refresh()
 
     def refresh(self) -> None:
-        """Read x, weights and biases anew."""
+        """Read x anew, and weights and biases if they may change."""
         np.copyto(self._rows, self.x)
-        for array, parts in self._stacks:
-            for i, part in enumerate(parts):
-                array[i * len(part) : (i + 1) * len(part)] = part
-
-
-def _stacked(tensors: list[TfLiteEvalTensor]) -> npt.NDArray[Any]:
-    return np.concatenate([tensor.elements for tensor in tensors])
+        if not self.constant:
+            for array, tensors in self._stacks:
+                np.concatenate([tensor.elements for tensor in tensors], out=array)
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
@@ -265,32 +261,48 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_float(t: Tensors) -> Run:
-    from_input = FloatProduct(t.rows, t.input_weights, constant=t.constant)
-    from_hidden = FloatProduct(t.hidden, t.recurrent_weights, constant=t.constant)
-    gates, biases = (np.empty((t.steps, t.batches, 4 * t.units), np.float32) for _ in range(2))
+    gates = np.empty((t.steps, t.batches, 4 * t.units), np.float32)
+    recurrent = np.empty((t.batches, 4 * t.units), np.float32)
+    from_input = _bind_float_product(t.rows, t.input_weights, t.biases, gates, t.constant)
+    from_hidden = _bind_float_product(t.hidden, t.recurrent_weights, None, recurrent, t.constant)
     work, scratch = (np.empty((t.batches, t.units), np.float32) for _ in range(2))
     clip = np.float32(t.cell_clip)
     by_step = [(gate, *_gates(gate, t.units), y) for gate, y in zip(gates, t.y)]
+    hidden, state = t.hidden, t.cell
 
     def run() -> None:
         t.refresh()
-        np.copyto(biases, t.biases)
-        np.add(from_input().reshape(gates.shape), biases, out=gates)
+        from_input()
         for gate, sigmoids, update, forget, output, cell, y in by_step:
-            np.add(gate, from_hidden(), out=gate)
+            from_hidden()
+            np.add(gate, recurrent, out=gate)
             _sigmoid(sigmoids)
             np.tanh(cell, out=cell)
-            np.multiply(forget, t.cell, out=t.cell)
+            np.multiply(forget, state, out=state)
             np.multiply(update, cell, out=work)
-            np.add(t.cell, work, out=t.cell)
+            np.add(state, work, out=state)
             if clip > 0:
-                np.minimum(t.cell, clip, out=t.cell)
-                np.maximum(t.cell, -clip, out=t.cell)
-            np.tanh(t.cell, out=scratch)
-            np.multiply(scratch, output, out=t.hidden)
-            np.copyto(y, t.hidden)
+                np.minimum(state, clip, out=state)
+                np.maximum(state, -clip, out=state)
+            np.tanh(state, out=scratch)
+            np.multiply(scratch, output, out=hidden)
+            np.copyto(y, hidden)
 
     return run
+
+
+def _bind_float_product(
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+    constant: bool,
+) -> Run:
+    """What sets y, of one row for each of x, to x times the stacked weights plus the bias."""
+    limits = np.finfo(np.float32)
+    factors = FloatWeights(weights[np.newaxis], positions=len(x), constant=constant)
+    finish = BiasAndActivation(bias, limits.min, limits.max)
+    return bind_product(x[np.newaxis], y.reshape(1, len(x), -1), factors, finish)
 
 
 def _gates(gate: npt.NDArray[Any], units: int) -> tuple[npt.NDArray[Any], ...]:
@@ -306,60 +318,46 @@ def _sigmoid(x: npt.NDArray[np.float32]) -> None:
     np.reciprocal(x, out=x)
 
 
-class GateProduct:
-    """Products with the stacked weights of all gates, saturated to Q3.12 in int16.
-
-    Args:
-        x: (rows, size), read anew at each call.
-        weights: (4 units, size).
-        bias: (4 units,), or None.
-        zero_point: taken off x.
-        multipliers: to Q3.12, one for each gate.
-        constant: whether weights and bias never change.
-    """
-
-    def __init__(
-        self,
-        x: npt.NDArray[Any],
-        weights: npt.NDArray[Any],
-        bias: npt.NDArray[Any] | None,
-        zero_point: int,
-        multipliers: Multipliers,
-        constant: bool,
-    ):
-        wide = x.dtype == np.int16
-        self._product = IntegerProduct(
-            x,
-            weights,
-            bias,
-            x_zero_point=zero_point,
-            weights_zero_point=0,
-            accumulator_bits=64 if wide else 32,
-            constant=constant,
-        )
-        significands, shifts = (np.repeat(column, len(weights) // 4) for column in zip(*multipliers))
-        self._multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significands, shifts)
-        self._scratch = np.empty((len(x), len(weights)), np.int64)
-
-    def __call__(self) -> Raw:
-        """The products for the values that x has now, of shape (rows, 4 units), valid until the next call."""
-        return _saturate(self._multiplier.scale(self._product(), self._scratch))
+def _bind_gate_product(
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    zero_point: int,
+    multipliers: Multipliers,
+    y: npt.NDArray[np.int32],
+    constant: bool,
+) -> Run:
+    """What sets y, of one row for each of x, to x times the stacked weights plus the bias, saturated to Q3.12."""
+    wide = x.dtype == np.int16
+    factors = IntegerWeights(
+        weights[np.newaxis],
+        bias,
+        x_dtype=x.dtype,
+        x_zero_point=zero_point,
+        accumulator_bits=64 if wide else 32,
+        constant=constant,
+    )
+    significands, shifts = (np.repeat(column, len(weights) // 4) for column in zip(*multipliers))
+    multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significands, shifts)
+    finish = SumRequantizer(factors, multiplier, OutputStage(0, -(1 << 15), (1 << 15) - 1))
+    return bind_product(x[np.newaxis], y.reshape(1, len(x), -1), factors, finish)
 
 
-def _saturate(values: Raw, zero_point: int = 0, minimum: int = -32768, maximum: int = 32767) -> Raw:
+def _saturate(values: Raw, zero_point: int = 0, minimum: int = -(1 << 15), maximum: int = (1 << 15) - 1) -> None:
     """Add the zero point and saturate, in place; to 16 bits unless told."""
     if zero_point:
         np.add(values, zero_point, out=values)
-    np.maximum(values, minimum, out=values)
-    return np.minimum(values, maximum, out=values)
+    values.clip(minimum, maximum, out=values)
 
 
-def _table_of_sigmoid() -> npt.NDArray[np.int16]:
-    return _by_bits(logistic_int16(_all_int16() * 3))
+def _gate_table() -> Raw:
+    """The sigmoid of every Q3.12 by its bits, then the tanh; both in Q0.15."""
+    steps = _all_int16() * 3
+    return np.concatenate([_by_bits(logistic_int16(steps)), _by_bits(tanh_int16(steps))])
 
 
-def _table_of_tanh(power: int) -> npt.NDArray[np.int16]:
-    """tanh in Q0.15 for an input at scale 2^power."""
+def _table_of_tanh(power: int) -> Raw:
+    """tanh in Q0.15 of every int16 at scale 2^power, by its bits."""
     shift = power + 12
     if shift >= 0:
         return _by_bits(tanh_int16(wrap_int32(_all_int16() * wrap_int32(np.left_shift(np.int64(3), [shift & 31])))))
@@ -370,57 +368,60 @@ def _all_int16() -> Raw:
     return np.arange(-(1 << 15), 1 << 15)
 
 
-def _by_bits(values: Raw) -> npt.NDArray[np.int16]:
+def _by_bits(values: Raw) -> Raw:
     """A table over all int16, from -32768, with each value where its bits, read as unsigned, point."""
-    return np.roll(values.astype(np.int16), -(1 << 15))
+    return np.roll(values, -(1 << 15))
 
 
 def _bind_quantized(t: Tensors, op: OpData) -> Run:
-    from_input = GateProduct(t.rows, t.input_weights, t.biases, op.input_zero_point, op.input_multipliers, t.constant)
-    from_hidden = GateProduct(
-        t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, t.constant
+    columns = 4 * t.units
+    gates = np.empty((t.steps, t.batches, columns), np.int32)
+    recurrent, sums = (np.empty((t.batches, columns), np.int32) for _ in range(2))
+    from_input = _bind_gate_product(
+        t.rows, t.input_weights, t.biases, op.input_zero_point, op.input_multipliers, gates, t.constant
     )
-    sigmoid, tanh, tanh_of_cell = _table_of_sigmoid(), _table_of_tanh(-12), _table_of_tanh(op.cell_power)
-    gates = np.empty((t.batches, 4 * t.units), np.int64)
-    index = np.empty_like(gates)
-    sigmoids, *results = _gates(gates, t.units)
-    update, forget, output, cell = results
-    sigmoid_results = np.empty((t.batches, 3 * t.units), np.int16)
-    cell_results = np.empty((t.batches, t.units), np.int16)
-    products, work, scratch = (np.empty((t.batches, t.units), np.int64) for _ in range(3))
-    cell_index = np.empty((t.batches, t.units), np.intp)
+    from_hidden = _bind_gate_product(
+        t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
+    )
+    table, tanh_of_cell = _gate_table(), _table_of_tanh(op.cell_power)
+    lowest, highest = np.array(-(1 << 15), np.int32), np.array((1 << 15) - 1, np.int32)
+    index = np.empty(sums.shape, np.intp)
+    # The tanh stands in the second half of the table.
+    halves = np.repeat([0, 0, 0, 1 << 16], t.units) + np.zeros(sums.shape, np.intp)
+    results, work, scratch, state = (np.empty((t.batches, size), np.int64) for size in (columns, *[t.units] * 3))
+    _, update, forget, output, cell = _gates(results, t.units)
+    cell_index = np.empty(state.shape, np.intp)
     limits = np.iinfo(t.hidden.dtype)
     hidden_range = op.hidden_zero_point, int(limits.min), int(limits.max)
-    clip = op.cell_clip
+    clip, hidden, cell_state = op.cell_clip, t.hidden, t.cell
 
     def run() -> None:
         t.refresh()
-        inputs = from_input().reshape(t.steps, t.batches, 4 * t.units)
-        for step, y in zip(inputs, t.y):
-            np.add(step, from_hidden(), out=gates)
-            _saturate(gates)
-            np.bitwise_and(gates, 0xFFFF, out=index)
-            sigmoid.take(index[:, : 3 * t.units], out=sigmoid_results, mode="clip")
-            tanh.take(index[:, 3 * t.units :], out=cell_results, mode="clip")
-            np.copyto(sigmoids, sigmoid_results)
-            np.copyto(cell, cell_results)
-            np.copyto(products, t.cell)
-            np.multiply(products, forget, out=products)
-            _saturate(op.forget.scale(products, scratch))
+        from_input()
+        for step, y in zip(gates, t.y):
+            from_hidden()
+            np.add(step, recurrent, out=sums)
+            sums.clip(lowest, highest, out=sums)
+            np.copyto(index, sums)
+            np.bitwise_and(index, 0xFFFF, out=index)
+            np.add(index, halves, out=index)
+            table.take(index, out=results, mode="clip")
+            np.copyto(state, cell_state)
+            np.multiply(state, forget, out=state)
+            _saturate(op.forget.scale(state, scratch))
             np.multiply(update, cell, out=work)
             _saturate(op.update.scale(work, scratch))
-            np.add(products, work, out=products)
-            _saturate(products)
+            np.add(state, work, out=state)
+            _saturate(state)
             if clip is not None:
-                _saturate(products, 0, -clip, clip)
-            np.copyto(t.cell, products, casting="unsafe")
-            np.bitwise_and(products, 0xFFFF, out=cell_index)
-            tanh_of_cell.take(cell_index, out=cell_results, mode="clip")
-            np.copyto(work, cell_results)
+                _saturate(state, 0, -clip, clip)
+            np.copyto(cell_state, state, casting="unsafe")
+            np.bitwise_and(state, 0xFFFF, out=cell_index)
+            tanh_of_cell.take(cell_index, out=work, mode="clip")
             np.multiply(work, output, out=work)
             _saturate(op.output.scale(work, scratch), *hidden_range)
-            np.copyto(t.hidden, work, casting="unsafe")
-            np.copyto(y, t.hidden)
+            np.copyto(hidden, work, casting="unsafe")
+            np.copyto(y, hidden)
 
     return run
 
