@@ -23,6 +23,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    slicing,
     unary,
 )
 
@@ -38,6 +39,7 @@ FAMILIES = (
     quantize,
     recurrent,
     reduce,
+    slicing,
     unary,
 )
 

@@ -61,13 +61,13 @@ def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
 
 
 def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
-    """The elements of a constant INT32 tensor; refuses one that is none, or has another number of elements."""
+    """The first elements of a constant INT32 tensor; refuses one that is none, or has fewer."""
     require_type(tensor, TensorType.INT32)
     if not tensor.is_constant:
         raise OperatorError("must be a constant of the model", tensor=tensor.name)
-    if element_count(tensor) != count:
+    if element_count(tensor) < count:
         raise OperatorError(f"has shape {list(tensor.dims)}, must have {count} elements", tensor=tensor.name)
-    return [int(element) for element in tensor.data.reshape(-1)]
+    return [int(element) for element in tensor.data.reshape(-1)[:count]]
 
 
 def require_axis(axis: int, rank: int, name: str) -> int:

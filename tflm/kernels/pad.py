@@ -7,6 +7,7 @@ import numpy as np
 from tflm.errors import OperatorError
 from tflm.kernels.checks import constant_integers, element_count, require_same_type, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.views import bind_copies, bind_copy, view_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT8, INT32, UINT8, Array, Struct
@@ -31,10 +32,13 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=range(2, 4), outputs=1)
     input = context.allocate_temp_input_tensor(node, INPUT)
     paddings = context.allocate_temp_input_tensor(node, PADDINGS)
-    value = context.allocate_temp_input_tensor(node, VALUE) if len(node.inputs) == 3 else None
+    value = context.allocate_temp_input_tensor(node, VALUE) if node.has_input(VALUE) else None
     output = context.allocate_temp_output_tensor(node, 0)
     require_type(input, *TYPES)
     require_same_type(output, input)
+    if element_count(paddings) != 2 * len(output.dims):
+        reason = f"has shape {list(paddings.dims)}; each of {len(output.dims)} dimensions needs two numbers"
+        raise OperatorError(reason, tensor=paddings.name)
     inside = _inside(input, output, constant_integers(paddings, 2 * len(output.dims)))
     if value is not None:
         _check_value(value, output)
@@ -69,13 +73,9 @@ def _bind(context: KernelContext, node: Node) -> Run:
     value = np.asarray(zero_point, y.dtype)
     if node.has_input(VALUE):
         value = context.get_eval_input(node, VALUE).elements.reshape(())
-    middle = y[inside]
-
-    def run() -> None:
-        np.copyto(y, value)
-        np.copyto(middle, x)
-
-    return run
+    if x.size == y.size:
+        return bind_copy(y, x)
+    return bind_copies([(y, value), (view_of(y, inside), x)])
 
 
 PAD = Registration(BuiltinOperator.PAD, _bind, _prepare, op_data=OP_DATA_PAD, max_version=4)

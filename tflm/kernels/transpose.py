@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tflm.errors import OperatorError
 from tflm.kernels.checks import constant_integers, require_same_type, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.views import bind_copy
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 MAXIMUM_RANK = 5
@@ -23,8 +22,8 @@ def _prepare(context: KernelContext, node: Node) -> None:
     rank = len(input.dims)
     if rank > MAXIMUM_RANK:
         raise OperatorError(f"has {rank} dimensions, {MAXIMUM_RANK} is the most", tensor=input.name)
-    if len(order.dims) != 1:
-        raise OperatorError(f"has shape {list(order.dims)}, must have one dimension", tensor=order.name)
+    if order.dims != (rank,):
+        raise OperatorError(f"has shape {list(order.dims)}, must have {[rank]}", tensor=order.name)
     axes = constant_integers(order, rank)
     if sorted(axes) != list(range(rank)):
         raise OperatorError(f"is {axes}; each dimension from 0 to {rank - 1} must be there once", tensor=order.name)
@@ -36,12 +35,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 def _bind(context: KernelContext, node: Node) -> Run:
     source = context.get_eval_input(node, 0).elements.transpose(node.op_data)
-    y = context.get_eval_output(node, 0).elements
-
-    def run() -> None:
-        np.copyto(y, source)
-
-    return run
+    return bind_copy(context.get_eval_output(node, 0).elements, source)
 
 
 TRANSPOSE = Registration(BuiltinOperator.TRANSPOSE, _bind, _prepare, max_version=6)
