@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tflm.kernels import (
     add_n,
+    arg_min_max,
     arithmetic,
     basic_classifier,
     cast,
@@ -11,6 +12,7 @@ from tflm.kernels import (
     concatenation,
     control_flow,
     conv_2d,
+    cumsum,
     depthwise_conv_2d,
     floor_division,
     fully_connected,
@@ -43,6 +45,8 @@ REGISTRATIONS: dict[str, Registration] = {
     registration.name: registration
     for registration in (
         add_n.ADD_N,
+        arg_min_max.ARG_MAX,
+        arg_min_max.ARG_MIN,
         arithmetic.ADD,
         arithmetic.DIV,
         arithmetic.MUL,
@@ -59,10 +63,11 @@ REGISTRATIONS: dict[str, Registration] = {
         concatenation.SPLIT,
         concatenation.SPLIT_V,
         control_flow.CALL_ONCE,
+        conv_2d.CONV_2D,
+        cumsum.CUMSUM,
+        depthwise_conv_2d.DEPTHWISE_CONV_2D,
         floor_division.FLOOR_DIV,
         floor_division.FLOOR_MOD,
-        conv_2d.CONV_2D,
-        depthwise_conv_2d.DEPTHWISE_CONV_2D,
         fully_connected.FULLY_CONNECTED,
         hard_swish.ELU,
         hard_swish.HARD_SWISH,
@@ -99,6 +104,7 @@ REGISTRATIONS: dict[str, Registration] = {
         strided_slice.STRIDED_SLICE,
         svdf.SVDF,
         transpose.TRANSPOSE,
+        transpose_conv.TRANSPOSE_CONV,
         unary.ABS,
         unary.CEIL,
         unary.COS,
@@ -113,7 +119,6 @@ REGISTRATIONS: dict[str, Registration] = {
         unary.SQUARE,
         unidirectional_sequence_lstm.UNIDIRECTIONAL_SEQUENCE_LSTM,
         zeros_like.ZEROS_LIKE,
-        transpose_conv.TRANSPOSE_CONV,
     )
 }
 """Every operator of this package, by name."""
