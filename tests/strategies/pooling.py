@@ -18,7 +18,8 @@ from tflm.schema import (
     quantized,
 )
 
-AVERAGE, MAX = BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D
+AVERAGE, MAX, L2 = BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D, BuiltinOperator.L2_POOL_2D
+TYPES = {AVERAGE: (FLOAT32, INT8, INT16), MAX: (FLOAT32, INT8, INT16), L2: (FLOAT32,)}
 
 
 def _model(
@@ -44,14 +45,15 @@ def _model(
 @st.composite
 def pool(draw: Draw, operator: BuiltinOperator) -> Case:
     """A pool with windows up to beyond the input where padding allows it."""
-    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    type = draw(st.sampled_from(TYPES[operator]))
     shape = tuple(draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5))))
     padding = draw(st.sampled_from(Padding))
     limits = [n if padding == Padding.VALID else n + 3 for n in shape[1:3]]
+    whole = draw(st.integers(0, 3)) == 0
     options = Pool2DOptions(
         padding=padding,
-        filter_height=draw(st.integers(1, limits[0])),
-        filter_width=draw(st.integers(1, limits[1])),
+        filter_height=shape[1] if whole else draw(st.integers(1, limits[0])),
+        filter_width=shape[2] if whole else draw(st.integers(1, limits[1])),
         stride_h=draw(st.integers(1, 4)),
         stride_w=draw(st.integers(1, 4)),
         fused_activation_function=draw(ACTIVATIONS),
@@ -68,10 +70,10 @@ def _large(operator: BuiltinOperator, type: TensorType) -> Case:
     return model, [[np.ones(shape, dtype)]]
 
 
-OPERATORS = {operator.name: pool(operator) for operator in (AVERAGE, MAX)}
+OPERATORS = {operator.name: pool(operator) for operator in TYPES}
 
 LARGE = {
     f"{operator.name}-{type.name}": partial(_large, operator, type)
-    for operator in (AVERAGE, MAX)
-    for type in (FLOAT32, INT8, INT16)
+    for operator, types in TYPES.items()
+    for type in types
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tflm.kernels import (
     add_n,
+    arg_min_max,
     arithmetic,
     basic_classifier,
     broadcast_to,
@@ -12,6 +13,7 @@ from tflm.kernels import (
     concatenation,
     control_flow,
     conv_2d,
+    cumsum,
     depthwise_conv_2d,
     fill,
     floor_division,
@@ -48,6 +50,8 @@ REGISTRATIONS: dict[str, Registration] = {
     registration.name: registration
     for registration in (
         add_n.ADD_N,
+        arg_min_max.ARG_MAX,
+        arg_min_max.ARG_MIN,
         arithmetic.ADD,
         arithmetic.DIV,
         arithmetic.MUL,
@@ -72,6 +76,7 @@ REGISTRATIONS: dict[str, Registration] = {
         depthwise_conv_2d.DEPTHWISE_CONV_2D,
         fill.FILL,
         fill.SHAPE,
+        cumsum.CUMSUM,
         floor_division.FLOOR_DIV,
         floor_division.FLOOR_MOD,
         fully_connected.FULLY_CONNECTED,
@@ -86,6 +91,7 @@ REGISTRATIONS: dict[str, Registration] = {
         pad.PAD,
         pad.PADV2,
         pooling.AVERAGE_POOL_2D,
+        pooling.L2_POOL_2D,
         pooling.MAX_POOL_2D,
         prelu.PRELU,
         quantize.DEQUANTIZE,

@@ -18,7 +18,7 @@ from tflm.kernels.convolution import OP_DATA_CONV, OpData, Operands, bind_convol
 from tflm.kernels.padding import TFLITE_PADDING
 from tflm.kernels.per_channel import ChannelMultipliers
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.windows import axis, image_elements, require_room
+from tflm.kernels.windows import axes, image_elements, require_room
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions
@@ -57,9 +57,14 @@ def _prepare(context: KernelContext, node: Node) -> None:
     input, weights, output = OPERANDS.prepared(context, node)
     _check_channels(input, weights, output)
     options = node.options(Conv2DOptions) or Conv2DOptions()
-    height, width = input.dims[1:3]
-    rows = axis(options.padding, height, weights.dims[1], output.dims[1], options.stride_h, options.dilation_h_factor)
-    columns = axis(options.padding, width, weights.dims[2], output.dims[2], options.stride_w, options.dilation_w_factor)
+    rows, columns = axes(
+        options.padding,
+        input.dims[1:3],
+        weights.dims[1:3],
+        output.dims[1:3],
+        (options.stride_h, options.stride_w),
+        (options.dilation_h_factor, options.dilation_w_factor),
+    )
     require_room(image_elements(rows, columns, input), input, weights, output)
     multipliers = ChannelMultipliers(context, weights.dims[0])
     activation = fused_activation(node, Conv2DOptions)

@@ -22,7 +22,7 @@ from tflm.kernels.padding import TFLITE_PADDING
 from tflm.kernels.per_channel import ChannelMultipliers
 from tflm.kernels.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.windows import axis, bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
+from tflm.kernels.windows import axes, bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthwiseConv2DOptions
@@ -67,12 +67,13 @@ def _prepare(context: KernelContext, node: Node) -> None:
     input, weights, output = OPERANDS.prepared(context, node)
     options = node.options(DepthwiseConv2DOptions) or DepthwiseConv2DOptions()
     _check_channels(input, weights, output, options.depth_multiplier)
-    rows, columns = (
-        axis(options.padding, input.dims[i], weights.dims[i], output.dims[i], stride, dilation)
-        for i, stride, dilation in (
-            (1, options.stride_h, options.dilation_h_factor),
-            (2, options.stride_w, options.dilation_w_factor),
-        )
+    rows, columns = axes(
+        options.padding,
+        input.dims[1:3],
+        weights.dims[1:3],
+        output.dims[1:3],
+        (options.stride_h, options.stride_w),
+        (options.dilation_h_factor, options.dilation_w_factor),
     )
     require_room(options.depth_multiplier * image_elements(rows, columns, input), input, weights, output)
     multipliers = ChannelMultipliers(context, weights.dims[3])

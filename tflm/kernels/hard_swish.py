@@ -132,7 +132,10 @@ def _to_int16(significand: int) -> int:
 
 
 def _prepare_elu(context: KernelContext, node: Node) -> None:
-    """The op data is a function of int8: all arithmetic is in float32, as in the reference."""
+    """The op data is a function of int8: all arithmetic is in float32, as in the reference.
+
+    numpy's own exp of float32 may be off by two units in the last place, which C's is not.
+    """
     input, output = _tensors(context, node)
     if input.type == TensorType.FLOAT32:
         return
@@ -140,7 +143,8 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
 
     def elu(x: Raw) -> Raw:
         real = scale * (x - input.zero_point).astype(np.float32)
-        transformed = np.where(real < 0, np.exp(real) - np.float32(1), real).astype(np.float32)
+        exponential = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32)
+        transformed = np.where(real < 0, exponential - np.float32(1), real)
         rounded = round_half_away_array(transformed * inverse) + np.float32(output.zero_point)
         return np.clip(int32_from_float(rounded), -128, 127)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,7 @@ class Columns:
     def reduced(self, reduce: Callable[..., Any]) -> npt.NDArray[Any]:
         """The rows made one; valid until the next call."""
         np.copyto(self._target, self._source)
-        reduce(self.matrix, 0, None, self._results)
+        reduce(self.matrix, axis=0, out=self._results)
         return self._results[: self.count]
 
 
@@ -177,6 +178,8 @@ def _bind_with(bind_axes: BindAxes) -> Bind:
 
 def _bind_sum(is_mean: bool) -> BindAxes:
     def bind(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
+        if is_mean and not x.size:
+            raise OperatorError(f"has an input of shape {list(x.shape)}; there is no mean of no elements")
         if x.dtype == np.float32:
             columns = Columns(x, axes, np.float32)
             divisor = np.float32(columns.rows if is_mean else 1)
@@ -220,10 +223,10 @@ def _bind_extreme(ufunc: np.ufunc, start: str) -> BindAxes:
     def bind(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
         columns = Columns(x, axes, x.dtype)
         limits: Any = np.finfo(x.dtype) if x.dtype.kind == "f" else np.iinfo(x.dtype)
-        first = x.dtype.type(getattr(limits, start))
+        reduce = partial(ufunc.reduce, initial=x.dtype.type(getattr(limits, start)))
 
         def run() -> None:
-            ufunc(columns.reduced(ufunc.reduce), first, out=y)
+            np.copyto(y, columns.reduced(reduce))
 
         return run
 

@@ -24,9 +24,9 @@ from tflm.kernels.convolution import OpData, Operands, bind_convolution
 from tflm.kernels.padding import TFLITE_PADDING
 from tflm.kernels.per_channel import ChannelMultipliers
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.windows import Axis, in_turn, padding_of, require_room
+from tflm.kernels.windows import Axis, in_turn, paddings, require_room
 from tflm.memory.tensor import TFLITE_TYPE
-from tflm.schema.enums import BuiltinOperator, Padding, TensorType
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import TransposeConvOptions
 from tflm.targets import FLOAT, INT, INT16, INT32, POINTER, UINT8, Struct, When
 
@@ -118,13 +118,8 @@ class Phases:
         return window - window[0], np.minimum(phase, self.count - 1)
 
 
-def phases(padding: Padding, size: int, taps: int, outputs: int, stride: int) -> Phases:
-    """The phases of one dimension; the padding is that of a convolution from the output to the input.
-
-    Raises:
-        OperatorError: the stride is out of range.
-    """
-    before = padding_of(padding, outputs, taps, stride)
+def phases(size: int, taps: int, outputs: int, stride: int, before: int) -> Phases:
+    """The phases of one dimension; `before` is the padding of a convolution from the output to the input."""
     first, last = before // stride, (before + outputs - 1) // stride
     taps_of_window = -(-taps // stride)
     windows = Axis(size, taps_of_window, last - first + 1, before=taps_of_window - 1 - first)
@@ -148,10 +143,9 @@ def _prepare(context: KernelContext, node: Node) -> None:
         )
         raise OperatorError(reason, tensor=weights.name)
     options = node.options(TransposeConvOptions) or TransposeConvOptions()
-    rows, columns = (
-        phases(options.padding, input.dims[i], weights.dims[i], output.dims[i], stride)
-        for i, stride in ((1, options.stride_h), (2, options.stride_w))
-    )
+    taps, outputs, strides = weights.dims[1:3], output.dims[1:3], (options.stride_h, options.stride_w)
+    before = paddings(options.padding, outputs, taps, strides, (1, 1))
+    rows, columns = (phases(*of) for of in zip(input.dims[1:3], taps, outputs, strides, before))
     blocks = math.prod((input.dims[0], *(axis.windows.windows * axis.count for axis in (rows, columns))))
     require_room(blocks * output.dims[3], input, weights, output)
     multipliers = ChannelMultipliers(context, weights.dims[0])

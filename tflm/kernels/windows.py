@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,25 +54,39 @@ class Axis:
         return self.start < 0 or self.stop > self.size
 
 
-def axis(padding: Padding, size: int, taps: int, windows: int, stride: int, dilation: int) -> Axis:
-    """The windows along a dimension of a convolution's input.
+def axes(
+    padding: Padding,
+    sizes: Sequence[int],
+    taps: Sequence[int],
+    windows: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[Axis, Axis]:
+    """The windows along rows and columns of a convolution's input.
 
     Raises:
-        OperatorError: the stride or the dilation is out of range.
+        OperatorError: a stride or a dilation is out of range.
     """
-    return Axis(size, taps, windows, stride, dilation, padding_of(padding, size, taps, stride, dilation))
+    before = paddings(padding, sizes, taps, strides, dilations)
+    rows, columns = (Axis(*of) for of in zip(sizes, taps, windows, strides, dilations, before))
+    return rows, columns
 
 
-def padding_of(padding: Padding, size: int, taps: int, stride: int, dilation: int = 1) -> int:
-    """Places before the image that the first of the windows that fit along it covers.
+def paddings(
+    padding: Padding, sizes: Sequence[int], taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """For rows and columns, the places before the image that the first of the windows that fit along it covers.
 
     Raises:
-        OperatorError: the stride or the dilation is out of range.
+        OperatorError: a stride or a dilation is out of range.
     """
-    windows = output_size(padding, size, taps, stride, dilation)
-    if max(stride, dilation) > LARGEST_STEP:
-        raise OperatorError(f"has stride {stride} and dilation {dilation}, {LARGEST_STEP} is the most")
-    return padding_before(windows, size, taps, stride, dilation)
+    if max(*strides, *dilations) > LARGEST_STEP:
+        raise OperatorError(f"has strides {strides} and dilations {dilations}, {LARGEST_STEP} is the most")
+    dimensions = list(zip(sizes, taps, strides, dilations))
+    windows = [output_size(padding, *dimension) for dimension in dimensions]
+    if min(windows) < 0:
+        return (0, 0)  # TFLM gives up where a window is too large, but runs the operator
+    return tuple(padding_before(count, *dimension) for count, dimension in zip(windows, dimensions))
 
 
 def require_room(elements: int, *tensors: AnyTensor) -> None:
