@@ -269,7 +269,9 @@ def export(
 ) -> None:
     """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
 
-    Example: tflm export model.tflite firmware/ --target cortex-m
+    \b
+    Example:
+      tflm export model.tflite firmware/ --target cortex-m
     """
     origin = shlex.join(["tflm", *sys.argv[1:]])
     files = sources(load_model(model), model.stem, target_from(target), origin)
