@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -179,19 +180,34 @@ def test_a_reader_that_stops_early_is_no_error() -> None:
     assert "Traceback" not in answer.stderr
 
 
+def completions(shell: str, words: str) -> str:
+    """What the command offers a shell for the last of some words."""
+    bash = {"COMP_WORDS": words, "COMP_CWORD": f"{len(words.split()) - 1}"}
+    return run(**bash, _TYPER_COMPLETE_ARGS=words, _TFLM_COMPLETE=f"complete_{shell}").stdout
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_shell_completes_commands(shell: str) -> None:
-    environment = {
-        "_TFLM_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": "tflm ar",
-        "COMP_CWORD": "1",
-        "_TYPER_COMPLETE_ARGS": "tflm ar",
-    }
-    script = "from tflm.cli.app import app; app(prog_name='tflm')"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
-    assert "arena" in answer.stdout
+def test_the_shell_completes_commands_options_and_names(shell: str) -> None:
+    assert "arena" in completions(shell, "tflm ar")
+    assert "run" not in completions(shell, "tflm ar")
+    assert "--target" in completions(shell, "tflm export --ta")
+    assert "cortex-m" in completions(shell, "tflm arena --target cor")
+    assert "best_fit" in completions(shell, "tflm arena --planner be")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_a_script_that_the_shell_takes(shell: str) -> None:
+    script = run(_TFLM_COMPLETE=f"source_{shell}").stdout
+    assert "_TFLM_COMPLETE" in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} in $PATH")
+    subprocess.run([shell, "-n", "-c", script], check=True, timeout=60)
+
+
+def test_a_command_starts_without_what_only_some_need() -> None:
+    script = "import sys, tflm.cli.app; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=EXAMPLE.parents[1]).split()
+    assert not {"matplotlib", "numba", "rich.progress", "importlib.metadata"} & set(loaded)
 
 
 # --- tflm arena --------------------------------------------------------------------------------------------------

@@ -98,9 +98,14 @@ def buffer_figures(buffer: tflm.PlannedBuffer) -> dict[str, Any]:
 def arena(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="One .tflite file, or several to share.")],
     target: TargetName = "cortex-m",
-    planner: Annotated[str, typer.Option(metavar="NAME", help=f"How the head is planned: {', '.join(PLANNERS)}.")] = (
-        "greedy"
-    ),
+    planner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"How the head is planned: {', '.join(PLANNERS)}.",
+            autocompletion=lambda: list(PLANNERS),
+        ),
+    ] = "greedy",
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Exit with status 1 where more is needed: 64K, 65536.")
     ] = None,
@@ -112,7 +117,10 @@ def arena(
         Path | None, typer.Option(metavar="FILE", help="Draw the plan as a picture: .png, .svg, .pdf.")
     ] = None,
     beside: Annotated[
-        str | None, typer.Option(metavar="PLANNER", help="A second plan to draw beside the first.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A second plan to draw beside the first.", autocompletion=lambda: list(PLANNERS)
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

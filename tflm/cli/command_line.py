@@ -181,6 +181,12 @@ def target_from(name: str) -> tflm.targets.Target:
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 TargetName = Annotated[
     str,
-    typer.Option("--target", "-t", metavar="NAME", help=f"The machine: {', '.join(tflm.targets.TARGETS)}."),
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME",
+        help=f"The machine: {', '.join(tflm.targets.TARGETS)}.",
+        autocompletion=lambda: list(tflm.targets.TARGETS),
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print figures for other programs.")]
