@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -80,9 +81,11 @@ class MicroInterpreter:
             allocator = self._arena
         else:
             allocator = MicroAllocator(self._arena, self._planner, self._target)
-        with allocator.all_or_nothing(), _like_c():
+        with allocator.all_or_nothing(), np.errstate(all="ignore"):
             allocated = lay_out(self._model, self._resolver, allocator)
             allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+        self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+        self._invoke_subgraph = allocated.graph.invoke_subgraph
         self._allocated = allocated
         self.reset()
 
@@ -93,9 +96,9 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` has not been called.
             OperatorError: an operator can't go on.
         """
-        allocated = self._ready("invoke")
-        with _LikeCInSmallBuffers() if allocated.has_large_tensors else _like_c():
-            allocated.graph.invoke_subgraph(0)
+        if self._allocated is None:
+            self._ready("invoke")
+        self._run(self._invoke_subgraph, 0)
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke."""
@@ -176,25 +179,20 @@ class MicroInterpreter:
         return self._allocated
 
 
-def _like_c() -> np.errstate:
-    """Integers wrap and floats overflow without a word, as they do in C."""
-    return np.errstate(all="ignore")
+def _like_c(buffer_elements: int | None) -> contextvars.Context:
+    """A context in which integers wrap and floats overflow without a word, as they do in C.
 
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
 
-class _LikeCInSmallBuffers:
-    """As `_like_c`; and numpy, which walks through operands that are not contiguous in buffers, makes those small.
-
-    By default they have 8192 elements for each operand, in all more than an invoke is to take for itself.
+    Args:
+        buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
+            elements for each operand, in all more than an invoke is to take for itself.
     """
-
-    def __enter__(self) -> None:
-        self._errors = _like_c()
-        self._errors.__enter__()
-        self._elements = np.setbufsize(BUFFER_ELEMENTS)
-
-    def __exit__(self, *error: Any) -> None:
-        np.setbufsize(self._elements)
-        self._errors.__exit__(*error)
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    if buffer_elements is not None:
+        context.run(np.setbufsize, buffer_elements)
+    return context
 
 
 @dataclass
