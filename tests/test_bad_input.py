@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.schema import BuiltinOperator, FullyConnectedOptions, TensorType
+from tflm.schema import BuiltinOperator, FullyConnectedOptions, SqueezeOptions, TensorType
 
 QUANTIZATION = tflm.quantized(0.5)
 
@@ -217,6 +217,30 @@ def test_what_is_not_a_number_can_not_be_quantized(interpreter: tflm.MicroInterp
     with pytest.raises(tflm.TensorError, match="nan"):
         interpreter.input(0).quantized([0.5, float("nan")])
     assert interpreter.input(0).quantized([0.5, float("inf"), -float("inf")]).tolist() == [1, 127, -128]
+
+
+@pytest.mark.parametrize("values", [[1j], np.ones(8, np.complex64), ["1"], [None]], ids=str)
+def test_only_real_numbers_can_be_quantized(interpreter: tflm.MicroInterpreter, values: Any) -> None:
+    with pytest.raises(tflm.TensorError, match="only real numbers"):
+        interpreter.input(0).quantized(values)
+
+
+@pytest.mark.parametrize("type", [TensorType.COMPLEX64, TensorType.COMPLEX128])
+def test_complex_numbers_have_no_real_values(type: TensorType) -> None:
+    """They can be written and read as they are; half of each would be lost on the way to real ones."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), type)
+    y = main.tensor("y", (2,), type)
+    main.operator(BuiltinOperator.SQUEEZE, [x], [y], SqueezeOptions(squeeze_dims=(0,)))
+    main.output(y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[0] = [1j, 2.5]
+    interpreter.invoke()
+    with pytest.raises(tflm.TensorError, match="'y' holds complex"):
+        interpreter.output(0).dequantized()
+    assert interpreter.output(0).data.tolist() == [1j, 2.5]
 
 
 # --- Out of turn -----------------------------------------------------------------------------------------------------
