@@ -97,7 +97,7 @@ def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[A
     limits = np.iinfo(dtype)
     array = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     flat = array.reshape(-1)
-    flat[: flat.size // 4] = rng.choice([limits.min, limits.max, 0], flat.size // 4)
+    flat[: flat.size // 4] = rng.choice(np.array([limits.min, limits.max, 0], dtype), flat.size // 4)
     return array
 
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from models import Case
 
-from strategies import activations, elementwise, fully_connected, movement, quantize
+from strategies import activations, elementwise, fully_connected, movement, quantize, signal
 
-FAMILIES = (activations, elementwise, fully_connected, movement, quantize)
+FAMILIES = (activations, elementwise, fully_connected, movement, quantize, signal)
 
 OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}
 """A strategy for each operator."""

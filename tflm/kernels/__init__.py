@@ -14,6 +14,16 @@ from tflm.kernels import (
     softmax,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
+from tflm.kernels.signal import (
+    energy,
+    fft,
+    filter_bank,
+    filter_bank_log,
+    filter_bank_spectral_subtraction,
+    filter_bank_square_root,
+    pcan,
+    window,
+)
 
 REGISTRATIONS: dict[str, Registration] = {
     registration.name: registration
@@ -32,6 +42,15 @@ REGISTRATIONS: dict[str, Registration] = {
         resource_variable.VAR_HANDLE,
         sigmoid.LOGISTIC,
         sigmoid.TANH,
+        energy.ENERGY,
+        fft.FFT_AUTO_SCALE,
+        fft.RFFT,
+        filter_bank.FILTER_BANK,
+        filter_bank_log.FILTER_BANK_LOG,
+        filter_bank_spectral_subtraction.FILTER_BANK_SPECTRAL_SUBTRACTION,
+        filter_bank_square_root.FILTER_BANK_SQUARE_ROOT,
+        pcan.PCAN,
+        window.WINDOW,
         softmax.SOFTMAX,
     )
 }
