@@ -32,10 +32,11 @@ Case = tuple[bytes, list[Arrays]]
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
-INT8, INT16, INT32, UINT8, FLOAT32 = (
+INT8, INT16, INT32, INT64, UINT8, FLOAT32 = (
     TensorType.INT8,
     TensorType.INT16,
     TensorType.INT32,
+    TensorType.INT64,
     TensorType.UINT8,
     TensorType.FLOAT32,
 )
@@ -94,6 +95,8 @@ def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[A
     dtype = ELEMENT_TYPES[type].dtype
     if type == FLOAT32:
         return (rng.standard_normal(shape) * 2.0 ** rng.integers(-4, 6)).astype(np.float32)
+    if type == TensorType.BOOL:
+        return rng.integers(0, 2, shape).astype(dtype)
     limits = np.iinfo(dtype)
     array = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
     flat = array.reshape(-1)
@@ -142,7 +145,7 @@ def large(
     main.operator(operator, inputs, [y], options)
     main.output(y)
     rng = np.random.default_rng(0)
-    return builder.build(), [[rng.integers(0, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[t].dtype) for t in types[:-1]]]
+    return builder.build(), [[rng.integers(1, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[t].dtype) for t in types[:-1]]]
 
 
 def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None) -> QuantizationParameters | None:

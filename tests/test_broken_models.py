@@ -17,13 +17,14 @@ import pytest
 from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import OPERATORS
 from test_schema import tables_of, values_of
 
 import tflm
 from tflm import schema
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
-from tflm.schema.layout import Field, SubTable, Table, TableVector, fields_of
+from tflm.schema.layout import Field, Scalar, SubTable, Table, TableVector, fields_of
 
 THOROUGH = settings(max_examples=3 * settings().max_examples)
 FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 4)
@@ -498,10 +499,10 @@ def test_verify_lists_every_damage_to_the_structure() -> None:
 # --- Any fault -------------------------------------------------------------------------------------------------------
 
 
-def run(data: bytes) -> None:
+def run(data: bytes, arena_size: int = 4096) -> None:
     """Take a model all the way, if it lets itself be taken."""
     with contextlib.suppress(tflm.TflmError):
-        interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(4096))
+        interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(arena_size))
         interpreter.allocate_tensors()
         interpreter.invoke()
         for index in range(interpreter.outputs_size()):
@@ -714,6 +715,50 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
 def test_any_tensors_of_an_operator_are_run_or_refused(operator: str, data: st.DataObject) -> None:
     """Of any types, ranks, sizes and quantization, as many as may be, with any options."""
     run(data.draw(of_one_operator(REGISTRATIONS[operator].operator)))
+
+
+STEPS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 7, 2**15, 2**31 - 1])
+
+
+@st.composite
+def with_one_thing_changed(draw: st.DrawFn, operator: str) -> bytes:
+    """A model of one operator that would be good, but for one of its tensors, its options, or what it is given."""
+    data, _ = draw(OPERATORS[operator])
+    model = schema.read_model(memoryview(data))
+    assert model.subgraphs
+    subgraph = model.subgraphs[0]
+    assert subgraph.tensors
+    assert subgraph.operators
+    node, tensor = subgraph.operators[0], draw(st.sampled_from(subgraph.tensors))
+    things = ["dimension", "rank", "type", "quantization", "buffer", "inputs", "options", "step"]
+    thing = draw(st.sampled_from(things))
+    numbers = [field.name for field in fields_of(type(node.builtin_options)) if field.wire == Scalar("i")]
+    if thing == "dimension" and tensor.shape:
+        at = draw(st.integers(0, len(tensor.shape) - 1))
+        tensor.shape = (*tensor.shape[:at], draw(st.integers(-1, 9)), *tensor.shape[at + 1 :])
+    elif thing == "rank":
+        tensor.shape = draw(st.sampled_from([(tensor.shape or ())[1:], (*(tensor.shape or ()), 1), ()]))
+    elif thing == "type":
+        tensor.type = draw(st.sampled_from(TensorType))
+    elif thing == "quantization":
+        scales = draw(st.lists(SCALES, min_size=1, max_size=3))
+        tensor.quantization = draw(st.none() | st.just(tflm.quantized(scales, 0, draw(st.integers(-1, 4)))))
+    elif thing == "buffer":
+        tensor.buffer = 0
+    elif thing == "inputs":
+        node.inputs = draw(st.lists(st.integers(-1, len(subgraph.tensors) - 1), max_size=5).map(tuple))
+    elif thing == "step" and numbers:
+        setattr(node.builtin_options, draw(st.sampled_from(numbers)), draw(STEPS))
+    elif node.builtin_options is not None:
+        node.builtin_options = draw(st.none() | tables_of(type(node.builtin_options)))
+    return schema.write_model(model)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@given(data=st.data())
+@FOR_EACH_OPERATOR
+def test_a_model_with_one_thing_changed_is_run_or_refused(operator: str, data: st.DataObject) -> None:
+    run(data.draw(with_one_thing_changed(operator)), arena_size=1 << 18)
 
 
 def of_scalars(operator: str, inputs: int, types: tuple[TensorType, TensorType], scales: tuple[float, float]) -> bytes:

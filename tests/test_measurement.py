@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tflm
-from tflm.memory import BufferRequirements, lower_bound_bytes
+from tflm.memory import PLANNERS, BufferRequirements, lower_bound_bytes
 from tflm.targets import TARGETS, Target, align_up
 
 targets = st.sampled_from(sorted(TARGETS.values(), key=lambda target: target.name))
@@ -30,7 +30,7 @@ def allocated(model: bytes, arena: Any, **options: Any) -> tflm.MicroInterpreter
     return interpreter
 
 
-@given(model=models.graph(), target=targets, planner=st.sampled_from(["greedy", "linear"]))
+@given(model=models.graph(), target=targets, planner=st.sampled_from(sorted(PLANNERS)))
 def test_the_smallest_arena_works_and_one_step_less_does_not(model: bytes, target: Target, planner: str) -> None:
     smallest = measured(model, target, planner=planner).minimum_arena_bytes
     interpreter = allocated(model, bytearray(smallest), target=target, planner=planner)

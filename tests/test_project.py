@@ -17,8 +17,8 @@ import tflm
 
 PACKAGE = Path(tflm.__file__).parent
 
-LAYERS = ["errors", "schema", "targets", "memory", "kernels", "micro"]
-"""From the bottom up; the micro_*.py modules are one layer, and the package itself stands on top."""
+LAYERS = ["errors", "schema", "targets", "memory", "kernels", "micro", "compat", "cli"]
+"""From the bottom up; the micro_*.py modules are one layer; and the package itself stands on top."""
 
 
 def modules() -> list[ModuleType]:

@@ -51,6 +51,19 @@ class ArenaExhausted(ArenaError):
         )
 
 
+class PlanFileError(TflmError):
+    """A file does not hold the buffers to plan, or their plan.
+
+    Attributes:
+        line: number of the line, from 1.
+        reason: what is wrong there, and where possible what would be right.
+    """
+
+    def __init__(self, reason: str, *, line: int):
+        self.reason, self.line = reason, line
+        super().__init__(f"line {line}: {reason}")
+
+
 class ResolverError(TflmError):
     """An operator can't be added to a resolver: no room left, already there, or not known."""
 

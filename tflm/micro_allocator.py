@@ -50,6 +50,7 @@ from tflm.memory.tensor import (
     int_array_bytes,
 )
 from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Tensor
 from tflm.targets import BOOL, HOST, POINTER, SIZE_T, Struct, Target, When, align_up
@@ -116,6 +117,7 @@ class PlannedBuffer(NamedTuple):
         offset, bytes: its place in the arena, and its size without alignment.
         first_use, last_use: the steps of the invocation between which it is alive, both included. Step 0 fills the
             inputs, each operator is one more.
+        type, dims: of a tensor; None and () for scratch.
     """
 
     name: str
@@ -124,6 +126,8 @@ class PlannedBuffer(NamedTuple):
     bytes: int
     first_use: int
     last_use: int
+    type: TensorType | None = None
+    dims: tuple[int, ...] = ()
 
 
 class RecordedAllocationType(str, Enum):
@@ -308,13 +312,13 @@ class MicroAllocator:
     def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
         planned: list[PlannedBuffer] = []
         for i, info in enumerate(infos):
-            offset = self.planner.get_offset_for_buffer(i)
+            place = self.planner.get_offset_for_buffer(i), info.bytes, info.first_created, info.last_used
             owner = info.owner
             if isinstance(owner, TfLiteEvalTensor):
-                name, kind = owner.name, "tensor"
+                planned.append(PlannedBuffer(owner.name, "tensor", *place, owner.type, owner.dims))
             else:
-                name, kind = allocations[owner.subgraph_index].nodes[owner.node_index][0].operator, "scratch"
-            planned.append(PlannedBuffer(name, kind, offset, info.bytes, info.first_created, info.last_used))
+                node, _ = allocations[owner.subgraph_index].nodes[owner.node_index]
+                planned.append(PlannedBuffer(node.operator, "scratch", *place))
         self._check_plan(planned)
         for info, buffer in zip(infos, planned):
             if isinstance(info.owner, TfLiteEvalTensor):

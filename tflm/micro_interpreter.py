@@ -21,6 +21,9 @@ from tflm.micro_resource_variable import MicroResourceVariables, count_resource_
 from tflm.schema.model import Model
 from tflm.targets import HOST, Target
 
+BUFFER_ELEMENTS = 1024
+"""Elements in each of the buffers that numpy may work in."""
+
 
 class MicroInterpreter:
     """Places everything a model needs in the arena, once, and then runs it without allocating.
@@ -90,9 +93,9 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` has not been called.
             OperatorError: an operator can't go on.
         """
-        graph = self._ready("invoke").graph
-        with _like_c():
-            graph.invoke_subgraph(0)
+        allocated = self._ready("invoke")
+        with _LikeCInSmallBuffers() if allocated.has_large_tensors else _like_c():
+            allocated.graph.invoke_subgraph(0)
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke."""
@@ -178,6 +181,22 @@ def _like_c() -> np.errstate:
     return np.errstate(all="ignore")
 
 
+class _LikeCInSmallBuffers:
+    """As `_like_c`; and numpy, which walks through operands that are not contiguous in buffers, makes those small.
+
+    By default they have 8192 elements for each operand, in all more than an invoke is to take for itself.
+    """
+
+    def __enter__(self) -> None:
+        self._errors = _like_c()
+        self._errors.__enter__()
+        self._elements = np.setbufsize(BUFFER_ELEMENTS)
+
+    def __exit__(self, *error: Any) -> None:
+        np.setbufsize(self._elements)
+        self._errors.__exit__(*error)
+
+
 @dataclass
 class Layout:
     """A model that has its place in the arena, and is not bound yet.
@@ -195,6 +214,10 @@ class Layout:
     steps: list[Step]
     inputs: list[TfLiteTensor]
     outputs: list[TfLiteTensor]
+
+    def __post_init__(self) -> None:
+        largest = max((buffer.bytes for buffer in self.planned), default=0)
+        self.has_large_tensors = largest > BUFFER_ELEMENTS
 
 
 def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> Layout:

@@ -59,7 +59,10 @@ class ArenaMeasurement:
         minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It is more than
             `arena_used_bytes` where the most is needed while operators prepare, or while memory is planned.
         records: what the tail is used for, as TFLM's recording allocator counts it on the target.
+        temp_bytes: how far temp memory reaches from the start of the arena while operators prepare. The head takes its
+            place afterwards.
         buffers: every tensor and scratch buffer in the head.
+        steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
         peak: the operator at which memory peaks, and what is alive there.
     """
 
@@ -68,8 +71,10 @@ class ArenaMeasurement:
     head_bytes: int
     tail_bytes: int
     minimum_arena_bytes: int
+    temp_bytes: int
     records: dict[RecordedAllocationType, RecordedAllocation]
     buffers: list[PlannedBuffer]
+    steps: list[str]
     peak: Peak
 
 
@@ -104,7 +109,18 @@ def _measured_in(
     minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))
     recording = RecordingMicroAllocator(np.zeros(size, np.uint8), planner, target)
     lay_out(model, resolver, recording)
-    return ArenaMeasurement(target, head + tail, head, tail, minimum, recording.records, layout.planned, _peak(layout))
+    return ArenaMeasurement(
+        target=target,
+        arena_used_bytes=head + tail,
+        head_bytes=head,
+        tail_bytes=tail,
+        minimum_arena_bytes=minimum,
+        temp_bytes=_temp_bytes(plain.log),
+        records=recording.records,
+        buffers=layout.planned,
+        steps=[_operator_at(layout, step) for step in range(len(layout.steps))],
+        peak=_peak(layout),
+    )
 
 
 def _working_bytes(allocator: MicroAllocator, buffer_count: int) -> int:
@@ -132,6 +148,19 @@ def _minimum_arena_bytes(log: Sequence[Allocation], size: int, working_bytes: in
     return align_up(needed, ARENA_ALIGNMENT)
 
 
+def _temp_bytes(log: Sequence[Allocation]) -> int:
+    ends = (a.offset + a.size for a in log if a.section == "temp" and a.what != PLANNER_WORKING_SPACE)
+    return max(ends, default=0)
+
+
+def _operator_at(layout: Layout, step: int) -> str:
+    subgraph_index, node_index = layout.steps[step]
+    if node_index is None:
+        return ""
+    node, _ = layout.graph.allocations[subgraph_index].nodes[node_index]
+    return node.operator
+
+
 def _peak(layout: Layout) -> Peak:
     def alive_at(step: int) -> list[PlannedBuffer]:
         return [buffer for buffer in layout.planned if buffer.first_use <= step <= buffer.last_use]
@@ -141,6 +170,6 @@ def _peak(layout: Layout) -> Peak:
 
     step = max(range(len(layout.steps)), key=aligned_bytes)
     subgraph_index, node_index = layout.steps[step]
-    operator = "" if node_index is None else layout.graph.allocations[subgraph_index].nodes[node_index][0].operator
+    operator = _operator_at(layout, step)
     buffers = sorted(alive_at(step), key=lambda buffer: -buffer.bytes)
     return Peak(operator, subgraph_index, node_index, step, aligned_bytes(step), buffers)

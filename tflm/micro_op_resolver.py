@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -109,7 +110,11 @@ def _what_to_add(name: str, is_custom: bool) -> str:
 
 
 def _method_name(operator: str) -> str:
-    return f"add_{operator.lower()}"
+    """TFLM's name for the method, in Python's case: add_conv_2d, and add_filter_bank_log for SignalFilterBankLog."""
+    name = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
+    if "_" not in name:
+        name = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)
+    return f"add_{name.lower().replace('-', '_')}"
 
 
 def _add_methods() -> None:

@@ -1,9 +1,21 @@
-"""Times this package beside TFLM's own Python package, in turns within one run, on one thread.
+"""Times this package beside TFLM's own Python package and LiteRT, in turns within one run, each on one thread.
 
-    python tools/benchmark.py [--json FILE] MODEL...
+    python tools/benchmark.py [--json FILE] [--engines NAME...] [MODEL...]
+    python tools/benchmark.py --growth [--json FILE]
 
-For each model: milliseconds to load and verify it and to allocate its tensors, microseconds an invoke in both, and
-the ratio of the two. Figures are medians. Only ratios mean something from one machine to another.
+Each engine runs a model in a process of its own, so that one which crashes loses its cell and nothing else. The
+processes take turns in short rounds: whatever slows the machine down hits all of them. For each engine and model:
+
+    load       milliseconds to read and verify the file
+    allocate   milliseconds to allocate tensors (the tflite-micro package does it while it loads)
+    first      milliseconds of the first invoke
+    invoke     microseconds of an invoke, median of the rounds
+    step       microseconds to set the inputs, invoke, and get the outputs, median of the rounds
+    peak       MiB that the process ever had in memory
+    ratio      our invoke over the other engine's, and our step over its step
+
+Only ratios mean something from one machine to another. `--growth` times models made on the spot, whose width, depth or
+number of tensors doubles from one to the next, in this package alone.
 """
 
 from __future__ import annotations
@@ -11,99 +23,174 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import statistics
+import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # read when numpy is imported
 
 import numpy as np  # noqa: E402
 
-import tflm  # noqa: E402
+ROUNDS = 9
+SECONDS_A_ROUND = 0.03
+ARENA_BYTES = 1 << 22
+DEFAULT_MODELS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared")) / "models"
 
-ROUNDS = 7
-SECONDS_A_ROUND = 0.02
-ARENA_BYTES = 1 << 24
+
+class Session(NamedTuple):
+    """A model that an engine has ready, and what it took to get there."""
+
+    load_seconds: float
+    allocate_seconds: float | None
+    invoke: Callable[[], Any]
+    inputs: list[tuple[tuple[int, ...], np.dtype[Any]]]
+    set_input: Callable[[int, np.ndarray[Any, Any]], Any]
+    get_outputs: Callable[[], Any]
 
 
-def main() -> None:
-    """Time the models, print a table, write the figures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL", help="a .tflite file")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
-    options = parser.parse_args()
-    print(f"{'model':28} {'load ms':>8} {'allocate ms':>12} {'invoke us':>10} {'tflm us':>9} {'ratio':>7}")
-    results = []
-    for path in options.models:
+# --- Engines, each in its own process ----------------------------------------------------------------------------
+
+
+def ours(path: Path) -> Session:
+    """This package."""
+    import tflm
+
+    resolver = tflm.AllOpsResolver()
+    load, model = timed(lambda: tflm.Model.from_file(path))
+    interpreter = tflm.MicroInterpreter(model, resolver, bytearray(ARENA_BYTES))
+    allocate, _ = timed(interpreter.allocate_tensors)
+    inputs = [interpreter.input(i) for i in range(interpreter.inputs_size())]
+    outputs = [interpreter.output(i) for i in range(interpreter.outputs_size())]
+
+    def set_input(index: int, values: np.ndarray[Any, Any]) -> None:
+        inputs[index].data[...] = values
+
+    return Session(
+        load,
+        allocate,
+        interpreter.invoke,
+        [(tensor.data.shape, tensor.data.dtype) for tensor in inputs],
+        set_input,
+        lambda: [np.array(tensor.data) for tensor in outputs],
+    )
+
+
+def tflite_micro(path: Path) -> Session:
+    """TFLM's own package."""
+    from tflite_micro.python.tflite_micro import runtime
+
+    load, interpreter = timed(lambda: runtime.Interpreter.from_file(str(path), arena_size=ARENA_BYTES))
+    inputs = details_of(interpreter.get_input_details)
+    outputs = len(details_of(interpreter.get_output_details))
+    return Session(
+        load,
+        None,
+        interpreter.invoke,
+        [(tuple(details["shape"]), np.dtype(details["dtype"])) for details in inputs],
+        lambda index, values: interpreter.set_input(values, index),
+        lambda: [interpreter.get_output(i) for i in range(outputs)],
+    )
+
+
+def details_of(getter: Callable[[int], Any]) -> list[Any]:
+    """The details of every input or output."""
+    details: list[Any] = []
+    while True:
         try:
-            result = timings(path)
-        except (tflm.TflmError, OSError) as error:
-            print(f"{path.stem:28} {error}", file=sys.stderr)
-            continue
-        results.append(result)
-        print(row(result), flush=True)
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=2) + "\n")
+            details.append(getter(len(details)))
+        except IndexError:
+            return details
 
 
-def timings(path: Path) -> dict[str, Any]:
-    """Medians for one model; the peer's time and the ratio are None where the peer is not installed."""
+def litert(resolver: str) -> Callable[[Path], Session]:
+    """LiteRT with one of its sets of kernels."""
 
-    def allocated() -> tflm.MicroInterpreter:
-        interpreter = tflm.MicroInterpreter(tflm.Model.from_file(path), tflm.AllOpsResolver(), bytearray(ARENA_BYTES))
-        interpreter.allocate_tensors()
-        return interpreter
+    def ready(path: Path) -> Session:
+        from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter = allocated()
-    calls = {"ours": interpreter.invoke}
-    peer = peer_interpreter(path)
-    if peer is not None:
-        calls["peer"] = peer.invoke
-    seconds = in_turns(calls)
-    load = median_seconds(lambda: tflm.Model.from_file(path))
-    ours, theirs = seconds["ours"], seconds.get("peer")
-    return {
-        "model": path.stem,
-        "load_ms": 1e3 * load,
-        "allocate_ms": 1e3 * (median_seconds(allocated) - load),
-        "invoke_us": 1e6 * ours,
-        "peer_invoke_us": None if theirs is None else 1e6 * theirs,
-        "ratio": None if theirs is None else ours / theirs,
-    }
+        kind = OpResolverType[resolver]
+        load, interpreter = timed(lambda: Interpreter(str(path), num_threads=1, experimental_op_resolver_type=kind))
+        allocate, _ = timed(interpreter.allocate_tensors)
+        inputs, outputs = interpreter.get_input_details(), interpreter.get_output_details()
+        return Session(
+            load,
+            allocate,
+            interpreter.invoke,
+            [(tuple(details["shape"]), np.dtype(details["dtype"])) for details in inputs],
+            lambda index, values: interpreter.set_tensor(inputs[index]["index"], values),
+            lambda: [interpreter.get_tensor(details["index"]) for details in outputs],
+        )
+
+    return ready
 
 
-def peer_interpreter(path: Path) -> Any:
-    """TFLM's interpreter with the model, its inputs zero; None where the package is not installed."""
-    try:
-        from tflite_micro.python.tflite_micro import runtime
-    except ImportError:
-        return None
-    return runtime.Interpreter.from_file(str(path), arena_size=ARENA_BYTES)
+ENGINES: dict[str, Callable[[Path], Session]] = {
+    "tflm": ours,
+    "tflite-micro": tflite_micro,
+    "litert": litert("AUTO"),
+    "litert-builtin": litert("BUILTIN_WITHOUT_DEFAULT_DELEGATES"),
+    "litert-reference": litert("BUILTIN_REF"),
+}
+"""This package, TFLM itself, and LiteRT with its default delegate, without it, and with its reference kernels."""
 
 
-def in_turns(calls: dict[str, Callable[[], Any]]) -> dict[str, float]:
-    """Median seconds of each call; the calls take turns, so that whatever slows the machine down hits all of them."""
+def serve(engine: str, path: Path) -> None:
+    """Be the process of one engine: get the model ready, then time a round for each line on standard input."""
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # engines print of their own accord
+    session = ENGINES[engine](path)
+    rng = np.random.default_rng(0)
+    inputs = [some_values(rng, *kind) for kind in session.inputs]
+
+    def step() -> None:
+        for i, values in enumerate(inputs):
+            session.set_input(i, values)
+        session.invoke()
+        session.get_outputs()
+
+    for i, values in enumerate(inputs):
+        session.set_input(i, values)
+    first, _ = timed(session.invoke)
+    calls = {"invoke": session.invoke, "step": step}
     repeats = {name: repeats_for(call) for name, call in calls.items()}
-    rounds = [{name: seconds(call, repeats[name]) for name, call in calls.items()} for _ in range(ROUNDS)]
-    return {name: statistics.median(figures[name] for figures in rounds) for name in calls}
+    start = {"load": session.load_seconds, "allocate": session.allocate_seconds, "first": first}
+    print(json.dumps(start), file=answers)
+    for _ in sys.stdin:
+        seconds = {name: mean_seconds(call, repeats[name]) for name, call in calls.items()}
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(json.dumps({**seconds, "peak_mib": peak}), file=answers)
 
 
-def median_seconds(call: Callable[[], Any]) -> float:
-    """Median seconds of one call."""
-    return in_turns({"call": call})["call"]
+def some_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Random values of a type: ordinary floats, integers over the whole range of up to 16 bits."""
+    if dtype.kind == "f":
+        return rng.standard_normal(shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    return rng.integers(max(limits.min, -(2**15)), min(limits.max, 2**15), shape).astype(dtype)
+
+
+def timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    """Seconds of a call, and what it gave."""
+    start = time.perf_counter()
+    result = call()
+    return time.perf_counter() - start, result
 
 
 def repeats_for(call: Callable[[], Any]) -> int:
     """How often to repeat a call in a round."""
     call()
-    return max(1, int(SECONDS_A_ROUND / max(seconds(call, 1), 1e-7)))
+    return max(1, int(SECONDS_A_ROUND / max(timed(call)[0], 1e-7)))
 
 
-def seconds(call: Callable[[], Any], repeats: int) -> float:
+def mean_seconds(call: Callable[[], Any], repeats: int) -> float:
     """Seconds of one of `repeats` calls in a row."""
     start = time.perf_counter()
     for _ in range(repeats):
@@ -111,17 +198,196 @@ def seconds(call: Callable[[], Any], repeats: int) -> float:
     return (time.perf_counter() - start) / repeats
 
 
-def row(result: dict[str, Any]) -> str:
-    """A line of the table."""
-    figures: Iterable[tuple[str, str]] = (
-        ("load_ms", "8.2f"),
-        ("allocate_ms", "12.2f"),
-        ("invoke_us", "10.1f"),
-        ("peer_invoke_us", "9.1f"),
-        ("ratio", "7.2f"),
-    )
-    cells = (format(np.nan if result[key] is None else result[key], form) for key, form in figures)
-    return f"{result['model']:28} {' '.join(cells)}"
+# --- Turns -------------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """The process of one engine with one model."""
+
+    def __init__(self, engine: str, path: Path):
+        self.engine = engine
+        self.rounds: list[dict[str, float]] = []
+        self.error: str | None = None
+        self._child = subprocess.Popen(
+            [sys.executable, __file__, "--serve", engine, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.start = self._answer()
+
+    def run_round(self) -> None:
+        """Let the engine run for a moment, alone."""
+        if self.error is None and self._child.stdin is not None:
+            print(file=self._child.stdin)
+            answer = self._answer()
+            if answer is not None:
+                self.rounds.append(answer)
+
+    def figures(self) -> dict[str, Any]:
+        """What was measured, in the units of the table; or the error."""
+        self._child.communicate()
+        if self.error is not None or self.start is None or not self.rounds:
+            return {"error": self.error or "no answer"}
+        allocate = self.start["allocate"]
+        return {
+            "load_ms": 1e3 * self.start["load"],
+            "allocate_ms": None if allocate is None else 1e3 * allocate,
+            "first_ms": 1e3 * self.start["first"],
+            **{f"{name}_us": 1e6 * statistics.median(r[name] for r in self.rounds) for name in ("invoke", "step")},
+            "peak_mib": self.rounds[-1]["peak_mib"],
+        }
+
+    def _answer(self) -> dict[str, Any] | None:
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline()
+        if line:
+            answer: dict[str, Any] = json.loads(line)
+            return answer
+        _, errors = self._child.communicate()
+        code = self._child.returncode
+        last = (errors.strip().splitlines() or [""])[-1]
+        self.error = f"went down with signal {-code}" if code < 0 else last[:200]
+        return None
+
+
+def compared(path: Path, engines: Iterable[str]) -> dict[str, Any]:
+    """Every engine's figures for one model, and the ratios of ours to the others'."""
+    peers = [Peer(engine, path) for engine in engines]
+    for _ in range(ROUNDS):
+        for peer in peers:
+            peer.run_round()
+    figures = {peer.engine: peer.figures() for peer in peers}
+    mine = figures.get("tflm", {})
+    for engine, theirs in figures.items():
+        if engine != "tflm" and "invoke_us" in theirs and "invoke_us" in mine:
+            theirs["invoke_ratio"] = mine["invoke_us"] / theirs["invoke_us"]
+            theirs["step_ratio"] = mine["step_us"] / theirs["step_us"]
+    return {"model": path.stem, "engines": figures}
+
+
+COLUMNS = {
+    "load_ms": ("load ms", 1),
+    "allocate_ms": ("allocate ms", 1),
+    "first_ms": ("first ms", 2),
+    "invoke_us": ("invoke us", 1),
+    "step_us": ("step us", 1),
+    "peak_mib": ("peak MiB", 0),
+    "invoke_ratio": ("ratio", 2),
+    "step_ratio": ("step ratio", 2),
+}
+"""Heading and decimals of each figure."""
+
+
+def table_rows(result: dict[str, Any]) -> Iterator[str]:
+    """A line for each engine with one model."""
+    for engine, figures in result["engines"].items():
+        if "error" in figures:
+            yield f"{result['model']:26} {engine:17} {figures['error']}"
+            continue
+        cells = [
+            f"{'' if figures.get(key) is None else format(figures[key], f'.{decimals}f'):>11}"
+            for key, (_, decimals) in COLUMNS.items()
+        ]
+        yield f"{result['model']:26} {engine:17}{''.join(cells)}"
+
+
+# --- Growth ------------------------------------------------------------------------------------------------------
+
+
+def growth() -> list[dict[str, Any]]:
+    """Times of models whose width, depth or number of tensors doubles."""
+    results = []
+    print(f"{'what':10} {'size':>6} {'load ms':>9} {'allocate ms':>12} {'invoke us':>10}")
+    for what, sizes in (("width", (32, 64, 128, 256, 512)), ("depth", (4, 8, 16, 32, 64)), ("tensors", (64, 128, 256))):
+        for size in sizes:
+            results.append({"what": what, "size": size, **grown_timings(grown_model(what, size))})
+            result = results[-1]
+            figures = f"{result['load_ms']:9.2f} {result['allocate_ms']:12.2f} {result['invoke_us']:10.1f}"
+            print(f"{what:10} {size:6} {figures}", flush=True)
+    return results
+
+
+def grown_model(what: str, size: int) -> bytes:
+    """Layers of int8 FULLY_CONNECTED: 4 of the width `size`, or `size` of width 32; or `size` sums of 32 elements."""
+    import tflm
+    from tflm.schema import AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
+
+    width, layers = (size, 4) if what == "width" else (32, size)
+    scale = tflm.quantized(0.5)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, width), TensorType.INT8, scale)]
+    for i in range(layers):
+        tensors.append(main.tensor(f"t{i}", (1, width), TensorType.INT8, scale))
+        if what == "tensors":
+            main.operator(BuiltinOperator.ADD, [tensors[i], tensors[max(i - 1, 0)]], [tensors[-1]], AddOptions())
+            continue
+        weights = main.constant(f"w{i}", np.eye(width, dtype=np.int8), tflm.quantized([1.0] * width))
+        options = FullyConnectedOptions()
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [tensors[i], weights, -1], [tensors[-1]], options)
+    main.output(tensors[-1])
+    return builder.build()
+
+
+def grown_timings(data: bytes) -> dict[str, float]:
+    """Medians of loading, allocating and invoking."""
+    import tflm
+
+    resolver = tflm.AllOpsResolver()
+
+    def allocated() -> tflm.MicroInterpreter:
+        interpreter = tflm.MicroInterpreter(tflm.Model(data), resolver, bytearray(ARENA_BYTES))
+        interpreter.allocate_tensors()
+        return interpreter
+
+    load = median_seconds(lambda: tflm.Model(data))
+    return {
+        "load_ms": 1e3 * load,
+        "allocate_ms": 1e3 * (median_seconds(allocated) - load),
+        "invoke_us": 1e6 * median_seconds(allocated().invoke),
+    }
+
+
+def median_seconds(call: Callable[[], Any]) -> float:
+    """Median over rounds of the seconds of one call."""
+    repeats = repeats_for(call)
+    return statistics.median(mean_seconds(call, repeats) for _ in range(ROUNDS))
+
+
+# --- Command line ------------------------------------------------------------------------------------------------
+
+
+def main() -> None:
+    """Time the models, print a table, write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
+    parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME")
+    parser.add_argument("--growth", action="store_true", help="time models that double in size instead")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.models[0])
+        return
+    results = growth() if options.growth else comparison(options.models, options.engines)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=2) + "\n")
+
+
+def comparison(models: list[Path], engines: list[str]) -> list[dict[str, Any]]:
+    """Every engine with every model; the table is printed as it comes."""
+    paths = models or sorted(DEFAULT_MODELS.glob("*.tflite"))
+    if not paths:
+        sys.exit(f"no models are given, and there are none in {DEFAULT_MODELS}")
+    print(f"{'model':26} {'engine':17}{''.join(f'{heading:>11}' for heading, _ in COLUMNS.values())}")
+    results = []
+    for path in paths:
+        results.append(compared(path, engines))
+        print("\n".join(table_rows(results[-1])), flush=True)
+    return results
 
 
 if __name__ == "__main__":

@@ -11,9 +11,39 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from models import Case
 
-from strategies import activations, elementwise, fully_connected, movement, quantize, signal
+from strategies import (
+    activations,
+    basic_classifier,
+    cast,
+    convolution,
+    elementwise,
+    fully_connected,
+    movement,
+    pooling,
+    quantize,
+    recurrent,
+    reduce,
+    signal,
+    slicing,
+    unary,
+)
 
-FAMILIES = (activations, elementwise, fully_connected, movement, quantize, signal)
+FAMILIES = (
+    activations,
+    basic_classifier,
+    cast,
+    convolution,
+    elementwise,
+    fully_connected,
+    movement,
+    pooling,
+    quantize,
+    recurrent,
+    reduce,
+    signal,
+    slicing,
+    unary,
+)
 
 OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}
 """A strategy for each operator."""

@@ -5,9 +5,24 @@ from __future__ import annotations
 from functools import partial
 
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, Case, Draw, large, quantization, rescaled, scales, shapes, unary, zero_points
+from models import (
+    FLOAT32,
+    INT8,
+    INT16,
+    Case,
+    Draw,
+    factors,
+    float32,
+    large,
+    quantization,
+    rescaled,
+    scales,
+    shapes,
+    unary,
+    zero_points,
+)
 
-from tflm.schema import BuiltinOperator, SoftmaxOptions, quantized
+from tflm.schema import BuiltinOperator, LeakyReluOptions, SoftmaxOptions, quantized
 
 
 @st.composite
@@ -45,7 +60,29 @@ def softmax(draw: Draw) -> Case:
     return unary(BuiltinOperator.SOFTMAX, draw, types, (input, natural.get(types)), options, shape)
 
 
+@st.composite
+def leaky_relu(draw: Draw) -> Case:
+    """LEAKY_RELU, with slopes of either sign and of any size."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    input = quantization(draw, type)
+    alpha = draw(factors(-20, 10)) * draw(st.sampled_from([1, 1, -1, 0]))
+    options = LeakyReluOptions(alpha=float32(alpha))
+    return unary(BuiltinOperator.LEAKY_RELU, draw, (type, type), (input, rescaled(draw, type, input)), options)
+
+
+@st.composite
+def log_softmax(draw: Draw) -> Case:
+    """LOG_SOFTMAX over rows of 1 to 40."""
+    type = draw(st.sampled_from([FLOAT32, INT8]))
+    shape = (*draw(shapes(0, 3, 3)), draw(st.integers(1, 40)))
+    input = None if type == FLOAT32 else quantized(draw(scales(-26, 8) | scales(-10, 2)), draw(zero_points(type)))
+    output = None if type == FLOAT32 else quantized(1 / 16, 127)
+    return unary(BuiltinOperator.LOG_SOFTMAX, draw, (type, type), (input, output), None, shape)
+
+
 OPERATORS = {
+    "LOG_SOFTMAX": log_softmax(),
+    "LEAKY_RELU": leaky_relu(),
     "RELU": relu(BuiltinOperator.RELU),
     "RELU6": relu(BuiltinOperator.RELU6),
     "LOGISTIC": sigmoid(BuiltinOperator.LOGISTIC),
@@ -55,6 +92,7 @@ OPERATORS = {
 
 NATURAL = {
     ("LOGISTIC", INT8): quantized(1 / 256, -128),
+    ("LOG_SOFTMAX", INT8): quantized(1 / 16, 127),
     ("TANH", INT8): quantized(1 / 128),
     ("SOFTMAX", INT8): quantized(1 / 256, -128),
 }
@@ -63,7 +101,7 @@ NATURAL = {
 LARGE = {
     **{
         f"{name}-{type.name}": partial(large, BuiltinOperator[name], (type, type))
-        for name in ("RELU", "RELU6")
+        for name in ("RELU", "RELU6", "LEAKY_RELU")
         for type in (FLOAT32, INT8, INT16)
     },
     **{
@@ -74,8 +112,15 @@ LARGE = {
             None if type == FLOAT32 else (quantized(0.01), NATURAL.get((name, type), quantized(1 / 32768))),
             SoftmaxOptions(beta=1.0) if name == "SOFTMAX" else None,
         )
-        for name in ("LOGISTIC", "TANH", "SOFTMAX")
+        for name in ("LOGISTIC", "TANH", "SOFTMAX", "LOG_SOFTMAX")
         for type in (FLOAT32, INT8, INT16)
-        if name != "SOFTMAX" or type == FLOAT32
+        if (name, type) != ("LOG_SOFTMAX", INT16)
     },
+    "SOFTMAX-INT8-INT16": partial(
+        large,
+        BuiltinOperator.SOFTMAX,
+        (INT8, INT16),
+        (quantized(0.01), quantized(1 / 65536, -32768)),
+        SoftmaxOptions(beta=1.0),
+    ),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,6 +13,7 @@ from models import (
     INT8,
     INT16,
     INT32,
+    INT64,
     Case,
     Draw,
     broadcast_shapes,
@@ -19,24 +21,72 @@ from models import (
     float32,
     large,
     scales,
+    shapes,
     values,
     zero_points,
 )
 
-from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, MulOptions, quantized
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    DivOptions,
+    ModelBuilder,
+    MulOptions,
+    SubOptions,
+    TensorType,
+    quantized,
+)
+
+COMPARISONS = (
+    BuiltinOperator.EQUAL,
+    BuiltinOperator.NOT_EQUAL,
+    BuiltinOperator.GREATER,
+    BuiltinOperator.GREATER_EQUAL,
+    BuiltinOperator.LESS,
+    BuiltinOperator.LESS_EQUAL,
+)
+LOGICAL = (BuiltinOperator.LOGICAL_AND, BuiltinOperator.LOGICAL_OR)
+WITHOUT_OPTIONS = (
+    BuiltinOperator.MAXIMUM,
+    BuiltinOperator.MINIMUM,
+    BuiltinOperator.SQUARED_DIFFERENCE,
+    BuiltinOperator.FLOOR_DIV,
+    BuiltinOperator.FLOOR_MOD,
+    *COMPARISONS,
+    *LOGICAL,
+)
+OPTIONS: dict[BuiltinOperator, Any] = {
+    BuiltinOperator.ADD: AddOptions,
+    BuiltinOperator.SUB: SubOptions,
+    BuiltinOperator.MUL: MulOptions,
+    BuiltinOperator.DIV: DivOptions,
+    **dict.fromkeys(WITHOUT_OPTIONS),
+}
+TYPES = {
+    **dict.fromkeys(OPTIONS, (FLOAT32, INT32, INT8, INT16)),
+    BuiltinOperator.DIV: (FLOAT32, INT32, INT8),
+    BuiltinOperator.MAXIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
+    BuiltinOperator.MINIMUM: (FLOAT32, INT32, INT8, INT16, INT64),
+    BuiltinOperator.FLOOR_DIV: (FLOAT32,),
+    BuiltinOperator.FLOOR_MOD: (FLOAT32,),
+    **dict.fromkeys(COMPARISONS, (FLOAT32, INT32, INT64, INT8)),
+    BuiltinOperator.EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
+    BuiltinOperator.NOT_EQUAL: (FLOAT32, INT32, INT64, INT8, TensorType.BOOL),
+    **dict.fromkeys(LOGICAL, (TensorType.BOOL,)),
+}
 
 
 @st.composite
 def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
-    """ADD or MUL of two inputs, or of an input and a constant, with broadcasting and activations."""
-    type = draw(st.sampled_from([FLOAT32, INT32, INT8, INT16]))
+    """Two inputs, or an input and a constant, with broadcasting and activations."""
+    type = draw(st.sampled_from(TYPES[operator]))
     shape1, shape2 = broadcast_shapes(draw)
     output_shape = np.broadcast_shapes(shape1, shape2)
-    kind = {BuiltinOperator.ADD: AddOptions, BuiltinOperator.MUL: MulOptions}[operator]
+    options = OPTIONS[operator]
     # An output much finer than the inputs is refused by ADD: the output's scale is drawn to be mostly allowed.
-    scale = draw(scales(-10, 4))
+    scale = draw(scales(-14, -8) if operator in COMPARISONS else scales(-10, 4))
     parameters = [
-        None if type in (FLOAT32, INT32) else quantized(float32(scale * draw(factor)), draw(zero_points(type)))
+        None if type not in (INT8, INT16) else quantized(float32(scale * draw(factor)), draw(zero_points(type)))
         for factor in (factors(-6, 6), factors(-6, 6), factors(-24, 12))
     ]
     builder = ModelBuilder()
@@ -44,23 +94,123 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
     a = main.input("a", shape1, type, parameters[0])
     inputs = [values(draw, type, shape1)]
     second = values(draw, type, shape2)
+    if operator in COMPARISONS and type not in (FLOAT32, TensorType.BOOL) and draw(st.booleans()):
+        inputs, second = [inputs[0] % 2], second % 2  # of which some are equal
+    if operator == BuiltinOperator.DIV and type != FLOAT32:
+        zero = 0 if parameters[1] is None else parameters[1].zero_point[0]
+        second[second == zero] += 1  # which TFLM does not survive in INT32
     if draw(st.booleans()):
         b = main.constant("b", second, parameters[1])
     else:
         b = main.input("b", shape2, type, parameters[1])
         inputs.append(second)
-    y = main.tensor("y", output_shape, type, parameters[2])
-    main.operator(operator, [a, b], [y], kind(fused_activation_function=draw(ACTIVATIONS)))
+    boolean = operator in COMPARISONS or operator in LOGICAL
+    y = main.tensor("y", output_shape, TensorType.BOOL if boolean else type, None if boolean else parameters[2])
+    main.operator(operator, [a, b], [y], options(fused_activation_function=draw(ACTIVATIONS)) if options else None)
     main.output(y)
     return builder.build(), [inputs]
 
 
-OPERATORS = {"ADD": arithmetic(BuiltinOperator.ADD), "MUL": arithmetic(BuiltinOperator.MUL)}
+def _large_quantization(operator: BuiltinOperator, type: TensorType) -> Any:
+    if operator in COMPARISONS and type == INT8:
+        return quantized(0.5), quantized(0.25), None
+    return None if type in (INT8, INT16) else (None,) * 3
+
+
+@st.composite
+def prelu(draw: Draw) -> Case:
+    """PRELU with an alpha of any shape that broadcasts, a constant or not."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    alpha_type = INT8 if type == INT16 else type
+    shape = draw(shapes(1, 4, 5))
+    alpha_shape = tuple(draw(st.sampled_from([n, 1])) for n in shape)[draw(st.integers(0, len(shape) - 1)) :]
+    scale = draw(scales(-10, 4))
+    parameters = [
+        None if type == FLOAT32 else quantized(float32(scale * draw(factor)), draw(zero_points(kind)))
+        for factor, kind in ((factors(-6, 6), type), (factors(-6, 6), alpha_type), (factors(-24, 12), type))
+    ]
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", shape, type, parameters[0])
+    inputs, slopes = [values(draw, type, shape)], values(draw, alpha_type, alpha_shape)
+    if draw(st.booleans()):
+        alpha = main.constant("alpha", slopes, parameters[1])
+    else:
+        alpha = main.input("alpha", alpha_shape, alpha_type, parameters[1])
+        inputs.append(slopes)
+    y = main.tensor("y", shape, type, parameters[2])
+    main.operator(BuiltinOperator.PRELU, [x, alpha], [y])
+    main.output(y)
+    return builder.build(), [inputs]
+
+
+@st.composite
+def add_n(draw: Draw) -> Case:
+    """ADD_N of two to six inputs."""
+    type = draw(st.sampled_from([FLOAT32, INT8]))
+    shape = draw(shapes(1, 4, 5))
+    input = None if type == FLOAT32 else quantized(draw(scales(-10, 4)), draw(zero_points(type)))
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    inputs = [values(draw, type, shape) for _ in range(draw(st.integers(2, 6)))]
+    tensors = [main.input(f"x{i}", shape, type, input) for i in range(len(inputs))]
+    output = input and quantized(float32(input.scale[0] * draw(factors(-18, 12))), draw(zero_points(type)))
+    y = main.tensor("y", shape, type, output)
+    main.operator(BuiltinOperator.ADD_N, tensors, [y])
+    main.output(y)
+    return builder.build(), [inputs]
+
+
+@st.composite
+def select(draw: Draw) -> Case:
+    """SELECT_V2 of inputs that broadcast."""
+    type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
+    shape = draw(shapes(1, 5, 4))
+    parts = [tuple(draw(st.sampled_from([n, n, 1])) for n in shape) for _ in range(3)]
+    result = np.broadcast_shapes(*parts)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    kinds = (TensorType.BOOL, type, type)
+    tensors = [main.input(f"x{i}", part, kind) for i, (part, kind) in enumerate(zip(parts, kinds))]
+    y = main.tensor("y", result, type)
+    main.operator(BuiltinOperator.SELECT_V2, tensors, [y])
+    main.output(y)
+    return builder.build(), [[values(draw, kind, part) for part, kind in zip(parts, kinds)]]
+
+
+OPERATORS = {
+    **{operator.name: arithmetic(operator) for operator in OPTIONS},
+    "PRELU": prelu(),
+    "ADD_N": add_n(),
+    "SELECT_V2": select(),
+}
 
 LARGE = {
-    f"{operator.name}-{type.name}": partial(
-        large, operator, (type,) * 3, (None,) * 3 if type == INT32 else None, options()
-    )
-    for operator, options in ((BuiltinOperator.ADD, AddOptions), (BuiltinOperator.MUL, MulOptions))
-    for type in (FLOAT32, INT32)
+    **{
+        f"{operator.name}-{type.name}": partial(
+            large,
+            operator,
+            (type, type, TensorType.BOOL if operator in (*COMPARISONS, *LOGICAL) else type),
+            _large_quantization(operator, type),
+            options() if options else None,
+        )
+        for operator, options in OPTIONS.items()
+        for type in TYPES[operator]
+    },
+    **{
+        f"PRELU-{type.name}": partial(large, BuiltinOperator.PRELU, (type, INT8 if type == INT16 else type, type))
+        for type in (FLOAT32, INT8, INT16)
+    },
+    **{
+        f"ADD_N-{type.name}": partial(
+            large, BuiltinOperator.ADD_N, (type,) * 4, None if type == FLOAT32 else (quantized(0.5),) * 4
+        )
+        for type in (FLOAT32, INT8)
+    },
+    **{
+        f"SELECT_V2-{type.name}": partial(
+            large, BuiltinOperator.SELECT_V2, (TensorType.BOOL, type, type, type), (None,) * 4
+        )
+        for type in (FLOAT32, INT8, INT16)
+    },
 }

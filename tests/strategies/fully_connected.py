@@ -120,4 +120,4 @@ def _large(type: TensorType) -> Case:
     return builder.build(), [[rng.integers(-100, 100, (256, 512)).astype(dtype)]]
 
 
-LARGE = {f"FULLY_CONNECTED-{type.name}": partial(_large, type) for type in (FLOAT32,)}
+LARGE = {f"FULLY_CONNECTED-{type.name}": partial(_large, type) for type in (FLOAT32, INT8, INT16)}

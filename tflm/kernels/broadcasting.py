@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.checks import AnyTensor, element_count
-from tflm.memory.tensor import TfLiteEvalTensor
 
 MAXIMUM_RANK = 8
 
 
-def require_broadcast(input1: AnyTensor, input2: AnyTensor, output: AnyTensor) -> None:
+def require_broadcast(
+    input1: AnyTensor, input2: AnyTensor, output: AnyTensor, maximum_rank: int = MAXIMUM_RANK
+) -> None:
     """Refuse inputs whose shapes don't go together, or don't give the output's."""
     try:
         shape = np.broadcast_shapes(input1.dims, input2.dims)
     except ValueError:
         reason = f"has shape {list(input1.dims)}, which does not broadcast with {list(input2.dims)} of {input2.name!r}"
         raise OperatorError(reason, tensor=input1.name) from None
-    if len(shape) > MAXIMUM_RANK:
-        raise OperatorError(f"has {len(shape)} dimensions, {MAXIMUM_RANK} is the most", tensor=output.name)
+    if len(shape) > maximum_rank:
+        raise OperatorError(f"has {len(shape)} dimensions, {maximum_rank} is the most", tensor=output.name)
     if element_count(output) != math.prod(shape):
         reason = f"has shape {list(output.dims)}, the inputs give {list(shape)}"
         raise OperatorError(reason, tensor=output.name)
-
-
-def broadcast(
-    input1: TfLiteEvalTensor, input2: TfLiteEvalTensor, output: TfLiteEvalTensor
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Views of both inputs and the output, all of the shape that the inputs give together."""
-    shape = np.broadcast_shapes(input1.dims, input2.dims)
-    x1, x2 = (np.broadcast_to(tensor.elements, shape) for tensor in (input1, input2))
-    if input1.dims == input2.dims:
-        return x1.reshape(-1), x2.reshape(-1), output.elements.reshape(-1)
-    return x1, x2, output.elements.reshape(shape)

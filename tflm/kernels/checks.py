@@ -58,3 +58,20 @@ def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
     """Refuse two tensors of different types, or with different numbers of elements."""
     require_same_type(tensor, other)
     require_same_size(tensor, other)
+
+
+def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
+    """The first elements of a constant INT32 tensor; refuses one that is none, or has fewer."""
+    require_type(tensor, TensorType.INT32)
+    if not tensor.is_constant:
+        raise OperatorError("must be a constant of the model", tensor=tensor.name)
+    if element_count(tensor) < count:
+        raise OperatorError(f"has shape {list(tensor.dims)}, must have {count} elements", tensor=tensor.name)
+    return [int(element) for element in tensor.data.reshape(-1)[:count]]
+
+
+def require_axis(axis: int, rank: int, name: str) -> int:
+    """A dimension, counted from the end if negative, as one from 0; refuses one that the tensor does not have."""
+    if not -rank <= axis < rank:
+        raise OperatorError(f"has {rank} dimensions, {axis} is none of them", tensor=name)
+    return axis % rank

@@ -7,7 +7,9 @@ overflows by accident; where the reference wraps or saturates in 32 bits, the fu
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -45,69 +47,148 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return (significand, shift) if significand and shift >= -31 else (0, 0)
 
 
-class QuantizedMultiplier:
-    """Multiplies 32-bit integers by significand * 2^shift, rounding twice.
+@dataclass(frozen=True)
+class FloatScaling:
+    """A multiplication of integers in float64, every step of it exact.
+
+    The result is floor(x * factor + 1/2); where `right` is positive, then divided by 2^right and rounded, halves away
+    from zero.
+
+    Attributes:
+        factor: float64, one for all values or one for each channel.
+        right: powers of two, likewise.
+    """
+
+    factor: npt.NDArray[np.float64]
+    right: Raw
+
+    def in_one_step(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        """(f, a) such that floor(x * f + a) is the result wherever that is positive; elsewhere it is not.
+
+        For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k): where no sign is to be regarded, both
+        roundings are one, of (x * factor + 1/2 + 2^(right - 1)) / 2^right.
+        """
+        half = np.where(self.right > 0, 0.5, 0.0)
+        return np.ldexp(self.factor, -self.right), half + np.ldexp(0.5, -self.right)
+
+
+class Multiplier(ABC):
+    """Multiplies integers by significand * 2^shift.
 
     Args:
-        significand: Q0.31, one for all values or one for each along the last axis.
+        significand: Q0.31, one for all values, or an array that broadcasts with them.
         shift: powers of two, likewise.
     """
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        self._significand = np.asarray(significand, np.int64)
-        shifts = np.asarray(shift, np.int64)
+        self._significand = _constant_if_equal(np.asarray(significand, np.int64))
+        self._shift = _constant_if_equal(np.asarray(shift, np.int64))
+
+    @abstractmethod
+    def scale(self, values: Raw, scratch: Raw) -> Raw:
+        """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
+
+    @abstractmethod
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same for integers of absolute value `limit` at the most, in float64; None where that is not exact."""
+
+    def spread(self, shape: tuple[int, ...], channels: tuple[int, ...]) -> Multiplier:
+        """The multiplier for arrays of `shape`, of which one for each channel broadcasts with them as `channels`."""
+        return type(self)(spread(self._significand, shape, channels), spread(self._shift, shape, channels))
+
+
+def spread(values: npt.NDArray[Any], shape: tuple[int, ...], channels: tuple[int, ...]) -> npt.NDArray[Any]:
+    """A new array of `shape` with what there is for each channel, or once for all, where it belongs.
+
+    Args:
+        channels: the shape that what there is for each channel broadcasts with.
+    """
+    return np.array(np.broadcast_to(values.reshape(channels) if values.ndim else values, shape))
+
+
+class QuantizedMultiplier(Multiplier):
+    """Multiplies 32-bit integers, rounding twice."""
+
+    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
+        super().__init__(significand, shift)
         # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
-        self._left = _constant_if_equal(np.maximum(shifts, 0) & 31)
-        self._right = _constant_if_equal(np.maximum(-shifts, 0))
+        self._left = _constant_if_equal(np.maximum(self._shift, 0) & 31)
+        self._right = _constant_if_equal(np.maximum(-self._shift, 0))
+        self._shifts_left, self._shifts_right = bool(self._left.any()), bool(self._right.any())
         rounds = self._right > 0
         self._half = np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0)
         # Half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift.
-        self._sign_mask = np.where(rounds, np.int64(-1), np.int64(0))
+        self._sign_mask = None if rounds.all() else np.where(rounds, np.int64(-1), np.int64(0))
 
     @classmethod
     def of(cls, real: float) -> QuantizedMultiplier:
         """The multiplier nearest to a real number."""
         return cls(*quantize_multiplier(real))
 
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same in float64, where that is exact.
+
+        The product with the significand is an integer of steps of 2^-31. While that and what is added to round it,
+        once or twice, stay below 2^53, float64 holds every step exactly, and no shift to the left has left 32 bits.
+        """
+        number = np.left_shift(self._significand, self._left)
+        halves = (1 << 30) + (1 << 30 + int(self._right.max()))
+        if limit * int(number.max()) + halves > 1 << 53:
+            return None
+        return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._right)
+
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
-        if self._left.any():
+        if self._shifts_left:
             wrap_int32(np.left_shift(values, self._left, out=values))
         np.multiply(values, self._significand, out=values)
         np.add(values, 1 << 30, out=values)
         np.right_shift(values, 31, out=values)
-        if self._right.any():
+        if self._shifts_right:
             np.right_shift(values, 63, out=scratch)
-            np.bitwise_and(scratch, self._sign_mask, out=scratch)
+            if self._sign_mask is not None:
+                np.bitwise_and(scratch, self._sign_mask, out=scratch)
             np.add(values, scratch, out=values)
             np.add(values, self._half, out=values)
             np.right_shift(values, self._right, out=values)
         return values
 
 
-class WideQuantizedMultiplier:
+class WideQuantizedMultiplier(Multiplier):
     """Multiplies integers of up to 48 bits by a significand reduced to Q0.15, rounding once.
 
     This is what the reference does to 64-bit accumulators. The result wraps to 32 bits.
-
-    Args:
-        significand: Q0.31, one for all values or one for each along the last axis.
-        shift: powers of two, likewise.
     """
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        wide = np.asarray(significand, np.int64)
-        self._significand = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
-        total_shift = 15 - np.asarray(shift, np.int64)
+        super().__init__(significand, shift)
+        wide = self._significand
+        self._reduced = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
+        self._fraction_bits = 15 - self._shift
         # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
-        self._shift = total_shift & 63
-        self._half = np.left_shift(np.int64(1), (total_shift - 1) & 63)
+        self._right = self._fraction_bits & 63
+        self._half = np.left_shift(np.int64(1), (self._fraction_bits - 1) & 63)
+
+    def in_float64(self, limit: int) -> FloatScaling | None:
+        """The same in float64, where that is exact.
+
+        The product is an integer of steps of 2^-fraction_bits. While that and the rounding half stay below 2^53,
+        float64 holds it exactly. The result must fit in 32 bits too, so that nothing wraps.
+        """
+        fewest, most = int(self._fraction_bits.min()), int(self._fraction_bits.max())
+        if fewest < 1 or most > 53:
+            return None
+        largest = limit * int(self._reduced.max()) + (1 << (most - 1))
+        if largest > 1 << 53 or largest >> fewest >= 1 << 31:
+            return None
+        factor = np.ldexp(np.asarray(self._reduced, np.float64), -self._fraction_bits)
+        return FloatScaling(factor, np.zeros_like(self._right))
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
-        np.multiply(values, self._significand, out=values)
+        np.multiply(values, self._reduced, out=values)
         np.add(values, self._half, out=values)
-        np.right_shift(values, self._shift, out=values)
+        np.right_shift(values, self._right, out=values)
         return wrap_int32(values)
 
 
@@ -188,17 +269,24 @@ def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Ra
     return quotient
 
 
+def rounding_divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
+    """`rounding_divide_by_pot`, where the exponent may be anything.
+
+    C leaves exponents outside 0..31 undefined. This follows x86: the shift of the 64-bit mask counts modulo 64, that of
+    the value modulo 32; a mask of all ones makes every value that is not negative round up.
+    """
+    count = exponent & 63
+    within = np.where(count == 0, values, rounding_divide_by_pot(values, np.clip(count, 1, 31)))
+    beyond = (values >> (count & 31)) + (values >= 0)
+    return np.where(count < 32, within, beyond)
+
+
 def input_radius(integer_bits: int, left_shift: int) -> int:
     """The smallest distance from zero that, shifted left, leaves Q(integer_bits).(31 - integer_bits)."""
     # Undefined in C for a negative shift: this follows x86, which takes the count modulo 64.
     unit = 1 << (left_shift & 63)
     unit = -unit if unit == 1 << 63 else unit
     return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits) / unit)
-
-
-def saturating_multiply_by_pot(values: npt.ArrayLike, exponent: int) -> Raw:
-    """Values times 2^exponent, saturated to 32 bits."""
-    return np.clip(np.left_shift(np.asarray(values, np.int64), exponent), -INT32_MAX - 1, INT32_MAX)
 
 
 # --- Functions ---------------------------------------------------------------------------------------------------
@@ -236,25 +324,39 @@ def _exp_on_last_quarter(a: Raw) -> Raw:
     return constant + mul(constant, x + tail)
 
 
-def _reciprocal_of_one_plus(a: npt.ArrayLike) -> Raw:
-    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line, 48/17 - 32/17 d."""
-    mul = saturating_rounding_doubling_high_mul
-    half_denominator = (np.asarray(a, np.int64) + INT32_MAX + 1) >> 1
-    x = round(48 / 17 * 2**29) + mul(half_denominator, round(-32 / 17 * 2**29))
+def _high_mul(a: Any, b: Any) -> Any:
+    """As `saturating_rounding_doubling_high_mul`, of numbers or arrays that are not both -1."""
+    return (a * b + (1 << 30)) >> 31
+
+
+def _saturated(a: Any) -> Any:
+    """A number or array that may be too large for 32 bits, cut off."""
+    return min(a, INT32_MAX) if isinstance(a, int) else np.minimum(a, INT32_MAX)
+
+
+_BEST_LINE = round(48 / 17 * 2**29), round(-32 / 17 * 2**29)
+"""Q2.29: the line through 1 / d, for d from 1/2 to 1, whose largest relative error is smallest."""
+
+
+def _reciprocal_of_one_plus(a: Any) -> Any:
+    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line."""
+    start, slope = _BEST_LINE
+    half_denominator = (a + INT32_MAX + 1) >> 1
+    x = start + _high_mul(half_denominator, slope)
     for _ in range(3):
-        error = (1 << 29) - mul(half_denominator, x)
-        x = x + saturating_multiply_by_pot(mul(x, error), 2)
+        error = (1 << 29) - _high_mul(half_denominator, x)
+        x = x + (_high_mul(x, error) << 2)
     return x
 
 
-def one_over_one_plus_x(a: npt.ArrayLike) -> Raw:
-    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
-    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a), 1)
+def one_over_one_plus_x(a: Any) -> Any:
+    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+    return _saturated(_reciprocal_of_one_plus(a) << 1)
 
 
-def one_minus_x_over_one_plus_x(a: npt.ArrayLike) -> Raw:
-    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31."""
-    return saturating_multiply_by_pot(_reciprocal_of_one_plus(a) - (1 << 29), 2)
+def one_minus_x_over_one_plus_x(a: Any) -> Any:
+    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+    return _saturated((_reciprocal_of_one_plus(a) - (1 << 29)) << 2)
 
 
 def logistic(a: npt.ArrayLike, integer_bits: int) -> Raw:
@@ -270,24 +372,79 @@ def tanh(a: npt.ArrayLike, integer_bits: int) -> Raw:
     raw = np.asarray(a, np.int64)
     # Reading the raw value with one more integer bit doubles it.
     of_positive = one_minus_x_over_one_plus_x(exp_on_negative_values(-abs(raw), integer_bits + 1))
-    return np.sign(raw) * of_positive
+    result: Raw = np.sign(raw) * of_positive
+    return result
 
 
-def count_leading_zeros_32(values: npt.ArrayLike) -> Raw:
-    """Zero bits above the highest one bit, in 32 bits; 32 for zero."""
+def count_leading_zeros_32(values: Any) -> Any:
+    """Zero bits above the highest one bit, in 32 bits, of a number or of each in an array; 32 for zero."""
+    if isinstance(values, int):
+        return 32 - values.bit_length()
     return 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
 
 
-def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
-    """1 / x for positive x in Q(integer_bits).(31 - integer_bits).
+def reciprocal(values: Any, integer_bits: int) -> tuple[Any, Any]:
+    """1 / x for positive x in Q(integer_bits).(31 - integer_bits), a number or an array.
 
     Returns:
         (Q0.31 mantissa in (1/2, 1], number of bits of x above one): 1 / x = mantissa / 2^bits.
     """
-    raw = np.asarray(values, np.int64)
-    headroom_plus_one = count_leading_zeros_32(raw)
-    mantissa_minus_one = np.left_shift(raw, headroom_plus_one) - (1 << 31)
+    headroom_plus_one = count_leading_zeros_32(values)
+    mantissa_minus_one = (values << headroom_plus_one) - (1 << 31)
     return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
+
+
+def inverse_square_root(value: int) -> tuple[int, int]:
+    """1 / sqrt(value) of a positive 32-bit integer, as a significand in Q0.31 and a power of two.
+
+    Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2.
+    """
+    if value <= 1:
+        return INT32_MAX, 0
+    mul, shift = _high_mul, 11
+    while value >= 1 << 29:
+        value, shift = value // 4, shift + 1
+    pairs = (31 - value.bit_length()) // 2 - 1
+    value, shift = value << 2 * pairs, shift - pairs
+    scaled = value >> 1
+    half, three_halves = (scaled + 1) >> 1, (1 << 28) + (1 << 27)
+    x = 1 << 28
+    for _ in range(5):
+        cube = _saturated(mul(mul(x, x), x) << 6)
+        x = _saturated((mul(three_halves, x) - mul(half, cube)) << 3)
+    significand = int(mul(x, round(math.sqrt(2) / 2 * 2**31)))
+    return (significand << -shift, 0) if shift < 0 else (significand, -shift)
+
+
+_LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))
+_LOG_WEIGHTS = tuple(
+    round(weight * 2**31) for weight in (11 / 240 * 2**0.25, 1 / 20 * 2**0.25, 2 / 2**0.25 - 2**0.25, 1 / 4 * 2**0.25)
+)
+"""Q0.31: coefficients of the quotient of polynomials that is a logarithm."""
+
+
+def log_from_one(values: Any, integer_bits: int, result_bits: int) -> Any:
+    """log(x) in Q(result_bits).(31 - result_bits) for x >= 1 in Q(integer_bits).(31 - integer_bits).
+
+    x, a number or an array, is 2^n r, with r around 2^(-1/4): the log of r is a quotient of polynomials around there.
+    """
+    mul = _high_mul
+    alpha_n, alpha_d, alpha_i, alpha_f = _LOG_WEIGHTS
+    smallest, largest = (min, max) if isinstance(values, int) else (np.minimum, np.maximum)
+    fractional_bits = 30 - result_bits  # one integer bit more until the end
+    unit, quarter = 1 << fractional_bits, 1 << (fractional_bits - 2)
+    # Without its leading zeros, x is r / sqrt(2) or r: the smaller one of both is meant.
+    zeros, other_zeros = count_leading_zeros_32(values), count_leading_zeros_32(mul(values, _ROOT)) - 1
+    n = largest((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
+    r = smallest(_saturated(mul(values << (zeros - 1), _ROOT) << 1), _saturated(values << other_zeros))
+    q = (r - _FOURTH_ROOT) << 1
+    square = mul(q, q)
+    numerator = mul(q, r) + mul(mul(q, square), alpha_n)
+    average = (r + _FOURTH_ROOT + 1) >> 1
+    denominator_minus_one = mul(average, alpha_i + q + mul(alpha_d, square)) + mul(alpha_f, q)
+    down = result_bits + 1
+    scaled = (numerator + (numerator >> 63) + (1 << (down - 1))) >> down
+    return _saturated((mul(n, _LOG_2) + mul(scaled, one_over_one_plus_x(denominator_minus_one))) << 1)
 
 
 # --- Look-up tables ----------------------------------------------------------------------------------------------

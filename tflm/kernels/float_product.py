@@ -1,6 +1,7 @@
-"""Matrix products of floats that round as the reference does: each sum is taken in the order of the depth.
+"""Layers with float weights: sums of products that round as the reference does, then bias and activation.
 
-BLAS sums in another order, which differs by more than 1e-5 where large terms cancel.
+Each sum is taken in the order of the depth, a rounded product at a time. BLAS sums in another order, which differs by
+more than 1e-5 where large terms cancel.
 """
 
 from __future__ import annotations
@@ -10,36 +11,95 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.einsum import einsum
+from tflm.kernels.registration import Run
 
-class FloatProduct:
-    """sums[b, n] = sum over d of x[b, d] * w[n, d], in float32.
+FLOAT32 = np.dtype(np.float32)
+
+
+class FloatWeights:
+    """Weights of a layer in float32; see `tflm.kernels.product.Weights`.
 
     Args:
-        x: (batches, depth), read anew at each call.
-        weights: (rows, depth).
-        constant: whether the weights never change, so that they are laid out once.
+        weights: (groups, rows, depth...), a view.
+        positions: at how many positions they are multiplied.
+        constant: whether neither they nor the bias ever change.
+
+    Attributes:
+        factors: the weights, of shape (groups, depth, rows), or with a second column of zeros for a single row.
     """
 
-    def __init__(self, x: npt.NDArray[Any], weights: npt.NDArray[Any], *, constant: bool):
-        rows, depth = weights.shape
-        self._x = [batch[:, np.newaxis] for batch in x]
+    dtype = FLOAT32
+
+    def __init__(self, weights: npt.NDArray[Any], *, positions: int, constant: bool):
         self._weights = weights
-        self._constant = constant
-        # numpy adds the rows of a matrix one after the other, but a single column pairwise: make it two at least.
-        columns = max(rows, 2)
-        self._factors, self._products = (np.zeros((depth, columns), np.float32) for _ in range(2))
-        self._sums = np.empty((len(x), columns), np.float32)
-        self._result = self._sums[:, :rows]
-        self._lay_out()
+        self.constant = constant
+        groups, rows = weights.shape[:2]
+        depth = weights[0, 0].size
+        # einsum takes the dimension that is contiguous for its inner loop. As long as that is not the depth, each sum
+        # is taken in order; so it is the longer one of positions and rows, and these are two at least (`blocks` sees to
+        # it for positions).
+        self.depth_major = positions > rows
+        if self.depth_major:
+            self._laid_out = np.zeros((groups, rows, depth), FLOAT32)
+            self.factors = self._laid_out.transpose(0, 2, 1)
+            self._spare_column = None
+        else:
+            columns = max(rows, 2)
+            self.factors = np.zeros((groups, depth, columns), FLOAT32)
+            self._laid_out = self.factors.transpose(0, 2, 1)[:, :rows]
+            self._spare_column = np.empty((groups, 1, columns), FLOAT32) if columns > rows else None
+        self.lay_out()
 
-    def __call__(self) -> npt.NDArray[np.float32]:
-        """The sums for the values that x has now, of shape (batches, rows), valid until the next call."""
-        if not self._constant:
-            self._lay_out()
-        for x, sums in zip(self._x, self._sums):
-            np.multiply(self._factors, x, out=self._products)
-            np.add.reduce(self._products, axis=0, out=sums)
-        return self._result
+    def lay_out(self) -> None:
+        """Read the weights anew."""
+        for to, group in zip(self._laid_out, self._weights):
+            np.copyto(to, group.reshape(to.shape))
 
-    def _lay_out(self) -> None:
-        self._factors[:, : len(self._weights)] = self._weights.T
+    def product(self, x: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Set sums[g, p, n] to the sum over d of x[g, p, d] * w[g, n, d]."""
+        if self._spare_column is None:
+            einsum("gpd,gdn->gpn", x, self.factors, out=sums)
+        else:
+            einsum("gpd,gdn->gpn", x, self.factors, out=self._spare_column)
+            np.copyto(sums, self._spare_column[:, :, :1])
+
+
+class BiasAndActivation:
+    """Adds a bias to float sums and clamps them; see `tflm.kernels.product.Finish`.
+
+    Args:
+        bias: one for each channel, a view of any shape, or None.
+        minimum, maximum: of the output, float32.
+    """
+
+    def __init__(self, bias: npt.NDArray[Any] | None, minimum: Any, maximum: Any):
+        self._bias = bias
+        self._minimum, self._maximum = np.asarray(minimum), np.asarray(maximum)
+        self._by_channel = np.zeros(() if bias is None else bias.shape, FLOAT32)
+        self._spread: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
+        self.refresh()
+
+    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any], channels: tuple[int, ...]) -> Run:
+        """What sets y from sums of the same shape, which it overwrites."""
+        addends = None
+        if self._bias is not None:
+            addends, bias = np.empty(sums.shape, FLOAT32), self._by_channel.reshape(channels)
+            np.copyto(addends, bias)
+            self._spread.append((addends, bias))
+        minimum, maximum, clip = self._minimum, self._maximum, sums.clip
+
+        def run() -> None:
+            if addends is not None:
+                np.add(sums, addends, out=sums)
+            clip(minimum, maximum, out=sums)
+            np.copyto(y, sums)
+
+        return run
+
+    def refresh(self) -> None:
+        """Read the bias anew."""
+        if self._bias is not None:
+            np.copyto(self._by_channel, self._bias)
+        for addends, bias in self._spread:
+            np.copyto(addends, bias)

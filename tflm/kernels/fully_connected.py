@@ -6,9 +6,7 @@ and have one scale.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +20,10 @@ from tflm.kernels.activation import (
 )
 from tflm.kernels.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
-from tflm.kernels.float_product import FloatProduct
-from tflm.kernels.integer_product import IntegerProduct, Requantizer
+from tflm.kernels.float_product import BiasAndActivation, FloatWeights
+from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.per_channel import ChannelMultipliers, unpacked_elements
+from tflm.kernels.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
@@ -79,9 +79,7 @@ class OpData:
     shift: int | npt.NDArray[np.int32]
     input_zero_point: int
     weights_zero_point: int
-    output_zero_point: int
-    minimum: int
-    maximum: int
+    output: OutputStage
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -132,17 +130,19 @@ def _quantization(
     shift: int | npt.NDArray[np.int32]
     weights_zero_point = weights.zero_point
     if weights.quantization is not None and len(weights.quantization.scale) > 1:
-        significand, shift = _by_row(context, input, weights, output)
+        multipliers = _by_row(context, input, weights, output)
+        significand, shift = multipliers.significands, multipliers.shifts
         weights_zero_point = 0
     else:
         significand, shift = quantize_multiplier(_real_multiplier(input, weights, bias, output))
     minimum, maximum = quantized_activation_range(activation, output)
-    return OpData(significand, shift, input.zero_point, weights_zero_point, output.zero_point, minimum, maximum)
+    output_stage = OutputStage(output.zero_point, minimum, maximum)
+    return OpData(significand, shift, input.zero_point, weights_zero_point, output_stage)
 
 
 def _by_row(
     context: KernelContext, input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+) -> ChannelMultipliers:
     assert weights.quantization is not None
     scales, dimension = weights.quantization.scale, weights.quantization.quantized_dimension
     if weights.type == TensorType.INT4:
@@ -152,11 +152,9 @@ def _by_row(
         raise OperatorError(reason, tensor=weights.name)
     if len(scales) < output.dims[-1]:
         raise OperatorError(f"has {len(scales)} scales for {output.dims[-1]} rows", tensor=weights.name)
-    significands = context.allocate_array(len(scales), np.int32)
-    shifts = context.allocate_array(len(scales), np.int32)
-    for i, scale in enumerate(scales):
-        significands[i], shifts[i] = quantize_multiplier(input.scale * scale / output.scale)
-    return significands, shifts
+    multipliers = ChannelMultipliers(context, len(scales))
+    multipliers.fill(input, scales, output)
+    return multipliers
 
 
 def _real_multiplier(
@@ -180,28 +178,29 @@ def _bind(context: KernelContext, node: Node) -> Run:
     bias = context.get_eval_input(node, BIAS) if node.has_input(BIAS) else None
     output = context.get_eval_output(node, 0)
     rows, depth = output.dims[-1], weights.dims[-1]
-    x = input.elements.reshape(-1, depth)
-    y = output.elements.reshape(-1, rows)
-    w = _matrix(weights)[:rows]
+    x = input.elements.reshape(1, -1, depth)
+    y = output.elements.reshape(1, -1, rows)
+    w = unpacked_elements(weights).reshape(1, -1, depth)[:, :rows]
     b = None if bias is None else bias.elements.reshape(-1)[:rows]
     constant = weights.offset is None and (bias is None or bias.offset is None)
     if input.type == TensorType.FLOAT32:
-        return _bind_float(FloatProduct(x, w, constant=constant), b, y, fused_activation(node, FullyConnectedOptions))
+        float_weights = FloatWeights(w, positions=y.shape[1], constant=constant)
+        limits = activation_range(fused_activation(node, FullyConnectedOptions), np.float32)
+        return bind_product(x, y, float_weights, BiasAndActivation(b, *limits))
     wide = input.type == TensorType.INT16 and not _accumulates_in_32_bits(node, bias)
-    return _bind_quantized(x, w, b, y, node.op_data, wide, constant)
-
-
-def _matrix(weights: TfLiteEvalTensor) -> npt.NDArray[Any]:
-    data = weights.elements
-    if weights.type == TensorType.INT4 and weights.offset is None:
-        data = unpack_int4(data, math.prod(weights.dims))
-    return data.reshape(-1, weights.dims[-1])
-
-
-def unpack_int4(packed: npt.NDArray[np.int8], count: int) -> npt.NDArray[np.int8]:
-    """Signed 4-bit elements, two to a byte with the low half first, as int8; the first `count` of them."""
-    low = np.left_shift(packed, 4) >> 4
-    return np.stack([low, packed >> 4], axis=-1).reshape(-1)[:count]
+    op: OpData = node.op_data
+    integer_weights = IntegerWeights(
+        w,
+        b,
+        x_dtype=x.dtype,
+        x_zero_point=op.input_zero_point,
+        weights_zero_point=op.weights_zero_point,
+        accumulator_bits=64 if wide else 32,
+        constant=constant,
+    )
+    significand, shift = (v if isinstance(v, int) else v[:rows] for v in (op.significand, op.shift))
+    multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significand, shift)
+    return bind_product(x, y, integer_weights, SumRequantizer(integer_weights, multiplier, op.output))
 
 
 def _accumulates_in_32_bits(node: Node, bias: TfLiteEvalTensor | None) -> bool:
@@ -209,50 +208,6 @@ def _accumulates_in_32_bits(node: Node, bias: TfLiteEvalTensor | None) -> bool:
         return bias.type == TensorType.INT32
     options = node.options(FullyConnectedOptions)
     return options is not None and options.quantized_bias_type == TensorType.INT32
-
-
-def _bind_float(
-    product: FloatProduct, b: npt.NDArray[Any] | None, y: npt.NDArray[Any], activation: ActivationFunctionType
-) -> Run:
-    minimum, maximum = activation_range(activation, np.float32)
-
-    def run() -> None:
-        sums = product()
-        if b is not None:
-            np.add(sums, b, out=sums)
-        np.maximum(sums, minimum, out=sums)
-        np.minimum(sums, maximum, out=y)
-
-    return run
-
-
-def _bind_quantized(
-    x: npt.NDArray[Any],
-    w: npt.NDArray[Any],
-    b: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-    op: OpData,
-    wide: bool,
-    constant: bool,
-) -> Run:
-    product = IntegerProduct(
-        x,
-        w,
-        b,
-        x_zero_point=op.input_zero_point,
-        weights_zero_point=op.weights_zero_point,
-        accumulator_bits=64 if wide else 32,
-        constant=constant,
-    )
-    rows = y.shape[-1]
-    significand, shift = (v if isinstance(v, int) else v[:rows] for v in (op.significand, op.shift))
-    multiplier = WideQuantizedMultiplier(significand, shift) if wide else QuantizedMultiplier(significand, shift)
-    requantize = Requantizer(y.shape, multiplier, op.output_zero_point, op.minimum, op.maximum)
-
-    def run() -> None:
-        requantize(product(), y)
-
-    return run
 
 
 FULLY_CONNECTED = Registration(

@@ -1,4 +1,4 @@
-"""Matrix products of integers and their way back to 8 or 16 bits, shared by the operators that multiply weights."""
+"""Layers with integer weights: exact sums of products, and their way back to 8 or 16 bits."""
 
 from __future__ import annotations
 
@@ -8,74 +8,95 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.fixed_point import QuantizedMultiplier, Raw, WideQuantizedMultiplier, wrap_int32
+from tflm.kernels.fixed_point import FloatScaling, Multiplier, QuantizedMultiplier, Raw, spread, wrap_int32
+from tflm.kernels.registration import Run
 
 
-class IntegerProduct:
-    """The accumulators of a layer: acc[b, n] = bias[n] + sum over d of (w[n, d] - w_zero) * (x[b, d] - x_zero).
+class IntegerWeights:
+    """Weights of a layer, multiplied exactly in floats; see `tflm.kernels.product.Weights`.
 
-    The sums go through BLAS in a float type in which they are exact: products of the raw values are summed, and what
-    the zero point of x contributes is a constant of each row, added with the bias.
+    The accumulator of a channel, bias + sum over d of (w[d] - w_zero) * (x[d] - x_zero), is a sum of products with the
+    raw x, and an offset of the channel: what the zero point of x contributes, and the bias.
 
     Args:
-        x: (batches, depth), read anew at each call.
-        weights: (rows, depth).
-        bias: (rows,), or None.
+        weights: (groups, rows, depth...), a view.
+        bias: one for each of all rows, a view of any shape, or None.
+        x_dtype: of what they are multiplied with.
         x_zero_point, weights_zero_point: taken off each value.
         accumulator_bits: 32 or 64, the width at which the reference's accumulator wraps.
-        constant: whether weights and bias never change, so that they are laid out once.
+        constant: whether neither they nor the bias ever change.
+
+    Attributes:
+        factors: the weights, floats of shape (groups, depth, rows).
+        offsets: int64, one for each channel.
+        limit: a bound on the absolute value of any sum plus that of its offset.
+        may_wrap: whether accumulators may leave `accumulator_bits`.
     """
+
+    depth_major = False
 
     def __init__(
         self,
-        x: npt.NDArray[Any],
         weights: npt.NDArray[Any],
         bias: npt.NDArray[Any] | None,
         *,
+        x_dtype: np.dtype[Any],
         x_zero_point: int,
-        weights_zero_point: int,
-        accumulator_bits: int,
+        weights_zero_point: int = 0,
+        accumulator_bits: int = 32,
         constant: bool,
     ):
-        self._x, self._weights, self._bias = x, weights, bias
+        self._weights, self._bias = weights, bias
         self._x_zero_point, self._weights_zero_point = x_zero_point, weights_zero_point
-        self._accumulator_bits = accumulator_bits
-        self._constant = constant
-        self._lay_out()
-        self._sums = np.empty((x.shape[0], weights.shape[0]), self._factors.dtype)
-        self._x_as_float = np.empty(x.shape, self._factors.dtype)
-        self._accumulators = np.empty(self._sums.shape, np.int64)
+        self.constant = constant
+        groups, rows, *depth = weights.shape
+        largest_weights = self._largest_sum_of_weights()
+        largest_sum = _largest(x_dtype) * largest_weights
+        self.limit = largest_sum + abs(x_zero_point) * largest_weights + self._largest_bias()
+        self.may_wrap = accumulator_bits == 32 and self.limit >= 2**31
+        # Every partial sum is an integer of at most `largest_sum`: exact in float32 below 2^24, in float64 below 2^53.
+        self.dtype = np.dtype(np.float32 if largest_sum < 2**24 else np.float64)
+        self.factors = np.empty((groups, weights[0, 0].size, rows), self.dtype)
+        self._laid_out = self.factors.reshape(groups, *depth, rows)
+        self._ones = np.ones((1, self.factors.shape[1]), self.dtype)
+        self._sums_of_weights = np.empty((groups, 1, rows), self.dtype)
+        self.offsets = np.empty(groups * rows, np.int64)
+        self._bias_as_int64 = np.zeros_like(self.offsets)
+        self.lay_out()
 
-    def __call__(self) -> Raw:
-        """The accumulators for the values that x has now, int64 of shape (batches, rows), valid until the next call."""
-        if not self._constant:
-            self._lay_out()
-        np.copyto(self._x_as_float, self._x)
-        np.matmul(self._x_as_float, self._factors, out=self._sums)
-        np.copyto(self._accumulators, self._sums, casting="unsafe")
-        np.add(self._accumulators, self._offsets, out=self._accumulators)
-        return wrap_int32(self._accumulators) if self._may_wrap else self._accumulators
-
-    def _lay_out(self) -> None:
-        weights = self._weights.astype(np.int64) - self._weights_zero_point
-        offsets = -self._x_zero_point * weights.sum(axis=1)
+    def lay_out(self) -> None:
+        """Read the weights and the bias anew."""
+        np.copyto(self._laid_out, np.moveaxis(self._weights, 1, -1))
+        if self._weights_zero_point:
+            np.subtract(self.factors, self.dtype.type(self._weights_zero_point), out=self.factors)
+        np.matmul(self._ones, self.factors, out=self._sums_of_weights)
+        np.copyto(self.offsets, self._sums_of_weights.reshape(-1), casting="unsafe")
+        np.multiply(self.offsets, -self._x_zero_point, out=self.offsets)
         if self._bias is not None:
-            offsets = offsets + self._bias
-        largest = self._largest_sum(weights)
-        # Every partial sum is an integer of at most `largest`: exact in float32 below 2^24, in float64 below 2^53.
-        self._factors = np.ascontiguousarray(weights.T, np.float32 if largest < 2**24 else np.float64)
-        self._offsets = offsets
-        self._may_wrap = self._accumulator_bits == 32 and largest + int(abs(offsets).max(initial=0)) >= 2**31
+            np.copyto(self._bias_as_int64.reshape(self._bias.shape), self._bias)
+            np.add(self.offsets, self._bias_as_int64, out=self.offsets)
 
-    def _largest_sum(self, weights: Raw) -> int:
-        """A bound on the absolute value of any sum of products."""
-        limits = np.iinfo(self._x.dtype)
-        largest_x = max(-int(limits.min), int(limits.max))
-        if self._constant:
-            return largest_x * int(abs(weights).sum(axis=1).max(initial=0))
-        limits = np.iinfo(self._weights.dtype)
-        largest_weight = max(-int(limits.min), int(limits.max)) + abs(self._weights_zero_point)
-        return largest_x * largest_weight * int(weights.shape[1])
+    def product(self, x: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
+        """Set sums[g, p, n] to the sum over d of x[g, p, d] * w[g, n, d]."""
+        np.matmul(x, self.factors, out=sums)
+
+    def _largest_sum_of_weights(self) -> int:
+        """A bound on the sum of the absolute values of the weights of a channel."""
+        if self.constant:
+            groups, rows = self._weights.shape[:2]
+            weights = abs(self._weights.astype(np.int64) - self._weights_zero_point)
+            return int(weights.reshape(groups, rows, -1).sum(axis=2).max(initial=0))
+        largest = _largest(self._weights.dtype) + abs(self._weights_zero_point)
+        return largest * int(self._weights[0, 0].size)
+
+    def _largest_bias(self) -> int:
+        if self._bias is None or not self._bias.size:
+            return 0
+        return max(int(self._bias.max()), -int(self._bias.min())) if self.constant else _largest(self._bias.dtype)
+
+
+def _largest(dtype: np.dtype[Any]) -> int:
+    return -int(np.iinfo(dtype).min)
 
 
 @dataclass
@@ -106,26 +127,215 @@ class Requantizer:
 
     Args:
         shape: of the results.
-        multiplier: scales them; per-channel ones count along the last axis.
+        multiplier: scales them; one for all.
         zero_point, minimum, maximum: of the output.
     """
 
     def __init__(
         self,
         shape: tuple[int, ...],
-        multiplier: QuantizedMultiplier | WideQuantizedMultiplier,
+        multiplier: Multiplier,
         zero_point: int,
         minimum: int,
         maximum: int,
     ):
         self._scale = multiplier.scale
         self._scratch = np.empty(shape, np.int64)
-        self._zero_point, self._minimum, self._maximum = map(np.int64, (zero_point, minimum, maximum))
+        self._narrow = np.empty(shape, np.int32)
+        self._zero_point = zero_point
+        self._minimum, self._maximum = (np.array(limit, np.int32) for limit in (minimum, maximum))
 
     def __call__(self, values: Raw, output: npt.NDArray[Any]) -> None:
         """Requantize `values`, which are overwritten, into `output`."""
+        narrow = self._narrow
         self._scale(values, self._scratch)
-        np.add(values, self._zero_point, out=values)
-        np.maximum(values, self._minimum, out=values)
-        np.minimum(values, self._maximum, out=values)
-        np.copyto(output, values, casting="unsafe")
+        if self._zero_point:
+            np.add(values, self._zero_point, out=values)
+        np.copyto(narrow, values, casting="unsafe")
+        narrow.clip(self._minimum, self._maximum, out=narrow)
+        np.copyto(output, narrow, casting="unsafe")
+
+
+@dataclass
+class OutputStage:
+    """How results of 32 bits become integers of the output.
+
+    Attributes:
+        zero_point: added, before clamping.
+        minimum, maximum: of the output.
+    """
+
+    zero_point: int
+    minimum: int
+    maximum: int
+
+
+class SumRequantizer:
+    """Takes sums of products to the integers of an output; see `tflm.kernels.product.Finish`.
+
+    Offset, scale, zero point, clamp. Where the numbers are small enough for float64 to hold every step exactly, as
+    they are in all but very deep layers, most of it is done in that; and in int64 where they are not.
+
+    Args:
+        weights: what the sums were multiplied by.
+        multiplier: scales the accumulators; one for all, or one for each channel.
+        output: what becomes of the results.
+    """
+
+    def __init__(self, weights: IntegerWeights, multiplier: Multiplier, output: OutputStage):
+        self._weights, self._multiplier, self._output = weights, multiplier, output
+        self._scaling = multiplier.in_float64(weights.limit)
+        if self._scaling is not None and not _fits_in_int32(self._scaling, output):
+            self._scaling = None
+        self._stages: dict[tuple[tuple[int, ...], tuple[int, ...]], _FloatStage | _IntegerStage] = {}
+
+    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any], channels: tuple[int, ...]) -> Run:
+        """What sets y from sums of the same shape."""
+        key = sums.shape, channels
+        if key not in self._stages:
+            if self._scaling is not None:
+                self._stages[key] = _FloatStage(*key, self._weights, self._scaling, self._output)
+            else:
+                self._stages[key] = _IntegerStage(*key, self._weights, self._multiplier, self._output)
+        return self._stages[key].bind(sums, y)
+
+    def refresh(self) -> None:
+        """Read the offsets anew."""
+        for stage in self._stages.values():
+            stage.refresh()
+
+
+def _fits_in_int32(scaling: FloatScaling, output: OutputStage) -> bool:
+    """Whether half a unit and the zero point, shifted left, leave room for a result of 23 bits."""
+    return (abs(output.zero_point) + 1) << int(scaling.right.max()) < 1 << 30
+
+
+class _FloatStage:
+    """Sums to outputs of one shape, scaled in float64."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        channels: tuple[int, ...],
+        weights: IntegerWeights,
+        scaling: FloatScaling,
+        output: OutputStage,
+    ):
+        self._shape, self._channels = shape, channels
+        self._offsets, self._scaling, self._output = weights.offsets, scaling, output
+        # What is clamped to the zero point and above, as RELU does it, needs no care for negative results.
+        self._in_one_step = output.minimum >= output.zero_point
+        self._factor, self._half = scaling.factor, np.array(0.5)
+        if self._in_one_step:
+            self._factor, self._half = scaling.in_one_step()
+        self._factors = spread(self._factor, shape, channels).reshape(-1)
+        self._addends_by_channel = np.empty(weights.offsets.shape, np.float64)
+        self._addends = np.empty(shape, np.float64)
+        self._scaled = np.empty(self._factors.shape, np.float64)
+        self._results, self._signs = (np.empty(self._factors.shape, np.int32) for _ in range(2))
+        self.refresh()
+
+    def refresh(self) -> None:
+        by_channel = self._addends_by_channel
+        np.copyto(by_channel, self._offsets)
+        np.multiply(by_channel, self._factor, out=by_channel)
+        np.add(by_channel, self._half, out=by_channel)
+        np.copyto(self._addends, by_channel.reshape(self._channels))
+
+    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
+        sums, addends = sums.reshape(-1), self._addends.reshape(-1)
+        factors, scaled, results, in_one_step = self._factors, self._scaled, self._results, self._in_one_step
+        add_zero_point = self._bind_add_zero_point() if in_one_step else self._bind_second_rounding()
+        clamp_and_store = _clamp_and_store(results.reshape(y.shape), y, self._output)
+
+        def run() -> None:
+            np.copyto(scaled, sums)
+            np.multiply(scaled, factors, out=scaled)
+            np.add(scaled, addends, out=scaled)
+            if not in_one_step:
+                np.floor(scaled, out=scaled)
+            np.copyto(results, scaled, casting="unsafe")  # cuts off, which is floor where it is not negative
+            add_zero_point()
+            clamp_and_store()
+
+        return run
+
+    def _bind_add_zero_point(self) -> Run:
+        results, zero_point = self._results, np.int32(self._output.zero_point)
+
+        def add_zero_point() -> None:
+            np.add(results, zero_point, out=results)
+
+        return add_zero_point
+
+    def _bind_second_rounding(self) -> Run:
+        """What divides the results by 2^right, halves away from zero, and adds the zero point."""
+        right, zero_point = self._scaling.right, self._output.zero_point
+        if not right.any():
+            return self._bind_add_zero_point()
+        half = np.where(right > 0, np.left_shift(1, right) >> 1, 0)
+        shift, addends, rounds = (
+            spread(np.asarray(values, np.int32), self._shape, self._channels).reshape(-1)
+            for values in (right, half + np.left_shift(zero_point, right), np.where(right > 0, -1, 0))
+        )
+        results, signs, always_rounds = self._results, self._signs, bool((right > 0).all())
+
+        def divide() -> None:
+            # The sign of a negative value, -1, is taken off: with that, half is rounded away from zero.
+            np.right_shift(results, 31, out=signs)
+            if not always_rounds:
+                np.bitwise_and(signs, rounds, out=signs)
+            np.add(results, signs, out=results)
+            np.add(results, addends, out=results)
+            np.right_shift(results, shift, out=results)
+
+        return divide
+
+
+class _IntegerStage:
+    """Sums to outputs of one shape, scaled in int64."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        channels: tuple[int, ...],
+        weights: IntegerWeights,
+        multiplier: Multiplier,
+        output: OutputStage,
+    ):
+        self._channels, self._weights, self._output = channels, weights, output
+        self._scale = multiplier.spread(shape, channels).scale
+        self._addends = np.empty(shape, np.int64)
+        self._accumulators, self._scratch = (np.empty(shape, np.int64) for _ in range(2))
+        self._results = np.empty(shape, np.int32)
+        self.refresh()
+
+    def refresh(self) -> None:
+        np.copyto(self._addends, self._weights.offsets.reshape(self._channels))
+
+    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
+        accumulators, addends, scratch, results = self._accumulators, self._addends, self._scratch, self._results
+        scale, zero_point, may_wrap = self._scale, self._output.zero_point, self._weights.may_wrap
+        clamp_and_store = _clamp_and_store(results, y, self._output)
+
+        def run() -> None:
+            np.copyto(accumulators, sums, casting="unsafe")
+            np.add(accumulators, addends, out=accumulators)
+            if may_wrap:
+                wrap_int32(accumulators)
+            scale(accumulators, scratch)
+            np.add(accumulators, zero_point, out=accumulators)
+            np.copyto(results, accumulators, casting="unsafe")
+            clamp_and_store()
+
+        return run
+
+
+def _clamp_and_store(results: npt.NDArray[np.int32], y: npt.NDArray[Any], output: OutputStage) -> Run:
+    minimum, maximum, clip = np.array(output.minimum, np.int32), np.array(output.maximum, np.int32), results.clip
+
+    def run() -> None:
+        clip(minimum, maximum, out=results)
+        np.copyto(y, results, casting="unsafe")
+
+    return run

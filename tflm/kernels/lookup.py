@@ -29,6 +29,6 @@ def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: Callable[[Ra
 
     def run() -> None:
         np.copyto(index, unsigned)
-        np.take(table, index, out=flat, mode="clip")
+        table.take(index, out=flat, mode="clip")
 
     return run

@@ -1,21 +1,23 @@
-"""RELU and RELU6, for float32, int8 and int16."""
+"""RELU, RELU6 and LEAKY_RELU, for float32, int8 and int16."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.checks import require_alike, require_scale, require_type, require_zero_point
-from tflm.kernels.fixed_point import QuantizedMultiplier, int32_from_float, round_half_away_array
+from tflm.kernels.fixed_point import QuantizedMultiplier, Raw, int32_from_float, round_half_away_array, wrap_int32
 from tflm.kernels.integer_product import Requantization
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.targets import INT, INT32, UINT8, Struct
+from tflm.schema.options import LeakyReluOptions
+from tflm.targets import FLOAT, INT, INT32, UINT8, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 
@@ -28,6 +30,16 @@ RELU_OP_DATA = Struct(
     output_offset=INT32,
     output_multiplier=INT32,
     output_shift=INT,
+)
+TFLITE_LEAKY_RELU_PARAMS = Struct("TfLiteLeakyReluParams", alpha=FLOAT)
+LEAKY_RELU_OP_DATA = Struct(
+    "LeakyReluOpData",
+    output_multiplier_alpha=INT32,
+    output_shift_alpha=INT32,
+    output_multiplier_identity=INT32,
+    output_shift_identity=INT32,
+    input_zero_point=INT32,
+    output_zero_point=INT32,
 )
 RELU6_OP_DATA = Struct("Relu6OpData", six=INT32, zero=INT32)
 
@@ -98,5 +110,68 @@ def _bind_clamp(x: npt.NDArray[Any], y: npt.NDArray[Any], minimum: Any, maximum:
     return run
 
 
+@dataclass
+class LeakyRelu:
+    """A function of integers: (x - x_zero) by one multiplier if it is positive, else by another and a sign."""
+
+    input_zero_point: int
+    output_zero_point: int
+    identity: QuantizedMultiplier
+    alpha: QuantizedMultiplier
+    alpha_sign: int
+
+    def __call__(self, x: Raw) -> Raw:
+        values = x - self.input_zero_point
+        positive, negative = (
+            multiplier.scale(values.copy(), np.empty_like(values)) for multiplier in (self.identity, self.alpha)
+        )
+        scaled = np.where(values >= 0, positive, self.alpha_sign * negative)
+        return wrap_int32(scaled + self.output_zero_point)
+
+
+def _prepare_leaky_relu(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=1, outputs=1)
+    input = context.allocate_temp_input_tensor(node, 0)
+    output = context.allocate_temp_output_tensor(node, 0)
+    require_type(input, *TYPES)
+    require_alike(output, input)
+    alpha = (node.options(LeakyReluOptions) or LeakyReluOptions()).alpha
+    if input.type == TensorType.FLOAT32:
+        node.op_data = np.float32(alpha)
+        return
+    ratio = input.scale / require_scale(output)
+    node.op_data = LeakyRelu(
+        input.zero_point,
+        output.zero_point,
+        identity=QuantizedMultiplier.of(ratio),
+        alpha=QuantizedMultiplier.of(abs(input.scale * alpha / output.scale)),
+        alpha_sign=-1 if alpha < 0 else 1,
+    )
+
+
+def _bind_leaky_relu(context: KernelContext, node: Node) -> Run:
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    if x.dtype != np.float32:
+        limits = np.iinfo(y.dtype)
+        return bind_lookup(x, y, lambda values: np.clip(node.op_data(values), limits.min, limits.max))
+    flat_x, flat_y, alpha = x.reshape(-1), y.reshape(-1), node.op_data
+    positive = np.empty(flat_x.shape, np.bool_)
+
+    def run() -> None:
+        np.greater(flat_x, 0, out=positive)
+        np.multiply(flat_x, alpha, out=flat_y)
+        np.copyto(flat_y, flat_x, where=positive)
+
+    return run
+
+
 RELU = Registration(BuiltinOperator.RELU, _bind_relu, _prepare_relu, op_data=RELU_OP_DATA, max_version=3)
 RELU6 = Registration(BuiltinOperator.RELU6, _bind_relu6, _prepare_relu6, op_data=RELU6_OP_DATA, max_version=3)
+LEAKY_RELU = Registration(
+    BuiltinOperator.LEAKY_RELU,
+    _bind_leaky_relu,
+    _prepare_leaky_relu,
+    op_data=LEAKY_RELU_OP_DATA,
+    builtin_data=TFLITE_LEAKY_RELU_PARAMS,
+    max_version=2,
+)

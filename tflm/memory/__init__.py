@@ -1,13 +1,22 @@
 """The arena: its allocator, the planners of its head, and the lifetimes that they plan from."""
 
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
+from tflm.memory.best_fit_memory_planner import BestFitMemoryPlanner, BreadthMemoryPlanner
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
 from tflm.memory.linear_memory_planner import LinearMemoryPlanner
 from tflm.memory.offsets_planner import OffsetsPlanner
-from tflm.memory.planner import BufferRequirements, MemoryPlanner, PlacingPlanner, lower_bound_bytes
+from tflm.memory.optimal_memory_planner import OptimalPlanner
+from tflm.memory.plan_search import SearchedPlan, SearchLimits, SearchProgress, Stopped, search_plan
+from tflm.memory.planner import BufferRequirements, MemoryPlanner, PlacingPlanner, lower_bound_bytes, plan_bytes
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 
-PLANNERS: dict[str, type[PlacingPlanner]] = {"greedy": GreedyMemoryPlanner, "linear": LinearMemoryPlanner}
+PLANNERS: dict[str, type[PlacingPlanner]] = {
+    "greedy": GreedyMemoryPlanner,
+    "linear": LinearMemoryPlanner,
+    "best_fit": BestFitMemoryPlanner,
+    "breadth": BreadthMemoryPlanner,
+    "optimal": OptimalPlanner,
+}
 """The planners that have a name."""
 
 __all__ = [
@@ -15,13 +24,22 @@ __all__ = [
     "PLANNERS",
     "Allocation",
     "Arena",
+    "BestFitMemoryPlanner",
+    "BreadthMemoryPlanner",
     "BufferRequirements",
     "GreedyMemoryPlanner",
     "LinearMemoryPlanner",
     "MemoryPlanner",
     "OffsetsPlanner",
+    "OptimalPlanner",
     "PlacingPlanner",
     "RecordingSimpleMemoryAllocator",
+    "SearchLimits",
+    "SearchProgress",
+    "SearchedPlan",
     "SimpleMemoryAllocator",
+    "Stopped",
     "lower_bound_bytes",
+    "plan_bytes",
+    "search_plan",
 ]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
+from tflm.memory.placed_buffers import PlacedBuffers
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, PlacingPlanner
 from tflm.targets import BOOL, HOST, INT, POINTER, Struct
 
@@ -50,30 +50,22 @@ def place_greedily(buffers: Sequence[BufferRequirements]) -> list[int]:
     offline = [i for i, buffer in enumerate(buffers) if buffer.offline_offset != ONLINE_PLANNED_BUFFER]
     online = [i for i, buffer in enumerate(buffers) if buffer.offline_offset == ONLINE_PLANNED_BUFFER]
     online.sort(key=lambda i: (-buffers[i].size, -i))
-    offsets = [ONLINE_PLANNED_BUFFER] * len(buffers)
-    placed: list[tuple[int, BufferRequirements]] = []  # by rising offset
-    for i in offline + online:
-        buffer = buffers[i]
-        offsets[i] = buffer.offline_offset
-        if buffer.offline_offset == ONLINE_PLANNED_BUFFER:
-            offsets[i] = _lowest_gap(buffer, placed)
-        bisect.insort_right(placed, (offsets[i], buffer), key=lambda entry: entry[0])
+    offsets = [buffer.offline_offset for buffer in buffers]
+    placed = PlacedBuffers(len(buffers))
+    for i in offline:
+        placed.add(buffers[i], offsets[i])
+    for i in online:
+        offsets[i] = placed.lowest_gap(buffers[i])
+        placed.add(buffers[i], offsets[i])
     return offsets
 
 
-def _lowest_gap(wanted: BufferRequirements, placed: Iterable[tuple[int, BufferRequirements]]) -> int:
-    candidate = 0
-    for offset, buffer in placed:
-        if not buffer.overlaps_in_time(wanted):
-            continue
-        if offset - candidate >= wanted.size:
-            break
-        candidate = max(candidate, offset + buffer.size)
-    return candidate
-
-
 class GreedyMemoryPlanner(PlacingPlanner):
-    """Plans with `place_greedily`."""
+    """Plans with `place_greedily`.
+
+    A planner that no device has derives from this one: its plan gets to a device as an offline plan, which the greedy
+    planner obeys there, so that one's structures are reserved.
+    """
 
     STRUCT = GREEDY_MEMORY_PLANNER
     WORKING_BYTES_PER_BUFFER = TABLE_ROW.size(HOST)

@@ -94,8 +94,7 @@ class PlacingPlanner(MemoryPlanner):
         self._offsets = None
 
     def get_maximum_memory_size(self) -> int:
-        offsets = self._placed()
-        return max((offset + buffer.size for offset, buffer in zip(offsets, self._requirements)), default=0)
+        return plan_bytes(self._requirements, self._placed())
 
     def get_buffer_count(self) -> int:
         return len(self._requirements)
@@ -109,6 +108,11 @@ class PlacingPlanner(MemoryPlanner):
         if self._offsets is None:
             self._offsets = self.place(self._requirements)
         return self._offsets
+
+
+def plan_bytes(buffers: Sequence[BufferRequirements], offsets: Sequence[int]) -> int:
+    """Bytes that a plan takes, from offset 0 to the end of the last buffer."""
+    return max((offset + buffer.size for offset, buffer in zip(offsets, buffers)), default=0)
 
 
 def lower_bound_bytes(buffers: Sequence[BufferRequirements]) -> int:

@@ -14,11 +14,11 @@ from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Tensor
-from tflm.targets import BOOL, FLOAT, INT32, POINTER, SIZE_T, EnumType, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT32, POINTER, SIZE_T, EnumType, Struct
 
 TFLITE_TYPE = EnumType(largest=18)
 TFLITE_ALLOCATION_TYPE = EnumType(largest=6)
-TFLITE_QUANTIZATION = Struct("TfLiteQuantization", type=EnumType(largest=1), params=POINTER)
+TFLITE_QUANTIZATION = Struct("TfLiteQuantization", type=INT, params=POINTER)
 TFLITE_QUANTIZATION_PARAMS = Struct("TfLiteQuantizationParams", scale=FLOAT, zero_point=INT32)
 TFLITE_AFFINE_QUANTIZATION = Struct(
     "TfLiteAffineQuantization", scale=POINTER, zero_point=POINTER, quantized_dimension=INT32

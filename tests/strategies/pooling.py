@@ -1,0 +1,79 @@
+"""Models of pools."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from hypothesis import strategies as st
+from models import ACTIVATIONS, FLOAT32, INT8, INT16, Case, Draw, quantization, values
+
+from tflm.schema import (
+    BuiltinOperator,
+    ModelBuilder,
+    Padding,
+    Pool2DOptions,
+    QuantizationParameters,
+    TensorType,
+    quantized,
+)
+
+AVERAGE, MAX, L2 = BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D, BuiltinOperator.L2_POOL_2D
+TYPES = {AVERAGE: (FLOAT32, INT8, INT16), MAX: (FLOAT32, INT8, INT16), L2: (FLOAT32,)}
+
+
+def _model(
+    operator: BuiltinOperator,
+    shape: tuple[int, ...],
+    type: TensorType,
+    parameters: QuantizationParameters | None,
+    options: Pool2DOptions,
+) -> bytes:
+    windows = options.filter_height, options.filter_width
+    strides = options.stride_h, options.stride_w
+    covered = [1 if options.padding == Padding.SAME else window for window in windows]
+    size = [(n + s - c) // s for n, s, c in zip(shape[1:3], strides, covered)]
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", shape, type, parameters)
+    y = main.tensor("y", (shape[0], *size, shape[3]), type, parameters)
+    main.operator(operator, [x], [y], options)
+    main.output(y)
+    return builder.build()
+
+
+@st.composite
+def pool(draw: Draw, operator: BuiltinOperator) -> Case:
+    """A pool with windows up to beyond the input where padding allows it."""
+    type = draw(st.sampled_from(TYPES[operator]))
+    shape = tuple(draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5))))
+    padding = draw(st.sampled_from(Padding))
+    limits = [n if padding == Padding.VALID else n + 3 for n in shape[1:3]]
+    whole = draw(st.integers(0, 3)) == 0
+    options = Pool2DOptions(
+        padding=padding,
+        filter_height=shape[1] if whole else draw(st.integers(1, limits[0])),
+        filter_width=shape[2] if whole else draw(st.integers(1, limits[1])),
+        stride_h=draw(st.integers(1, 4)),
+        stride_w=draw(st.integers(1, 4)),
+        fused_activation_function=draw(ACTIVATIONS),
+    )
+    model = _model(operator, shape, type, quantization(draw, type, -20, 4), options)
+    return model, [[values(draw, type, shape)]]
+
+
+def _large(operator: BuiltinOperator, type: TensorType) -> Case:
+    options = Pool2DOptions(filter_height=3, filter_width=3, stride_h=1, stride_w=1)
+    shape = (1, 64, 64, 32)
+    model = _model(operator, shape, type, None if type == FLOAT32 else quantized(0.5), options)
+    dtype = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16}[type]
+    return model, [[np.ones(shape, dtype)]]
+
+
+OPERATORS = {operator.name: pool(operator) for operator in TYPES}
+
+LARGE = {
+    f"{operator.name}-{type.name}": partial(_large, operator, type)
+    for operator, types in TYPES.items()
+    for type in types
+}

@@ -1,0 +1,361 @@
+"""The `tflm` command, run as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm
+from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
+INT8_MODEL, FLOAT_MODEL = EXAMPLE / "hello_world_int8.tflite", EXAMPLE / "hello_world_float.tflite"
+
+Answer = subprocess.CompletedProcess[str]
+
+
+def run(*arguments: object, cwd: Path | None = None, **environment: str) -> Answer:
+    """Run the command in a process of its own."""
+    command = [sys.executable, "-m", "tflm", *map(str, arguments)]
+    variables = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1]), **environment}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=variables, check=False)
+
+
+def figures(*arguments: object) -> Any:
+    """What the command prints with `--json`."""
+    answer = run(*arguments, "--json")
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout)
+
+
+def refusal(*arguments: object, **environment: str) -> str:
+    """The one line on standard error of a command that fails."""
+    answer = run(*arguments, **environment)
+    assert answer.returncode == 1, answer.stdout + answer.stderr
+    assert answer.stderr.startswith("tflm: ")
+    assert answer.stderr.count("\n") == 1
+    return answer.stderr
+
+
+@pytest.fixture
+def two_inputs(tmp_path: Path) -> Path:
+    """A model of x + 2 y, in int8, by way of two sums."""
+    builder = tflm.ModelBuilder("x + 2 y")
+    main = builder.subgraph()
+    x, y = (main.input(name, (1, 4), TensorType.INT8, tflm.quantized(0.5)) for name in "xy")
+    h, z = (main.tensor(name, (1, 4), TensorType.INT8, tflm.quantized(0.5)) for name in "hz")
+    main.operator(BuiltinOperator.ADD, [x, y], [h], AddOptions())
+    main.operator(BuiltinOperator.ADD, [h, y], [z], AddOptions())
+    main.output(z)
+    path = tmp_path / "two inputs.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+# --- The program itself ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["arena", "compare", "export", "inspect", "profile", "run"])
+def test_each_command_explains_itself_with_an_example(command: str) -> None:
+    answer = run(command, "--help", COLUMNS="200")
+    assert answer.returncode == 0
+    assert f"tflm {command} " in answer.stdout
+    assert "Example" in answer.stdout
+
+
+def test_the_program_lists_its_commands_and_its_version() -> None:
+    assert "arena" in run("--help").stdout
+    assert run("--version").stdout.strip().count(".") == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["run", "--bad", INT8_MODEL],
+        ["run", INT8_MODEL],
+        ["arena"],
+        ["arena", INT8_MODEL, "--target", "z80"],
+    ],
+    ids=["no such command", "no such option", "no inputs", "no model", "no such target"],
+)
+def test_wrong_usage_ends_with_status_2(arguments: list[object]) -> None:
+    answer = run(*arguments)
+    assert answer.returncode == 2
+    assert "Traceback" not in answer.stderr
+
+
+COMMANDS: dict[str, Callable[[object], list[object]]] = {
+    "arena": lambda model: ["arena", model],
+    "compare": lambda model: ["compare", model, FLOAT_MODEL],
+    "export": lambda model: ["export", model, "somewhere"],
+    "inspect": lambda model: ["inspect", model],
+    "profile": lambda model: ["profile", model],
+    "run": lambda model: ["run", model, "--random", 1],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_not_there_is_named(command: str, tmp_path: Path) -> None:
+    assert "nothing.tflite: No such file" in refusal(*COMMANDS[command](tmp_path / "nothing.tflite"))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_file_that_is_no_model_is_named_with_what_is_wrong(command: str) -> None:
+    assert "README.md: " in refusal(*COMMANDS[command](EXAMPLE / "README.md"))
+
+
+def test_a_traceback_is_shown_on_request() -> None:
+    answer = run("--debug", "inspect", EXAMPLE / "README.md")
+    assert answer.returncode == 1
+    assert "Traceback" in answer.stderr
+
+
+def test_a_reader_that_stops_early_is_no_error() -> None:
+    command = f"{sys.executable} -m tflm inspect {INT8_MODEL} | head -1; exit ${{PIPESTATUS[0]}}"
+    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert "Traceback" not in answer.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_the_shell_completes_commands(shell: str) -> None:
+    environment = {
+        "_TFLM_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": "tflm ar",
+        "COMP_CWORD": "1",
+        "_TYPER_COMPLETE_ARGS": "tflm ar",
+    }
+    script = "from tflm.cli.app import app; app(prog_name='tflm')"
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}, check=False
+    )
+    assert "arena" in answer.stdout
+
+
+# --- tflm arena --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", tflm.targets.TARGETS)
+def test_arena_gives_the_figures_of_the_library(target: str) -> None:
+    (model,) = figures("arena", INT8_MODEL, "--target", target)["models"]
+    machine = tflm.targets.by_name(target)
+    measured = tflm.measure_arena(tflm.Model.from_file(INT8_MODEL), tflm.AllOpsResolver(), target=machine)
+    assert model["arena_used_bytes"] == measured.arena_used_bytes
+    assert model["minimum_arena_bytes"] == measured.minimum_arena_bytes
+    assert model["head_bytes"] + model["tail_bytes"] == model["arena_used_bytes"]
+    assert [buffer["offset"] for buffer in model["buffers"]] == [buffer.offset for buffer in measured.buffers]
+
+
+def test_a_budget_that_is_kept_and_one_that_is_not() -> None:
+    needed = figures("arena", INT8_MODEL)["needed_bytes"]
+    assert run("arena", INT8_MODEL, "--budget", needed).returncode == 0
+    assert f"1 more than the budget of {needed - 1:,}" in refusal("arena", INT8_MODEL, "--budget", needed - 1)
+    assert run("arena", INT8_MODEL, "--budget", "64K").returncode == 0
+    assert run("arena", INT8_MODEL, "--budget", "plenty").returncode == 2
+
+
+def test_all_targets_are_one_table() -> None:
+    lines = run("arena", INT8_MODEL, "--all-targets").stdout.splitlines()
+    assert {line.split()[1] for line in lines[1:]} == set(tflm.targets.TARGETS)
+
+
+def test_models_that_share_an_arena_share_its_head(two_inputs: Path) -> None:
+    answer = figures("arena", INT8_MODEL, two_inputs)
+    models, shared = answer["models"], answer["shared"]
+    assert shared["head_bytes"] == max(model["head_bytes"] for model in models)
+    assert max(model["tail_bytes"] for model in models) < shared["tail_bytes"] < sum(m["tail_bytes"] for m in models)
+    assert answer["needed_bytes"] >= shared["arena_used_bytes"]
+
+
+def test_the_plan_can_be_drawn(tmp_path: Path) -> None:
+    answer = run(
+        *("arena", INT8_MODEL, "--beside", "linear", "--html", tmp_path / "a.html", "--plot", tmp_path / "a.svg")
+    )
+    assert answer.returncode == 0, answer.stderr
+    page = (tmp_path / "a.html").read_text()
+    assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
+    assert "https://" not in page
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_name_in_the_model_can_not_break_out_of_the_page(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("</script><script>alert(1)</script>", (4,), TensorType.FLOAT32)
+    y = main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    (tmp_path / "m.tflite").write_bytes(builder.build())
+    assert run("arena", tmp_path / "m.tflite", "--html", tmp_path / "a.html").returncode == 0
+    assert "</script><script>alert" not in (tmp_path / "a.html").read_text()
+
+
+@pytest.mark.parametrize("option", ["--html", "--plot"])
+def test_a_picture_that_can_not_be_written_is_named(option: str, tmp_path: Path) -> None:
+    assert "no folder/a.svg: No such file" in refusal("arena", INT8_MODEL, option, tmp_path / "no folder" / "a.svg")
+
+
+def test_a_kind_of_picture_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+    assert "a.docx" in refusal("arena", INT8_MODEL, "--plot", tmp_path / "a.docx")
+
+
+# --- tflm run ----------------------------------------------------------------------------------------------------
+
+
+def test_answers_of_several_steps_are_kept(two_inputs: Path, tmp_path: Path) -> None:
+    steps = [(np.full((1, 4), s, np.int8), np.full((1, 4), 10, np.int8)) for s in range(3)]
+    arrays = {f"in_{s}_{i}": values for s, pair in enumerate(steps) for i, values in enumerate(pair)}
+    np.savez(tmp_path / "in.npz", **arrays)
+    answer = run(
+        "run", two_inputs, "--inputs", tmp_path / "in.npz", "--outputs", tmp_path / "out.npz", "--dump-tensors"
+    )
+    assert answer.returncode == 0, answer.stderr
+    out = np.load(tmp_path / "out.npz")
+    assert [out[f"out_{s}_0"].tolist() for s in range(3)] == [[[20 + s] * 4] for s in range(3)]
+    assert out["tensor_2_2"].tolist() == [[12] * 4]
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".bin"])
+def test_one_tensor_may_be_a_file_of_its_own(suffix: str, tmp_path: Path) -> None:
+    value = np.array([[42]], np.int8)
+    given, answered = tmp_path / f"in{suffix}", tmp_path / f"out{suffix}"
+    if suffix == ".npy":
+        np.save(given, value)
+    else:
+        given.write_bytes(value.tobytes())
+    assert run("run", INT8_MODEL, "--inputs", given, "--outputs", answered).returncode == 0
+    answer = np.load(answered) if suffix == ".npy" else np.frombuffer(answered.read_bytes(), np.int8)
+    np.savez(tmp_path / "in.npz", in_0_0=value)
+    (expected,) = figures("run", INT8_MODEL, "--inputs", tmp_path / "in.npz")["outputs"]
+    assert answer.reshape(-1).tolist() == np.array(expected["values"]).reshape(-1).tolist()
+
+
+def test_random_inputs_are_the_same_for_the_same_seed() -> None:
+    answers = [figures("run", INT8_MODEL, "--random", seed, "--steps", 5)["outputs"] for seed in (7, 7, 8)]
+    assert answers[0] == answers[1] != answers[2]
+
+
+INPUTS = {
+    "no such file": (None, "in.npz: No such file"),
+    "no npz": (b"what is this", "is no .npz file"),
+    "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has no inputs; they are called in_0_0"),
+    "a name of another form": ({"in_0": np.zeros((1, 4), np.int8)}, "'in_0' should be called in_<step>_<i>"),
+    "an input is missing": ({"in_0_0": np.zeros((1, 4), np.int8)}, "in_0_1 is missing; the model has 2 inputs"),
+    "a step is missing": ({f"in_1_{i}": np.zeros((1, 4), np.int8) for i in range(2)}, "in_0_0 is missing"),
+    "too many": ({f"in_0_{i}": np.zeros((1, 4), np.int8) for i in range(3)}, "in_0_2 is too many"),
+    "another shape": (
+        {f"in_0_{i}": np.zeros(4, np.int8) for i in range(2)},
+        "takes int8 of shape [1, 4], not int8 of [4]",
+    ),
+    "another type": (
+        {f"in_0_{i}": np.zeros((1, 4)) for i in range(2)},
+        "input 0 (x) takes int8 of shape [1, 4], not float64",
+    ),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), INPUTS.values(), ids=INPUTS)
+def test_inputs_that_do_not_fit_are_refused(two_inputs: Path, tmp_path: Path, content: Any, message: str) -> None:
+    path = tmp_path / "in.npz"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        np.savez(path, **content)
+    assert message in refusal("run", two_inputs, "--inputs", path)
+
+
+def test_a_single_file_is_refused_where_there_is_more_than_one_tensor(two_inputs: Path, tmp_path: Path) -> None:
+    (tmp_path / "in.bin").write_bytes(bytes(4))
+    assert "the model has 2 inputs; give them in an .npz" in refusal("run", two_inputs, "--inputs", tmp_path / "in.bin")
+    (tmp_path / "long.bin").write_bytes(bytes(4))
+    assert "has 4 bytes; the input is int8 of shape [1, 1]" in refusal(
+        "run", INT8_MODEL, "--inputs", tmp_path / "long.bin"
+    )
+    assert "write to an .npz to keep all" in refusal(
+        *("run", INT8_MODEL, "--random", 1, "--steps", 2, "--outputs", tmp_path / "out.npy")
+    )
+
+
+def test_outputs_that_can_not_be_written_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "no folder" / "out.npz"
+    assert "out.npz: No such file" in refusal("run", INT8_MODEL, "--random", 1, "--outputs", path)
+
+
+# --- tflm inspect, tflm profile ----------------------------------------------------------------------------------
+
+
+def test_inspect_counts_what_the_file_holds() -> None:
+    report = figures("inspect", INT8_MODEL)
+    assert report["file_bytes"] == INT8_MODEL.stat().st_size
+    assert report["multiply_accumulates"] == 16 + 16 * 16 + 16
+    (subgraph,) = report["subgraphs"]
+    assert [op["operator"] for op in subgraph["operators"]] == ["FULLY_CONNECTED"] * 3
+    assert sum(tensor["file_bytes"] for tensor in subgraph["tensors"]) == report["constant_bytes"]
+    assert "FULLY_CONNECTED" in run("inspect", INT8_MODEL).stdout
+
+
+def test_profile_times_each_operator() -> None:
+    report = figures("profile", INT8_MODEL, "--runs", 3)
+    assert sorted(operator["index"] for operator in report["operators"]) == [0, 1, 2]
+    assert sum(operator["share"] for operator in report["operators"]) == pytest.approx(1)
+    assert run("profile", INT8_MODEL, "--runs", 3).stdout.startswith(("1", "2", "3", "4", "5", "6", "7", "8", "9"))
+
+
+# --- tflm compare ------------------------------------------------------------------------------------------------
+
+
+def test_a_model_equals_itself() -> None:
+    report = figures("compare", INT8_MODEL, INT8_MODEL, "--tolerance", 0)
+    assert report["outputs_agree"]
+    assert all(tensor["largest_error"] == 0 for tensor in report["tensors"])
+    assert run("compare", INT8_MODEL, INT8_MODEL, "--tolerance", 0, "--check").returncode == 0
+
+
+def test_a_quantized_model_is_near_its_float_form() -> None:
+    report = figures("compare", FLOAT_MODEL, INT8_MODEL)
+    assert report["outputs"][0]["snr_db"] > 30
+    assert report["first_diverging"] is None
+
+
+def test_the_first_operator_that_diverges_is_named(tmp_path: Path) -> None:
+    def chain(second: float) -> bytes:
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        tensors = [main.input("x", (1, 4), TensorType.FLOAT32)]
+        for i, factor in enumerate((1.0, second, 3.0)):
+            weights = main.constant(f"w{i}", np.eye(4, dtype=np.float32) * np.float32(factor))
+            tensors.append(main.tensor(f"t{i}", (1, 4), TensorType.FLOAT32))
+            options = FullyConnectedOptions(fused_activation_function=ActivationFunctionType.NONE)
+            main.operator(BuiltinOperator.FULLY_CONNECTED, [tensors[i], weights, -1], [tensors[-1]], options)
+        main.output(tensors[-1])
+        return builder.build()
+
+    for name, factor in (("a", 2.0), ("b", 4.0)):
+        (tmp_path / f"{name}.tflite").write_bytes(chain(factor))
+    report = figures("compare", tmp_path / "a.tflite", tmp_path / "b.tflite")
+    assert report["first_diverging"]["tensor"] == "t1"
+    assert report["first_diverging"]["operator"] == "1 FULLY_CONNECTED"
+    assert "is off by" in refusal("compare", tmp_path / "a.tflite", tmp_path / "b.tflite", "--check")
+
+
+def test_a_model_is_held_to_recorded_answers(tmp_path: Path) -> None:
+    (output,) = figures("run", INT8_MODEL, "--random", 3)["outputs"]
+    given = np.random.default_rng(3).integers(-128, 127, (1, 1), endpoint=True).astype(np.int8)
+    right = np.array(output["values"], np.int8)
+    np.savez(tmp_path / "right.npz", in_0_0=given, out_0_0=right)
+    np.savez(tmp_path / "wrong.npz", in_0_0=given, out_0_0=right ^ 1)
+    check = ("--tolerance", 0, "--check")
+    assert run("compare", INT8_MODEL, tmp_path / "right.npz", *check).returncode == 0
+    assert "is off by" in refusal("compare", INT8_MODEL, tmp_path / "wrong.npz", *check)
+
+
+def test_models_of_different_shapes_can_not_be_compared(two_inputs: Path) -> None:
+    assert "different inputs" in refusal("compare", INT8_MODEL, two_inputs)

@@ -1,0 +1,95 @@
+"""A program written for the `tflite-micro` package gives the same with its import changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from oracle import INSTALLED
+
+import tflm
+from tflm.compat.tflite_micro import runtime
+
+ROOT = Path(__file__).parents[1]
+MODEL = ROOT / "examples" / "hello_world" / "hello_world_int8.tflite"
+
+PROGRAM = """
+import numpy as np
+
+interpreter = runtime.Interpreter.from_file(MODEL)
+for details in (interpreter.get_input_details(0), interpreter.get_output_details(0)):
+    print(details["dtype"], details["shape"], sorted(details["quantization_parameters"].items()))
+for value in (-128, -5, 0, 99, 127):
+    interpreter.set_input(np.array([[value]], np.int8), 0)
+    print(interpreter.invoke(), interpreter.get_output(0), interpreter.get_output(0).dtype)
+print(interpreter.reset())
+interpreter.print_allocations()
+for mistake in (
+    lambda: interpreter.set_input(np.array([[1]], np.int32), 0),
+    lambda: interpreter.set_input(np.array([1, 2], np.int8), 0),
+    lambda: interpreter.set_input(np.array([[1]], np.int8), 1),
+    lambda: interpreter.set_input(None, 0),
+    lambda: interpreter.get_output(1),
+    lambda: interpreter.get_output(-1),
+    lambda: interpreter.get_input_details(1),
+    lambda: interpreter.GetTensor(0, 0),
+    lambda: runtime.Interpreter.from_file("nothing.tflite"),
+    lambda: runtime.Interpreter.from_bytes(None),
+):
+    for kind in (IndexError, ValueError, RuntimeError):
+        try:
+            mistake()
+        except kind:
+            print(kind.__name__)
+            break
+        except Exception:
+            pass
+keeper = runtime.Interpreter.from_file(MODEL, intrepreter_config=runtime.InterpreterConfig.kPreserveAllTensors)
+keeper.set_input(np.array([[7]], np.int8), 0)
+keeper.invoke()
+for index in (0, 1, 3, 6, 9):
+    print(sorted(keeper.GetTensor(index, 0).items()))
+"""
+
+
+def output_of(package: str) -> tuple[list[str], list[str]]:
+    """What the program prints, and what it writes to standard error of the arena."""
+    script = f"from {package} import runtime\nMODEL = {str(MODEL)!r}\n{PROGRAM}"
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    return answer.stdout.splitlines(), [line for line in answer.stderr.splitlines() if "Recording" in line]
+
+
+@pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
+def test_a_program_gives_the_same_with_either_package() -> None:
+    ours, theirs = (output_of(name) for name in ("tflm.compat.tflite_micro", "tflite_micro.python.tflite_micro"))
+    assert ours == theirs
+
+
+def test_what_goes_wrong_with_a_model_is_a_runtime_error() -> None:
+    with pytest.raises(RuntimeError, match="too small"):
+        runtime.Interpreter.from_file(MODEL, arena_size=100)
+    with pytest.raises(RuntimeError, match=r"no \.tflite|not a \.tflite"):
+        runtime.Interpreter.from_bytes(b"no model at all")
+
+
+def test_operators_of_your_own_are_registrations() -> None:
+    def invoke(context: tflm.KernelContext, node: tflm.Node) -> None:
+        np.negative(context.get_eval_input(node, 0).elements, out=context.get_eval_output(node, 0).elements)
+
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (3,), tflm.schema.TensorType.FLOAT32)
+    y = main.tensor("y", (3,), tflm.schema.TensorType.FLOAT32)
+    main.operator("Negated", [x], [y])
+    main.output(y)
+    model = builder.build()
+    registration = tflm.Registration("Negated", invoke=invoke)
+    interpreter = runtime.Interpreter.from_bytes(model, custom_op_registerers=[registration], arena_size=10_000)
+    interpreter.set_input(np.array([1, -2, 3], np.float32), 0)
+    interpreter.invoke()
+    assert interpreter.get_output(0).tolist() == [-1, 2, -3]
+    with pytest.raises(ValueError, match="Registration"):
+        runtime.Interpreter.from_bytes(model, custom_op_registerers=["AddNegated"])  # type: ignore[list-item]

@@ -1,0 +1,327 @@
+"""The planners: plans that hold, none better than the best there is, and files of them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import tflm
+from tflm.memory import (
+    PLANNERS,
+    BufferRequirements,
+    GreedyMemoryPlanner,
+    OptimalPlanner,
+    SearchLimits,
+    Stopped,
+    lower_bound_bytes,
+    plan_bytes,
+    search_plan,
+)
+from tflm.memory.machine_code import NUMBA
+from tflm.memory.minimalloc_csv import NamedBuffer, read_csv, write_csv
+
+needs_compiler = pytest.mark.skipif(NUMBA is None, reason="needs numba (the extra `fast`)")
+OBEDIENT = sorted(set(PLANNERS) - {"linear"})
+"""The planners that obey offline offsets."""
+
+
+@st.composite
+def problems(draw: Any, largest_count: int = 12, fixed: bool = False) -> list[BufferRequirements]:
+    """Buffers of sizes that meet often, over few steps; some of them fixed, perhaps in each other's way."""
+    buffers = []
+    for _ in range(draw(st.integers(1, largest_count))):
+        first, last = sorted(draw(st.tuples(st.integers(0, 6), st.integers(0, 6))))
+        offset = 16 * draw(st.integers(0, 12)) if fixed and draw(st.integers(0, 3)) == 0 else -1
+        buffers.append(BufferRequirements(16 * draw(st.integers(0, 7)), first, last, offset))
+    return buffers
+
+
+def random_graph(count: int, seed: int = 0) -> list[BufferRequirements]:
+    """Buffers as a large network has them: most are used soon, some much later."""
+    rng = np.random.default_rng(seed)
+    sizes = 16 * rng.integers(1, 5000, count)
+    lifetimes = np.where(rng.random(count) < 0.8, rng.integers(1, 6, count), rng.integers(6, 100, count))
+    return [
+        BufferRequirements(int(size), i // 2, i // 2 + int(life))
+        for i, (size, life) in enumerate(zip(sizes, lifetimes))
+    ]
+
+
+def plan(name: str, buffers: Sequence[BufferRequirements]) -> list[int]:
+    """The offsets that a planner gives."""
+    planner = PLANNERS[name]()
+    for buffer in buffers:
+        planner.add_buffer(*buffer)
+    return [planner.get_offset_for_buffer(i) for i in range(len(buffers))]
+
+
+def assert_holds(buffers: Sequence[BufferRequirements], offsets: Sequence[int]) -> None:
+    """Fixed offsets are kept, and no two buffers alive together share memory, unless their fixed offsets make them."""
+    table, begin = np.array(buffers), np.array(offsets)
+    is_fixed = table[:, 3] != -1
+    assert np.array_equal(begin[is_fixed], table[is_fixed, 3])
+    end = begin + table[:, 0]
+    for i, (size, first, last, _) in enumerate(buffers):
+        together = (table[:, 1] <= last) & (table[:, 2] >= first) & (begin < end[i]) & (end > begin[i])
+        together &= (table[:, 0] > 0) & ~(is_fixed & is_fixed[i])
+        together[i] = False
+        assert size == 0 or not together.any()
+
+
+@pytest.mark.parametrize("name", OBEDIENT)
+@given(buffers=problems(fixed=True))
+def test_plans_hold_and_obey_fixed_offsets(name: str, buffers: list[BufferRequirements]) -> None:
+    offsets = plan(name, buffers)
+    assert_holds(buffers, offsets)
+    assert all(offset % 16 == 0 for offset in offsets)
+
+
+@given(buffers=problems())
+def test_no_planner_beats_the_lower_bound_nor_the_optimal_one(buffers: list[BufferRequirements]) -> None:
+    heights = {name: plan_bytes(buffers, plan(name, buffers)) for name in PLANNERS}
+    assert lower_bound_bytes(buffers) <= heights["optimal"] == min(heights.values())
+
+
+def smallest_height(buffers: Sequence[BufferRequirements]) -> int:
+    """The best of all orders in which buffers can be put, one by one, into the lowest gap."""
+    best = sum(buffer.size for buffer in buffers) + max((buffer.offline_offset for buffer in buffers), default=0) + 1
+
+    def put(placed: list[tuple[int, BufferRequirements]], rest: list[BufferRequirements], height: int) -> None:
+        nonlocal best
+        if height >= best:
+            return
+        if not rest:
+            best = height
+        for i, buffer in enumerate(rest):
+            at = 0
+            for offset, other in sorted(placed):
+                if other.overlaps_in_time(buffer) and offset + other.size > at:
+                    if offset - at >= buffer.size:
+                        break
+                    at = offset + other.size
+            put([*placed, (at, buffer)], rest[:i] + rest[i + 1 :], max(height, at + buffer.size))
+
+    fixed = [(buffer.offline_offset, buffer) for buffer in buffers if buffer.offline_offset != -1]
+    put(fixed, [b for b in buffers if b.offline_offset == -1], max((at + b.size for at, b in fixed), default=0))
+    return best
+
+
+@given(buffers=problems(largest_count=7))
+def test_the_optimal_plan_is_as_small_as_the_best_of_all_orders(buffers: list[BufferRequirements]) -> None:
+    buffers = [buffer for buffer in buffers if buffer.size]
+    found = search_plan(buffers, SearchLimits())
+    assert found.stopped is Stopped.PROVED_OPTIMAL
+    assert found.head_bytes == found.lower_bound_bytes == smallest_height(buffers)
+
+
+@given(buffers=problems(largest_count=7, fixed=True))
+def test_it_is_so_around_fixed_buffers_too(buffers: list[BufferRequirements]) -> None:
+    buffers = [buffer for buffer in buffers if buffer.size]
+    found = search_plan(buffers, SearchLimits())
+    assert found.stopped is Stopped.PROVED_OPTIMAL
+    assert found.head_bytes == found.lower_bound_bytes == smallest_height(buffers)
+
+
+def tight_problem(count: int, seed: int) -> list[BufferRequirements]:
+    """A block of memory and time cut into buffers, so that the smallest plan leaves no gap at all."""
+    rng = np.random.default_rng(seed)
+    pieces = [(0, 40, 0, 64)]  # first step, end, offset, top in units of 16 bytes
+    while len(pieces) < count:
+        first, end, low, high = pieces.pop(int(rng.integers(len(pieces))))
+        if rng.random() < 0.5 and end - first > 1:
+            cut = int(rng.integers(first + 1, end))
+            pieces += [(first, cut, low, high), (cut, end, low, high)]
+        elif high - low > 1:
+            cut = int(rng.integers(low + 1, high))
+            pieces += [(first, end, low, cut), (first, end, cut, high)]
+        else:
+            pieces.append((first, end, low, high))
+    return [BufferRequirements(16 * (high - low), first, end - 1) for first, end, low, high in pieces]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_equal_limits_on_steps_give_equal_plans(seed: int) -> None:
+    buffers = tight_problem(60, seed)
+    for steps in (1, 100, 700):
+        first, second = (search_plan(buffers, SearchLimits(seconds=None, steps=steps)) for _ in range(2))
+        assert first == second
+        assert_holds(buffers, first.offsets)
+
+
+IN_PLAIN_PYTHON = """
+import json, sys
+sys.modules["numba"] = None
+from tflm.memory import BufferRequirements, SearchLimits, search_plan
+from tflm.memory.machine_code import NUMBA
+assert NUMBA is None
+problems = json.load(sys.stdin)
+plans = [search_plan([BufferRequirements(*b) for b in p], SearchLimits(seconds=None, steps=400)) for p in problems]
+json.dump([(plan.offsets, plan.steps, plan.lower_bound_bytes) for plan in plans], sys.stdout)
+"""
+
+
+@needs_compiler
+def test_plans_are_the_same_without_a_compiler() -> None:
+    problems = [tight_problem(count, seed) for count in (20, 60) for seed in range(5)]
+    run = subprocess.run(
+        [sys.executable, "-c", IN_PLAIN_PYTHON], input=json.dumps(problems), text=True, capture_output=True, check=True
+    )
+    plans = [search_plan(buffers, SearchLimits(seconds=None, steps=400)) for buffers in problems]
+    assert json.loads(run.stdout) == [[plan.offsets, plan.steps, plan.lower_bound_bytes] for plan in plans]
+    assert sum(plan.steps for plan in plans) > 0
+
+
+@needs_compiler
+def test_the_hard_problems_of_minimalloc_are_solved(corpus: Path) -> None:
+    files = sorted((corpus / "minimalloc").glob("*.csv"))
+    assert len(files) == 11
+    for file in files:
+        buffers = [named.buffer for named in read_csv(file.read_text())]
+        found = search_plan(buffers, SearchLimits(seconds=None, steps=2_000_000, capacity=1048576))
+        assert found.head_bytes <= 1048576
+        assert_holds(buffers, found.offsets)
+
+
+def test_a_search_says_why_it_ended() -> None:
+    buffers = tight_problem(60, 1)
+    best = lower_bound_bytes(buffers)
+    start = min(plan_bytes(buffers, plan(name, buffers)) for name in ("greedy", "best_fit", "breadth"))
+    assert start > best
+    for limits, reason in (
+        (SearchLimits(seconds=None, steps=0), Stopped.STEP_LIMIT),
+        (SearchLimits(seconds=0), Stopped.TIME_LIMIT),
+        (SearchLimits(capacity=start), Stopped.CAPACITY_REACHED),
+        (SearchLimits(), Stopped.PROVED_OPTIMAL),
+    ):
+        planner = OptimalPlanner(time_limit=limits.seconds, step_limit=limits.steps, capacity=limits.capacity)
+        assert not planner.proved_optimal
+        for buffer in buffers:
+            planner.add_buffer(*buffer)
+        assert planner.get_maximum_memory_size() <= start
+        assert planner.searched is not None
+        assert planner.searched.stopped is reason
+        assert planner.proved_optimal == (reason is Stopped.PROVED_OPTIMAL)
+    assert planner.get_maximum_memory_size() == best
+
+
+def test_a_search_reports_its_progress() -> None:
+    reports: list[Any] = []
+    buffers = [BufferRequirements(16 * (3 + i % 7), i % 5, i % 5 + 2 + i % 3) for i in range(40)]
+    buffers += [BufferRequirements(b.size, b.first_time_used + 8, b.last_time_used + 8, -1) for b in buffers]
+    found = search_plan(tight_problem(150, 3), SearchLimits(seconds=2, progress=reports.append))
+    for report in reports:
+        assert found.head_bytes <= report.head_bytes
+        assert report.lower_bound_bytes <= found.lower_bound_bytes
+        assert report.steps <= found.steps
+
+
+def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:
+    """What greedy does, one buffer beside the other."""
+    placed: list[tuple[int, int]] = []
+    offsets = {}
+    for i in sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, -i)):
+        at = 0
+        for offset, j in placed:
+            if buffers[j].overlaps_in_time(buffers[i]):
+                if offset - at >= buffers[i].size:
+                    break
+                at = max(at, offset + buffers[j].size)
+        offsets[i] = at
+        placed.append((at, i))
+        placed.sort()
+    return [offsets[i] for i in range(len(buffers))]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_greedy_plans_a_thousand_buffers_as_it_would_one_by_one(seed: int) -> None:
+    buffers = random_graph(1000, seed)
+    assert plan("greedy", buffers) == place_greedily_plainly(buffers)
+
+
+def test_ten_thousand_buffers_can_be_planned() -> None:
+    buffers = random_graph(10_000)
+    greedy = plan("greedy", buffers)
+    assert_holds(buffers, greedy)
+    found = search_plan(buffers, SearchLimits(seconds=1))
+    assert_holds(buffers, found.offsets)
+    assert lower_bound_bytes(buffers) <= found.lower_bound_bytes <= found.head_bytes <= plan_bytes(buffers, greedy)
+
+
+@given(model=models.graph(), name=st.sampled_from(sorted(PLANNERS)), seed=st.integers(0, 99))
+def test_a_model_gives_the_same_with_every_planner(model: bytes, name: str, seed: int) -> None:
+    outputs = []
+    for planner in (name, "linear"):
+        interpreter = tflm.MicroInterpreter(
+            tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 16), planner=planner
+        )
+        interpreter.allocate_tensors()
+        x = interpreter.input(0).data
+        x[...] = np.random.default_rng(seed).integers(-5, 5, x.shape).astype(x.dtype)
+        interpreter.invoke()
+        outputs.append([interpreter.output(i).data.copy() for i in range(interpreter.outputs_size())])
+    for mine, other in zip(*outputs):
+        assert np.array_equal(mine, other)
+
+
+def test_planners_that_no_device_has_reserve_what_greedy_does() -> None:
+    assert {PLANNERS[name].STRUCT for name in OBEDIENT} == {GreedyMemoryPlanner.STRUCT}
+
+
+# Files.
+
+identifiers = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(identifiers, problems(1, fixed=True)), max_size=8, unique_by=lambda entry: entry[0]))
+def test_files_of_buffers_go_round(entries: list[tuple[str, list[BufferRequirements]]]) -> None:
+    named = [NamedBuffer(name, buffers[0]) for name, buffers in entries]
+    assert read_csv(write_csv(named)) == named
+
+
+def test_a_plan_goes_round_in_a_file() -> None:
+    text = "id,lower,upper,size\nb1,0,3,4\nb2,3,9,4\nb3,0,9,4\n"
+    named = read_csv(text)
+    assert write_csv(named) == text
+    offsets = plan("optimal", [entry.buffer for entry in named])
+    again = read_csv(write_csv(named, offsets))
+    assert [entry.buffer.offline_offset for entry in again] == offsets
+    assert plan("greedy", [entry.buffer for entry in again]) == offsets
+
+
+def test_columns_may_be_in_any_order() -> None:
+    assert read_csv("size, offset,id,upper,lower\r\n16,-1,x,4,2\r\n") == [
+        NamedBuffer("x", BufferRequirements(16, 2, 3))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "reason"),
+    [
+        ("", 1, "column 'id' is missing"),
+        ("id,lower,upper\n", 1, "column 'size' is missing"),
+        ("id,lower,upper,size,colour\n", 1, "column 'colour' is not known"),
+        ("id,lower,upper,size,size\n", 1, "column 'size' is there twice"),
+        ("id,lower,upper,size\na,0,1,16\n\nb,0,1\n", 4, "3 values for 4 columns"),
+        ("id,lower,upper,size\na,0,1,x\n", 2, "size is 'x'"),
+        ("id,lower,upper,size\na,0,1,16\nb,2,2,16\n", 3, "upper is 2 and lower 2"),
+        ("id,lower,upper,size\na,0,1,-16\n", 2, "size is -16"),
+        ("id,lower,upper,size\na,0,1,999999999999999999999\n", 2, "at the most"),
+        ("id,lower,upper,size,offset\na,0,1,16,-2\n", 2, "offset is -2"),
+        ("id,lower,upper,size\na,0,1,16\na,0,1,16\n", 3, "that of the buffer on line 2"),
+        ('id,lower,upper,size\n"a,0,1,16\n', 2, "no CSV"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_line(text: str, line: int, reason: str) -> None:
+    with pytest.raises(tflm.PlanFileError, match=reason) as error:
+        read_csv(text)
+    assert error.value.line == line

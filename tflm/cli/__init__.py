@@ -1,0 +1,18 @@
+"""The `tflm` command."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+REQUIRED = ("typer", "rich")
+
+
+def main() -> None:
+    """Run the command with the arguments of the process; needs the extra `cli`."""
+    missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    if missing:
+        sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install 'pytflm[cli]'")
+    from tflm.cli.app import app
+
+    app()

@@ -1,0 +1,252 @@
+"""`tflm compare`: two models, or a model and recorded answers, tensor by tensor."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+import typer
+
+from tflm.cli.command_line import AsJson, CheckFailed, CommandError, ModelPath, console, load_model, print_json, table
+from tflm.cli.run import Arrays, inputs_of, outputs_of, read_inputs, ready_interpreter, recorded, set_inputs
+
+Real = npt.NDArray[np.float64]
+
+
+@dataclass
+class Difference:
+    """How far one tensor is from its counterpart, over all steps, in real values.
+
+    Attributes:
+        tensor: its name in the first model.
+        operator: what makes it, in the first model; empty for recorded answers.
+        largest_error: the largest absolute difference.
+        relative_error: the same over the largest magnitude of the counterpart; None where that is zero and this not.
+        snr_db: power of the counterpart over power of the difference, in decibels; None where they are equal.
+    """
+
+    tensor: str
+    operator: str
+    largest_error: float
+    relative_error: float | None
+    snr_db: float | None
+
+
+def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Difference:
+    """How far `ours` is from `theirs`; both of one shape, the steps along the first axis."""
+    error = ours - theirs
+    largest, scale = float(abs(error).max(initial=0)), float(abs(theirs).max(initial=0))
+    noise, signal = float((error**2).sum()), float((theirs**2).sum())
+    relative = largest / scale if scale else (0.0 if largest == 0 else None)
+    snr = None if noise == 0 else (10 * math.log10(signal / noise) if signal else -math.inf)
+    return Difference(tensor, operator, largest, relative, snr)
+
+
+class Probe:
+    """A model that is run with real inputs, and keeps the real values of every tensor it makes."""
+
+    def __init__(self, path: Path):
+        self.model = load_model(path)
+        self.interpreter = ready_interpreter(self.model, preserve_all_tensors=True)
+        self.inputs, self.outputs = inputs_of(self.interpreter), outputs_of(self.interpreter)
+        main = self.model.subgraphs[0]
+        operators = enumerate(main.operators or ())
+        self.makers = {tensor: (i, self.model.operator_name(op)) for i, op in operators for tensor in op.outputs or ()}
+        names = [tensor.name or "" for tensor in main.tensors or ()]
+        self.made = {names[tensor]: tensor for tensor in self.makers if names.count(names[tensor]) == 1}
+
+    def step(self, real_inputs: list[Real]) -> tuple[list[Real], dict[str, Real]]:
+        """Real values of the outputs, and of every tensor that an operator makes, by name."""
+        set_inputs(self.inputs, [tensor.quantized(values) for tensor, values in zip(self.inputs, real_inputs)])
+        self.interpreter.invoke()
+        tensors = {name: _real(self.interpreter.get_tensor(index)) for name, index in self.made.items()}
+        return [_real(tensor) for tensor in self.outputs], tensors
+
+    def maker(self, name: str) -> str:
+        """The operator that makes a tensor, with its number."""
+        index, operator = self.makers[self.made[name]]
+        return f"{index} {operator}"
+
+
+def _real(tensor: Any) -> Real:
+    return np.asarray(tensor.dequantized(), np.float64)
+
+
+def compare_models(a: Probe, b: Probe, steps: list[list[Real]]) -> tuple[list[Difference], list[Difference]]:
+    """Outputs by place, then tensors that both models make under one name and in one shape, in the order of the first.
+
+    The models have inputs and outputs of the same shapes.
+    """
+    ours, theirs = ([probe.step(values) for values in steps] for probe in (a, b))
+    outputs = [
+        difference(tensor.name, "", *(np.stack([step[0][j] for step in side]) for side in (ours, theirs)))
+        for j, tensor in enumerate(a.outputs)
+    ]
+    return outputs, list(_tensor_differences(a, ours, theirs))
+
+
+def _require_same_shapes(a: Probe, b: Probe) -> None:
+    for side in ("inputs", "outputs"):
+        shapes = [[list(tensor.dims) for tensor in getattr(probe, side)] for probe in (a, b)]
+        if shapes[0] != shapes[1]:
+            raise CommandError(f"the models have different {side}: shapes {shapes[0]} against {shapes[1]}")
+
+
+def _tensor_differences(a: Probe, ours: list[Any], theirs: list[Any]) -> Iterator[Difference]:
+    for name in a.made:
+        if name in theirs[0][1] and ours[0][1][name].shape == theirs[0][1][name].shape:
+            yield difference(
+                name, a.maker(name), *(np.stack([step[1][name] for step in side]) for side in (ours, theirs))
+            )
+
+
+def compare_recorded(model: Path, recording: Path) -> list[Difference]:
+    """A model's answers to recorded inputs beside the recorded outputs: both in one .npz, as in_ and out_<step>_<i>.
+
+    Raises:
+        CommandError: the recording does not fit the model.
+        OSError: a file can't be read.
+    """
+    interpreter = ready_interpreter(load_model(model))
+    steps, expected = read_inputs(recording, inputs_of(interpreter)), recorded(recording, "out")
+    outputs = outputs_of(interpreter)
+    answers: list[Arrays] = []
+    for values in steps:
+        set_inputs(inputs_of(interpreter), values)
+        interpreter.invoke()
+        answers.append([np.array(tensor.data) for tensor in outputs])
+    return [_against_recorded(recording, j, tensor, answers, expected) for j, tensor in enumerate(outputs)]
+
+
+def _against_recorded(recording: Path, j: int, tensor: Any, answers: list[Arrays], expected: Any) -> Difference:
+    pairs = []
+    for step, outputs in enumerate(answers):
+        if (step, j) not in expected:
+            raise CommandError(f"{recording}: out_{step}_{j} is missing")
+        ours, theirs = outputs[j], expected[step, j]
+        if ours.shape != theirs.shape:
+            reason = f"has shape {list(theirs.shape)}, the model gives {list(ours.shape)}"
+            raise CommandError(f"{recording}: out_{step}_{j} {reason}")
+        pairs.append((ours.astype(np.float64), theirs.astype(np.float64)))
+    ours, theirs = (np.stack(side) for side in zip(*pairs))
+    scale = tensor.scale or 1.0  # differences of integers count in steps of the output's scale
+    return difference(tensor.name, "", ours * scale, theirs * scale)
+
+
+def first_beyond(differences: list[Difference], tolerance: float) -> Difference | None:
+    """The first tensor whose error is more than `tolerance` times the largest magnitude of its counterpart."""
+    for candidate in differences:
+        if candidate.relative_error is None or candidate.relative_error > tolerance:
+            return candidate
+    return None
+
+
+def compare(
+    model: ModelPath,
+    other: Annotated[Path, typer.Argument(metavar="OTHER", help="Another model, or an .npz of inputs and outputs.")],
+    inputs: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random ones otherwise.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="For the random inputs.")] = 0,
+    steps: Annotated[int, typer.Option(min=1, help="How many random inputs.")] = 10,
+    tolerance: Annotated[float, typer.Option(min=0, help="Relative error from which on a tensor diverges.")] = 0.1,
+    check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show where two models differ, tensor by tensor; or a model and recorded outputs.
+
+    Inputs are real values: each model gets them in its own quantization, so a float model can be compared with its
+    quantized form. Errors are of real values.
+
+    Examples: tflm compare float.tflite int8.tflite; tflm compare model.tflite golden.npz --tolerance 0 --check
+    """
+    tensors: list[Difference] = []
+    if other.suffix == ".npz":
+        outputs = compare_recorded(model, other)
+    else:
+        a, b = Probe(model), Probe(other)
+        _require_same_shapes(a, b)
+        outputs, tensors = compare_models(a, b, _real_inputs((a, b), inputs, seed, steps))
+    diverging, diverging_output = first_beyond(tensors, tolerance), first_beyond(outputs, tolerance)
+    if as_json:
+        print_json(
+            {
+                "model": str(model),
+                "other": str(other),
+                "tolerance": tolerance,
+                "outputs": [asdict(d) for d in outputs],
+                "tensors": [asdict(d) for d in tensors],
+                "first_diverging": None if diverging is None else asdict(diverging),
+                "outputs_agree": diverging_output is None,
+            }
+        )
+    else:
+        _show(outputs, tensors, diverging, tolerance)
+    if check and diverging_output is not None:
+        raise CheckFailed(
+            f"output {diverging_output.tensor!r} is off by {diverging_output.largest_error:g}, "
+            f"more than {tolerance:g} of its largest magnitude"
+        )
+
+
+def _real_inputs(probes: tuple[Probe, Probe], path: Path | None, seed: int, steps: int) -> list[list[Real]]:
+    """Inputs from a file for the first model; or random ones, over the range of the model whose input is quantized."""
+    if path is None:
+        rng = np.random.default_rng(seed)
+        drawn = [a if a.quantization is not None else b for a, b in zip(*(probe.inputs for probe in probes))]
+        return [[_random_real(tensor, rng) for tensor in drawn] for _ in range(steps)]
+    given = read_inputs(path, probes[0].inputs)
+    return [[_dequantized(tensor, values) for tensor, values in zip(probes[0].inputs, step)] for step in given]
+
+
+def _random_real(tensor: Any, rng: np.random.Generator) -> Real:
+    """Real values over the range that a quantized input can hold; a normal curve for floats."""
+    dtype = tensor.data.dtype
+    if dtype.kind not in "iu":
+        return np.asarray(rng.standard_normal(tensor.dims))
+    limits = np.iinfo(dtype)
+    return _dequantized(tensor, rng.integers(limits.min, limits.max, tensor.dims, dtype, endpoint=True))
+
+
+def _dequantized(tensor: Any, values: npt.NDArray[Any]) -> Real:
+    set_inputs([tensor], [values])
+    return _real(tensor)
+
+
+def _show(outputs: list[Difference], tensors: list[Difference], diverging: Difference | None, tolerance: float) -> None:
+    out = console()
+    out.print(_difference_table("Outputs", outputs))
+    if tensors:
+        out.print()
+        out.print(_difference_table("Tensors of both models", tensors))
+        out.print()
+        if diverging is None:
+            out.print(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
+        else:
+            out.print(f"first to diverge: {diverging.tensor} of operator {diverging.operator}", markup=False)
+
+
+def _difference_table(title: str, differences: list[Difference]) -> object:
+    columns = {
+        "operator": "left",
+        "tensor": "left",
+        "largest error": "right",
+        "relative": "right",
+        "SNR dB": "right",
+    }
+    rows = (
+        (
+            d.operator,
+            d.tensor,
+            f"{d.largest_error:.6g}",
+            "" if d.relative_error is None else f"{d.relative_error:.2%}",
+            "equal" if d.snr_db is None else f"{d.snr_db:.1f}",
+        )
+        for d in differences
+    )
+    return table(title, columns, rows)

@@ -1,0 +1,279 @@
+"""`tflm export`: what a firmware project needs of a model, as C++ for TFLM."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from string import Template
+from typing import Annotated
+
+import typer
+
+import tflm
+from tflm.cli.command_line import CommandError, ModelPath, TargetName, console, load_model, target_from
+from tflm.kernels import REGISTRATIONS
+from tflm.micro_resource_variable import count_resource_variables
+from tflm.schema.enums import BuiltinOperator, TensorType
+
+BYTES_A_LINE = 12
+
+CAPITALS = {
+    "Batchmatmul": "BatchMatMul",
+    "BatchMatmul": "BatchMatMul",
+    "Cumsum": "CumSum",
+    "Padv2": "PadV2",
+    "UnidirectionalSequenceLstm": "UnidirectionalSequenceLSTM",
+}
+"""Method names of TFLM's resolver that don't follow from the operator's."""
+
+C_TYPES = {
+    TensorType.FLOAT32: "float",
+    TensorType.INT8: "int8_t",
+    TensorType.UINT8: "uint8_t",
+    TensorType.INT16: "int16_t",
+    TensorType.INT32: "int32_t",
+    TensorType.INT64: "int64_t",
+    TensorType.BOOL: "bool",
+}
+
+MODEL_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_MODEL_DATA_H_
+#define ${guard}_MODEL_DATA_H_
+
+extern const unsigned char ${name}_model_data[];
+extern const unsigned int ${name}_model_data_size;
+
+#endif  // ${guard}_MODEL_DATA_H_
+""")
+
+MODEL_SOURCE = Template("""\
+// $origin
+#include "model_data.h"
+
+// The runtime reads the model in place, and needs it aligned.
+alignas(16) const unsigned char ${name}_model_data[] = {
+$data
+};
+const unsigned int ${name}_model_data_size = $size;
+""")
+
+RESOLVER_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_OP_RESOLVER_H_
+#define ${guard}_OP_RESOLVER_H_
+
+#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+
+using ${camel}OpResolver = tflite::MicroMutableOpResolver<$count>;
+
+// Adds the operators that the model uses, and no others.
+inline TfLiteStatus Register${camel}Ops(${camel}OpResolver& resolver) {
+$additions
+  return kTfLiteOk;
+}
+
+#endif  // ${guard}_OP_RESOLVER_H_
+""")
+
+ARENA_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_ARENA_SIZE_H_
+#define ${guard}_ARENA_SIZE_H_
+
+// The smallest arena in which AllocateTensors() succeeds on $target, and what is in use after it:
+// $used bytes, $head of them in the head and $tail in the tail.
+constexpr unsigned int k${camel}ArenaSize = $minimum;
+
+#endif  // ${guard}_ARENA_SIZE_H_
+""")
+
+MAIN_SOURCE = Template("""\
+// $origin
+#include <cstdint>
+
+#include "arena_size.h"
+#include "model_data.h"
+#include "op_resolver.h"
+$includes#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "tensorflow/lite/micro/micro_log.h"
+#include "tensorflow/lite/micro/system_setup.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+namespace {
+alignas(16) uint8_t tensor_arena[k${camel}ArenaSize];
+}  // namespace
+
+int main() {
+  tflite::InitializeTarget();
+  const tflite::Model* model = tflite::GetModel(${name}_model_data);
+  ${camel}OpResolver resolver;
+  if (Register${camel}Ops(resolver) != kTfLiteOk) {
+    return 1;
+  }
+$resources
+  if (interpreter.AllocateTensors() != kTfLiteOk) {
+    MicroPrintf("AllocateTensors() failed");
+    return 1;
+  }
+$fill
+  if (interpreter.Invoke() != kTfLiteOk) {
+    MicroPrintf("Invoke() failed");
+    return 1;
+  }
+$show
+  return 0;
+}
+""")
+
+FILL_INPUT = Template("""\
+  // Input $index: $what.
+  for (int i = 0; i < $count; ++i) {
+    interpreter.typed_input_tensor<$type>($index)[i] = 0;
+  }""")
+
+SHOW_OUTPUT = Template("""\
+  // Output $index: $what.
+  for (int i = 0; i < $count; ++i) {
+    MicroPrintf("$format", $cast(interpreter.typed_output_tensor<$type>($index)[i]));
+  }""")
+
+PLAIN_INTERPRETER = Template("""\
+  tflite::MicroInterpreter interpreter(model, resolver, tensor_arena, k${camel}ArenaSize);""")
+
+INTERPRETER_WITH_RESOURCES = Template("""\
+  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(tensor_arena, k${camel}ArenaSize);
+  tflite::MicroResourceVariables* resources = tflite::MicroResourceVariables::Create(allocator, $variables);
+  tflite::MicroInterpreter interpreter(model, resolver, allocator, resources);""")
+
+RESOURCE_INCLUDES = """\
+#include "tensorflow/lite/micro/micro_allocator.h"
+#include "tensorflow/lite/micro/micro_resource_variable.h"
+"""
+
+
+def resolver_method(operator: str) -> str:
+    """The method of TFLM's resolver that adds an operator: AddConv2D for CONV_2D, AddWindow for SignalWindow."""
+    words = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
+    if "_" in words or "-" in words or words.isupper() or words in BuiltinOperator.__members__:
+        words = "".join(word[:1].upper() + word[1:].lower() for word in re.split("[_-]", words))
+        words = re.sub("([0-9])d$", r"\1D", words)
+    if operator == "SignalPCAN":
+        words = "PCAN"
+    return f"Add{CAPITALS.get(words, words)}"
+
+
+def identifier(stem: str) -> str:
+    """A file's stem as a C identifier in lower case."""
+    name = re.sub("[^0-9a-z]+", "_", stem.lower()).strip("_") or "model"
+    return f"model_{name}" if name[0].isdigit() else name
+
+
+def operators_of(model: tflm.Model) -> list[str]:
+    """Every operator that any subgraph uses, once, in alphabetical order."""
+    return sorted({model.operator_name(op) for subgraph in model.subgraphs for op in subgraph.operators or ()})
+
+
+def sources(model: tflm.Model, stem: str, target: tflm.targets.Target, origin: str) -> dict[str, str]:
+    """The files by name.
+
+    Args:
+        stem: of the model's file; identifiers are made from it.
+        origin: the command that made the files, for their first line.
+
+    Raises:
+        TflmError: the model can't be laid out in an arena.
+        CommandError: an input or output has a type that C++ has no name for.
+    """
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=target)
+    name = identifier(stem)
+    names = {
+        "origin": f"Made by: {origin}",
+        "name": name,
+        "camel": "".join(word.capitalize() for word in name.split("_")),
+        "guard": name.upper(),
+    }
+    operators = operators_of(model)
+    return {
+        "model_data.h": MODEL_HEADER.substitute(names),
+        "model_data.cc": MODEL_SOURCE.substitute(names, data=_hexadecimal(model.data), size=len(model.data)),
+        "op_resolver.h": RESOLVER_HEADER.substitute(
+            names, count=len(operators), additions="\n".join(_addition(operator) for operator in operators)
+        ),
+        "arena_size.h": ARENA_HEADER.substitute(
+            names,
+            target=target.name,
+            minimum=measured.minimum_arena_bytes,
+            used=measured.arena_used_bytes,
+            head=measured.head_bytes,
+            tail=measured.tail_bytes,
+        ),
+        "main.cc": _main_source(model, names),
+    }
+
+
+def _hexadecimal(data: memoryview) -> str:
+    lines = (data[i : i + BYTES_A_LINE].hex(",") for i in range(0, len(data), BYTES_A_LINE))
+    return "\n".join("    " + re.sub("([0-9a-f]{2})", r"0x\1", line).replace(",", ", ") + "," for line in lines)
+
+
+def _addition(operator: str) -> str:
+    if operator in REGISTRATIONS:
+        return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}());"
+    raise CommandError(f"{operator!r} is an operator of your own: this package can't lay it out in an arena")
+
+
+def _main_source(model: tflm.Model, names: dict[str, str]) -> str:
+    main = model.subgraphs[0]
+    tensors = main.tensors or []
+    fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
+    show = (_tensor_code(SHOW_OUTPUT, i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
+    variables = count_resource_variables(model)
+    interpreter = INTERPRETER_WITH_RESOURCES if variables else PLAIN_INTERPRETER
+    return MAIN_SOURCE.substitute(
+        names,
+        includes=RESOURCE_INCLUDES if variables else "",
+        resources=interpreter.substitute(names, variables=variables),
+        fill="\n".join(fill),
+        show="\n".join(show),
+    )
+
+
+def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
+    if tensor.type not in C_TYPES:
+        raise CommandError(f"tensor {tensor.name!r} is {tensor.type.name}, for which there is no C++ type to print")
+    count = 1
+    for dimension in tensor.shape or ():
+        count *= dimension
+    what = f"{tensor.name}, {tensor.type.name} {list(tensor.shape or ())}"
+    if tensor.quantization is not None and tensor.quantization.scale and tensor.quantization.zero_point:
+        what += f", real = {tensor.quantization.scale[0]:.9g} * (integer - {tensor.quantization.zero_point[0]})"
+    is_float = tensor.type == TensorType.FLOAT32
+    what = re.sub(r"[^\x20-\x7e]|\\", "?", what)  # a name from the file must not end the comment
+    return code.substitute(
+        index=index,
+        what=what,
+        count=count,
+        type=C_TYPES[tensor.type],
+        format="%f" if is_float else "%d",
+        cast="static_cast<double>" if is_float else "static_cast<int>",
+    )
+
+
+def export(
+    model: ModelPath,
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if it is not there.")],
+    target: TargetName = "cortex-m",
+) -> None:
+    """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
+
+    Example: tflm export model.tflite firmware/ --target cortex-m
+    """
+    origin = shlex.join(["tflm", *sys.argv[1:]])
+    files = sources(load_model(model), model.stem, target_from(target), origin)
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (directory / name).write_text(text)
+        console().print(f"{directory / name}", markup=False)

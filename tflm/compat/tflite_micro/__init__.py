@@ -1,0 +1,1 @@
+"""The interface of the `tflite-micro` package: import `runtime` from here instead of from there."""

@@ -1,0 +1,237 @@
+"""The `Interpreter` of the `tflite-micro` package, run by this one: changing the import is enough.
+
+    from tflm.compat.tflite_micro import runtime
+
+Method names, arguments, results and the kinds of errors are those of that package. The arena is laid out as it is there
+(target `host-wheel`), so that `print_allocations` prints the same figures.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm import targets
+from tflm.errors import InterpreterError, TensorError, TensorIndexError, TflmError
+from tflm.kernels import Registration
+from tflm.memory.tensor import TfLiteTensor
+from tflm.micro_allocator import RecordedAllocationType, RecordingMicroAllocator
+from tflm.micro_interpreter import MicroInterpreter
+from tflm.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+
+ARENA_BYTES_PER_MODEL_BYTE = 10
+"""How large the arena is where none is asked for."""
+
+COUNTED_AS = {
+    RecordedAllocationType.PERSISTENT_TENSOR_DATA: "tensors",
+    RecordedAllocationType.NODE_AND_REGISTRATION_ARRAY: "NodeAndRegistration structs",
+}
+"""What `print_allocations` calls the things that it counts; "allocations" for the others."""
+
+
+class InterpreterConfig(enum.Enum):
+    """What an interpreter is for: to record what it allocates, or to keep every tensor after an invoke."""
+
+    kAllocationRecording = 0  # noqa: N815  # the package's own names
+    kPreserveAllTensors = 1  # noqa: N815
+
+
+class Interpreter:
+    """A model, ready to run.
+
+    Args:
+        model_data: the bytes of a `.tflite` file.
+        custom_op_registerers: registrations of operators of your own. (There they are names of C++ functions.)
+        arena_size: bytes; ten times the size of the model where it is None.
+        intrepreter_config: what the interpreter is for.
+        alt_decompression_memory_size: must be 0: tensors are decompressed in the arena.
+
+    Raises:
+        ValueError: an argument is none that can be used.
+        RuntimeError: the model is broken, has an operator that is not there, or does not fit in the arena.
+    """
+
+    def __init__(
+        self,
+        model_data: Any,
+        custom_op_registerers: Sequence[Registration],
+        arena_size: int | None,
+        intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
+        alt_decompression_memory_size: int = 0,
+    ):
+        if model_data is None:
+            raise ValueError("Model must not be None")
+        if not all(isinstance(registerer, Registration) for registerer in custom_op_registerers):
+            raise ValueError("custom_op_registerers are tflm.Registration objects here, not names of C++ functions")
+        if alt_decompression_memory_size:
+            raise ValueError("alt_decompression_memory_size must be 0; tensors are decompressed in the arena")
+        resolver = AllOpsResolver()
+        for registration in custom_op_registerers:
+            resolver.add_custom(registration)
+        size = len(model_data) * ARENA_BYTES_PER_MODEL_BYTE if arena_size is None else arena_size
+        keep = intrepreter_config is InterpreterConfig.kPreserveAllTensors
+        with _errors_of_the_package():
+            model = Model(model_data)
+            planner = "linear" if keep else "greedy"
+            self._allocator = RecordingMicroAllocator(np.zeros(size, np.uint8), planner, targets.HOST_WHEEL)
+            self._interpreter = MicroInterpreter(model, resolver, self._allocator)
+            self._interpreter.allocate_tensors()
+        self._keeps_tensors = keep
+
+    @classmethod
+    def from_file(
+        cls,
+        model_path: str | os.PathLike[str],
+        custom_op_registerers: Sequence[Registration] | None = None,
+        arena_size: int | None = None,
+        intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
+        alt_decompression_memory_size: int = 0,
+    ) -> Interpreter:
+        """An interpreter of the model in a file; see `Interpreter` for the arguments.
+
+        Raises:
+            ValueError: there is no such file.
+            RuntimeError: as for `Interpreter`.
+        """
+        if model_path is None or not os.path.isfile(model_path):
+            raise ValueError("Invalid model file path")
+        with open(model_path, "rb") as file:
+            data = file.read()
+        return cls(data, custom_op_registerers or [], arena_size, intrepreter_config, alt_decompression_memory_size)
+
+    @classmethod
+    def from_bytes(
+        cls,
+        model_data: Any,
+        custom_op_registerers: Sequence[Registration] | None = None,
+        arena_size: int | None = None,
+        intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
+        alt_decompression_memory_size: int = 0,
+    ) -> Interpreter:
+        """An interpreter of the model in memory; see `Interpreter` for the arguments and errors."""
+        return cls(
+            model_data, custom_op_registerers or [], arena_size, intrepreter_config, alt_decompression_memory_size
+        )
+
+    def print_allocations(self) -> None:
+        """Print to standard error what the arena is used for."""
+        allocator = self._allocator
+        figures = {"total": allocator.used_bytes(), "head": allocator.head_bytes, "tail": allocator.tail_bytes}
+        for name, size in figures.items():
+            print(f"[RecordingMicroAllocator] Arena allocation {name} {size} bytes", file=sys.stderr)
+        for kind, record in allocator.records.items():
+            if record.used_bytes:
+                requested = f"{record.requested_bytes} bytes for {record.count} {COUNTED_AS.get(kind, 'allocations')}"
+                used = f"'{kind.value}' used {record.used_bytes} bytes with alignment overhead (requested {requested})"
+                print(f"[RecordingMicroAllocator] {used}", file=sys.stderr)
+
+    def invoke(self) -> int:
+        """Run the model; gives 0.
+
+        Raises:
+            RuntimeError: an operator can't go on.
+        """
+        with _errors_of_the_package():
+            self._interpreter.invoke()
+        return 0
+
+    def reset(self) -> int:
+        """Put the state of the model back to what it was before the first invoke; gives 0."""
+        with _errors_of_the_package():
+            self._interpreter.reset()
+        return 0
+
+    def set_input(self, input_data: Any, index: int) -> None:
+        """Copy an array to input `index`.
+
+        Raises:
+            ValueError: its type or shape is not that of the input.
+            IndexError: there is no such input.
+        """
+        if input_data is None:
+            raise ValueError("Input data must not be None")
+        _require_index(index)
+        tensor, values = self._interpreter.input(index), np.asarray(input_data)
+        if values.dtype != tensor.data.dtype:
+            reason = f"Got value of type {values.dtype} but expected type {tensor.data.dtype} for input {index}"
+            raise ValueError(f"Cannot set tensor: {reason}")
+        if values.shape != tensor.data.shape:
+            reason = f"Dimension mismatch. Got {list(values.shape)} but expected {list(tensor.dims)} of input {index}"
+            raise ValueError(f"Cannot set tensor: {reason}")
+        tensor.data[...] = values
+
+    def get_output(self, index: int) -> npt.NDArray[Any]:
+        """A copy of output `index`.
+
+        Raises:
+            IndexError: there is no such output.
+        """
+        _require_index(index)
+        return np.array(self._interpreter.output(index).data)
+
+    def GetTensor(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:  # noqa: N802
+        """Any tensor as it is after an invoke: `dtype`, `shape`, and a copy of its elements as `tensor_data`.
+
+        Raises:
+            RuntimeError: the interpreter was not made with `InterpreterConfig.kPreserveAllTensors`.
+            IndexError: there is no such tensor.
+        """
+        if not self._keeps_tensors:
+            raise RuntimeError("GetTensor() needs an interpreter made with InterpreterConfig.kPreserveAllTensors")
+        data = np.array(self._interpreter.get_tensor(tensor_index, subgraph_index).data)
+        return {"dtype": data.dtype.type, "shape": np.array(data.shape, np.int32), "tensor_data": data}
+
+    def get_input_details(self, index: int) -> dict[str, Any]:
+        """Of input `index`: `shape`, `dtype`, and `quantization_parameters` (scales, zero_points, quantized_dimension).
+
+        Raises:
+            IndexError: there is no such input.
+        """
+        _require_index(index)
+        return _details(self._interpreter.input(index))
+
+    def get_output_details(self, index: int) -> dict[str, Any]:
+        """Of output `index`: the same as of an input.
+
+        Raises:
+            IndexError: there is no such output.
+        """
+        _require_index(index)
+        return _details(self._interpreter.output(index))
+
+
+def _require_index(index: int | None) -> None:
+    if index is None or index < 0:
+        raise ValueError("Index must be a non-negative integer")
+
+
+def _details(tensor: TfLiteTensor) -> dict[str, Any]:
+    quantization = tensor.quantization
+    return {
+        "dtype": tensor.data.dtype.type,
+        "shape": np.array(tensor.dims, np.int32),
+        "quantization_parameters": {
+            "scales": np.array(quantization.scale if quantization else (), np.float32),
+            "zero_points": np.array(quantization.zero_point if quantization else (), np.int32),
+            "quantized_dimension": quantization.quantized_dimension if quantization else 0,
+        },
+    }
+
+
+@contextmanager
+def _errors_of_the_package() -> Iterator[None]:
+    """That package knows a RuntimeError for whatever goes wrong with a model."""
+    try:
+        yield
+    except (InterpreterError, TensorError, TensorIndexError):
+        raise  # which are a RuntimeError, a ValueError and an IndexError
+    except TflmError as error:
+        raise RuntimeError(str(error)) from error

@@ -1,0 +1,221 @@
+"""CONCATENATION, SPLIT and SPLIT_V: parts of a tensor that lie side by side along a dimension; PACK and UNPACK: slices.
+
+All of them copy between each part and its columns in the whole, where a tensor is taken as a matrix whose rows count
+what comes before the dimension.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tflm.errors import OperatorError
+from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION
+from tflm.kernels.checks import (
+    AnyTensor,
+    constant_integers,
+    element_count,
+    require_alike,
+    require_axis,
+    require_same_type,
+    require_type,
+    require_zero_point,
+)
+from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.views import Copy, bind_copies
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.options import ConcatenationOptions, PackOptions, UnpackOptions
+from tflm.targets import FLOAT, INT, INT8, INT32, POINTER, UINT16, Array, Struct, When
+
+MAXIMUM_INPUTS = 10
+MAXIMUM_RANK = 6
+SPLIT_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)
+PACK_TYPES = (*SPLIT_TYPES, TensorType.INT64)
+CONCATENATION_TYPES = (*PACK_TYPES, TensorType.BOOL)
+
+TFLITE_CONCATENATION_PARAMS = Struct("TfLiteConcatenationParams", axis=INT, activation=TFLITE_FUSED_ACTIVATION)
+TFLITE_SPLIT_PARAMS = Struct("TfLiteSplitParams", num_splits=INT)
+TFLITE_SPLIT_V_PARAMS = Struct("TfLiteSplitVParams", num_splits=INT)
+TFLITE_PACK_PARAMS = Struct("TfLitePackParams", values_count=INT, axis=INT)
+TFLITE_UNPACK_PARAMS = Struct("TfLiteUnpackParams", num=INT, axis=INT)
+CONCATENATION_PARAMS = Struct(
+    "ConcatenationParams",
+    axis=INT8,
+    input_zeropoint=POINTER,
+    input_scale=POINTER,
+    inputs_count=UINT16,
+    output_zeropoint=INT32,
+    output_scale=FLOAT,
+)
+OP_DATA_CONCATENATION = Struct(
+    "concatenation.cc:OpData",
+    params=CONCATENATION_PARAMS,
+    scratch_indices=When("compression", Array(INT, MAXIMUM_INPUTS)),
+)
+
+
+def _prepare_concatenation(context: KernelContext, node: Node) -> None:
+    """The op data is the dimension, as with every operator here."""
+    options = node.options(ConcatenationOptions) or ConcatenationOptions()
+    first = context.allocate_temp_input_tensor(node, 0)
+    output = context.allocate_temp_output_tensor(node, 0)
+    if options.fused_activation_function != ActivationFunctionType.NONE:
+        raise OperatorError(f"can't be fused with {options.fused_activation_function.name}")
+    require_type(first, *CONCATENATION_TYPES)
+    require_same_type(output, first)
+    if len(node.inputs) > MAXIMUM_INPUTS:
+        raise OperatorError(f"takes {MAXIMUM_INPUTS} inputs at the most, not {len(node.inputs)}")
+    inputs = [context.allocate_temp_input_tensor(node, i) for i in range(len(node.inputs))]
+    for input in inputs:
+        require_same_type(input, first)
+        _check_quantization(input, output)
+    if output.type == TensorType.INT16:
+        require_zero_point(output, 0)
+    if len(output.dims) > MAXIMUM_RANK:
+        raise OperatorError(f"has {len(output.dims)} dimensions, {MAXIMUM_RANK} is the most", tensor=output.name)
+    node.op_data = require_axis(options.axis, len(output.dims), output.name)
+    _check_parts(inputs, output, node.op_data)
+
+
+def _check_quantization(input: TfLiteTensor, output: TfLiteTensor) -> None:
+    if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (output.scale, output.zero_point):
+        reason = f"has scale {input.scale:g} and zero point {input.zero_point}, the output has {output.scale:g}"
+        raise OperatorError(f"{reason} and {output.zero_point}; they must be equal", tensor=input.name)
+    if input.type == TensorType.INT16:
+        require_zero_point(input, 0)
+
+
+def _prepare_split(context: KernelContext, node: Node) -> None:
+    """TFLM takes the shape of every output to be that of the first."""
+    outputs, input, axis = _prepared_split(context, node, input_index=1, axis_index=0)
+    for output in outputs:
+        require_alike(output, outputs[0])
+    _check_parts(outputs[:1] * len(outputs), input, axis)
+
+
+def _prepare_split_v(context: KernelContext, node: Node) -> None:
+    """The sizes of the parts are those of the outputs; TFLM does not read the input that gives them."""
+    node.expect(inputs=3)
+    outputs, input, axis = _prepared_split(context, node, input_index=0, axis_index=2)
+    _check_parts(outputs, input, axis)
+
+
+def _prepared_split(
+    context: KernelContext, node: Node, input_index: int, axis_index: int
+) -> tuple[list[TfLiteEvalTensor], TfLiteEvalTensor, int]:
+    (axis,) = constant_integers(context.allocate_temp_input_tensor(node, axis_index), 1)
+    input = context.get_eval_input(node, input_index)
+    outputs = [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+    require_type(input, *SPLIT_TYPES)
+    for output in outputs:
+        require_same_type(output, input)
+    node.op_data = require_axis(axis, len(input.dims), input.name)
+    return outputs, input, node.op_data
+
+
+def _check_parts(parts: Sequence[AnyTensor], whole: AnyTensor, axis: int) -> None:
+    """Refuse parts that are not, side by side along `axis`, as large as the whole."""
+    for part in parts:
+        alike = [a == b for i, (a, b) in enumerate(zip(part.dims, whole.dims)) if i != axis]
+        if len(part.dims) != len(whole.dims) or not all(alike):
+            reason = f"has shape {list(part.dims)}, which is no part of {list(whole.dims)} along dimension {axis}"
+            raise OperatorError(reason, tensor=part.name)
+    together = sum(part.dims[axis] for part in parts)
+    if together != whole.dims[axis] or not parts:
+        reason = f"has {whole.dims[axis]} elements along dimension {axis}, its parts have {together} together"
+        raise OperatorError(reason, tensor=whole.name)
+
+
+def _prepare_pack(context: KernelContext, node: Node) -> None:
+    options = node.options(PackOptions) or PackOptions()
+    output = context.get_eval_output(node, 0)
+    require_type(output, *PACK_TYPES)
+    node.op_data = require_axis(options.axis, len(output.dims), output.name)
+    _check_slices(_inputs(context, node, options.values_count), output, node.op_data)
+
+
+def _prepare_unpack(context: KernelContext, node: Node) -> None:
+    options = node.options(UnpackOptions) or UnpackOptions()
+    node.expect(outputs=options.num)
+    input = context.get_eval_input(node, 0)
+    require_type(input, *SPLIT_TYPES)
+    node.op_data = require_axis(options.axis, len(input.dims), input.name)
+    _check_slices(_outputs(context, node), input, node.op_data)
+
+
+def _check_slices(slices: Sequence[TfLiteEvalTensor], whole: TfLiteEvalTensor, axis: int) -> None:
+    """Refuse slices that are not, stacked along `axis`, as many and as large as the whole."""
+    if whole.dims[axis] != len(slices) or not slices:
+        reason = f"has {whole.dims[axis]} elements along dimension {axis}, there are {len(slices)} slices"
+        raise OperatorError(reason, tensor=whole.name)
+    size = element_count(whole) // len(slices)
+    for slice in slices:
+        require_same_type(slice, whole)
+        if element_count(slice) != size:
+            reason = f"has shape {list(slice.dims)}; a slice of {list(whole.dims)} has {size} elements"
+            raise OperatorError(reason, tensor=slice.name)
+
+
+def _inputs(context: KernelContext, node: Node, count: int) -> list[TfLiteEvalTensor]:
+    return [context.get_eval_input(node, i) for i in range(count)]
+
+
+def _outputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
+    return [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+
+
+def _columns(whole: TfLiteEvalTensor, parts: Sequence[TfLiteEvalTensor], axis: int) -> list[Copy]:
+    """The columns of the whole that each part lies in, with the part: matrices of one shape."""
+    rows = math.prod(whole.dims[:axis])
+    widths = [element_count(part) // max(rows, 1) for part in parts]
+    matrix = whole.elements.reshape(rows, sum(widths))
+    copies, start = [], 0
+    for part, width in zip(parts, widths):
+        copies.append((matrix[:, start : start + width], part.elements.reshape(rows, width)))
+        start += width
+    return copies
+
+
+def _bind_concatenation(context: KernelContext, node: Node) -> Run:
+    return _bind_joined(context, node, len(node.inputs))
+
+
+def _bind_pack(context: KernelContext, node: Node) -> Run:
+    options = node.options(PackOptions)
+    assert options is not None
+    return _bind_joined(context, node, options.values_count)
+
+
+def _bind_joined(context: KernelContext, node: Node, count: int) -> Run:
+    return bind_copies(_columns(context.get_eval_output(node, 0), _inputs(context, node, count), node.op_data))
+
+
+def _bind_parted(input_index: int) -> Bind:
+    def bind(context: KernelContext, node: Node) -> Run:
+        input = context.get_eval_input(node, input_index)
+        return bind_copies(
+            [(part, columns) for columns, part in _columns(input, _outputs(context, node), node.op_data)]
+        )
+
+    return bind
+
+
+CONCATENATION = Registration(
+    BuiltinOperator.CONCATENATION,
+    _bind_concatenation,
+    _prepare_concatenation,
+    op_data=OP_DATA_CONCATENATION,
+    builtin_data=TFLITE_CONCATENATION_PARAMS,
+    max_version=4,
+)
+SPLIT = Registration(
+    BuiltinOperator.SPLIT, _bind_parted(1), _prepare_split, builtin_data=TFLITE_SPLIT_PARAMS, max_version=4
+)
+SPLIT_V = Registration(
+    BuiltinOperator.SPLIT_V, _bind_parted(0), _prepare_split_v, builtin_data=TFLITE_SPLIT_V_PARAMS, max_version=2
+)
+PACK = Registration(BuiltinOperator.PACK, _bind_pack, _prepare_pack, builtin_data=TFLITE_PACK_PARAMS, max_version=4)
+UNPACK = Registration(
+    BuiltinOperator.UNPACK, _bind_parted(0), _prepare_unpack, builtin_data=TFLITE_UNPACK_PARAMS, max_version=4
+)

@@ -1,0 +1,275 @@
+"""SVDF: a layer of filters over the input, each remembered for some steps and filtered over time.
+
+Filters = units * rank. The input is (batches, size), the weights are (filters, size) over the input and (filters,
+memory) over time, the bias is (units,), and the state, a variable, holds (batches, filters, memory), the oldest first.
+Types are float32, or int8 with a state of int16 or int8.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION
+from tflm.kernels.checks import require_same_type, require_scale, require_type
+from tflm.kernels.fixed_point import QuantizedMultiplier, wrap_int32
+from tflm.kernels.integer_product import Requantizer
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.options import SVDFOptions
+from tflm.targets import BOOL, INT, INT32, Struct
+
+INPUT, WEIGHTS_FEATURE, WEIGHTS_TIME, BIAS, STATE = range(5)
+
+TFLITE_SVDF_PARAMS = Struct(
+    "TfLiteSVDFParams", rank=INT, activation=TFLITE_FUSED_ACTIVATION, asymmetric_quantize_inputs=BOOL
+)
+OP_DATA_SVDF = Struct(
+    "OpDataSvdf",
+    effective_scale_1_a=INT32,
+    effective_scale_2_a=INT32,
+    effective_scale_1_b=INT,
+    effective_scale_2_b=INT,
+    scratch_tensor_index=INT,
+    scratch_output_tensor_index=INT,
+    input_zero_point=INT,
+    output_zero_point=INT,
+    activation_state_zero_point=INT,
+)
+
+ACTIVATIONS: dict[ActivationFunctionType, Callable[..., Any]] = {
+    ActivationFunctionType.NONE: np.positive,
+    ActivationFunctionType.RELU: lambda x, out: np.maximum(x, np.float32(0), out=out),
+    ActivationFunctionType.RELU_N1_TO_1: lambda x, out: x.clip(np.float32(-1), np.float32(1), out=out),
+    ActivationFunctionType.RELU6: lambda x, out: x.clip(np.float32(0), np.float32(6), out=out),
+    ActivationFunctionType.TANH: np.tanh,
+    ActivationFunctionType.SIGN_BIT: lambda x, out: np.copyto(out, np.signbit(x)),
+}
+"""What is applied to float results; integer ones take none, as in TFLM."""
+
+
+@dataclass
+class OpData:
+    """Multipliers and zero points of the integers."""
+
+    to_state: QuantizedMultiplier
+    to_output: QuantizedMultiplier
+    input_zero_point: int
+    state_zero_point: int
+    output_zero_point: int
+
+
+def _prepare(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=5, outputs=1)
+    if not node.has_input(BIAS):
+        raise OperatorError("needs a bias")
+    input, feature, time, bias, state = (context.allocate_temp_input_tensor(node, i) for i in range(5))
+    rank = (node.options(SVDFOptions) or SVDFOptions()).rank
+    output = context.allocate_temp_output_tensor(node, 0)
+    _check_shapes(input, feature, time, bias, state, output, rank)
+    require_type(input, TensorType.FLOAT32, TensorType.INT8)
+    for tensor in (feature, output):
+        require_same_type(tensor, input)
+    batches, filters = input.dims[0], feature.dims[0]
+    if input.type == TensorType.FLOAT32:
+        for tensor in (time, bias, state):
+            require_same_type(tensor, input)
+        context.request_scratch_buffer_in_arena(4 * batches * filters)
+        return
+    require_type(time, TensorType.INT16, TensorType.INT8)
+    require_same_type(state, time)
+    require_type(bias, TensorType.INT32)
+    node.op_data = _quantization(input, feature, time, bias, state, output)
+    context.request_scratch_buffer_in_arena(4 * batches * filters)
+    context.request_scratch_buffer_in_arena(4 * batches * (filters // rank))
+
+
+def _check_shapes(
+    input: TfLiteTensor,
+    feature: TfLiteTensor,
+    time: TfLiteTensor,
+    bias: TfLiteTensor,
+    state: TfLiteTensor,
+    output: TfLiteTensor,
+    rank: int,
+) -> None:
+    for tensor in (input, feature, time):
+        if len(tensor.dims) != 2 or 0 in tensor.dims:
+            raise OperatorError(f"has shape {list(tensor.dims)}, must have two dimensions", tensor=tensor.name)
+    (batches, size), filters, memory = input.dims, feature.dims[0], time.dims[1]
+    if rank <= 0 or filters % rank:
+        raise OperatorError(f"has {filters} filters, which is no multiple of the rank {rank}", tensor=feature.name)
+    wanted = {
+        feature: (filters, size),
+        time: (filters, memory),
+        bias: (filters // rank,),
+        state: (batches, memory * filters),
+        output: (batches, filters // rank),
+    }
+    for tensor, shape in wanted.items():
+        if tensor.dims != shape:
+            raise OperatorError(f"has shape {list(tensor.dims)}, must be {list(shape)}", tensor=tensor.name)
+    if not state.is_variable:
+        raise OperatorError("is the state, and must be a variable", tensor=state.name)
+
+
+def _quantization(
+    input: TfLiteTensor,
+    feature: TfLiteTensor,
+    time: TfLiteTensor,
+    bias: TfLiteTensor,
+    state: TfLiteTensor,
+    output: TfLiteTensor,
+) -> OpData:
+    product = state.scale * time.scale
+    if not abs(bias.scale - product) < 1e-5:
+        reason = f"has scale {bias.scale:g}; the product of state and weights has {product:g}, they must be equal"
+        raise OperatorError(reason, tensor=bias.name)
+    return OpData(
+        QuantizedMultiplier.of(input.scale * feature.scale / require_scale(state)),
+        QuantizedMultiplier.of(product / require_scale(output)),
+        input.zero_point,
+        state.zero_point,
+        output.zero_point,
+    )
+
+
+class Memory:
+    """The state as a matrix of numbers that are multiplied with the weights over time, and the sums of the products.
+
+    Sums are taken row by row, in the order of the reference; floats round as there, and integers are exact in float64.
+
+    Args:
+        state: (batches, filters, memory), the tensor.
+        weights: (filters, memory), read anew at each call.
+        bias: (units,).
+        zero_point: taken off the state.
+        dtype: float32 or float64.
+    """
+
+    def __init__(
+        self,
+        state: npt.NDArray[Any],
+        weights: npt.NDArray[Any],
+        bias: npt.NDArray[Any],
+        zero_point: int,
+        dtype: npt.DTypeLike,
+    ):
+        batches, filters, memory = state.shape
+        units = len(bias)
+        columns = batches * filters
+        # numpy adds up the rows of a matrix one after the other, but a single column pairwise: make it two at least.
+        self._numbers, self._weights, self._products = (np.zeros((memory, max(columns, 2)), dtype) for _ in range(3))
+        self._sums = np.zeros(max(columns, 2), dtype)
+        self._terms = np.zeros((filters // units + 1, max(batches * units, 2)), dtype)
+        self._results = np.zeros(max(batches * units, 2), dtype)
+        self.results = self._results[: batches * units].reshape(batches, units)
+        by_step = np.moveaxis(state, -1, 0)  # (memory, batches, filters)
+        numbers = self._numbers[:, :columns].reshape(by_step.shape) if columns > 1 else self._numbers[:, :1, np.newaxis]
+        self._later, self._earlier = (numbers[:-1], by_step[1:]), (by_step[:-1], numbers[:-1])
+        self._newest = numbers[-1], by_step[-1]
+        spread = self._weights[:, :columns].reshape(by_step.shape) if columns > 1 else self._weights[:, :1, np.newaxis]
+        self._spread = spread, np.broadcast_to(weights.T[:, np.newaxis], by_step.shape)
+        ranks = self._sums[:columns].reshape(batches, units, -1)
+        terms = self._terms[1:, : batches * units]
+        self._ranked = [(terms[i].reshape(batches, units), ranks[:, :, i]) for i in range(ranks.shape[2])]
+        self._bias = self._terms[0, : batches * units].reshape(batches, units), np.broadcast_to(bias, (batches, units))
+        self._zero_point = self._numbers.dtype.type(zero_point)
+
+    def advance(self, newest: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Forget the oldest of each filter, remember (batches, filters) values, and give the sums (batches, units)."""
+        np.copyto(*self._later)
+        np.copyto(self._earlier[0], self._earlier[1], casting="unsafe")
+        np.copyto(self._newest[1], newest)
+        np.copyto(*self._newest)
+        if self._zero_point:
+            np.subtract(self._numbers, self._zero_point, out=self._numbers)
+        np.copyto(*self._spread)
+        np.multiply(self._numbers, self._weights, out=self._products)
+        np.add.reduce(self._products, axis=0, out=self._sums)
+        np.copyto(*self._bias)
+        for target, source in self._ranked:
+            np.copyto(target, source)
+        np.add.reduce(self._terms, axis=0, out=self._results)
+        return self.results
+
+
+def _bind(context: KernelContext, node: Node) -> Run:
+    x, feature, time, bias, state = (context.get_eval_input(node, i).elements for i in range(5))
+    y = context.get_eval_output(node, 0).elements
+    shape = len(x), *time.shape  # (batches, filters, memory)
+    if x.dtype == np.float32:
+        memory = Memory(state.reshape(shape), time, bias, 0, np.float32)
+        activation = (node.options(SVDFOptions) or SVDFOptions()).fused_activation_function
+        return _bind_float(x, feature, memory, y, ACTIVATIONS.get(activation, np.positive))
+    op: OpData = node.op_data
+    memory = Memory(state.reshape(shape), time, bias, op.state_zero_point, np.float64)
+    return _bind_quantized(x, feature, memory, y, op, state.dtype)
+
+
+def _bind_float(
+    x: npt.NDArray[Any], weights: npt.NDArray[Any], memory: Memory, y: npt.NDArray[Any], activation: Callable[..., Any]
+) -> Run:
+    filters, size = weights.shape
+    factors, products = (np.zeros((size, max(filters, 2)), np.float32) for _ in range(2))
+    sums = np.zeros((len(x), max(filters, 2)), np.float32)
+    rows = [(batch[:, np.newaxis], result) for batch, result in zip(x, sums)]
+
+    def run() -> None:
+        np.copyto(factors[:, :filters], weights.T)
+        for batch, result in rows:
+            np.multiply(factors, batch, out=products)
+            np.add.reduce(products, axis=0, out=result)
+        activation(memory.advance(sums[:, :filters]), out=y)
+
+    return run
+
+
+def _bind_quantized(
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    memory: Memory,
+    y: npt.NDArray[Any],
+    op: OpData,
+    state_dtype: np.dtype[Any],
+) -> Run:
+    filters, size = weights.shape
+    # Products of 8 bits less a zero point of 8 bits are below 2^15: sums of any that fit in memory are exact.
+    values, factors = np.empty(x.shape, np.float64), np.empty((size, filters), np.float64)
+    sums = np.empty((len(x), filters), np.float64)
+    accumulators, results = np.empty(sums.shape, np.int64), np.empty(y.shape, np.int64)
+    newest = np.empty(sums.shape, state_dtype)
+    limits = np.iinfo(state_dtype)
+    to_state = Requantizer(sums.shape, op.to_state, 0, int(limits.min), int(limits.max))
+    to_output = Requantizer(y.shape, op.to_output, op.output_zero_point, -128, 127)
+    state_zero_point = state_dtype.type(np.int64(op.state_zero_point).astype(state_dtype))
+
+    def run() -> None:
+        np.copyto(values, x)
+        np.subtract(values, op.input_zero_point, out=values)
+        np.copyto(factors, weights.T)
+        np.matmul(values, factors, out=sums)
+        np.copyto(accumulators, sums, casting="unsafe")
+        to_state(wrap_int32(accumulators), newest)
+        if state_zero_point:
+            np.add(newest, state_zero_point, out=newest)  # wraps, as in the reference
+        np.copyto(results, memory.advance(newest), casting="unsafe")
+        to_output(wrap_int32(results), y)
+
+    return run
+
+
+SVDF = Registration(
+    BuiltinOperator.SVDF,
+    _bind,
+    _prepare,
+    op_data=OP_DATA_SVDF,
+    builtin_data=TFLITE_SVDF_PARAMS,
+    max_version=4,
+)

@@ -1,0 +1,52 @@
+"""The planner that searches for the smallest plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
+from tflm.memory.plan_search import (
+    DEFAULT_TIME_LIMIT,
+    SearchedPlan,
+    SearchLimits,
+    SearchProgress,
+    Stopped,
+    search_plan,
+)
+from tflm.memory.planner import BufferRequirements
+
+
+class OptimalPlanner(GreedyMemoryPlanner):
+    """Plans with `search_plan`.
+
+    Args:
+        time_limit: seconds, None without a limit. They count from the moment at which a search is ready to run.
+        step_limit: the largest number of search steps. With `time_limit=None`, equal models have equal plans.
+        capacity: bytes that are good enough: the search ends at the first plan that is not larger.
+        progress: is called about twice a second while the search goes on.
+
+    Attributes:
+        searched: the plan in full, with the reason why its search ended; None before there is one.
+    """
+
+    def __init__(
+        self,
+        *,
+        time_limit: float | None = DEFAULT_TIME_LIMIT,
+        step_limit: int | None = None,
+        capacity: int = 0,
+        progress: Callable[[SearchProgress], None] | None = None,
+    ):
+        super().__init__()
+        self._limits = SearchLimits(time_limit, step_limit, capacity, progress)
+        self.searched: SearchedPlan | None = None
+        self.place = self._search
+
+    @property
+    def proved_optimal(self) -> bool:
+        """Whether the plan is known to be the smallest there is."""
+        return self.searched is not None and self.searched.stopped is Stopped.PROVED_OPTIMAL
+
+    def _search(self, buffers: Sequence[BufferRequirements]) -> list[int]:
+        self.searched = search_plan(buffers, self._limits)
+        return self.searched.offsets

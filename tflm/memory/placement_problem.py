@@ -1,0 +1,115 @@
+"""Buffers to be placed, as flat arrays: when each is alive, and with which others."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, lower_bound_bytes
+
+Integers = npt.NDArray[np.int64]
+
+
+class Problem(NamedTuple):
+    """Buffers, and the sections of time that they are alive in.
+
+    Only sections are kept whose buffers are not all alive in another one, too.
+
+    Attributes:
+        size: bytes of each buffer, above 0.
+        counted: the same, or 0 for a buffer that shares memory with another by their fixed offsets.
+        fixed: where it must be, or -1.
+        first, end: the sections in which it is alive, from `first` to `end` - 1.
+        neighbours, neighbours_from: the buffers alive at a common time with buffer b, from `neighbours_from[b]` to
+            `neighbours_from[b + 1]`. Two buffers that are both fixed are no neighbours.
+        members, members_from: likewise the buffers alive in a section.
+    """
+
+    size: Integers
+    counted: Integers
+    fixed: Integers
+    first: Integers
+    end: Integers
+    neighbours: Integers
+    neighbours_from: Integers
+    members: Integers
+    members_from: Integers
+
+
+def problem_of(buffers: Sequence[BufferRequirements]) -> Problem:
+    """The problem of placing buffers, none of which is empty or used for the last time before the first."""
+    table = np.array(buffers, np.int64)
+    size, fixed = table[:, 0].copy(), table[:, 3].copy()
+    first, end = _sections(table[:, 1], table[:, 2])
+    is_fixed = fixed != ONLINE_PLANNED_BUFFER
+    neighbours = []
+    for i in range(len(size)):
+        others = (first < end[i]) & (first[i] < end)
+        others[i] = False
+        if is_fixed[i]:
+            others &= ~is_fixed
+        neighbours.append(np.flatnonzero(others))
+    members = [np.flatnonzero((first <= section) & (section < end)) for section in range(int(end.max()))]
+    counted = np.where(_share_memory(buffers), 0, size)
+    return Problem(size, counted, fixed, first, end, *_flat(neighbours), *_flat(members))
+
+
+def least_height(buffers: Sequence[BufferRequirements]) -> int:
+    """A bound that no placement can be lower than: bytes alive at once, and the ends of fixed buffers."""
+    alone = [buffer for buffer, shares in zip(buffers, _share_memory(buffers)) if not shares]
+    ends = [buffer.offline_offset + buffer.size for buffer in buffers if _is_fixed(buffer)]
+    return max(lower_bound_bytes(alone), *ends, 0)
+
+
+def height_unit(problem: Problem) -> int:
+    """What the height of every placement that can't be pressed down is a multiple of."""
+    return math.gcd(*problem.size.tolist(), *(offset for offset in problem.fixed.tolist() if offset > 0))
+
+
+def pairs_alive_together(buffers: Sequence[BufferRequirements]) -> int:
+    """The number of pairs of buffers that are alive at a common step, each counted twice."""
+    table = np.array(buffers, np.int64)
+    first, last = np.sort(table[:, 1]), np.sort(table[:, 2])
+    begun = first.searchsorted(table[:, 2], side="right")
+    over = last.searchsorted(table[:, 1], side="left")
+    return int((begun - over - 1).sum())
+
+
+def _share_memory(buffers: Sequence[BufferRequirements]) -> list[bool]:
+    """Which buffers are fixed to bytes where another one that is alive with them is fixed, too."""
+    fixed = [buffer for buffer in buffers if _is_fixed(buffer)]
+    table = np.array(fixed, np.int64).reshape(-1, 4)
+    first, last, begin, end = table[:, 1], table[:, 2], table[:, 3], table[:, 3] + table[:, 0]
+
+    def shares(size: int, first_step: int, last_step: int, offset: int) -> bool:
+        together = (first <= last_step) & (first_step <= last) & (begin < offset + size) & (offset < end)
+        return bool(together.sum() > 1)
+
+    return [_is_fixed(buffer) and shares(*buffer) for buffer in buffers]
+
+
+def _is_fixed(buffer: BufferRequirements) -> bool:
+    return buffer.offline_offset != ONLINE_PLANNED_BUFFER
+
+
+def _sections(first_step: Integers, last_step: Integers) -> tuple[Integers, Integers]:
+    """The first section of each buffer, and the one behind its last.
+
+    A section is a step at which some buffer is alive for the first time and, before another one is, some buffer for
+    the last time.
+    """
+    firsts = np.unique(first_step)
+    ends_before_next_first = np.searchsorted(firsts, np.unique(last_step), side="right") - 1
+    steps = firsts[np.unique(ends_before_next_first)]
+    return np.searchsorted(steps, first_step, side="left"), np.searchsorted(steps, last_step, side="right")
+
+
+def _flat(lists: Sequence[Integers]) -> tuple[Integers, Integers]:
+    """Lists one behind the other, and where each begins."""
+    starts = np.zeros(len(lists) + 1, np.int64)
+    np.cumsum([len(entries) for entries in lists], out=starts[1:])
+    return np.concatenate([*lists, np.zeros(0, np.int64)]), starts

@@ -1,0 +1,480 @@
+"""Depth-first search for a placement of buffers within a capacity.
+
+The search builds placements from the bottom up. Every placement can be pressed down until each buffer lies on offset 0
+or on another buffer, and such a placement is built by taking its buffers by rising offset; so only those are searched.
+At each node the buffer with the lowest *support* (the top of what lies below it so far) is either placed there, or
+*held*: it will lie higher, on a buffer that is not placed yet. The ideas of bounds by section of time, of canonical
+placements and of splitting the problem where no open buffer crosses are those of M. Moffitt, "MiniMalloc: A Lightweight
+Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023). Here a held buffer carries what its being
+held implies: it must lie on a neighbour that gets in its way, so the lowest top of such neighbours bounds its offset,
+and where no neighbour can get in its way the node fails.
+
+Everything here works on flat arrays of integers, without objects, so that it can be compiled; see `machine_code`.
+Importing this module loads the compiler, if there is one, so it is imported when a search begins.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.memory.machine_code import compiled
+from tflm.memory.placement_problem import Integers, Problem
+
+UNFINISHED, FOUND, INFEASIBLE, TRAIL_IS_FULL = 0, 1, 2, 3
+"""How a call of `run` ends."""
+
+PLACED = -1
+"""The least offset of a buffer that is placed already."""
+
+NO_FRAME = -1
+FAR = 1 << 62
+
+
+class Search(NamedTuple):
+    """Where a search stands. A frame is the state after a placement; frame 0 has none.
+
+    Attributes:
+        state: `support`, `least` and `urgency` of each buffer, `unplaced` and `top` of each section; see `_parts`.
+        trail, trail_old: positions of the state that were changed, and what they held, for going back.
+        stamp: at which step a position was last put on the trail.
+        order: a permutation of the buffers in which those that a frame has to place are one segment.
+        low, high: the segment of each frame, from `low` to `high` - 1.
+        tried: the buffer whose placement led from a frame to the next.
+        back_to: the frame at which to try something else when a frame fails. It is an earlier one than the frame
+            before where others solved an independent part in between.
+        mark: length of the trail when a frame began.
+        waiting: the first of the parts that are to be solved after the one of this frame, or -1.
+        used_parts: number of entries in `parts` that this frame and those below it made.
+        parts: low, high, back_to, and next part of each independent part of the problem.
+        weight: which of the buffers with the same support to place first: the one with the most.
+        blame: how often each buffer had a share in a failure.
+        scratch: a number for each section, and two for each buffer.
+        progress: the frame, the number of steps since the start, the length of the trail.
+    """
+
+    state: Integers
+    trail: Integers
+    trail_old: Integers
+    stamp: Integers
+    order: Integers
+    low: Integers
+    high: Integers
+    tried: Integers
+    back_to: Integers
+    mark: Integers
+    waiting: Integers
+    used_parts: Integers
+    parts: Integers
+    weight: npt.NDArray[np.float64]
+    blame: npt.NDArray[np.float64]
+    scratch: Integers
+    progress: Integers
+
+
+class Rules(NamedTuple):
+    """What a search is to do.
+
+    Attributes:
+        capacity: bytes that the placement may take.
+        by_urgency: whether the tightest section decides, before the weight, between buffers with the same support.
+            It is worked out anew when the problem falls apart.
+        large_below: whether of two buffers with the same lifetime, of which one lies right on the other, the larger
+            must be the lower one. No height is lost by that, for they can be swapped; searches end sooner when there
+            is no placement, and may end later when there is.
+    """
+
+    capacity: int
+    by_urgency: bool
+    large_below: bool
+
+
+def new_search(problem: Problem) -> Search:
+    """Memory for searches of a problem."""
+    buffers, sections = len(problem.size), len(problem.members_from) - 1
+
+    def integers(*shape: int) -> Integers:
+        return np.zeros(shape, np.int64)
+
+    frames = buffers + 1
+    state_length = 3 * buffers + 2 * sections
+    trail_length = 8 * state_length
+    return Search(
+        state=integers(state_length),
+        trail=integers(trail_length),
+        trail_old=integers(trail_length),
+        stamp=integers(state_length),
+        order=integers(buffers),
+        low=integers(frames),
+        high=integers(frames),
+        tried=integers(frames),
+        back_to=integers(frames),
+        mark=integers(frames),
+        waiting=integers(frames),
+        used_parts=integers(frames),
+        parts=integers(2 * sections + 2, 4),
+        weight=np.zeros(buffers),
+        blame=np.zeros(buffers),
+        scratch=integers(sections + 2 * (buffers + 1)),
+        progress=integers(3),
+    )
+
+
+def with_longer_trail(search: Search) -> Search:
+    """The same search with twice the room on its trail."""
+    return search._replace(
+        trail=np.concatenate([search.trail, search.trail]),
+        trail_old=np.concatenate([search.trail_old, search.trail_old]),
+    )
+
+
+def compile_now(problem: Problem, search: Search) -> None:
+    """Compile what a search runs, or load it, so that this does not count as a part of the search."""
+    rules = Rules(capacity=0, by_urgency=False, large_below=False)
+    start(problem, search, rules)
+    run(problem, search, rules, 0)
+
+
+@compiled
+def start(problem: Problem, search: Search, rules: Rules) -> None:
+    """Go to the root, with no buffer placed. The weights must have been set."""
+    support, least, urgency, unplaced, top = _parts(problem, search.state)
+    unplaced[:] = 0
+    top[:] = 0
+    for b in range(len(problem.size)):
+        search.order[b] = b
+        support[b] = max(problem.fixed[b], 0)
+        least[b] = support[b]
+        for section in range(problem.first[b], problem.end[b]):
+            unplaced[section] += problem.counted[b]
+    urgency[:] = 0
+    search.blame[:] = 0
+    search.stamp[:] = -1
+    search.progress[:] = 0
+    search.low[0], search.high[0] = 0, len(problem.size)
+    search.back_to[0] = search.waiting[0] = NO_FRAME
+    search.mark[0] = search.used_parts[0] = 0
+    _rate_urgency(problem, search, rules, 0, len(problem.size))
+    _divide(problem, search, rules, 0, NO_FRAME)
+
+
+@compiled
+def run(problem: Problem, search: Search, rules: Rules, step_limit: int) -> int:
+    """Go on until a placement is found (it is in `offsets_of`), there is none, or `step_limit` steps were made.
+
+    A step is a buffer that is placed, or held.
+    """
+    k = search.progress[0]
+    room = len(search.trail) - len(search.state)
+    while True:
+        if search.progress[1] >= step_limit:
+            search.progress[0] = k
+            return UNFINISHED
+        if search.progress[2] > room:
+            search.progress[0] = k
+            return TRAIL_IS_FULL
+        b = _next_buffer(problem, search, rules, k)
+        fits = False
+        if b >= 0:
+            search.progress[1] += 1
+            search.tried[k] = b
+            search.mark[k + 1] = search.progress[2]
+            fits = _place(problem, search, rules, k, b)
+        if fits:
+            k += 1
+            if not _divide(problem, search, rules, k, k - 1):
+                search.progress[0] = k
+                return FOUND
+            continue
+        back = k if b >= 0 else search.back_to[k]
+        while True:
+            if back == NO_FRAME:
+                return INFEASIBLE
+            k = back
+            _go_back(search, k)
+            search.progress[1] += 1
+            if _hold(problem, search, rules, k, search.tried[k]):
+                break
+            back = search.back_to[k]
+
+
+@compiled
+def _parts(problem: Problem, state: Integers) -> tuple[Integers, Integers, Integers, Integers, Integers]:
+    """The parts of a state.
+
+    `support`: the top of what lies below a buffer; its offset, once it is placed. `least`: the lowest offset that it
+    may still have, more than its support where it is held, and -1 once it is placed. `urgency`: bytes of the section
+    that is the fullest of those it is alive in. `unplaced`: bytes of the buffers of a section that are yet to be
+    placed. `top`: the top of those that are.
+    """
+    n = len(problem.size)
+    m = len(problem.members_from) - 1
+    return state[:n], state[n : 2 * n], state[2 * n : 3 * n], state[3 * n : 3 * n + m], state[3 * n + m :]
+
+
+@compiled
+def _set(search: Search, position: int, value: int) -> None:
+    if search.stamp[position] != search.progress[1]:
+        search.stamp[position] = search.progress[1]
+        entry = search.progress[2]
+        search.trail[entry] = position
+        search.trail_old[entry] = search.state[position]
+        search.progress[2] += 1
+    search.state[position] = value
+
+
+@compiled
+def _go_back(search: Search, k: int) -> None:
+    """Undo everything since frame `k` was left."""
+    for entry in range(search.progress[2] - 1, search.mark[k + 1] - 1, -1):
+        search.state[search.trail[entry]] = search.trail_old[entry]
+    search.progress[2] = search.mark[k + 1]
+
+
+@compiled
+def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
+    """The buffer that may lie on its support and has the lowest one; -1 where there is none."""
+    support, least, urgency, _, _ = _parts(problem, search.state)
+    best = -1
+    for i in range(search.low[k], search.high[k]):
+        b = search.order[i]
+        if least[b] != support[b]:
+            continue
+        if best >= 0:
+            if support[b] != support[best]:
+                if support[b] > support[best]:
+                    continue
+            elif urgency[b] != urgency[best]:
+                if urgency[b] < urgency[best]:
+                    continue
+            elif search.weight[b] <= search.weight[best]:
+                continue
+        best = b
+    return best
+
+
+@compiled
+def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
+    """Put a buffer on its support, which leads to frame `k` + 1; False where that can't be completed."""
+    n, m = len(problem.size), len(problem.members_from) - 1
+    support, least, _, unplaced, top = _parts(problem, search.state)
+    height = support[b] + problem.size[b]
+    if height > rules.capacity:
+        return False
+    _set(search, n + b, PLACED)
+    for section in range(problem.first[b], problem.end[b]):
+        _set(search, 3 * n + section, unplaced[section] - problem.counted[b])
+        if height > top[section]:
+            _set(search, 3 * n + m + section, height)
+    low, high = problem.first[b], problem.end[b]
+    for i in range(problem.neighbours_from[b], problem.neighbours_from[b + 1]):
+        other = problem.neighbours[i]
+        if least[other] == PLACED or support[other] >= height:
+            continue
+        if problem.fixed[other] >= 0 or height + problem.size[other] > rules.capacity:
+            search.blame[other] += 1
+            return False
+        _set(search, other, height)
+        if least[other] < height:
+            _set(search, n + other, height + _is_wrong_way_round(problem, rules, b, other))
+        low = min(low, problem.first[other])
+        high = max(high, problem.end[other])
+    return _deduce(problem, search, rules, k, low, high)
+
+
+@compiled
+def _is_wrong_way_round(problem: Problem, rules: Rules, below: int, above: int) -> bool:
+    """Whether two buffers are to be stacked only the other way round."""
+    return (
+        rules.large_below
+        and problem.size[above] > problem.size[below]
+        and problem.first[above] == problem.first[below]
+        and problem.end[above] == problem.end[below]
+        and problem.fixed[below] < 0
+    )
+
+
+@compiled
+def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
+    """Take it that a buffer lies higher than its support, and so do those just like it; False where it can't."""
+    n = len(problem.size)
+    support, least, _, _, _ = _parts(problem, search.state)
+    _set(search, n + b, support[b] + 1)
+    for i in range(search.low[k], search.high[k]):
+        other = search.order[i]
+        if (
+            problem.size[other] == problem.size[b]
+            and problem.first[other] == problem.first[b]
+            and problem.end[other] == problem.end[b]
+            and support[other] == support[b]
+            and least[other] == support[b]
+            and problem.fixed[other] < 0
+        ):
+            _set(search, n + other, support[other] + 1)
+    return _deduce(problem, search, rules, k, problem.first[b], problem.end[b])
+
+
+@compiled
+def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, high: int) -> bool:
+    """Raise the least offsets of held buffers as far as can be concluded; False where something can't fit any more.
+
+    Frame `k` says which buffers may be concerned. The sections from `low` to `high` have changed.
+    """
+    n = len(problem.size)
+    support, least, _, _, _ = _parts(problem, search.state)
+    changed = True
+    while changed:
+        changed = False
+        for i in range(search.low[k], search.high[k]):
+            b = search.order[i]
+            if least[b] == support[b] or least[b] == PLACED:
+                continue
+            offset = _lowest_perch(problem, least, b, support[b] + problem.size[b])
+            if problem.fixed[b] >= 0 or offset + problem.size[b] > rules.capacity:
+                search.blame[b] += 1
+                return False
+            if offset <= least[b]:
+                continue
+            _set(search, n + b, offset)
+            low = min(low, problem.first[b])
+            high = max(high, problem.end[b])
+            changed = True
+    return _sections_fit(problem, search, rules, low, high)
+
+
+@compiled
+def _lowest_perch(problem: Problem, least: Integers, b: int, height: int) -> int:
+    """The lowest top that a neighbour can have which begins below `height`, and so keeps a held buffer off its support.
+
+    Without such a neighbour the buffer could be pressed down, and the placement is none of those that are searched.
+    """
+    perch = FAR
+    for i in range(problem.neighbours_from[b], problem.neighbours_from[b + 1]):
+        other = problem.neighbours[i]
+        if least[other] != PLACED and least[other] < height:
+            perch = min(perch, least[other] + problem.size[other])
+    return perch
+
+
+@compiled
+def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> bool:
+    """Whether what is unplaced in each section would fit above its floor, if it were fluid."""
+    _, least, _, unplaced, top = _parts(problem, search.state)
+    for section in range(low, high):
+        if unplaced[section] == 0:
+            continue
+        floor = FAR
+        for i in range(problem.members_from[section], problem.members_from[section + 1]):
+            offset = least[problem.members[i]]
+            if offset != PLACED and offset < floor:
+                floor = offset
+        if max(floor, top[section]) + unplaced[section] > rules.capacity:
+            for i in range(problem.members_from[section], problem.members_from[section + 1]):
+                if least[problem.members[i]] != PLACED:
+                    search.blame[problem.members[i]] += 1
+            return False
+    return True
+
+
+@compiled
+def _divide(problem: Problem, search: Search, rules: Rules, k: int, before: int) -> bool:
+    """Give a new frame the part of the problem that it has to solve; False where all is solved.
+
+    The buffers of the frame before that are still unplaced may fall apart into parts without a common section. Each
+    is solved on its own, and when one can't be, that is because of the last placement: no other part is to blame.
+    """
+    if before != NO_FRAME:
+        search.low[k], search.high[k] = search.low[before], _drop(search, before)
+        search.back_to[k], search.waiting[k] = before, search.waiting[before]
+        search.used_parts[k] = search.used_parts[before]
+    found = _separate(problem, search, k, before)
+    if found == 1:
+        return True
+    for i in range(search.used_parts[k] - found, search.used_parts[k]):
+        _rate_urgency(problem, search, rules, search.parts[i, 0], search.parts[i, 1])
+    part = search.waiting[k]
+    if part < 0:
+        return False
+    search.low[k], search.high[k] = search.parts[part, 0], search.parts[part, 1]
+    search.back_to[k], search.waiting[k] = search.parts[part, 2], search.parts[part, 3]
+    return True
+
+
+@compiled
+def _drop(search: Search, before: int) -> int:
+    """Move the buffer that was placed in a frame to the end of its segment; gives the end without it."""
+    end: int = search.high[before] - 1
+    for i in range(search.low[before], end):
+        if search.order[i] == search.tried[before]:
+            search.order[i] = search.order[end]
+            search.order[end] = search.tried[before]
+            break
+    return end
+
+
+@compiled
+def _separate(problem: Problem, search: Search, k: int, before: int) -> int:
+    """Sort the segment of a frame by parts; notes them, unless there is but one. Gives their number."""
+    low, high = search.low[k], search.high[k]
+    n, m = len(problem.size), len(problem.members_from) - 1
+    reach = search.scratch[:m]
+    first, last = m, 0
+    for i in range(low, high):
+        first = min(first, problem.first[search.order[i]])
+        last = max(last, problem.end[search.order[i]])
+    reach[first:last] = 0
+    for i in range(low, high):
+        b = search.order[i]
+        reach[problem.first[b]] = max(reach[problem.first[b]], problem.end[b])
+    found = 0
+    end = 0
+    for section in range(first, last):
+        if reach[section] > 0 and section >= end:
+            found += 1
+        end = max(end, reach[section])
+        reach[section] = found  # from here on: the number of the part
+    if found <= 1:
+        return found
+    count = search.scratch[m : m + n + 1]
+    sorted_order = search.scratch[m + n + 1 :]
+    count[: found + 1] = 0
+    for i in range(low, high):
+        count[reach[problem.first[search.order[i]]]] += 1
+    for part in range(1, found + 1):
+        count[part] += count[part - 1]
+    for part in range(found):
+        entry = search.used_parts[k]
+        search.parts[entry, 0] = low + count[part]
+        search.parts[entry, 1] = low + count[part + 1]
+        search.parts[entry, 2] = before
+        search.parts[entry, 3] = search.waiting[k]
+        search.waiting[k] = entry
+        search.used_parts[k] += 1
+    for i in range(low, high):
+        part = reach[problem.first[search.order[i]]] - 1
+        sorted_order[count[part]] = search.order[i]
+        count[part] += 1
+    for i in range(low, high):
+        search.order[i] = sorted_order[i - low]
+    return found
+
+
+@compiled
+def _rate_urgency(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> None:
+    if not rules.by_urgency:
+        return
+    n = len(problem.size)
+    _, _, _, unplaced, _ = _parts(problem, search.state)
+    for i in range(low, high):
+        b = search.order[i]
+        fullest = 0
+        for section in range(problem.first[b], problem.end[b]):
+            fullest = max(fullest, unplaced[section])
+        _set(search, 2 * n + b, fullest)
+
+
+def offsets_of(problem: Problem, search: Search) -> Integers:
+    """The offset of each buffer, once a placement is found."""
+    return search.state[: len(problem.size)].copy()

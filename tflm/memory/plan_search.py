@@ -1,0 +1,327 @@
+"""The search for a small plan: from the best heuristic one down to one that is proved to be the smallest."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.memory.best_fit_memory_planner import place_by_breadth, place_in_best_fit
+from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.placement_problem import (
+    Integers,
+    Problem,
+    height_unit,
+    least_height,
+    pairs_alive_together,
+    problem_of,
+)
+from tflm.memory.planner import BufferRequirements, plan_bytes
+
+if TYPE_CHECKING:
+    from tflm.memory.placement_search import Rules
+
+DEFAULT_TIME_LIMIT = 10.0
+"""Seconds that a search may take unless told otherwise."""
+
+SECONDS_BETWEEN_CLOCKS = 0.01
+SECONDS_BETWEEN_REPORTS = 0.5
+LARGEST_NUMBER_OF_PAIRS = 1 << 26
+"""Pairs of buffers alive together above which no search is begun, for want of memory."""
+
+
+class Stopped(str, Enum):
+    """Why a search ended."""
+
+    PROVED_OPTIMAL = "no smaller plan exists"
+    CAPACITY_REACHED = "the plan fits the capacity asked for"
+    TIME_LIMIT = "the time limit was reached"
+    STEP_LIMIT = "the limit on search steps was reached"
+    TOO_LARGE = "there are too many buffers to search"
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """How far a search has come.
+
+    Attributes:
+        seconds, steps: since it began.
+        head_bytes: of the best plan so far.
+        lower_bound_bytes: no plan is smaller than this.
+    """
+
+    seconds: float
+    steps: int
+    head_bytes: int
+    lower_bound_bytes: int
+
+
+@dataclass(frozen=True)
+class SearchLimits:
+    """When a search is to end before it has found the smallest plan.
+
+    Attributes:
+        seconds: time limit, or None.
+        steps: limit on search steps, or None. With this one alone, a plan does not depend on the machine.
+        capacity: bytes that are good enough: the first plan that is not larger ends the search.
+        progress: is called about twice a second while the search goes on.
+    """
+
+    seconds: float | None = DEFAULT_TIME_LIMIT
+    steps: int | None = None
+    capacity: int = 0
+    progress: Callable[[SearchProgress], None] | None = None
+
+
+@dataclass(frozen=True)
+class SearchedPlan:
+    """What a search found.
+
+    Attributes:
+        offsets: of each buffer, in bytes.
+        head_bytes: the plan's size.
+        lower_bound_bytes: no plan is smaller than this; equal to `head_bytes` if that is proved to be the smallest.
+        steps: search steps that were made; 0 where a heuristic's plan was the smallest already.
+        stopped: why the search ended.
+    """
+
+    offsets: list[int]
+    head_bytes: int
+    lower_bound_bytes: int
+    steps: int
+    stopped: Stopped
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """How a search begins: what it prefers to place first, among buffers that lie equally low.
+
+    Attributes:
+        order: "lifetime" (the longest, and of those the largest area), "area" (the largest area), or "blame" (what had
+            the largest share in the failures of the searches so far, and chance).
+        by_urgency: see `Rules`.
+    """
+
+    order: str
+    by_urgency: bool
+
+
+STRATEGIES = (
+    Strategy("lifetime", by_urgency=False),
+    Strategy("lifetime", by_urgency=True),
+    Strategy("area", by_urgency=True),
+    Strategy("blame", by_urgency=False),
+)
+"""What is tried in turn. How long a search takes depends on luck by orders of magnitude; many short ones have more."""
+
+FIRST_STEPS_PER_BUFFER = 4
+"""Length of the first searches."""
+
+SHARES = (0.0, 0.5, 0.75, 0.9)
+"""The heights that are tried in turn, from the lower bound (0) to the next that is better than the best plan (1)."""
+
+BLAME_KEPT = 0.5
+"""Share of the blame that is kept when the next search adds to it."""
+
+TIE_BREAK = 1e-6
+"""What chance adds to blame."""
+
+
+def search_plan(buffers: Sequence[BufferRequirements], limits: SearchLimits) -> SearchedPlan:
+    """The best plan that a search within limits finds; it is never larger than greedy's.
+
+    Equal buffers and equal limits on steps give equal plans, provided that no time limit is met.
+    """
+    clock = _Clock(limits)
+    buffers = [_in_time_order(buffer) for buffer in buffers]
+    offsets = place_greedily(buffers)
+    for place in (place_in_best_fit, place_by_breadth):
+        if clock.limit_reached() is None:
+            offsets = min(offsets, place(buffers), key=lambda plan: plan_bytes(buffers, plan))
+    filled = [i for i, buffer in enumerate(buffers) if buffer.size]
+    descent = _Descent([buffers[i] for i in filled], [offsets[i] for i in filled], clock)
+    stopped = descent.run()
+    for i, offset in zip(filled, descent.offsets):
+        offsets[i] = offset
+    return SearchedPlan(offsets, plan_bytes(buffers, offsets), descent.bound, clock.steps, stopped)
+
+
+def _in_time_order(buffer: BufferRequirements) -> BufferRequirements:
+    """A buffer that is used for the last time before the first, which can't be, is taken to be alive in between."""
+    size, first, last, offset = buffer
+    return BufferRequirements(size, min(first, last), max(first, last), offset)
+
+
+class _Clock:
+    """Counts steps and time against their limits, and reports progress."""
+
+    def __init__(self, limits: SearchLimits):
+        self.limits = limits
+        self.steps = 0
+        self._begin = time.monotonic()
+        self._reported = self._begin
+
+    def limit_reached(self) -> Stopped | None:
+        """The limit that was reached, if any."""
+        if self.limits.steps is not None and self.steps >= self.limits.steps:
+            return Stopped.STEP_LIMIT
+        if self.limits.seconds is not None and time.monotonic() - self._begin >= self.limits.seconds:
+            return Stopped.TIME_LIMIT
+        return None
+
+    def steps_left(self) -> int:
+        """How many steps may still be made."""
+        return sys.maxsize if self.limits.steps is None else self.limits.steps - self.steps
+
+    def report(self, height: int, bound: int) -> None:
+        """Tell the caller how far the search is, if it is time to."""
+        now = time.monotonic()
+        if self.limits.progress is not None and now - self._reported >= SECONDS_BETWEEN_REPORTS:
+            self._reported = now
+            self.limits.progress(SearchProgress(now - self._begin, self.steps, height, bound))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What happens here is not counted."""
+        begin = time.monotonic()
+        yield
+        self._begin += time.monotonic() - begin
+
+
+class _Descent:
+    """Searches for lower and lower plans of buffers that are not empty.
+
+    Attributes:
+        offsets, height: the best plan so far.
+        bound: no plan is lower.
+    """
+
+    def __init__(self, buffers: Sequence[BufferRequirements], offsets: list[int], clock: _Clock):
+        self.offsets = offsets
+        self.height = plan_bytes(buffers, offsets)
+        self.bound = least_height(buffers)
+        self._buffers = buffers
+        self._clock = clock
+
+    def run(self) -> Stopped:
+        """Go on until a limit is reached or no plan can be lower; says which."""
+        stopped = self._end()
+        if stopped is not None:
+            return stopped
+        if pairs_alive_together(self._buffers) > LARGEST_NUMBER_OF_PAIRS:
+            return Stopped.TOO_LARGE
+        lifetimes = np.array([buffer.last_time_used + 1 - buffer.first_time_used for buffer in self._buffers])
+        engine = _Engine(problem_of(self._buffers), lifetimes, self._clock)
+        shares = SHARES if self._clock.limits.capacity < self.bound else SHARES[:1]
+        rounds = itertools.count()
+        while stopped is None:
+            stopped = self._round(engine, shares, next(rounds))
+        return stopped
+
+    def _round(self, engine: _Engine, shares: Sequence[float], number: int) -> Stopped | None:
+        """Try all heights in all ways, each for twice as long as in the round before."""
+        steps = FIRST_STEPS_PER_BUFFER * len(self._buffers) << number
+        for share, strategy in itertools.product(shares, STRATEGIES):
+            self._try(engine, strategy, share, steps, large_below=number % 2 == 1)
+            stopped = self._end()
+            if stopped is not None:
+                return stopped
+        return None
+
+    def _end(self) -> Stopped | None:
+        if self.height <= self.bound:
+            return Stopped.PROVED_OPTIMAL
+        if self.height <= self._clock.limits.capacity:
+            return Stopped.CAPACITY_REACHED
+        return self._clock.limit_reached()
+
+    def _try(self, engine: _Engine, strategy: Strategy, share: float, steps: int, large_below: bool) -> None:
+        low = max(self.bound, self._clock.limits.capacity)
+        high = self.height - engine.unit
+        target = max(low, int(low + share * (high - low))) // engine.unit * engine.unit
+        offsets = engine.search(target, strategy, steps, large_below)
+        if offsets is not None:
+            self.offsets = offsets
+            self.height = plan_bytes(self._buffers, offsets)
+        elif engine.exhausted:
+            self.bound = max(self.bound, target + engine.unit)
+        self._clock.report(self.height, self.bound)
+
+
+class _Engine:
+    """Runs searches of one problem, and remembers what they stumbled over.
+
+    Attributes:
+        unit: all heights are multiples of this.
+        exhausted: whether the last search ended because there is nothing to be found.
+    """
+
+    def __init__(self, problem: Problem, lifetimes: Integers, clock: _Clock):
+        from tflm.memory import placement_search  # which brings the compiler
+
+        self.unit = height_unit(problem)
+        self.exhausted = False
+        self._problem = problem
+        self._clock = clock
+        self._code = placement_search
+        self._memory = placement_search.new_search(problem)
+        self._weights = _weights(problem, lifetimes)
+        self._blame = np.zeros(len(problem.size))
+        self._chance = np.random.default_rng(0)
+        self._chunk = 1
+        with clock.paused():
+            placement_search.compile_now(problem, self._memory)
+
+    def search(self, capacity: int, strategy: Strategy, steps: int, large_below: bool) -> list[int] | None:
+        """The offsets of a placement within `capacity`; None where none was found in so many steps."""
+        code = self._code
+        rules = code.Rules(capacity, strategy.by_urgency, large_below)
+        if strategy.order == "blame":
+            self._memory.weight[:] = self._blame + TIE_BREAK * self._chance.random(len(self._blame))
+        else:
+            self._memory.weight[:] = self._weights[strategy.order]
+        code.start(self._problem, self._memory, rules)
+        done, outcome = 0, code.UNFINISHED
+        while outcome in (code.UNFINISHED, code.TRAIL_IS_FULL) and done < steps:
+            if self._clock.limit_reached() is not None:
+                break
+            if outcome == code.TRAIL_IS_FULL:
+                self._memory = code.with_longer_trail(self._memory)
+            outcome = self._run(rules, min(steps, done + min(self._chunk, self._clock.steps_left())))
+            self._clock.steps += int(self._memory.progress[1]) - done
+            done = int(self._memory.progress[1])
+        self._blame = BLAME_KEPT * self._blame + self._memory.blame
+        self.exhausted = outcome == code.INFEASIBLE
+        return code.offsets_of(self._problem, self._memory).tolist() if outcome == code.FOUND else None
+
+    def _run(self, rules: Rules, step_limit: int) -> int:
+        """Search on, and see to it that the clock is looked at neither too often nor too rarely."""
+        begin = time.monotonic()
+        outcome = self._code.run(self._problem, self._memory, rules, step_limit)
+        seconds = time.monotonic() - begin
+        if seconds < SECONDS_BETWEEN_CLOCKS:
+            self._chunk *= 2
+        elif seconds > 4 * SECONDS_BETWEEN_CLOCKS and self._chunk > 1:
+            self._chunk //= 2
+        return outcome
+
+
+def _weights(problem: Problem, lifetime: Integers) -> dict[str, npt.NDArray[np.float64]]:
+    """For each order that does not depend on searches, how early every buffer comes."""
+    area = lifetime * problem.size
+    return {"lifetime": _falling_ranks(lifetime, area), "area": _falling_ranks(area, lifetime)}
+
+
+def _falling_ranks(*keys: Integers) -> npt.NDArray[np.float64]:
+    """The most for the buffer with the largest first key, then the largest second; of equals, for the first."""
+    ranks = np.empty(len(keys[0]))
+    ranks[np.lexsort([-key for key in reversed(keys)])] = np.arange(len(ranks), 0, -1)
+    return ranks
