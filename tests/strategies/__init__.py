@@ -23,6 +23,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )
@@ -39,6 +40,7 @@ FAMILIES = (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )
