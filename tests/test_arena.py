@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from oracle import INSTALLED, Oracle
 
 import tflm
-from tflm.memory.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema import Buffer, Metadata, write_model
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 

@@ -251,7 +251,7 @@ class TfLiteTensor:
         assert self.quantization is not None
         if len(values) == 1:
             return np.float64(values[0])  # type: ignore[return-value]  # a scalar broadcasts like an array
-        dimension = self.quantization.quantized_dimension
+        dimension = 0 if self.dims == (len(values),) else self.quantization.quantized_dimension
         if not 0 <= dimension < len(self.dims) or self.dims[dimension] != len(values):
             raise TensorError(
                 f"{self.name!r} has {len(values)} scales along dimension {dimension}, which its shape "
