@@ -109,13 +109,14 @@ def _check_shapes(
     wanted = {
         feature: (filters, size),
         time: (filters, memory),
-        bias: (filters // rank,),
         state: (batches, memory * filters),
         output: (batches, filters // rank),
     }
     for tensor, shape in wanted.items():
         if tensor.dims != shape:
             raise OperatorError(f"has shape {list(tensor.dims)}, must be {list(shape)}", tensor=tensor.name)
+    if bias.dims[:1] != output.dims[1:] or 0 in bias.dims:
+        raise OperatorError(f"has shape {list(bias.dims)}, must be {list(output.dims[1:])}", tensor=bias.name)
     if not state.is_variable:
         raise OperatorError("is the state, and must be a variable", tensor=state.name)
 
@@ -191,6 +192,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     tensors = [context.get_eval_input(node, i) for i in range(5)]
     x, feature, time, bias, state = (tensor.elements for tensor in tensors)
     y = context.get_eval_output(node, 0).elements
+    bias = bias.reshape(-1)[: y.shape[1]]  # further dimensions do not count
     if x.dtype == np.float32:
         activation = (node.options(SVDFOptions) or SVDFOptions()).fused_activation_function
         return _bind_float(x, feature, time, bias, state, y, ACTIVATIONS.get(activation, np.positive))
