@@ -14,6 +14,7 @@ from models import Case
 from strategies import (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     convolution,
     elementwise,
@@ -31,6 +32,7 @@ from strategies import (
 FAMILIES = (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     convolution,
     elementwise,
