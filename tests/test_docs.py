@@ -10,7 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import reference
+from strategies import LARGE
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures
+
+import tflm
+from tflm.kernels import REGISTRATIONS
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -20,6 +24,23 @@ DOCS = ROOT / "docs"
 def test_reference_pages_are_up_to_date(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == reference.PAGES[name](), "run `make reference`"
+
+
+@pytest.mark.parametrize("operator", REGISTRATIONS)
+def test_an_operator_declares_its_types_unless_it_takes_any(operator: str) -> None:
+    assert bool(REGISTRATIONS[operator].types) != (operator in reference.ANY_TYPE)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_the_types_that_tests_use_are_declared(name: str) -> None:
+    data, _ = LARGE[name]()
+    model = tflm.Model(data)
+    for subgraph in model.subgraphs:
+        for operator in subgraph.operators or ():
+            declared = REGISTRATIONS[model.operator_name(operator)].types
+            places = [i for i in (*(operator.inputs or ()), *(operator.outputs or ())) if i >= 0]
+            used = {subgraph.tensors[i].type for i in places}
+            assert not declared or used & set(declared)
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -19,6 +19,8 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
 from tflm.cli.app import app, options
+from tflm.kernels import REGISTRATIONS
+from tflm.schema import TensorType
 
 DOCS = Path(__file__).parents[1] / "docs"
 
@@ -39,6 +41,29 @@ shell (bash, zsh, fish) complete commands, options, targets and planners.
 With status 1, one line on standard error says why; `tflm --debug COMMAND ...` shows a traceback where it can't be done.
 What `--json` prints is on [a page of its own](json.md). Tables are as wide as the terminal, and 160 columns in a pipe
 unless `COLUMNS` says otherwise. Where standard error is a terminal, what takes longer than a second shows a bar."""
+
+OPERATORS_INTRODUCTION = """\
+The types are those that an operator's main tensor may have, which is most often its first input. What goes with it has
+types of its own: weights of int8 or int4 and biases of int32 or int64 beside inputs of int8 and int16, for example. An
+operator given what it can't take refuses the model when it is allocated, with an `OperatorError` that names the tensor.
+Types, shapes and options are those of TFLM's reference kernels."""
+
+COMMON_TYPES = (
+    TensorType.FLOAT32,
+    TensorType.INT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.UINT8,
+    TensorType.BOOL,
+)
+"""Types with a column of their own."""
+
+ANY_TYPE = {
+    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "RESHAPE", "SHAPE", "SQUEEZE"), "any"),
+    **dict.fromkeys(("CALL_ONCE", "VAR_HANDLE"), "has no tensor of data"),
+}
+"""Operators that don't declare types, and why."""
 
 SECTIONS = ("Args", "Attributes", "Raises")
 """Headings of a docstring's lists."""
@@ -227,7 +252,40 @@ def _list(heading: str, items: str) -> str:
     return f"{heading}:\n\n" + "\n".join(lines)
 
 
-# --- Both --------------------------------------------------------------------------------------------------------
+# --- Operators ---------------------------------------------------------------------------------------------------
+
+
+def operators() -> str:
+    """The page of all operators, and the types that they take."""
+    names = sorted(REGISTRATIONS, key=lambda name: (not name.isupper(), name))
+    methods = _resolver_methods()
+    head = ["", *(type.name.lower() for type in COMMON_TYPES), "others", "version", "added by"]
+    rows = [_row(head), _row(["---", *[":---:"] * len(COMMON_TYPES), "---", "---", "---"])]
+    for name in names:
+        registration = REGISTRATIONS[name]
+        marks = ["•" if type in registration.types else "" for type in COMMON_TYPES]
+        others = " ".join(type.name.lower() for type in registration.types if type not in COMMON_TYPES)
+        versions = {registration.min_version, registration.max_version}
+        rows.append(
+            _row(
+                [name, *marks, others or ANY_TYPE.get(name, ""), " to ".join(map(str, sorted(versions))), methods[name]]
+            )
+        )
+    return _page(["# Operators", GENERATED, OPERATORS_INTRODUCTION, "\n".join(rows)])
+
+
+def _resolver_methods() -> dict[str, str]:
+    """The method of the resolver that adds an operator, by the operator's name."""
+    functions = [value for value in vars(tflm.MicroMutableOpResolver).values() if inspect.isfunction(value)]
+    defaults = [(function.__name__, default) for function in functions for default in function.__defaults__ or ()]
+    return {default.name: f"`{name}`" for name, default in defaults if isinstance(default, tflm.Registration)}
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+# --- All of them -------------------------------------------------------------------------------------------------
 
 
 def _fenced(language: str, lines: Iterable[str]) -> str:
@@ -242,7 +300,7 @@ def _page(parts: Iterable[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "api.md": api}
+PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "api.md": api, "operators.md": operators}
 
 
 def main() -> None:

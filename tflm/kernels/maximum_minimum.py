@@ -40,5 +40,5 @@ def _bind_with(compare: np.ufunc) -> Bind:
     return bind
 
 
-MAXIMUM = Registration(BuiltinOperator.MAXIMUM, _bind_with(np.greater), _prepare, max_version=4)
-MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.less), _prepare, max_version=4)
+MAXIMUM = Registration(BuiltinOperator.MAXIMUM, _bind_with(np.greater), _prepare, max_version=4, types=TYPES)
+MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.less), _prepare, max_version=4, types=TYPES)

@@ -173,5 +173,5 @@ def _bind_rfft(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
-FFT_AUTO_SCALE = Registration("SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale)
-RFFT = Registration("SignalRfft", _bind_rfft, _prepare_rfft, _init_rfft, op_data=RFFT_PARAMS)
+FFT_AUTO_SCALE = Registration("SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale, types=(TensorType.INT16,))
+RFFT = Registration("SignalRfft", _bind_rfft, _prepare_rfft, _init_rfft, op_data=RFFT_PARAMS, types=tuple(SAMPLES))
