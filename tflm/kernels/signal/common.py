@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.checks import AnyTensor
+from tflm.kernels.checks import AnyTensor, element_count
 from tflm.kernels.registration import Node
 from tflm.schema.flexbuffer import FlexbufferMap
 
@@ -40,6 +40,13 @@ def require_room(tensor: AnyTensor, needed: int, available: int) -> None:
     if needed > available:
         reason = f"has shape {list(tensor.dims)}, too small: {needed} elements are needed, there are {available}"
         raise OperatorError(reason, tensor=tensor.name)
+
+
+def rows_of(tensor: AnyTensor) -> tuple[int, int]:
+    """How many rows a tensor has, and how long they are. Refuses a scalar, and rows of nothing."""
+    if not tensor.dims or not tensor.dims[-1]:
+        raise OperatorError(f"has shape {list(tensor.dims)}, must have rows of samples", tensor=tensor.name)
+    return element_count(tensor) // tensor.dims[-1], tensor.dims[-1]
 
 
 def require_channels(options: dict[str, int]) -> int:

@@ -327,6 +327,62 @@ class RealTransform:
         return both
 
 
+class InverseRealTransform:
+    """The rows of real values that have these spectra, as a part of a program.
+
+    Args:
+        values: the spectra as pairs, in one dimension. They are not changed.
+        row_length: bins from one spectrum to the next; of each, length / 2 + 1 bins count.
+        length: of a row; half of it has no prime factors but 2, 3 and 5.
+
+    Attributes:
+        output: rows of `length` real values, in one dimension; floats are `length` times too large.
+    """
+
+    def __init__(self, program: Program, samples: Samples, values: Values, row_length: int, length: int):
+        self._program, self._samples = program, samples
+        self._n, self._rows = length // 2, values.size // (2 * row_length)
+        starts = np.arange(self._rows) * row_length
+        folded = self._folded(values, starts)
+        self.output = ComplexTransform(program, samples, folded, self._n, inverse=True).output
+
+    def _folded(self, values: Values, starts: npt.NDArray[np.intp]) -> Values:
+        """The spectra of pairs of values taken for complex ones: n bins, row by row."""
+        program, samples, n, rows = self._program, self._samples, self._n, self._rows
+        bins = np.arange(1, n // 2 + 1)
+        count = 2 * bins.size * rows
+        both = np.empty(2 * count, samples.dtype)
+        program.gather_pairs(both, values, np.stack([bins, n - bins])[:, :, None] + starts)
+        program.call(np.negative, both[count + 1 :: 2], both[count + 1 :: 2])
+        divided = samples.divided(program, both, 2)
+        sums, differences = (np.empty(count, samples.dtype) for _ in range(2))
+        program.call(np.add, divided[:count], divided[count:], sums)
+        program.call(np.subtract, divided[:count], divided[count:], differences)
+        turned = samples.turned(program, differences, np.repeat(half_roots(samples, n, 1)[1:], rows, axis=0))
+        first, folded = 2 * rows, np.empty(2 * rows + 2 * count, samples.dtype)
+        program.copy(folded[:first], samples.divided(program, self._ends(values, starts), 2))
+        lower, upper = folded[first : first + count], folded[first + count :]
+        program.call(np.add, sums, turned, lower)
+        program.call(np.subtract, sums, turned, upper)
+        program.call(np.negative, upper[1::2], upper[1::2])
+        bin = np.arange(n)
+        slot = np.where(2 * bin >= n, bins.size + n - bin, bin)
+        slot[0] = 0
+        ordered = np.empty(2 * n * rows, samples.dtype)
+        program.gather_pairs(ordered, folded, slot * rows + np.arange(rows)[:, None])
+        return ordered
+
+    def _ends(self, values: Values, starts: npt.NDArray[np.intp]) -> Values:
+        """Sum and difference of the real parts of the first and the last bin of each row."""
+        ends = 2 * np.concatenate([starts, starts + self._n])
+        real, pairs = (np.empty(ends.size, self._samples.dtype) for _ in range(2))
+        self._program.gather(real, values, ends)
+        first, last = np.split(real, 2)
+        self._program.call(np.add, first, last, pairs[0::2])
+        self._program.call(np.subtract, first, last, pairs[1::2])
+        return pairs
+
+
 def half_roots(samples: Samples, n: int, sign: int) -> Values:
     """The roots by which the two halves of a real spectrum are taken apart, or put together: bins 0 to n / 2."""
     return samples.roots([sign * math.pi * (k / n + 0.5) for k in range(n // 2 + 1)])
