@@ -79,16 +79,18 @@ def _reset(context: KernelContext, node: Node) -> None:
 def _bind(context: KernelContext, node: Node) -> Run:
     op: Framer = node.op_data
     buffers, size, step = op.buffers, op.size, op.step
-    x = context.get_eval_input(node, 0).elements.reshape(len(buffers), -1, step)
+    input = context.get_eval_input(node, 0).elements
+    rows, frames = len(buffers), input.shape[-1] // step
+    x = input.reshape(rows, frames, step)
     output = context.get_eval_output(node, 0).elements.reshape(-1)
-    used = x.size // step * size
-    y, rest = output[:used].reshape(len(buffers), -1, size), output[used:]
+    used = rows * frames * size
+    y, rest = output[:used].reshape(rows, frames, size), output[used:]
     valid = context.get_eval_output(node, 1).elements.reshape(1)
 
     def run() -> None:
         all_valid = True
-        for buffer, steps, frames in zip(buffers, x, y):
-            for samples, frame in zip(steps, frames):
+        for buffer, steps, framed in zip(buffers, x, y):
+            for samples, frame in zip(steps, framed):
                 buffer.write(samples)
                 if buffer.available >= size:
                     buffer.get(frame)
