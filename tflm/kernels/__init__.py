@@ -47,13 +47,17 @@ from tflm.kernels import (
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
 from tflm.kernels.signal import (
+    delay,
     energy,
     fft,
     filter_bank,
     filter_bank_log,
     filter_bank_spectral_subtraction,
     filter_bank_square_root,
+    framer,
+    overlap_add,
     pcan,
+    stacker,
     window,
 )
 
@@ -86,9 +90,11 @@ REGISTRATIONS: dict[str, Registration] = {
         control_flow.CALL_ONCE,
         conv_2d.CONV_2D,
         cumsum.CUMSUM,
+        delay.DELAY,
         depthwise_conv_2d.DEPTHWISE_CONV_2D,
         energy.ENERGY,
         fft.FFT_AUTO_SCALE,
+        fft.IRFFT,
         fft.RFFT,
         fill.FILL,
         fill.SHAPE,
@@ -98,6 +104,7 @@ REGISTRATIONS: dict[str, Registration] = {
         filter_bank_square_root.FILTER_BANK_SQUARE_ROOT,
         floor_division.FLOOR_DIV,
         floor_division.FLOOR_MOD,
+        framer.FRAMER,
         fully_connected.FULLY_CONNECTED,
         hard_swish.ELU,
         hard_swish.HARD_SWISH,
@@ -107,6 +114,7 @@ REGISTRATIONS: dict[str, Registration] = {
         maximum_minimum.MAXIMUM,
         maximum_minimum.MINIMUM,
         mirror_pad.MIRROR_PAD,
+        overlap_add.OVERLAP_ADD,
         pad.PAD,
         pad.PADV2,
         pcan.PCAN,
@@ -141,6 +149,7 @@ REGISTRATIONS: dict[str, Registration] = {
         space_to_depth.SPACE_TO_BATCH_ND,
         space_to_depth.SPACE_TO_DEPTH,
         squared_difference.SQUARED_DIFFERENCE,
+        stacker.STACKER,
         strided_slice.SLICE,
         strided_slice.STRIDED_SLICE,
         svdf.SVDF,
