@@ -16,6 +16,7 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.micro_allocator import MicroAllocator, PlannedBuffer, Planner
 from tflm.micro_context import InterpreterState, MicroContext
 from tflm.micro_graph import MicroGraph
+from tflm.micro_host_memory import HostMemory
 from tflm.micro_op_resolver import MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfilerInterface
 from tflm.micro_resource_variable import MicroResourceVariables, count_resource_variables
@@ -71,6 +72,7 @@ class MicroInterpreter:
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
         self._allocated: Layout | None = None
+        self._host_bytes = 0
         self._turn = arena.turn if isinstance(arena, MicroAllocator) else threading.Lock()
 
     def allocate_tensors(self) -> None:
@@ -93,9 +95,10 @@ class MicroInterpreter:
                 allocator = MicroAllocator(self._arena, self._planner, self._target)
             with allocator.all_or_nothing(), _like_c():
                 allocated = lay_out(self._model, self._resolver, allocator)
-                allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+                host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
+                allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
-            self._allocated = allocated
+            self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
@@ -172,6 +175,15 @@ class MicroInterpreter:
         While it allocates, a model may need more for a moment.
         """
         return self._ready("arena_used_bytes").allocator.used_bytes()
+
+    def host_bytes(self) -> int:
+        """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
+
+        No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
+        more than 64 times the size of arena and file, and 64 MiB.
+        """
+        self._ready("host_bytes")
+        return self._host_bytes
 
     @property
     def head_bytes(self) -> int:
