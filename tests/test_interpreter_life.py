@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +150,21 @@ def test_an_error_in_reset_leaves_the_interpreter_usable() -> None:
         interpreter.reset()
     interpreter.reset()
     assert sum_after(interpreter, 1) == [0, 0, 0, 0]
+
+
+def test_an_interpreter_that_is_dropped_gives_its_memory_back_at_once() -> None:
+    """Also one whose operators hold on to what they were given, without waiting for the garbage collector."""
+    gc.disable()
+    try:
+        interpreter = summing(nothing)
+        assert sum_after(interpreter, 1) == [1, 1, 1, 1]
+        assert interpreter._allocated is not None
+        graph, output = weakref.ref(interpreter._allocated.graph), interpreter.output(0)
+        del interpreter
+        assert graph() is None
+        assert output.data.tolist() == [[1, 1, 1, 1]]
+    finally:
+        gc.enable()
 
 
 # --- Threads ---------------------------------------------------------------------------------------------------------

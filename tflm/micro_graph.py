@@ -103,6 +103,10 @@ class MicroGraph:
 
         self._for_each_node(bind)
 
+    def release(self) -> None:
+        """Let go of what was bound; nothing can be run any more."""
+        self._runs = []
+
     def invoke_subgraph(self, index: int) -> None:
         """Run the operators of one subgraph.
 

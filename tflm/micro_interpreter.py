@@ -75,6 +75,12 @@ class MicroInterpreter:
         self._host_bytes = 0
         self._turn = arena.turn if isinstance(arena, MicroAllocator) else threading.Lock()
 
+    def __del__(self) -> None:
+        # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
+        allocated = getattr(self, "_allocated", None)
+        if allocated is not None:
+            allocated.graph.release()
+
     def allocate_tensors(self) -> None:
         """Place everything in the arena. To be called once, before anything else; a second call does nothing.
 
