@@ -14,6 +14,7 @@ from typing import Any, get_args
 import flatbuffers
 import numpy as np
 import pytest
+from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import OPERATORS
@@ -741,14 +742,23 @@ SCALES = st.sampled_from([0.5, 1 / 128, 1 / 256, 1 / 32768, 3e38, 1e-38, 1e-45, 
 DIMENSIONS = st.lists(st.sampled_from([1, 2, 3, 0, -1]), max_size=4).map(tuple)
 
 
+CUSTOM_OPTIONS = ["T", "fft_length", "shift", "num_channels", "start_index", "end_index", "frame_step", "cycles_max"]
+CUSTOM_NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 7, 8, 31, -1, 2**31 - 1, -(2**31), 2**62, 0.5, 1e30, True])
+CUSTOM_MAPS = st.dictionaries(st.sampled_from(CUSTOM_OPTIONS), CUSTOM_NUMBERS | st.text(max_size=2)) | st.builds(
+    dict, T=st.sampled_from([0, 2, 7]), fft_length=CUSTOM_NUMBERS
+)
+"""Options of custom operators. Most of them go by their places, so that the names matter little."""
+
+
 @st.composite
 def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
     """A model of one operator, with any number of tensors of any kind; more often than not they go together."""
-    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], [TensorType.INT16], TensorType])))
+    int16, unsigned = [TensorType.INT16], [TensorType.UINT32]
+    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], int16, unsigned, TensorType])))
     shapes = st.just(draw(DIMENSIONS)) | DIMENSIONS
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0, 4, 5])), draw(st.sampled_from([1, 1, 1, 2, 0]))
+    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0, 4, 5, 6])), draw(st.sampled_from([1, 1, 1, 2, 0]))
     for i in range(inputs + outputs):
         type, shape = draw(types), draw(shapes)
         zero_point = draw(st.sampled_from([0, 0, -128, 127, -(2**31)]))
@@ -760,7 +770,10 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
     main.output(*range(inputs, inputs + outputs))
     kind = OPTIONS.get(operator.name.replace("_", "")) if isinstance(operator, BuiltinOperator) else None
     options = draw(st.none() | st.just(kind()) | tables_of(kind)) if kind else None
-    main.operator(operator, range(inputs), range(inputs, inputs + outputs), options)
+    custom = st.none() | st.binary(max_size=24) | st.builds(bytes, CUSTOM_MAPS.map(flexbuffers.Dumps))
+    custom_options = None if isinstance(operator, BuiltinOperator) else draw(custom)
+    tensors = range(inputs), range(inputs, inputs + outputs)
+    main.operator(operator, *tensors, options, custom_options=custom_options)
     return builder.build()
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,7 +75,8 @@ class MicroInterpreter:
         self._profiler = profiler
         self._allocated: Layout | None = None
         self._host_bytes = 0
-        self._turn = arena.turn if isinstance(arena, MicroAllocator) else threading.Lock()
+        self._turn = partial(_Turn, arena.turn if isinstance(arena, MicroAllocator) else threading.Lock())
+        self._invoke_turn = self._turn("invoke")
 
     def __del__(self) -> None:
         # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
@@ -94,16 +97,18 @@ class MicroInterpreter:
         """
         if self._allocated is not None:
             return
-        with _Turn(self._turn, "allocate_tensors"):
+        with self._turn("allocate_tensors"):
             if isinstance(self._arena, MicroAllocator):
                 allocator = self._arena
             else:
                 allocator = MicroAllocator(self._arena, self._planner, self._target)
-            with allocator.all_or_nothing(), _like_c():
+            with allocator.all_or_nothing(), np.errstate(all="ignore"):
                 allocated = lay_out(self._model, self._resolver, allocator)
                 host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
                 allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+            self._invoke_subgraph = allocated.graph.invoke_subgraph
             self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def invoke(self) -> None:
@@ -113,9 +118,10 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` has not been called, or another call is under way.
             OperatorError: an operator can't go on.
         """
-        allocated = self._ready("invoke")
-        with _Turn(self._turn, "invoke"), _LikeCInSmallBuffers() if allocated.has_large_tensors else _like_c():
-            allocated.graph.invoke_subgraph(0)
+        if self._allocated is None:
+            self._ready("invoke")
+        with self._invoke_turn:
+            self._run(self._invoke_subgraph, 0)
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke.
@@ -124,7 +130,7 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` has not been called, or another call is under way.
         """
         allocated = self._ready("reset")
-        with _Turn(self._turn, "reset"):
+        with self._turn("reset"):
             allocated.reset()
 
     def inputs_size(self) -> int:
@@ -224,25 +230,20 @@ class _Turn:
         self._lock.release()
 
 
-def _like_c() -> np.errstate:
-    """Integers wrap and floats overflow without a word, as they do in C."""
-    return np.errstate(all="ignore")
+def _like_c(buffer_elements: int | None) -> contextvars.Context:
+    """A context in which integers wrap and floats overflow without a word, as they do in C.
 
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
 
-class _LikeCInSmallBuffers:
-    """As `_like_c`; and numpy, which walks through operands that are not contiguous in buffers, makes those small.
-
-    By default they have 8192 elements for each operand, in all more than an invoke is to take for itself.
+    Args:
+        buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
+            elements for each operand, in all more than an invoke is to take for itself.
     """
-
-    def __enter__(self) -> None:
-        self._errors = _like_c()
-        self._errors.__enter__()
-        self._elements = np.setbufsize(BUFFER_ELEMENTS)
-
-    def __exit__(self, *error: Any) -> None:
-        np.setbufsize(self._elements)
-        self._errors.__exit__(*error)
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    if buffer_elements is not None:
+        context.run(np.setbufsize, buffer_elements)
+    return context
 
 
 @dataclass
