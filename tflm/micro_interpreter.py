@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -27,6 +27,9 @@ from tflm.targets import HOST, Target
 
 BUFFER_ELEMENTS = 1024
 """Elements in each of the buffers that numpy may work in."""
+
+STATE_IS_OF_THE_THREAD = np.__version__.startswith("1.")
+"""What numpy is told of errors and buffers holds for the thread, and not for the context that runs in it."""
 
 
 class MicroInterpreter:
@@ -107,7 +110,7 @@ class MicroInterpreter:
                 host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
                 allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
-            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
             self._invoke_subgraph = allocated.graph.invoke_subgraph
             self._allocated, self._host_bytes = allocated, host_memory.bytes
 
@@ -230,20 +233,33 @@ class _Turn:
         self._lock.release()
 
 
-def _like_c(buffer_elements: int | None) -> contextvars.Context:
-    """A context in which integers wrap and floats overflow without a word, as they do in C.
+def _like_c(buffer_elements: int | None) -> Callable[..., None]:
+    """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
 
-    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke. Before numpy 2 it
+    belongs to the thread, and has to be set and put back each time.
 
     Args:
         buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
             elements for each operand, in all more than an invoke is to take for itself.
     """
+    if STATE_IS_OF_THE_THREAD:
+        return partial(_run_like_c, buffer_elements)
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
     if buffer_elements is not None:
         context.run(np.setbufsize, buffer_elements)
-    return context
+    return context.run
+
+
+def _run_like_c(buffer_elements: int | None, function: Callable[..., None], *arguments: Any) -> None:
+    with np.errstate(all="ignore"):
+        usual = np.getbufsize()
+        np.setbufsize(buffer_elements or usual)
+        try:
+            function(*arguments)
+        finally:
+            np.setbufsize(usual)
 
 
 @dataclass
