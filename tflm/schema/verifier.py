@@ -84,7 +84,7 @@ def _findings_in_tables(model: Model) -> Findings:
         yield from _subgraph(model, subgraph, f"subgraphs[{i}]")
     yield from _calls(model)
     for i, buffer in enumerate(model.buffers or ()):
-        if buffer.offset > 1:  # 1 is a placeholder that writers leave
+        if buffer.offset > 1 and not buffer.data:  # 1 is a placeholder that writers leave
             yield _elsewhere("Buffer", "offset", f"buffers[{i}]")
     for i, metadata in enumerate(model.metadata or ()):
         yield from _in_range(metadata, "buffer", model.buffers, f"metadata[{i}]")
@@ -221,13 +221,13 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
         yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {largest} bytes, more than 2 GiB")
     if tensor.quantization is not None:
         yield from _quantization(tensor.quantization, tensor, f"{place}.quantization")
-    if tensor.external_buffer:
-        yield _elsewhere("Tensor", "external_buffer", place)
     bad_buffer = list(_in_range(tensor, "buffer", model.buffers, place))
     yield from bad_buffer
     if bad_buffer or not model.buffers:
         return
     data = model.buffers[tensor.buffer].data
+    if tensor.external_buffer and not data:
+        yield _elsewhere("Tensor", "external_buffer", place)
     if data and made_by_operator:
         yield finding("buffer", f"buffer {tensor.buffer} has data, but an operator writes the tensor")
         return
