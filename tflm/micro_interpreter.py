@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -18,6 +18,7 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.micro_allocator import MicroAllocator, PlannedBuffer, Planner
 from tflm.micro_context import InterpreterState, MicroContext
 from tflm.micro_graph import MicroGraph
+from tflm.micro_host_memory import HostMemory
 from tflm.micro_op_resolver import MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfilerInterface
 from tflm.micro_resource_variable import MicroResourceVariables, count_resource_variables
@@ -26,6 +27,9 @@ from tflm.targets import HOST, Target
 
 BUFFER_ELEMENTS = 1024
 """Elements in each of the buffers that numpy may work in."""
+
+STATE_IS_OF_THE_THREAD = np.__version__.startswith("1.")
+"""What numpy is told of errors and buffers holds for the thread, and not for the context that runs in it."""
 
 
 class MicroInterpreter:
@@ -73,8 +77,15 @@ class MicroInterpreter:
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
         self._allocated: Layout | None = None
+        self._host_bytes = 0
         self._turn = partial(_Turn, arena.turn if isinstance(arena, MicroAllocator) else threading.Lock())
         self._invoke_turn = self._turn("invoke")
+
+    def __del__(self) -> None:
+        # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
+        allocated = getattr(self, "_allocated", None)
+        if allocated is not None:
+            allocated.graph.release()
 
     def allocate_tensors(self) -> None:
         """Place everything in the arena. To be called once, before anything else; a second call does nothing.
@@ -96,11 +107,12 @@ class MicroInterpreter:
                 allocator = MicroAllocator(self._arena, self._planner, self._target)
             with allocator.all_or_nothing(), np.errstate(all="ignore"):
                 allocated = lay_out(self._model, self._resolver, allocator)
-                allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+                host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
+                allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
-            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
             self._invoke_subgraph = allocated.graph.invoke_subgraph
-            self._allocated = allocated
+            self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
@@ -179,6 +191,15 @@ class MicroInterpreter:
         """
         return self._ready("arena_used_bytes").allocator.used_bytes()
 
+    def host_bytes(self) -> int:
+        """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
+
+        No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
+        more than 64 times the size of arena and file, and 64 MiB.
+        """
+        self._ready("host_bytes")
+        return self._host_bytes
+
     @property
     def head_bytes(self) -> int:
         """Bytes at the start of the arena, which hold the planned tensors and scratch buffers."""
@@ -212,20 +233,33 @@ class _Turn:
         self._lock.release()
 
 
-def _like_c(buffer_elements: int | None) -> contextvars.Context:
-    """A context in which integers wrap and floats overflow without a word, as they do in C.
+def _like_c(buffer_elements: int | None) -> Callable[..., None]:
+    """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
 
-    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke. Before numpy 2 it
+    belongs to the thread, and has to be set and put back each time.
 
     Args:
         buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
             elements for each operand, in all more than an invoke is to take for itself.
     """
+    if STATE_IS_OF_THE_THREAD:
+        return partial(_run_like_c, buffer_elements)
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
     if buffer_elements is not None:
         context.run(np.setbufsize, buffer_elements)
-    return context
+    return context.run
+
+
+def _run_like_c(buffer_elements: int | None, function: Callable[..., None], *arguments: Any) -> None:
+    with np.errstate(all="ignore"):
+        usual = np.getbufsize()
+        np.setbufsize(buffer_elements or usual)
+        try:
+            function(*arguments)
+        finally:
+            np.setbufsize(usual)
 
 
 @dataclass
