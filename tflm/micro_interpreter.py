@@ -37,9 +37,12 @@ class MicroInterpreter:
         planner: "greedy", "linear", a list of offsets, or a planner object; see `MicroAllocator`.
         profiler: told of the begin and end of every operator; None costs nothing.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards.
+        while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
+            many as its condition asks for, even if that is without end.
 
     Raises:
         ArenaError: the buffer is read-only, or otherwise can't be an arena.
+        InterpreterError: the `while_limit` is not a number from 0 on.
 
     `target`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
     """
@@ -54,13 +57,17 @@ class MicroInterpreter:
         planner: Planner = "greedy",
         profiler: MicroProfilerInterface | None = None,
         preserve_all_tensors: bool = False,
+        while_limit: int | None = None,
     ):
+        if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
+            raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
         self._model = model
         self._resolver = resolver
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
         self._target = target
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
+        self._while_limit = while_limit
         self._allocated: Layout | None = None
 
     def allocate_tensors(self) -> None:
@@ -81,7 +88,7 @@ class MicroInterpreter:
         else:
             allocator = MicroAllocator(self._arena, self._planner, self._target)
         with allocator.all_or_nothing(), _like_c():
-            allocated = lay_out(self._model, self._resolver, allocator)
+            allocated = lay_out(self._model, self._resolver, allocator, self._while_limit)
             allocated.graph.bind_subgraphs(allocated.context, self._profiler)
         self._allocated = allocated
         self.reset()
@@ -220,7 +227,9 @@ class Layout:
         self.has_large_tensors = largest > BUFFER_ELEMENTS
 
 
-def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> Layout:
+def lay_out(
+    model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator, while_limit: int | None = None
+) -> Layout:
     """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
 
     Raises:
@@ -230,7 +239,7 @@ def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllo
     resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
     graph = MicroGraph(model, allocator.start_model_allocation(model))
     graph.make_nodes(resolver, allocator)
-    context = MicroContext(graph, allocator, resources)
+    context = MicroContext(graph, allocator, resources, while_limit)
     graph.init_subgraphs(context)
     context.state = InterpreterState.PREPARE
     graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)

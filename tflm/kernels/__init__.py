@@ -72,6 +72,8 @@ REGISTRATIONS: dict[str, Registration] = {
         concatenation.SPLIT_V,
         concatenation.UNPACK,
         control_flow.CALL_ONCE,
+        control_flow.IF,
+        control_flow.WHILE,
         conv_2d.CONV_2D,
         depthwise_conv_2d.DEPTHWISE_CONV_2D,
         fill.FILL,
