@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tflm.errors import InterpreterError, TensorIndexError
+from tflm.kernels.registration import InvokeAborted
 from tflm.memory.arena import Arena
 from tflm.memory.lifetimes import Step
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -96,13 +97,18 @@ class MicroInterpreter:
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
 
+        An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
+
         Raises:
             InterpreterError: `allocate_tensors` has not been called.
             OperatorError: an operator can't go on.
         """
         allocated = self._ready("invoke")
         with _LikeCInSmallBuffers() if allocated.has_large_tensors else _like_c():
-            allocated.graph.invoke_subgraph(0)
+            try:
+                allocated.graph.invoke_subgraph(0)
+            except InvokeAborted:
+                return
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke."""

@@ -32,6 +32,10 @@ NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registra
 Options = TypeVar("Options", bound=Table)
 
 
+class InvokeAborted(Exception):
+    """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
+
+
 @dataclass
 class Node:
     """An operator at its place in a subgraph.
