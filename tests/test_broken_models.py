@@ -573,7 +573,9 @@ def test_verify_lists_every_damage_to_the_structure() -> None:
 def run(data: bytes, arena_size: int = 4096) -> None:
     """Take a model all the way, if it lets itself be taken: on zeros, then on anything."""
     with contextlib.suppress(tflm.TflmError):
-        interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(arena_size))
+        interpreter = tflm.MicroInterpreter(
+            tflm.Model(data), tflm.AllOpsResolver(), bytearray(arena_size), while_limit=100
+        )
         interpreter.allocate_tensors()
         interpreter.invoke()
         rng = np.random.default_rng(len(data))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.micro_interpreter import BUFFER_ELEMENTS, STATE_IS_OF_THE_THREAD
+from tflm.micro_interpreter import BUFFER_ELEMENTS
 from tflm.schema import BuiltinOperator, TensorType
 
 HALF = tflm.quantized(0.5)
@@ -258,10 +258,8 @@ def test_two_interpreters_run_in_two_threads(width: int) -> None:
     assert (np.geterr(), np.getbufsize()) == settings
 
 
-@pytest.mark.parametrize("of_the_thread", [STATE_IS_OF_THE_THREAD, True], ids=["this numpy", "numpy 1"])
-def test_numpy_works_in_other_threads_as_it_did(monkeypatch: pytest.MonkeyPatch, of_the_thread: bool) -> None:
+def test_numpy_works_in_other_threads_as_it_did() -> None:
     """While one thread is in an invoke, with small buffers and silent overflows, another is not; nor is it later."""
-    monkeypatch.setattr(tflm.micro_interpreter, "STATE_IS_OF_THE_THREAD", of_the_thread)
     settings = (np.geterr(), np.getbufsize())
     inside = []
 

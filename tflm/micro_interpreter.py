@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tflm.errors import InterpreterError, TensorIndexError
+from tflm.kernels.registration import InvokeAborted
 from tflm.memory.arena import Arena
 from tflm.memory.lifetimes import Step
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -28,9 +29,6 @@ from tflm.targets import HOST, Target
 BUFFER_ELEMENTS = 1024
 """Elements in each of the buffers that numpy may work in."""
 
-STATE_IS_OF_THE_THREAD = np.__version__.startswith("1.")
-"""What numpy is told of errors and buffers holds for the thread, and not for the context that runs in it."""
-
 
 class MicroInterpreter:
     """Places everything a model needs in the arena, once, and then runs it without allocating.
@@ -44,9 +42,12 @@ class MicroInterpreter:
         planner: "greedy", "linear", a list of offsets, or a planner object; see `MicroAllocator`.
         profiler: told of the begin and end of every operator; None costs nothing.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards.
+        while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
+            many as its condition asks for, even if that is without end.
 
     Raises:
         ArenaError: the buffer is read-only, or otherwise can't be an arena.
+        InterpreterError: the `while_limit` is not a number from 0 on.
 
     `target`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
 
@@ -69,13 +70,17 @@ class MicroInterpreter:
         planner: Planner = "greedy",
         profiler: MicroProfilerInterface | None = None,
         preserve_all_tensors: bool = False,
+        while_limit: int | None = None,
     ):
+        if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
+            raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
         self._model = model
         self._resolver = resolver
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
         self._target = target
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
+        self._while_limit = while_limit
         self._allocated: Layout | None = None
         self._host_bytes = 0
         self._turn = partial(_Turn, arena.turn if isinstance(arena, MicroAllocator) else threading.Lock())
@@ -106,7 +111,7 @@ class MicroInterpreter:
             else:
                 allocator = MicroAllocator(self._arena, self._planner, self._target)
             with allocator.all_or_nothing(), np.errstate(all="ignore"):
-                allocated = lay_out(self._model, self._resolver, allocator)
+                allocated = lay_out(self._model, self._resolver, allocator, self._while_limit)
                 host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
                 allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
@@ -117,6 +122,8 @@ class MicroInterpreter:
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
 
+        An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
+
         Raises:
             InterpreterError: `allocate_tensors` has not been called, or another call is under way.
             OperatorError: an operator can't go on.
@@ -124,7 +131,10 @@ class MicroInterpreter:
         if self._allocated is None:
             self._ready("invoke")
         with self._invoke_turn:
-            self._run(self._invoke_subgraph, 0)
+            try:
+                self._run(self._invoke_subgraph, 0)
+            except InvokeAborted:
+                return
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke.
@@ -236,30 +246,17 @@ class _Turn:
 def _like_c(buffer_elements: int | None) -> Callable[..., None]:
     """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
 
-    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke. Before numpy 2 it
-    belongs to the thread, and has to be set and put back each time.
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
 
     Args:
         buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
             elements for each operand, in all more than an invoke is to take for itself.
     """
-    if STATE_IS_OF_THE_THREAD:
-        return partial(_run_like_c, buffer_elements)
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
     if buffer_elements is not None:
         context.run(np.setbufsize, buffer_elements)
     return context.run
-
-
-def _run_like_c(buffer_elements: int | None, function: Callable[..., None], *arguments: Any) -> None:
-    with np.errstate(all="ignore"):
-        usual = np.getbufsize()
-        np.setbufsize(buffer_elements or usual)
-        try:
-            function(*arguments)
-        finally:
-            np.setbufsize(usual)
 
 
 @dataclass
@@ -292,7 +289,9 @@ class Layout:
             self.resources.reset_all()
 
 
-def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> Layout:
+def lay_out(
+    model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator, while_limit: int | None = None
+) -> Layout:
     """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
 
     Raises:
@@ -302,7 +301,7 @@ def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllo
     resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
     graph = MicroGraph(model, allocator.start_model_allocation(model))
     graph.make_nodes(resolver, allocator)
-    context = MicroContext(graph, allocator, resources)
+    context = MicroContext(graph, allocator, resources, while_limit)
     graph.init_subgraphs(context)
     context.state = InterpreterState.PREPARE
     graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
