@@ -255,6 +255,22 @@ def test_complex_numbers_have_no_real_values(type: TensorType) -> None:
     assert interpreter.output(0).data.tolist() == [1j, 2.5]
 
 
+def test_any_bits_of_a_float_are_looked_at_without_a_warning() -> None:
+    """A signalling NaN is one that processors complain about when they convert it."""
+    bits = np.array([[0x7F800001, 0xFFBFFFFF, 0x7F800000, 0x80000001, 0, 0, 0, 0]], np.uint32)
+    interpreter = tflm.MicroInterpreter(doubling_model(TensorType.FLOAT32), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data = bits.view(np.float32)
+    real = interpreter.input(0).dequantized()
+    assert np.isnan(real[0, :2]).all()
+    assert real[0, 2] == np.inf
+    interpreter.invoke()
+    quantized = new_interpreter(bytearray(4096))
+    quantized.allocate_tensors()
+    with pytest.raises(tflm.TensorError, match="nan"):
+        quantized.input(0).quantized(bits.view(np.float32))
+
+
 # --- Out of turn -----------------------------------------------------------------------------------------------------
 
 TOO_EARLY: dict[str, Callable[[tflm.MicroInterpreter], object]] = {

@@ -22,7 +22,7 @@ SMALL_ENOUGH = 200_000
 CORPUS_MODELS = [path for path in sorted((CORPUS / "models").glob("*.tflite")) if path.stat().st_size < SMALL_ENOUGH]
 
 BATCH = 50
-BATCHES = 40
+BATCHES = 60
 
 
 @pytest.mark.parametrize("batch", range(BATCHES))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 import tflm
+from tflm.micro_interpreter import BUFFER_ELEMENTS
 from tflm.schema import BuiltinOperator, TensorType
 
 HALF = tflm.quantized(0.5)
@@ -150,6 +153,21 @@ def test_an_error_in_reset_leaves_the_interpreter_usable() -> None:
     assert sum_after(interpreter, 1) == [0, 0, 0, 0]
 
 
+def test_an_interpreter_that_is_dropped_gives_its_memory_back_at_once() -> None:
+    """Also one whose operators hold on to what they were given, without waiting for the garbage collector."""
+    gc.disable()
+    try:
+        interpreter = summing(nothing)
+        assert sum_after(interpreter, 1) == [1, 1, 1, 1]
+        assert interpreter._allocated is not None
+        graph, output = weakref.ref(interpreter._allocated.graph), interpreter.output(0)
+        del interpreter
+        assert graph() is None
+        assert output.data.tolist() == [[1, 1, 1, 1]]
+    finally:
+        gc.enable()
+
+
 # --- Threads ---------------------------------------------------------------------------------------------------------
 
 CALLS: dict[str, Callable[[tflm.MicroInterpreter], object]] = {
@@ -241,13 +259,23 @@ def test_two_interpreters_run_in_two_threads(width: int) -> None:
 
 
 def test_numpy_works_in_other_threads_as_it_did() -> None:
-    """While one thread is in an invoke, with small buffers and silent overflows, another is not."""
-    meeting = Meeting()
-    interpreter = summing(meeting, width=5000)
+    """While one thread is in an invoke, with small buffers and silent overflows, another is not; nor is it later."""
     settings = (np.geterr(), np.getbufsize())
+    inside = []
+
+    def meet() -> None:
+        inside.append((np.geterr()["over"], np.getbufsize()))
+        meeting()
+
+    meeting = Meeting()
+    interpreter = summing(meet, width=5000)
+    assert (np.geterr(), np.getbufsize()) == settings
     thread = threading.Thread(target=interpreter.invoke)
     thread.start()
     assert meeting.reached.wait(PATIENCE)
     assert (np.geterr(), np.getbufsize()) == settings
     meeting.go_on.set()
     thread.join(PATIENCE)
+    interpreter.invoke()
+    assert (np.geterr(), np.getbufsize()) == settings
+    assert inside == [("ignore", BUFFER_ELEMENTS)] * 2

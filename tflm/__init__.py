@@ -27,6 +27,7 @@ from tflm.errors import (
     UnresolvedOperator,
 )
 from tflm.kernels import KernelContext, Node, Registration
+from tflm.kernels.ethos_u import ethos_u
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.micro_allocator import (
     MicroAllocator,
@@ -72,6 +73,7 @@ __all__ = [
     "TfLiteTensor",
     "TflmError",
     "UnresolvedOperator",
+    "ethos_u",
     "measure_arena",
     "quantized",
     "schema",

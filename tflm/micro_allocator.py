@@ -416,6 +416,12 @@ class MicroAllocator:
         return self._non_persistent.get_non_persistent_used_bytes()
 
     @property
+    def arena_bytes(self) -> int:
+        """Bytes of the arena, or of both where there are two."""
+        arenas = {id(memory.arena): memory.arena.size for memory in (self._non_persistent, self._persistent)}
+        return sum(arenas.values())
+
+    @property
     def tail_bytes(self) -> int:
         """Bytes of the tail."""
         return self._persistent.get_persistent_used_bytes()

@@ -34,11 +34,18 @@ class MicroContext(KernelContext):
         state: the phase; a call that does not belong to it raises `InterpreterError`.
     """
 
-    def __init__(self, graph: MicroGraph, allocator: MicroAllocator, resources: MicroResourceVariables | None):
+    def __init__(
+        self,
+        graph: MicroGraph,
+        allocator: MicroAllocator,
+        resources: MicroResourceVariables | None,
+        while_limit: int | None = None,
+    ):
         self.state = InterpreterState.INIT
         self._graph = graph
         self._allocator = allocator
         self._resource_variables = resources
+        self._while_limit = while_limit
         self._scratch_sizes: list[int] = []
         self._scratch_offsets: list[int] = []
 
@@ -98,6 +105,16 @@ class MicroContext(KernelContext):
 
     def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
         return self._resources.data(resource_id)
+
+    def subgraph_inputs(self, index: int) -> list[TfLiteEvalTensor]:
+        return [self._graph.allocations[index].tensors[i] for i in self.model.subgraphs[index].inputs or ()]
+
+    def subgraph_outputs(self, index: int) -> list[TfLiteEvalTensor]:
+        return [self._graph.allocations[index].tensors[i] for i in self.model.subgraphs[index].outputs or ()]
+
+    @property
+    def while_limit(self) -> int | None:
+        return self._while_limit
 
     def invoke_subgraph(self, index: int) -> None:
         self._graph.invoke_subgraph(index)

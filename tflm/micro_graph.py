@@ -10,6 +10,7 @@ from tflm.errors import ModelError, OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.micro_allocator import MicroAllocator, SubgraphAllocations
+from tflm.micro_host_memory import HostMemory
 from tflm.micro_op_resolver import MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfilerInterface
 from tflm.schema.enums import TensorType
@@ -87,17 +88,24 @@ class MicroGraph:
 
         self._for_each_node(prepare)
 
-    def bind_subgraphs(self, context: KernelContext, profiler: MicroProfilerInterface | None) -> None:
-        """Make every operator runnable, now that all addresses are known."""
+    def bind_subgraphs(
+        self, context: KernelContext, profiler: MicroProfilerInterface | None, host_memory: HostMemory
+    ) -> None:
+        """Make every operator runnable, now that all addresses are known; what they keep is added to `host_memory`."""
         self._runs = [[] for _ in self.allocations]
 
         def bind(node: Node, registration: Registration) -> None:
             run = _bind(context, node, registration)
+            host_memory.add(run)
             if profiler is not None:
                 run = _profiled(run, node.operator, profiler)
             self._runs[self.subgraph_index].append(run)
 
         self._for_each_node(bind)
+
+    def release(self) -> None:
+        """Let go of what was bound; nothing can be run any more."""
+        self._runs = []
 
     def invoke_subgraph(self, index: int) -> None:
         """Run the operators of one subgraph.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -12,12 +12,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tflm.errors import InterpreterError, TensorIndexError
+from tflm.kernels.registration import InvokeAborted
 from tflm.memory.arena import Arena
 from tflm.memory.lifetimes import Step
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.micro_allocator import MicroAllocator, PlannedBuffer, Planner
 from tflm.micro_context import InterpreterState, MicroContext
 from tflm.micro_graph import MicroGraph
+from tflm.micro_host_memory import HostMemory
 from tflm.micro_op_resolver import MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfilerInterface
 from tflm.micro_resource_variable import MicroResourceVariables, count_resource_variables
@@ -40,9 +42,12 @@ class MicroInterpreter:
         planner: "greedy", "linear", a list of offsets, or a planner object; see `MicroAllocator`.
         profiler: told of the begin and end of every operator; None costs nothing.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards.
+        while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
+            many as its condition asks for, even if that is without end.
 
     Raises:
         ArenaError: the buffer is read-only, or otherwise can't be an arena.
+        InterpreterError: the `while_limit` is not a number from 0 on.
 
     `target`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
 
@@ -65,16 +70,27 @@ class MicroInterpreter:
         planner: Planner = "greedy",
         profiler: MicroProfilerInterface | None = None,
         preserve_all_tensors: bool = False,
+        while_limit: int | None = None,
     ):
+        if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
+            raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
         self._model = model
         self._resolver = resolver
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
         self._target = target
         self._planner = "linear" if preserve_all_tensors else planner
         self._profiler = profiler
+        self._while_limit = while_limit
         self._allocated: Layout | None = None
+        self._host_bytes = 0
         self._turn = partial(_Turn, arena.turn if isinstance(arena, MicroAllocator) else threading.Lock())
         self._invoke_turn = self._turn("invoke")
+
+    def __del__(self) -> None:
+        # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
+        allocated = getattr(self, "_allocated", None)
+        if allocated is not None:
+            allocated.graph.release()
 
     def allocate_tensors(self) -> None:
         """Place everything in the arena. To be called once, before anything else; a second call does nothing.
@@ -95,15 +111,18 @@ class MicroInterpreter:
             else:
                 allocator = MicroAllocator(self._arena, self._planner, self._target)
             with allocator.all_or_nothing(), np.errstate(all="ignore"):
-                allocated = lay_out(self._model, self._resolver, allocator)
-                allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+                allocated = lay_out(self._model, self._resolver, allocator, self._while_limit)
+                host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
+                allocated.graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
                 allocated.reset()
-            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
             self._invoke_subgraph = allocated.graph.invoke_subgraph
-            self._allocated = allocated
+            self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
+
+        An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
 
         Raises:
             InterpreterError: `allocate_tensors` has not been called, or another call is under way.
@@ -112,7 +131,10 @@ class MicroInterpreter:
         if self._allocated is None:
             self._ready("invoke")
         with self._invoke_turn:
-            self._run(self._invoke_subgraph, 0)
+            try:
+                self._run(self._invoke_subgraph, 0)
+            except InvokeAborted:
+                return
 
     def reset(self) -> None:
         """Put variables and the state of operators back to what they were before the first invoke.
@@ -179,6 +201,15 @@ class MicroInterpreter:
         """
         return self._ready("arena_used_bytes").allocator.used_bytes()
 
+    def host_bytes(self) -> int:
+        """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
+
+        No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
+        more than 64 times the size of arena and file, and 64 MiB.
+        """
+        self._ready("host_bytes")
+        return self._host_bytes
+
     @property
     def head_bytes(self) -> int:
         """Bytes at the start of the arena, which hold the planned tensors and scratch buffers."""
@@ -212,8 +243,8 @@ class _Turn:
         self._lock.release()
 
 
-def _like_c(buffer_elements: int | None) -> contextvars.Context:
-    """A context in which integers wrap and floats overflow without a word, as they do in C.
+def _like_c(buffer_elements: int | None) -> Callable[..., None]:
+    """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
 
     numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
 
@@ -225,7 +256,7 @@ def _like_c(buffer_elements: int | None) -> contextvars.Context:
     context.run(np.seterr, all="ignore")
     if buffer_elements is not None:
         context.run(np.setbufsize, buffer_elements)
-    return context
+    return context.run
 
 
 @dataclass
@@ -258,7 +289,9 @@ class Layout:
             self.resources.reset_all()
 
 
-def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator) -> Layout:
+def lay_out(
+    model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllocator, while_limit: int | None = None
+) -> Layout:
     """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
 
     Raises:
@@ -268,7 +301,7 @@ def lay_out(model: Model, resolver: MicroMutableOpResolver, allocator: MicroAllo
     resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
     graph = MicroGraph(model, allocator.start_model_allocation(model))
     graph.make_nodes(resolver, allocator)
-    context = MicroContext(graph, allocator, resources)
+    context = MicroContext(graph, allocator, resources, while_limit)
     graph.init_subgraphs(context)
     context.state = InterpreterState.PREPARE
     graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)

@@ -10,7 +10,7 @@ from flatbuffers import flexbuffers
 from hypothesis import strategies as st
 from models import FLOAT32, INT16, INT32, Case, Draw, values
 
-from tflm.schema import ELEMENT_TYPES, TENSOR_TYPES, ModelBuilder, SubgraphBuilder, TensorType
+from tflm.schema import ELEMENT_TYPES, TENSOR_TYPES, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
 
 UINT32, UINT64 = TensorType.UINT32, TensorType.UINT64
 
@@ -95,6 +95,94 @@ def rfft(draw: Draw) -> Case:
     main.output(y)
     samples = values(draw, type, shape)
     return builder.build(), [[samples if type == FLOAT32 else samples >> draw(st.sampled_from([0, 0, 1, 4, 12]))]]
+
+
+@st.composite
+def irfft(draw: Draw) -> Case:
+    """SignalIrfft of one or more rows, with bins behind them at times that do not count."""
+    type, length = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS)
+    rows = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
+    shape = (*rows, length + 2 + 2 * draw(st.sampled_from([0, 0, 1, 5])))
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", shape, type), main.tensor("y", (*rows, length), type)
+    main.operator("SignalIrfft", [x], [y], custom_options=options(T=int(type), fft_length=length))
+    main.output(y)
+    spectrum = values(draw, type, shape)
+    return builder.build(), [[spectrum if type == FLOAT32 else spectrum >> draw(st.sampled_from([0, 0, 1, 4, 12]))]]
+
+
+def several(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> list[list[np.ndarray[Any, Any]]]:
+    """Inputs of several invokes."""
+    return [[values(draw, type, shape)] for _ in range(draw(st.integers(1, 6)))]
+
+
+@st.composite
+def delay(draw: Draw) -> Case:
+    """SignalDelay by less or more than a frame, over several invokes."""
+    shape = (*draw(st.sampled_from([(), (1,), (3,), (2, 2)])), draw(st.integers(1, 12)))
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", shape, INT16), main.tensor("y", shape, INT16)
+    main.operator("SignalDelay", [x], [y], custom_options=options(delay_length=draw(st.integers(0, 30))))
+    main.output(y)
+    return builder.build(), several(draw, INT16, shape)
+
+
+def output_if_valid(main: SubgraphBuilder, y: int, valid: int, shape: tuple[int, ...]) -> None:
+    """Zeros instead of an output that is not valid: TFLM leaves there whatever was."""
+    result = main.tensor("result", shape, INT16)
+    zeros = main.constant("zeros", np.zeros(shape, np.int16))
+    main.operator(BuiltinOperator.SELECT_V2, [valid, y, zeros], [result])
+    main.output(result, valid)
+
+
+@st.composite
+def framer(draw: Draw) -> Case:
+    """SignalFramer of frames that overlap, or that leave samples out, over several invokes."""
+    rows, step, frames = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 8)), draw(st.integers(1, 4))
+    size = draw(st.integers(1, 20))
+    prefill = draw(st.booleans()) and size >= step
+    shape, framed = (*rows, frames * step), (*rows, frames, size)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y, valid = main.input("x", shape, INT16), main.tensor("y", framed, INT16), main.tensor("v", (), TensorType.BOOL)
+    custom_options = options(frame_size=size, frame_step=step, prefill=prefill)
+    main.operator("SignalFramer", [x], [y, valid], custom_options=custom_options)
+    output_if_valid(main, y, valid, framed)
+    return builder.build(), several(draw, INT16, shape)
+
+
+@st.composite
+def stacker(draw: Draw) -> Case:
+    """SignalStacker of frames before and behind, over several invokes."""
+    channels, left, right = draw(st.integers(1, 6)), draw(st.integers(0, 4)), draw(st.integers(0, 4))
+    size = channels * (left + right + 1)
+    step = draw(st.integers(1, left + right + 1))
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (channels,), INT16), main.tensor("y", (size,), INT16)
+    valid = main.tensor("v", (), TensorType.BOOL)
+    numbers = {"stacker_left_context": left, "stacker_right_context": right, "stacker_step": step}
+    custom_options = options(num_channels=channels, **numbers)
+    main.operator("SignalStacker", [x], [y, valid], custom_options=custom_options)
+    output_if_valid(main, y, valid, (size,))
+    return builder.build(), several(draw, INT16, (channels,))
+
+
+@st.composite
+def overlap_add(draw: Draw) -> Case:
+    """SignalOverlapAdd of frames at any step, over several invokes."""
+    type = draw(st.sampled_from([INT16, FLOAT32]))
+    rows, frames, size = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 4)), draw(st.integers(1, 12))
+    step = draw(st.integers(1, size))
+    shape = (*rows, frames, size)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", shape, type), main.tensor("y", (*rows, frames * step), type)
+    main.operator("SignalOverlapAdd", [x], [y], custom_options=options(T=int(type), frame_step=step))
+    main.output(y)
+    return builder.build(), several(draw, type, shape)
 
 
 @st.composite
@@ -205,14 +293,19 @@ def filter_bank_log(draw: Draw) -> Case:
 
 
 OPERATORS = {
+    "SignalDelay": delay(),
     "SignalEnergy": energy(),
     "SignalFftAutoScale": fft_auto_scale(),
     "SignalFilterBank": filter_bank(),
     "SignalFilterBankLog": filter_bank_log(),
     "SignalFilterBankSpectralSubtraction": spectral_subtraction(),
     "SignalFilterBankSquareRoot": square_root(),
+    "SignalFramer": framer(),
+    "SignalIrfft": irfft(),
+    "SignalOverlapAdd": overlap_add(),
     "SignalPCAN": pcan(),
     "SignalRfft": rfft(),
+    "SignalStacker": stacker(),
     "SignalWindow": window(),
 }
 
@@ -276,6 +369,34 @@ def large_rfft(type: TensorType) -> Case:
     return large("SignalRfft", [ramp(type, 16, 4000)], [((16, 4098), type)], T=int(type), fft_length=4096)
 
 
+def large_irfft(type: TensorType) -> Case:
+    """Several long rows."""
+    return large("SignalIrfft", [ramp(type, 16, 4098)], [((16, 4096), type)], T=int(type), fft_length=4096)
+
+
+def large_delay() -> Case:
+    """By more than a row."""
+    return large("SignalDelay", [ramp(INT16, 2, COUNT // 2)], [((2, COUNT // 2), INT16)], delay_length=COUNT)
+
+
+def large_framer() -> Case:
+    """Frames of which half overlaps."""
+    outputs = [((COUNT // 1024, 2048), INT16), ((), TensorType.BOOL)]
+    return large("SignalFramer", [ramp(INT16, COUNT)], outputs, frame_size=2048, frame_step=1024, prefill=1)
+
+
+def large_stacker() -> Case:
+    """Of two frames."""
+    numbers = {"stacker_left_context": 1, "stacker_right_context": 0, "stacker_step": 1, "num_channels": COUNT}
+    return large("SignalStacker", [ramp(INT16, COUNT)], [((2 * COUNT,), INT16), ((), TensorType.BOOL)], **numbers)
+
+
+def large_overlap_add(type: TensorType) -> Case:
+    """Frames of which half overlaps."""
+    half = COUNT // 4
+    return large("SignalOverlapAdd", [ramp(type, 2, 2 * half)], [((2 * half,), type)], T=int(type), frame_step=half)
+
+
 def large_pcan() -> Case:
     """With a table for all estimates."""
     inputs = [ramp(UINT32, COUNT), ramp(UINT32, COUNT), ramp(INT16, 125)]
@@ -301,6 +422,7 @@ def large_log() -> Case:
 
 
 LARGE = {
+    "SignalDelay": large_delay,
     "SignalEnergy": large_energy,
     "SignalFftAutoScale": partial(large_fft_auto_scale, -5),
     "SignalFftAutoScale-lowest": partial(large_fft_auto_scale, -(2**15)),
@@ -309,9 +431,16 @@ LARGE = {
     "SignalFilterBankSpectralSubtraction": large_subtraction,
     "SignalFilterBankSquareRoot": partial(large_roots, 10),
     "SignalFilterBankSquareRoot-large": partial(large_roots, 54),
+    "SignalFramer": large_framer,
+    "SignalIrfft-FLOAT32": partial(large_irfft, FLOAT32),
+    "SignalIrfft-INT16": partial(large_irfft, INT16),
+    "SignalIrfft-INT32": partial(large_irfft, INT32),
+    "SignalOverlapAdd-FLOAT32": partial(large_overlap_add, FLOAT32),
+    "SignalOverlapAdd-INT16": partial(large_overlap_add, INT16),
     "SignalPCAN": large_pcan,
     "SignalRfft-FLOAT32": partial(large_rfft, FLOAT32),
     "SignalRfft-INT16": partial(large_rfft, INT16),
     "SignalRfft-INT32": partial(large_rfft, INT32),
+    "SignalStacker": large_stacker,
     "SignalWindow": large_window,
 }

@@ -18,7 +18,7 @@ from tflm.kernels.activation import (
 )
 from tflm.kernels.broadcasting import MAXIMUM_RANK, require_broadcast
 from tflm.kernels.checks import require_same_type, require_scale, require_type, require_zero_point
-from tflm.kernels.elementwise import Operands, bind_binary, operands
+from tflm.kernels.elementwise import Operands, bind_binary, bind_ufunc, operands
 from tflm.kernels.fixed_point import (
     QuantizedMultiplier,
     Raw,
@@ -302,6 +302,8 @@ def _bind_plain(ufunc: np.ufunc) -> Callable[[Operands, Any, Any], Run]:
 
     def bind(ops: Operands, minimum: Any, maximum: Any) -> Run:
         x1, x2, y = ops.x1, ops.x2, ops.y
+        if _is_whole_range(y.dtype, minimum, maximum):
+            return bind_ufunc(ops, ufunc)
 
         def run() -> None:
             ops.refresh()
@@ -314,17 +316,26 @@ def _bind_plain(ufunc: np.ufunc) -> Callable[[Operands, Any, Any], Run]:
     return bind
 
 
+def _is_whole_range(dtype: np.dtype[Any], minimum: Any, maximum: Any) -> bool:
+    """Whether integers need no clamp."""
+    return dtype.kind == "i" and (minimum, maximum) == (np.iinfo(dtype).min, np.iinfo(dtype).max)
+
+
 def _bind_plain_div(ops: Operands, minimum: Any, maximum: Any) -> Run:
     if ops.y.dtype == np.float32:
         return _bind_plain(np.divide)(ops, minimum, maximum)
 
+    checked = ops.constant2 and bool(ops.x2.all())
+    has_minimum = minimum > np.iinfo(np.int32).min
+
     def quotient(a: npt.NDArray[Any], b: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not b.all():
+        if not checked and not b.all():
             raise OperatorError("divides by zero")
         # A quotient of 32-bit integers differs from any whole number by 2^-31 or not at all: float64 tells.
         np.divide(a, b, out=a)
         np.trunc(a, out=a)
-        np.maximum(a, minimum, out=a)
+        if has_minimum:
+            np.maximum(a, minimum, out=a)
         np.minimum(a, maximum, out=a)
         return a
 

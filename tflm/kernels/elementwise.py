@@ -119,9 +119,13 @@ def _bind_blocks(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) 
 
 def bind_ufunc(ops: Operands, ufunc: Callable[..., Any]) -> Run:
     """What sets y to ufunc(x1, x2) in the inputs' own type; integers wrap."""
+    x1, x2, y = ops.x1, ops.x2, ops.y
 
     def run() -> None:
-        ops.refresh()
-        ufunc(ops.x1, ops.x2, out=ops.y)
+        ufunc(x1, x2, out=y)
 
-    return run
+    def refresh_and_run() -> None:
+        ops.refresh()
+        ufunc(x1, x2, out=y)
+
+    return refresh_and_run if ops.copies else run

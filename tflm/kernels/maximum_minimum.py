@@ -6,7 +6,7 @@ import numpy as np
 
 from tflm.kernels.broadcasting import require_broadcast
 from tflm.kernels.checks import require_same_type, require_type
-from tflm.kernels.elementwise import operands
+from tflm.kernels.elementwise import bind_ufunc, operands
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.schema.enums import BuiltinOperator, TensorType
 
@@ -22,11 +22,13 @@ def _prepare(context: KernelContext, node: Node) -> None:
     require_broadcast(input1, input2, output)
 
 
-def _bind_with(compare: np.ufunc) -> Bind:
-    """The first input where the comparison holds, else the second: that decides for nan and for -0."""
+def _bind_with(choose: np.ufunc, compare: np.ufunc) -> Bind:
+    """The chosen integers. Of floats the first input where the comparison holds, else the second: for nan and -0."""
 
     def bind(context: KernelContext, node: Node) -> Run:
         ops = operands(context, node)
+        if ops.y.dtype.kind != "f":
+            return bind_ufunc(ops, choose)
         first = np.empty(ops.y.shape, np.bool_)
 
         def run() -> None:
@@ -40,5 +42,7 @@ def _bind_with(compare: np.ufunc) -> Bind:
     return bind
 
 
-MAXIMUM = Registration(BuiltinOperator.MAXIMUM, _bind_with(np.greater), _prepare, max_version=4, types=TYPES)
-MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.less), _prepare, max_version=4, types=TYPES)
+MAXIMUM = Registration(
+    BuiltinOperator.MAXIMUM, _bind_with(np.maximum, np.greater), _prepare, max_version=4, types=TYPES
+)
+MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.minimum, np.less), _prepare, max_version=4, types=TYPES)

@@ -32,6 +32,10 @@ NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registra
 Options = TypeVar("Options", bound=Table)
 
 
+class InvokeAborted(Exception):
+    """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
+
+
 @dataclass
 class Node:
     """An operator at its place in a subgraph.
@@ -138,8 +142,18 @@ class KernelContext(Protocol):
     def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
         """The bytes of a resource variable."""
 
+    def subgraph_inputs(self, index: int) -> list[TfLiteEvalTensor]:
+        """The inputs of another subgraph."""
+
+    def subgraph_outputs(self, index: int) -> list[TfLiteEvalTensor]:
+        """The outputs of another subgraph."""
+
     def invoke_subgraph(self, index: int) -> None:
         """Run another subgraph; while an operator runs."""
+
+    @property
+    def while_limit(self) -> int | None:
+        """How many times the body of a WHILE may run in a row; None for no limit."""
 
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
         """The bytes of a scratch buffer that was asked for."""

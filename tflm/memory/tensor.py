@@ -204,8 +204,8 @@ class TfLiteTensor:
         """
         if self.data.dtype.kind == "c":
             raise TensorError(f"{self.name!r} holds {self.data.dtype}, which are no real values; look at its data")
-        values = np.asarray(self.data).astype(np.float64)
         with np.errstate(all="ignore"):
+            values = np.asarray(self.data).astype(np.float64)
             if self.quantization is not None:
                 scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
                 values = (values - zero_point) * scale
@@ -223,7 +223,8 @@ class TfLiteTensor:
         given = np.asarray(values)
         if given.dtype.kind not in "biuf":
             raise TensorError(f"only real numbers can be quantized for {self.name!r}, not {given.dtype}")
-        real = given.astype(np.float64)
+        with np.errstate(all="ignore"):
+            real = given.astype(np.float64)
         dtype = self.data.dtype
         if self.quantization is None or dtype.kind not in "iu":
             return self._unquantized(real)

@@ -84,7 +84,7 @@ def _findings_in_tables(model: Model) -> Findings:
         yield from _subgraph(model, subgraph, f"subgraphs[{i}]")
     yield from _calls(model)
     for i, buffer in enumerate(model.buffers or ()):
-        if buffer.offset > 1:  # 1 is a placeholder that writers leave
+        if buffer.offset > 1 and not buffer.data:  # 1 is a placeholder that writers leave
             yield _elsewhere("Buffer", "offset", f"buffers[{i}]")
     for i, metadata in enumerate(model.metadata or ()):
         yield from _in_range(metadata, "buffer", model.buffers, f"metadata[{i}]")
@@ -184,13 +184,14 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
             if index >= 0 and index not in filled:
                 filled.add(index)
                 yield ModelError(unfilled(index), table="Operator", field="inputs", place=here)
-        for j, index in enumerate(operator.outputs or ()):
-            first = writers[index]
-            if index in inputs or first != i or index in (operator.outputs or ())[:j]:
-                other = "the subgraph's caller" if index in inputs else f"operator {first}"
+        own: set[int] = set()
+        for index in operator.outputs or ():
+            if index in inputs or index in own or writers[index] != i:
+                other = "the subgraph's caller" if index in inputs else f"operator {writers[index]}"
                 reason = f"tensor {index} is written by {other} as well; a tensor has one writer"
                 yield ModelError(reason, table="Operator", field="outputs", place=here)
-        filled.update(operator.outputs or ())
+            own.add(index)
+        filled |= own
     for index in subgraph.outputs or ():
         if index not in filled:
             yield ModelError(unfilled(index), table="SubGraph", field="outputs", place=place)
@@ -208,11 +209,11 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
 
     shape = tensor.shape or ()
     lowest = -1 if made_by_operator else 0  # -1: an operator works the dimension out when it is prepared
-    if any(dimension < lowest for dimension in shape):
-        yield finding("shape", f"{list(shape)} has a negative dimension; give the tensor a fixed shape")
-        return
     if len(shape) > MAXIMUM_RANK:
         yield finding("shape", f"has {len(shape)} dimensions, {MAXIMUM_RANK} is the most")
+        return
+    if any(dimension < lowest for dimension in shape):
+        yield finding("shape", f"{list(shape)} has a negative dimension; give the tensor a fixed shape")
         return
     element = ELEMENT_TYPES[tensor.type]
     largest = element.packed_bytes(tuple(max(dimension, 1) for dimension in shape))
@@ -220,13 +221,13 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
         yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {largest} bytes, more than 2 GiB")
     if tensor.quantization is not None:
         yield from _quantization(tensor.quantization, tensor, f"{place}.quantization")
-    if tensor.external_buffer:
-        yield _elsewhere("Tensor", "external_buffer", place)
     bad_buffer = list(_in_range(tensor, "buffer", model.buffers, place))
     yield from bad_buffer
     if bad_buffer or not model.buffers:
         return
     data = model.buffers[tensor.buffer].data
+    if tensor.external_buffer and not data:
+        yield _elsewhere("Tensor", "external_buffer", place)
     if data and made_by_operator:
         yield finding("buffer", f"buffer {tensor.buffer} has data, but an operator writes the tensor")
         return

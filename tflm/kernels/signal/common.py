@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.checks import AnyTensor
+from tflm.kernels.checks import AnyTensor, element_count
 from tflm.kernels.registration import Node
 from tflm.schema.flexbuffer import FlexbufferMap
 
@@ -43,6 +42,13 @@ def require_room(tensor: AnyTensor, needed: int, available: int) -> None:
         raise OperatorError(reason, tensor=tensor.name)
 
 
+def rows_of(tensor: AnyTensor) -> tuple[int, int]:
+    """How many rows a tensor has, and how long they are. Refuses a scalar, and rows of nothing."""
+    if not tensor.dims or not tensor.dims[-1]:
+        raise OperatorError(f"has shape {list(tensor.dims)}, must have rows of samples", tensor=tensor.name)
+    return element_count(tensor) // tensor.dims[-1], tensor.dims[-1]
+
+
 def require_channels(options: dict[str, int]) -> int:
     """The option `num_channels`; refuses a negative one."""
     count = options["num_channels"]
@@ -71,12 +77,12 @@ class Program:
         self.call(target.__setitem__, ..., source)
 
     def larger(self, x: Values, y: Values, target: Values) -> None:
-        """Add the larger one of each two elements."""
-        self._calls.append((partial(np.maximum, out=target), (x, y)))
+        """Add the larger one of each two integers."""
+        self.call(np.fmax, x, y, target)  # numpy's maximum takes its output by name only, which is slower
 
     def smaller(self, x: Values, y: Values, target: Values) -> None:
-        """Add the smaller one of each two elements."""
-        self._calls.append((partial(np.minimum, out=target), (x, y)))
+        """Add the smaller one of each two integers."""
+        self.call(np.fmin, x, y, target)
 
     def gather(self, target: Values, source: Values, indices: npt.NDArray[np.intp]) -> None:
         """Add the copy of elements, all of one dimension, by their indices."""

@@ -1,4 +1,4 @@
-"""SignalFftAutoScale and SignalRfft: samples scaled up to the range of 16 bits, and their spectrum."""
+"""SignalFftAutoScale, SignalRfft and SignalIrfft: samples scaled up to 16 bits, their spectrum, and the way back."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from tflm.errors import OperatorError
 from tflm.kernels.checks import element_count, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room, scalar
-from tflm.kernels.signal.kiss_fft import FLOAT32, INT16, INT32, RealTransform, Samples, factors, real_transform_bytes
+from tflm.kernels.signal.kiss_fft import (
+    FLOAT32,
+    INT16,
+    INT32,
+    InverseRealTransform,
+    RealTransform,
+    Samples,
+    factors,
+    real_transform_bytes,
+)
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -28,6 +37,17 @@ RFFT_PARAMS = Struct(
     scratch_buffer_index=INT,
     state=POINTER,
 )
+
+IRFFT_PARAMS = Struct(
+    "TfLiteAudioFrontendIrfftParams",
+    fft_length=INT32_FIELD,
+    input_size=INT32_FIELD,
+    input_length=INT32_FIELD,
+    output_length=INT32_FIELD,
+    fft_type=TFLITE_TYPE,
+    state=POINTER,
+)
+IRFFT_FLOAT_STATE = Struct("IrfftFloatState", fft_length=INT32_FIELD, cfg=POINTER)
 
 SAMPLES = {TensorType.INT16: INT16, TensorType.INT32: INT32, TensorType.FLOAT32: FLOAT32}
 
@@ -173,5 +193,48 @@ def _bind_rfft(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
+# --- SignalIrfft -------------------------------------------------------------------------------------------------
+
+
+def _init_irfft(context: KernelContext, node: Node) -> None:
+    node.op_data = op = _fft_op_data(node)
+    state = IRFFT_FLOAT_STATE.size(context.target) if op.type == TensorType.FLOAT32 else 0
+    context.allocate_persistent_buffer(state + real_transform_bytes(op.samples, op.length, context.target))
+
+
+def _prepare_irfft(context: KernelContext, node: Node) -> None:
+    op: FftOpData = node.op_data
+    input, output = _transform_tensors(context, node)
+    rows = element_count(input) // max(input.dims[-1], 1)
+    if rows > 1 and input.dims[-1] % 2:
+        raise OperatorError(f"has shape {list(input.dims)}, must have rows of pairs", tensor=input.name)
+    require_room(input, op.length + 2, input.dims[-1])
+    require_room(output, op.length, output.dims[-1])
+    require_room(output, rows * output.dims[-1], element_count(output))
+
+
+def _bind_irfft(context: KernelContext, node: Node) -> Run:
+    op: FftOpData = node.op_data
+    x = context.get_eval_input(node, 0).elements
+    y = context.get_eval_output(node, 0).elements
+    program = Program()
+    if not x.size:
+        program.clear(y)
+        return program.run
+    row_length = x.shape[-1] // 2
+    rows = x.size // x.shape[-1]
+    pairs = x.reshape(-1)[: 2 * row_length * rows]
+    values = InverseRealTransform(program, op.samples, pairs, row_length, op.length).output.reshape(rows, -1)
+    if op.type == TensorType.FLOAT32:
+        program.call(np.divide, values, scalar(op.length, np.float32), values)
+    y = y.reshape(-1, y.shape[-1])
+    program.copy(y[:rows, : op.length], values)
+    program.clear(y[:rows, op.length :], y[rows:])
+    return program.run
+
+
 FFT_AUTO_SCALE = Registration("SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale, types=(TensorType.INT16,))
 RFFT = Registration("SignalRfft", _bind_rfft, _prepare_rfft, _init_rfft, op_data=RFFT_PARAMS, types=tuple(SAMPLES))
+IRFFT = Registration(
+    "SignalIrfft", _bind_irfft, _prepare_irfft, _init_irfft, op_data=IRFFT_PARAMS, types=tuple(SAMPLES)
+)

@@ -57,9 +57,12 @@ class Samples:
         """Complex products of x, in pairs, and as many roots, an array of pairs."""
         return _complex_products(program, x, roots)
 
-    def turned_by_one(self, program: Program, x: Values) -> Values:
-        """Complex products of x, which was divided, and the root that is 1."""
-        return self.turned(program, x, np.broadcast_to(self.roots([0.0]), (x.size // 2, 2)))
+    def turned_slots(self, program: Program, x: Values, roots: Values, first: int) -> Values:
+        """x, which was divided, with all but its first elements turned; the roots of these are 1."""
+        joined = np.empty(x.shape, self.dtype)
+        program.copy(joined[:first], x[:first])
+        program.copy(joined[first:], self.turned(program, x[first:], roots[first // 2 :]))
+        return joined
 
     def halved(self, program: Program, x: Values) -> Values:
         """x / 2 in place, rounded down in fixed-point."""
@@ -98,8 +101,10 @@ class FixedPoint(Samples):
         program.copy(operands, x)
         return self._rounded(program, _complex_products(program, operands, self._doubled(roots)))
 
-    def turned_by_one(self, program: Program, x: Values) -> Values:
-        return x  # the largest sample stands for 1, and is so close to it that nothing changes that was divided
+    def turned_slots(self, program: Program, x: Values, roots: Values, first: int) -> Values:
+        # The largest sample stands for 1, and is so close to it that nothing changes that was divided.
+        is_one = roots[first // 2 :] == roots[0]
+        return x if is_one.all() else self.turned(program, x, roots)
 
     def halved(self, program: Program, x: Values) -> Values:
         program.call(np.right_shift, x, scalar(1, x.dtype), x)
@@ -190,24 +195,20 @@ class ComplexTransform:
         """Divide, multiply by roots of unity, and combine the slots."""
         samples, n = self._samples, len(self._roots)
         divided = samples.divided(self._program, values, factor)
-        first, others = divided[: 2 * rest * positions], divided[2 * rest * positions :]
-        if positions == 1:
-            others = samples.turned_by_one(self._program, others)
-        else:
-            steps = np.multiply.outer(np.arange(1, factor), np.arange(positions)) * (n // (factor * positions))
-            steps = np.broadcast_to(steps[:, None], (factor - 1, rest, positions))
-            others = samples.turned(self._program, others, self._roots[steps.reshape(-1)])
+        steps = np.multiply.outer(np.arange(factor), np.arange(positions)) * (n // (factor * positions))
+        steps = np.broadcast_to(steps[:, None], (factor, rest, positions))
+        turned = samples.turned_slots(self._program, divided, self._roots[steps.reshape(-1)], 2 * rest * positions)
         combined = np.empty(values.shape, samples.dtype)
         combine = {2: self._combine_2, 3: self._combine_3, 4: self._combine_4, 5: self._combine_5}[factor]
-        combine([first, *np.split(others, factor - 1)], combined)
+        combine(turned.reshape(factor, -1), combined)
         return combined
 
-    def _combine_2(self, x: list[Values], combined: Values) -> None:
+    def _combine_2(self, x: Values, combined: Values) -> None:
         y = np.split(combined, 2)
         self._program.call(np.add, x[0], x[1], y[0])
         self._program.call(np.subtract, x[0], x[1], y[1])
 
-    def _combine_3(self, x: list[Values], combined: Values) -> None:
+    def _combine_3(self, x: Values, combined: Values) -> None:
         y = np.split(combined, 3)
         call, samples = self._program.call, self._samples
         sums, differences, middle = (np.empty_like(y[0]) for _ in range(3))
@@ -218,21 +219,21 @@ class ComplexTransform:
         height = samples.scaled(self._program, differences, self._roots[len(self._roots) // 3, 1])
         self._add_upright(middle, height, y[1], y[2])
 
-    def _combine_4(self, x: list[Values], combined: Values) -> None:
+    def _combine_4(self, x: Values, combined: Values) -> None:
         call = self._program.call
-        even, odd = (np.empty(combined.size // 2, combined.dtype) for _ in range(2))
-        (even_sums, even_differences), (odd_sums, turned) = np.split(even, 2), np.split(odd, 2)
-        call(np.add, x[0], x[2], even_sums)
-        call(np.subtract, x[0], x[2], even_differences)
-        call(np.add, x[1], x[3], odd_sums)
-        # Their difference, turned by a right angle.
+        work = np.empty((2, 2, x.shape[1]), combined.dtype)
+        even, odd = work.reshape(2, -1)
+        call(np.add, x[:2], x[2:], work[:, 0])
+        call(np.subtract, x[0], x[2], work[0, 1])
+        # The difference of the odd slots, turned by a right angle.
+        turned = work[1, 1]
         a, b = (x[3], x[1]) if self._inverse else (x[1], x[3])
         call(np.subtract, a[1::2], b[1::2], turned[0::2])
         call(np.subtract, b[0::2], a[0::2], turned[1::2])
         call(np.add, even, odd, combined[: even.size])
         call(np.subtract, even, odd, combined[even.size :])
 
-    def _combine_5(self, x: list[Values], combined: Values) -> None:
+    def _combine_5(self, x: Values, combined: Values) -> None:
         y = np.split(combined, 5)
         call, samples, program = self._program.call, self._samples, self._program
         sums, differences = ([np.empty_like(y[0]) for _ in range(2)] for _ in range(2))
@@ -324,6 +325,62 @@ class RealTransform:
         mirrored = both[order.size + 1 :: 2]
         self._program.call(np.negative, mirrored, mirrored)
         return both
+
+
+class InverseRealTransform:
+    """The rows of real values that have these spectra, as a part of a program.
+
+    Args:
+        values: the spectra as pairs, in one dimension. They are not changed.
+        row_length: bins from one spectrum to the next; of each, length / 2 + 1 bins count.
+        length: of a row; half of it has no prime factors but 2, 3 and 5.
+
+    Attributes:
+        output: rows of `length` real values, in one dimension; floats are `length` times too large.
+    """
+
+    def __init__(self, program: Program, samples: Samples, values: Values, row_length: int, length: int):
+        self._program, self._samples = program, samples
+        self._n, self._rows = length // 2, values.size // (2 * row_length)
+        starts = np.arange(self._rows) * row_length
+        folded = self._folded(values, starts)
+        self.output = ComplexTransform(program, samples, folded, self._n, inverse=True).output
+
+    def _folded(self, values: Values, starts: npt.NDArray[np.intp]) -> Values:
+        """The spectra of pairs of values taken for complex ones: n bins, row by row."""
+        program, samples, n, rows = self._program, self._samples, self._n, self._rows
+        bins = np.arange(1, n // 2 + 1)
+        count = 2 * bins.size * rows
+        both = np.empty(2 * count, samples.dtype)
+        program.gather_pairs(both, values, np.stack([bins, n - bins])[:, :, None] + starts)
+        program.call(np.negative, both[count + 1 :: 2], both[count + 1 :: 2])
+        divided = samples.divided(program, both, 2)
+        sums, differences = (np.empty(count, samples.dtype) for _ in range(2))
+        program.call(np.add, divided[:count], divided[count:], sums)
+        program.call(np.subtract, divided[:count], divided[count:], differences)
+        turned = samples.turned(program, differences, np.repeat(half_roots(samples, n, 1)[1:], rows, axis=0))
+        first, folded = 2 * rows, np.empty(2 * rows + 2 * count, samples.dtype)
+        program.copy(folded[:first], samples.divided(program, self._ends(values, starts), 2))
+        lower, upper = folded[first : first + count], folded[first + count :]
+        program.call(np.add, sums, turned, lower)
+        program.call(np.subtract, sums, turned, upper)
+        program.call(np.negative, upper[1::2], upper[1::2])
+        bin = np.arange(n)
+        slot = np.where(2 * bin >= n, bins.size + n - bin, bin)
+        slot[0] = 0
+        ordered = np.empty(2 * n * rows, samples.dtype)
+        program.gather_pairs(ordered, folded, slot * rows + np.arange(rows)[:, None])
+        return ordered
+
+    def _ends(self, values: Values, starts: npt.NDArray[np.intp]) -> Values:
+        """Sum and difference of the real parts of the first and the last bin of each row."""
+        ends = 2 * np.concatenate([starts, starts + self._n])
+        real, pairs = (np.empty(ends.size, self._samples.dtype) for _ in range(2))
+        self._program.gather(real, values, ends)
+        first, last = np.split(real, 2)
+        self._program.call(np.add, first, last, pairs[0::2])
+        self._program.call(np.subtract, first, last, pairs[1::2])
+        return pairs
 
 
 def half_roots(samples: Samples, n: int, sign: int) -> Values:

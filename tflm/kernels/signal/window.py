@@ -38,8 +38,10 @@ def _bind(context: KernelContext, node: Node) -> Run:
     x, window = input.elements.reshape(-1), weights.elements
     output = context.get_eval_output(node, 0).elements.reshape(-1)
     y, rest = output[: x.size], output[x.size :]
+    if not x.size:
+        return lambda: rest.fill(0)
     factors, products = (np.empty(x.size, np.int32) for _ in range(2))
-    frames = factors.reshape(-1, window.size) if x.size else factors
+    frames = factors.reshape(-1, window.size)
     frames[...] = window
     is_constant = weights.offset is None
     count = node.op_data & 31  # undefined in C beyond 31; x86 takes the count modulo 32

@@ -1,0 +1,192 @@
+"""Models whose operators run other subgraphs, one within the other at times."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from hypothesis import strategies as st
+from models import FLOAT32, INT8, INT32, Case, Draw, shapes, values
+
+from tflm.schema import (
+    ELEMENT_TYPES,
+    AddOptions,
+    BuiltinOperator,
+    IfOptions,
+    LessOptions,
+    ModelBuilder,
+    QuantizationParameters,
+    TensorType,
+    WhileOptions,
+    quantized,
+)
+from tflm.schema.builder import SubgraphBuilder
+
+INVOKES = 3
+COUNTER = ((1,), INT32)
+
+Kind = tuple[tuple[int, ...], TensorType]
+"""Shape and type of a tensor."""
+
+
+class Flow:
+    """A model under construction, and how deep its subgraphs may still go.
+
+    Every subgraph takes and gives tensors of the same kinds, of which the first is a counter.
+    """
+
+    def __init__(self, draw: Draw, kinds: list[Kind]):
+        self.draw, self.kinds = draw, kinds
+        self.builder = ModelBuilder()
+
+    def tensors(self, graph: SubgraphBuilder, name: str) -> list[int]:
+        """A tensor of each kind."""
+        return [graph.tensor(f"{name}{i}", *kind, scale_of(kind[1])) for i, kind in enumerate(self.kinds)]
+
+    def inputs(self, graph: SubgraphBuilder) -> list[int]:
+        """An input of each kind."""
+        return [graph.input(f"x{i}", *kind, scale_of(kind[1])) for i, kind in enumerate(self.kinds)]
+
+    def sum(self, graph: SubgraphBuilder, kind: Kind, a: int, b: int) -> int:
+        """A tensor that an ADD makes."""
+        total = graph.tensor(f"sum{len(graph.table.tensors or ())}", *kind, scale_of(kind[1]))
+        graph.operator(BuiltinOperator.ADD, [a, b], [total], AddOptions())
+        return total
+
+    def less(self, graph: SubgraphBuilder, counter: int, limit: int) -> int:
+        """Whether the counter is below a limit."""
+        condition = graph.tensor(f"less{len(graph.table.tensors or ())}", (1,), TensorType.BOOL)
+        constant = graph.constant(f"limit{len(graph.table.tensors or ())}", np.array([limit], np.int32))
+        graph.operator(BuiltinOperator.LESS, [counter, constant], [condition], LessOptions())
+        return condition
+
+    def step(self, graph: SubgraphBuilder, tensors: list[int], depth: int) -> list[int]:
+        """New tensors from those, by one operator or another."""
+        kind = self.draw(st.sampled_from(["pass", "swap", "add", "constant", "if", "while"][: 6 if depth else 4]))
+        if kind == "if":
+            return self.branch(graph, tensors, self.less(graph, tensors[0], self.draw(st.integers(-1, 4))), depth - 1)
+        if kind == "while":
+            return self.loop(graph, tensors, depth - 1)
+        if kind == "add":
+            return [self.sum(graph, *pair) for pair in zip(self.kinds, tensors, tensors)]
+        if kind == "swap":
+            rest = range(1, len(tensors))  # the counter stays small: it stays where it is
+            order = sorted(rest, key=lambda i: (self.kinds[i], -i))
+            places = sorted(rest, key=lambda i: (self.kinds[i], i))
+            return [tensors[0], *(tensors[order[places.index(i)]] for i in rest)]
+        if kind == "constant":
+            if len(tensors) == 1:
+                return tensors
+            last = self.kinds[-1]
+            name = f"c{len(graph.table.tensors or ())}"
+            return [*tensors[:-1], graph.constant(name, values(self.draw, last[1], last[0]), scale_of(last[1]))]
+        return tensors
+
+    def branch(self, graph: SubgraphBuilder, tensors: list[int], condition: int, depth: int) -> list[int]:
+        """An IF on the condition."""
+        results = self.tensors(graph, f"if{len(graph.table.tensors or ())}_")
+        branches = [self.subgraph(depth) for _ in range(2)]
+        graph.operator(
+            BuiltinOperator.IF,
+            [condition, *tensors],
+            results,
+            IfOptions(then_subgraph_index=branches[0], else_subgraph_index=branches[1]),
+        )
+        return results
+
+    def loop(self, graph: SubgraphBuilder, tensors: list[int], depth: int) -> list[int]:
+        """A WHILE whose body counts up, to a limit."""
+        condition, index = self.added()
+        self.inputs(condition)
+        condition.output(self.less(condition, 0, self.draw(st.integers(-1, 4))))
+        body = self.subgraph(depth, counts=True)
+        results = self.tensors(graph, f"while{len(graph.table.tensors or ())}_")
+        graph.operator(
+            BuiltinOperator.WHILE, tensors, results, WhileOptions(cond_subgraph_index=index, body_subgraph_index=body)
+        )
+        return results
+
+    def subgraph(self, depth: int, counts: bool = False) -> int:
+        """A subgraph of a few steps; gives its index."""
+        graph, index = self.added()
+        tensors = self.inputs(graph)
+        counter = tensors[0]
+        for _ in range(self.draw(st.integers(0, 2))):
+            tensors = self.step(graph, tensors, depth)
+        if counts:
+            one = graph.constant("one", np.array([1], np.int32))
+            tensors = [self.sum(graph, COUNTER, counter, one), *tensors[1:]]
+        graph.output(*tensors)
+        return index
+
+    def added(self) -> tuple[SubgraphBuilder, int]:
+        """A new subgraph and its index."""
+        graph = self.builder.subgraph(f"subgraph{len(self.builder.model.subgraphs or ())}")
+        return graph, len(self.builder.model.subgraphs or ()) - 1
+
+
+def scale_of(type: TensorType) -> QuantizationParameters | None:
+    """Quantization that an ADD can take."""
+    return quantized(0.5, 3) if type == INT8 else None
+
+
+@st.composite
+def flow(draw: Draw, operator: BuiltinOperator) -> Case:
+    """An IF or a WHILE in the first subgraph, between other operators."""
+    drawn = draw(st.lists(st.tuples(shapes(1, 3, 4), st.sampled_from([FLOAT32, INT8, INT32])), max_size=3))
+    kinds = [COUNTER, *drawn]
+    flow = Flow(draw, kinds)
+    main, _ = flow.added()
+    condition = main.input("condition", draw(st.sampled_from([(1,), (), (1, 1)])), TensorType.BOOL)
+    tensors = flow.inputs(main)
+    if draw(st.booleans()):
+        tensors = flow.step(main, tensors, 0)
+    if operator == BuiltinOperator.IF:
+        tensors = flow.branch(main, tensors, condition, 1)
+    else:
+        tensors = flow.loop(main, tensors, 1)
+    for _ in range(draw(st.integers(0, 2))):
+        tensors = flow.step(main, tensors, 1)
+    main.output(*reversed(tensors))
+    dims = (main.table.tensors or [])[condition].shape or ()
+    invocations = [
+        [np.full(dims, draw(st.booleans())), np.array([draw(st.integers(-2, 4))], np.int32)]
+        + [values(draw, type, shape) for shape, type in drawn]
+        for _ in range(INVOKES)
+    ]
+    return flow.builder.build(), invocations
+
+
+def large_flow(operator: BuiltinOperator, type: TensorType) -> Case:
+    """An IF or a WHILE over a tensor of 256 KiB or more, whose body runs three times."""
+    shape = (1, 64, 64, 64)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    inputs = [main.input("counter", *COUNTER), main.input("x", shape, type)]
+    outputs = [main.tensor("count", *COUNTER), main.tensor("y", shape, type)]
+    if operator == BuiltinOperator.IF:
+        condition = main.constant("condition", np.array([True]))
+        main.operator(operator, [condition, *inputs], outputs, IfOptions(then_subgraph_index=1, else_subgraph_index=1))
+    else:
+        main.operator(operator, inputs, outputs, WhileOptions(cond_subgraph_index=2, body_subgraph_index=1))
+    main.output(*outputs)
+    body = builder.subgraph("body")
+    given = [body.input("counter", *COUNTER), body.input("x", shape, type)]
+    sums = [body.tensor("count", *COUNTER), given[1]]
+    body.operator(BuiltinOperator.ADD, [given[0], body.constant("one", np.array([1], np.int32))], sums[:1])
+    body.output(*sums)
+    condition = builder.subgraph("condition")
+    given = [condition.input("counter", *COUNTER), condition.input("x", shape, type)]
+    less = condition.tensor("less", (1,), TensorType.BOOL)
+    condition.operator(BuiltinOperator.LESS, [given[0], condition.constant("3", np.array([3], np.int32))], [less])
+    condition.output(less)
+    return builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
+
+
+OPERATORS = {operator.name: flow(operator) for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE)}
+
+LARGE = {
+    f"{operator.name}-{type.name}": partial(large_flow, operator, type)
+    for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE)
+    for type in (FLOAT32, INT8)
+}

@@ -1,0 +1,137 @@
+"""IF and WHILE: what is refused and when, limits of iterations, and the arena that subgraphs share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from differential import run
+from hypothesis import given
+from hypothesis import strategies as st
+from models import FLOAT32, INT32, Case
+from oracle import INSTALLED, Oracle
+from strategies import control_flow
+from test_arena import printed_figures
+
+import tflm
+from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, TensorType, WhileOptions
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    oracle = Oracle()
+    yield oracle
+    oracle.close()
+
+
+def counting(limit_type: TensorType = TensorType.BOOL, *, body_shape: tuple[int, ...] = (1,)) -> bytes:
+    """A loop that adds 1 for as long as its input, a condition, holds: never, or without end."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    goes_on, x = main.input("goes_on", (1,), limit_type), main.input("x", (1,), INT32)
+    results = [main.tensor("went_on", (1,), limit_type), main.tensor("y", (1,), INT32)]
+    options = WhileOptions(cond_subgraph_index=1, body_subgraph_index=2)
+    main.operator(BuiltinOperator.WHILE, [goes_on, x], results, options)
+    main.output(results[1])
+    condition = builder.subgraph("condition")
+    condition.output(condition.input("goes_on", (1,), limit_type))
+    condition.input("x", (1,), INT32)
+    body = builder.subgraph("body")
+    goes_on, x = body.input("goes_on", (1,), limit_type), body.input("x", body_shape, INT32)
+    y = body.tensor("y", body_shape, INT32)
+    body.operator(BuiltinOperator.ADD, [x, body.constant("one", np.ones(body_shape, np.int32))], [y], AddOptions())
+    body.output(goes_on, y)
+    return builder.build()
+
+
+def choosing(else_shape: tuple[int, ...] = (3,), else_type: TensorType = FLOAT32) -> bytes:
+    """x or x, according to a condition; the second x may be of another form."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    condition, x = main.input("condition", (1,), TensorType.BOOL), main.input("x", (3,), FLOAT32)
+    y = main.tensor("y", (3,), FLOAT32)
+    main.operator(BuiltinOperator.IF, [condition, x], [y], IfOptions(then_subgraph_index=1, else_subgraph_index=2))
+    main.output(y)
+    for shape, type in (((3,), FLOAT32), (else_shape, else_type)):
+        branch = builder.subgraph("branch")
+        branch.output(branch.input("x", shape, type))
+    return builder.build()
+
+
+X = np.array([1, 2, 3], np.float32)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 1000])
+def test_a_loop_is_given_up_at_the_limit(limit: int) -> None:
+    interpreter = tflm.MicroInterpreter(
+        tflm.Model(counting()), tflm.AllOpsResolver(), bytearray(1 << 14), while_limit=limit
+    )
+    interpreter.allocate_tensors()
+    interpreter.input(0).data = [True]
+    with pytest.raises(tflm.OperatorError, match=f"operator 0 WHILE: .*after {limit} iterations") as error:
+        interpreter.invoke()
+    assert (error.value.subgraph_index, error.value.operator_index) == (0, 0)
+    assert interpreter.output(0).data[0] == limit
+    interpreter.input(0).data = [False]
+    interpreter.invoke()
+
+
+def test_a_limit_that_is_met_just_so_is_none() -> None:
+    model, _ = control_flow.large_flow(BuiltinOperator.WHILE, TensorType.INT8)
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 21), while_limit=3)
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    assert interpreter.output(0).data[0] == 3
+
+
+@pytest.mark.parametrize("limit", [-1, 0.5, "3"])
+def test_a_limit_is_a_number_of_iterations(limit: object) -> None:
+    with pytest.raises(tflm.InterpreterError, match="number of iterations"):
+        tflm.MicroInterpreter(tflm.Model(counting()), tflm.AllOpsResolver(), bytearray(99), while_limit=limit)  # type: ignore[arg-type]
+
+
+def test_a_condition_is_a_bool() -> None:
+    with pytest.raises(tflm.OperatorError, match="tensor 'goes_on': is INT32; supported here: BOOL"):
+        run(counting(INT32), [])
+
+
+def test_a_body_that_does_not_fit_is_refused_when_it_runs() -> None:
+    model = counting(body_shape=(2,))
+    zero = np.zeros(1, np.int32)
+    assert run(model, [[np.array([False]), zero]]) == [[zero]]
+    with pytest.raises(tflm.OperatorError, match="sizes must match"):
+        run(model, [[np.array([True]), zero]])
+
+
+@pytest.mark.parametrize(
+    ("model", "reason"),
+    [(choosing((4,)), "sizes must match"), (choosing((3,), INT32), "must be of one type")],
+    ids=["shape", "type"],
+)
+def test_a_branch_that_does_not_fit_is_refused_when_it_runs(model: bytes, reason: str) -> None:
+    assert np.array_equal(run(model, [[np.array([True]), X]])[0][0], X)
+    with pytest.raises(tflm.OperatorError, match=reason):
+        run(model, [[np.array([False]), X]])
+
+
+def test_without_options_there_is_nothing_to_run() -> None:
+    for operator in (BuiltinOperator.IF, BuiltinOperator.WHILE):
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        x = main.input("x", (1,), TensorType.BOOL)
+        main.operator(operator, [x], [main.tensor("y", (1,), TensorType.BOOL)])
+        with pytest.raises(tflm.OperatorError, match="has no options"):
+            run(builder.build(), [])
+
+
+@pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
+@given(case=st.one_of(control_flow.OPERATORS.values()))
+def test_subgraphs_take_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
+    model, _ = case
+    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+    assert printed_figures(oracle.allocations(model)) == {
+        "total": measured.arena_used_bytes,
+        "head": measured.head_bytes,
+        "tail": measured.tail_bytes,
+    }

@@ -1,0 +1,271 @@
+"""CIRCULAR_BUFFER, the detection post-processing, TFLM_DECODE and ethos-u, beyond what strategies can compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import run
+from flatbuffers import flexbuffers
+from hypothesis import given
+from hypothesis import strategies as st
+from models import FLOAT32, INT8, INT16, INT32, Case
+from oracle import INSTALLED, Oracle, OracleError
+from strategies import custom
+from test_arena import printed_figures
+
+import tflm
+from tflm.schema import ModelBuilder, TensorType
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    oracle = Oracle()
+    yield oracle
+    oracle.close()
+
+
+needs_oracle = pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
+
+
+@needs_oracle
+@given(case=st.one_of(custom.OPERATORS.values()))
+def test_the_arena_is_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
+    model, _ = case
+    try:
+        printed = oracle.allocations(model)
+    except OracleError:
+        return  # it does not take the model, or not with zeros for boxes, which have no extent
+    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+    assert printed_figures(printed)["total"] == measured.arena_used_bytes
+    assert printed_figures(printed)["head"] == measured.head_bytes
+
+
+# --- CIRCULAR_BUFFER -------------------------------------------------------------------------------------------------
+
+
+def test_a_buffer_keeps_the_last_inputs_until_it_is_reset() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 1, 1, 2), INT8, tflm.quantized(0.5, -3))
+    kept = main.tensor("kept", (1, 3, 1, 2), INT8, tflm.quantized(0.5, -3), is_variable=True)
+    y = main.tensor("y", (1, 3, 1, 2), INT8, tflm.quantized(0.5, -3))
+    options = bytes(flexbuffers.Dumps({"cycles_max": 2}))
+    main.operator("CIRCULAR_BUFFER", [x], [kept], custom_options=options)
+    main.operator(tflm.schema.BuiltinOperator.RELU, [kept], [y])
+    main.output(kept, y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(1 << 14))
+    interpreter.allocate_tensors()
+    for _ in range(2):
+        seen = []
+        for i in range(4):
+            interpreter.output(1).data[...] = -128
+            interpreter.input(0).data[...] = i
+            interpreter.invoke()
+            seen.append((interpreter.output(0).data[0, :, 0, 0].tolist(), int(interpreter.output(1).data[0, 2, 0, 0])))
+        assert seen == [([-3, -3, 0], -128), ([-3, 0, 1], 1), ([0, 1, 2], -128), ([1, 2, 3], 3)]
+        interpreter.invoke()
+        interpreter.reset()
+
+
+@pytest.mark.parametrize("shape", [(1, 3, 1, 3), (1, 3, 2), (2, 3, 1, 2), (1, 3, 2, 2)])
+def test_a_buffer_has_slots_of_the_shape_of_its_input(shape: tuple[int, ...]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (1, 1, 1, 2), INT8), main.tensor("y", shape, INT8)
+    main.operator("CIRCULAR_BUFFER", [x], [y])
+    with pytest.raises(tflm.OperatorError, match=r"tensor 'y': has shape .*must be \[n, slots, w, depth\]"):
+        run(builder.build(), [])
+
+
+# --- TFLite_Detection_PostProcess ------------------------------------------------------------------------------------
+
+
+@st.composite
+def fast_detections(draw: Any, per_box: int = 1) -> Case:
+    """Detections by box."""
+    return custom.detections(draw, use_regular_nms=False, max_classes_per_detection=per_box)
+
+
+@needs_oracle
+@given(data=st.data(), per_box=st.integers(1, 3))
+def test_fast_detections_are_those_of_tflm(oracle: Oracle, data: st.DataObject, per_box: int) -> None:
+    """TFLM leaves what it does not write as it was; here that is 0, and the scores that are written are not."""
+    model, invocations = data.draw(fast_detections(per_box))
+    for ours, theirs in zip(run(model, invocations), oracle.run(model, invocations)):
+        assert ours[3] == theirs[3]
+        written = ours[2] > 0
+        for actual, expected in zip(ours[:3], theirs[:3]):
+            np.testing.assert_allclose(actual[written], expected[written], 1e-5, 1e-6)
+        assert not ours[0][~written].any()
+
+
+TWO_BOXES = np.array([[[0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]], np.float32)
+ANCHORS = np.array([[0.5, 0.5, 1, 1], [0.5, 0.5, 1, 1], [3.5, 0.5, 1, 1]], np.float32)
+SCORES = np.array([[[0, 0.9, 0.1], [0, 0.8, 0.2], [0, 0.4, 0.7]]], np.float32)
+
+
+@pytest.mark.parametrize("is_regular", [False, True])
+def test_boxes_that_overlap_a_better_one_are_left_out(is_regular: bool) -> None:
+    options = custom.detection_options(use_regular_nms=is_regular, max_detections=2)
+    model = custom.detection_model(3, 3, 4, ANCHORS, options)
+    boxes, classes, scores, count = run(model, [[TWO_BOXES, SCORES]])[0]
+    np.testing.assert_allclose(boxes, [[[0, 0, 1, 1], [3, 0, 4, 1]]], atol=1e-6)
+    assert (classes.tolist(), count.tolist()) == ([[0, 1]], [2])
+    np.testing.assert_allclose(scores, [[0.9, 0.7]])
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"max_detections": 0}, "max_detections = 0, must be 1 or more"),
+        ({"num_classes": 0}, "num_classes = 0"),
+        ({"detections_per_class": 0}, "detections_per_class = 0"),
+        ({"nms_iou_threshold": 0.0}, "must be over 0"),
+        ({"nms_iou_threshold": 1.5}, "not over 1"),
+        ({"num_classes": 1}, r"must be \[1, 3, 1\]"),
+        ({"num_classes": 4}, r"must be \[1, 3, 4\]"),
+    ],
+)
+def test_options_that_nothing_can_be_detected_with_are_refused(changed: dict[str, Any], reason: str) -> None:
+    with pytest.raises(tflm.OperatorError, match=reason):
+        run(custom.detection_model(3, 3, 4, ANCHORS, custom.detection_options(**changed)), [])
+
+
+def test_a_box_without_extent_is_refused() -> None:
+    anchors = ANCHORS * np.array([1, 1, 1, 0], np.float32)
+    model = custom.detection_model(3, 3, 4, anchors, custom.detection_options())
+    with pytest.raises(tflm.OperatorError, match="box 0 has no extent"):
+        run(model, [[TWO_BOXES, SCORES]])
+
+
+# --- TFLM_DECODE -----------------------------------------------------------------------------------------------------
+
+
+def decoded(
+    codes: Sequence[int], metadata: np.ndarray, count: int, type: TensorType = INT8, **options: Any
+) -> list[Any]:
+    """What a tensor of `count` elements is decoded to."""
+    quantization = options.get("quantization")
+    model = custom.decode_model([(np.array(codes, np.uint8), metadata, type, (count,), quantization)])
+    return run(model, [[]])[0][0].tolist()
+
+
+VALUES = np.array([10, 20, 30, 40], np.int8)
+
+
+def test_a_table_is_looked_up() -> None:
+    head = custom.with_table(custom.metadata(custom.LOOK_UP, 2, 4), VALUES)
+    assert decoded([0b00_01_10_11, 0b11_000000], head, 5) == [10, 20, 30, 40, 40]
+
+
+def test_channels_along_the_last_dimension_have_tables_in_turn() -> None:
+    head = custom.with_table(custom.metadata(custom.LOOK_UP, 1, 2), VALUES)
+    assert decoded([0b01010000], head, 4, quantization=tflm.quantized([1, 1])) == [10, 40, 10, 40]
+
+
+def test_what_was_pruned_is_the_zero_point() -> None:
+    head = custom.with_table(custom.metadata(custom.PRUNE), VALUES)
+    assert decoded([0b01101000], head, 6, quantization=tflm.quantized(1, 7)) == [7, 10, 20, 7, 30, 7]
+
+
+def test_codes_are_followed_from_table_to_table() -> None:
+    """0 is 5, 10 is 6, 11 is 7: a table for one bit, which leads to one for the next."""
+    symbol, table = 1 << 15 | 1 << 11, np.array([0, 1, 0, 0], np.uint16)
+    table[[0, 2, 3]] = symbol | 5, symbol | 6, symbol | 7
+    head = custom.with_table(custom.metadata(custom.HUFFMAN), table)
+    assert decoded([0b0_10_11_0_0_0, 0, 0, 0], head, 5) == [5, 6, 7, 5, 5]
+
+
+LOOK_UP = custom.with_table(custom.metadata(custom.LOOK_UP, 2, 4), VALUES)
+HUFFMAN = custom.with_table(custom.metadata(custom.HUFFMAN), np.array([0, 1, 0, 0], np.uint16))
+
+
+def changed(metadata: np.ndarray, place: int, value: int) -> np.ndarray:
+    """The metadata with another byte."""
+    copy = metadata.copy()
+    copy[place] = value
+    return copy
+
+
+@pytest.mark.parametrize(
+    ("metadata", "arguments", "reason"),
+    [
+        (LOOK_UP[:15], (4, INT8), "has 15 bytes"),
+        (changed(LOOK_UP, 0, 127), (4, INT8), "compression of type 127"),
+        (changed(LOOK_UP, 1, 2), (4, INT8), "versions"),
+        (changed(LOOK_UP, 4, 0), (4, INT8), "versions"),
+        (changed(LOOK_UP, 5, 0), (4, INT8), "indices of no bits"),
+        (LOOK_UP[:-1], (4, INT8), "beyond the 3 values"),
+        (LOOK_UP, (17, INT8), "take 34 bits"),
+        (LOOK_UP, (4, TensorType.UINT8), "is UINT8"),
+        (changed(LOOK_UP, 0, custom.PRUNE), (9, INT8), "there are values for 4"),
+        (HUFFMAN, (4, INT16), "is INT16"),
+        (HUFFMAN, (4, INT8), "leads out of its table|ends after"),
+    ],
+)
+def test_what_can_not_be_decoded_is_refused(
+    metadata: np.ndarray, arguments: tuple[int, TensorType], reason: str
+) -> None:
+    with pytest.raises(tflm.OperatorError, match=reason):
+        decoded([0xFF, 0xFF, 0xFF, 0x1B], metadata, *arguments)
+
+
+# --- ethos-u ---------------------------------------------------------------------------------------------------------
+
+
+def npu_model(options: bytes = bytes([1, 4, 1])) -> bytes:
+    """A command stream, weights, two scratch areas, one input and one output."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    commands = main.constant("commands", np.arange(8).astype(np.uint8))
+    weights = main.constant("weights", np.array([3], np.uint8))
+    areas = [main.tensor(name, (16,), TensorType.UINT8) for name in ("arena", "fast scratch")]
+    x, y = main.input("x", (4,), INT8), main.tensor("y", (4,), INT32)
+    main.operator("ethos-u", [commands, weights, *areas, x], [y], custom_options=options)
+    main.output(y)
+    return builder.build()
+
+
+def test_a_driver_gets_the_command_stream_and_views_of_the_memory() -> None:
+    seen: list[Any] = []
+
+    def driver(command_stream: np.ndarray, base_addresses: Sequence[np.ndarray]) -> None:
+        seen.append((command_stream.tolist(), [len(memory) for memory in base_addresses]))
+        weights, _arena, _scratch, x, y = base_addresses
+        y.view(np.int32)[:] = x.view(np.int8).astype(np.int32) * weights[0]
+
+    resolver = tflm.MicroMutableOpResolver(1)
+    resolver.add_custom(tflm.ethos_u(driver))
+    interpreter = tflm.MicroInterpreter(tflm.Model(npu_model()), resolver, bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data = np.array([1, -2, 3, -4], np.int8)
+    interpreter.invoke()
+    assert seen == [(list(range(8)), [1, 16, 16, 4, 16])]
+    assert interpreter.output(0).data.tolist() == [3, -6, 9, -12]
+
+
+def test_without_a_driver_the_error_says_how_to_give_one() -> None:
+    with pytest.raises(tflm.OperatorError, match=r"needs a driver.*tflm\.ethos_u\(driver\)"):
+        run(npu_model(), [])
+
+
+@pytest.mark.parametrize("options", [b"", bytes([2, 4, 1]), bytes([1, 12, 1]), bytes([4, 8])])
+def test_a_command_stream_for_something_else_is_refused(options: bytes) -> None:
+    resolver = tflm.MicroMutableOpResolver(1)
+    resolver.add_custom(tflm.ethos_u(lambda *_: None))
+    with pytest.raises(tflm.OperatorError, match="for a command stream of an Ethos-U"):
+        tflm.MicroInterpreter(tflm.Model(npu_model(options)), resolver, bytearray(4096)).allocate_tensors()
+
+
+def test_floats_only_are_post_processed() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    inputs = [main.input(name, shape, INT8) for name, shape in (("b", (1, 3, 4)), ("s", (1, 3, 3)), ("a", (3, 4)))]
+    outputs = [main.tensor(f"y{i}", (8,), FLOAT32) for i in range(4)]
+    options = bytes(flexbuffers.Dumps(custom.detection_options()))
+    main.operator(custom.DETECTION, inputs, outputs, custom_options=options)
+    with pytest.raises(tflm.OperatorError, match="is INT8; supported here: FLOAT32"):
+        run(builder.build(), [])
