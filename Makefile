@@ -1,11 +1,12 @@
-# make demo: run the hello world.  make test: tests, linter and type checker.  Each makes its own environment first.
+# make demo: run the hello world.  make test: tests, linter and type checker.  make reference: write the pages of the
+# documentation that follow from the code.  Each makes its own environment first.
 
 PYTHON ?= python3
 VENV := .venv
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 
-.PHONY: demo test format clean
+.PHONY: demo test reference format clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -15,6 +16,9 @@ test: $(TESTING)
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/pytest
+
+reference: $(TESTING)
+	$(VENV)/bin/python tools/reference.py
 
 format: $(TESTING)
 	$(VENV)/bin/ruff check --fix .

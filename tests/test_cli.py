@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -67,8 +70,8 @@ def two_inputs(tmp_path: Path) -> Path:
 def test_each_command_explains_itself_with_an_example(command: str) -> None:
     answer = run(command, "--help", COLUMNS="200")
     assert answer.returncode == 0
-    assert f"tflm {command} " in answer.stdout
-    assert "Example" in answer.stdout
+    assert answer.stdout.startswith(f"Usage: tflm {command} ")
+    assert f"\n    tflm {command} " in answer.stdout.partition("Example")[2]
 
 
 def test_the_program_lists_its_commands_and_its_version() -> None:
@@ -83,14 +86,27 @@ def test_the_program_lists_its_commands_and_its_version() -> None:
         ["run", "--bad", INT8_MODEL],
         ["run", INT8_MODEL],
         ["arena"],
+        ["arena", INT8_MODEL, "--planner", "none"],
+        ["arena", INT8_MODEL, "--beside", "linear"],
+        ["arena", INT8_MODEL, FLOAT_MODEL, "--html", "page.html"],
+        ["run", INT8_MODEL, "--random", -1],
+        ["run", INT8_MODEL, "--random", 1, "--dump-tensors"],
+        ["run", INT8_MODEL, "--inputs", "in.npz", "--steps", 2],
+        ["compare", INT8_MODEL, "recorded.npz", "--inputs", "in.npz"],
+        ["compare", INT8_MODEL, FLOAT_MODEL, "--tolerance", "nan"],
+        ["profile", INT8_MODEL, "--runs", 0],
         ["arena", INT8_MODEL, "--target", "z80"],
+        ["run", INT8_MODEL, "--random", 1, "--target", "z80"],
+        ["export", INT8_MODEL, "somewhere", "--target", "z80"],
     ],
-    ids=["no such command", "no such option", "no inputs", "no model", "no such target"],
+    ids=lambda arguments: " ".join(Path(str(argument)).name for argument in arguments),
 )
-def test_wrong_usage_ends_with_status_2(arguments: list[object]) -> None:
+def test_wrong_usage_ends_with_status_2_and_nothing_on_standard_output(arguments: list[object]) -> None:
     answer = run(*arguments)
     assert answer.returncode == 2
-    assert "Traceback" not in answer.stderr
+    assert answer.stdout == ""
+    assert answer.stderr.startswith("Usage: tflm ")
+    assert "Error: " in answer.stderr.splitlines()[-1]
 
 
 COMMANDS: dict[str, Callable[[object], list[object]]] = {
@@ -119,25 +135,79 @@ def test_a_traceback_is_shown_on_request() -> None:
     assert "Traceback" in answer.stderr
 
 
+def test_an_operator_that_is_not_there_is_named(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), TensorType.FLOAT32)
+    y = main.tensor("y", (1, 4), TensorType.FLOAT32)
+    main.operator("NOBODYS_OWN", [x], [y])
+    main.output(y)
+    (tmp_path / "own.tflite").write_bytes(builder.build())
+    for command in ("arena", "compare", "export", "profile", "run"):
+        assert "NOBODYS_OWN" in refusal(*COMMANDS[command](tmp_path / "own.tflite"))
+    assert "NOBODYS_OWN" in run("inspect", tmp_path / "own.tflite").stdout
+
+
+def on_a_terminal(*arguments: object) -> str:
+    """What the command writes to standard error where that is a terminal."""
+    import pty  # is not there on Windows
+
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "tflm", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1]), "TERM": "xterm"}
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=theirs, env=environment) as process:
+        os.close(theirs)
+        written = b""
+        with contextlib.suppress(OSError):  # how Linux says that the other end is closed
+            while part := os.read(ours, 4096):
+                written += part
+        os.close(ours)
+    assert process.returncode == 0
+    return written.decode()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_what_takes_long_shows_a_bar_on_a_terminal_and_what_does_not_shows_none() -> None:
+    long = ("profile", INT8_MODEL, "--runs", 20_000)
+    assert "timing" in on_a_terminal(*long)
+    assert run(*long).stderr == ""
+    assert on_a_terminal("profile", INT8_MODEL, "--runs", 1) == ""
+
+
 def test_a_reader_that_stops_early_is_no_error() -> None:
     command = f"{sys.executable} -m tflm inspect {INT8_MODEL} | head -1; exit ${{PIPESTATUS[0]}}"
     answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
     assert "Traceback" not in answer.stderr
 
 
+def completions(shell: str, words: str) -> str:
+    """What the command offers a shell for the last of some words."""
+    bash = {"COMP_WORDS": words, "COMP_CWORD": f"{len(words.split()) - 1}"}
+    return run(**bash, _TYPER_COMPLETE_ARGS=words, _TFLM_COMPLETE=f"complete_{shell}").stdout
+
+
 @pytest.mark.parametrize("shell", ["bash", "zsh"])
-def test_the_shell_completes_commands(shell: str) -> None:
-    environment = {
-        "_TFLM_COMPLETE": f"complete_{shell}",
-        "COMP_WORDS": "tflm ar",
-        "COMP_CWORD": "1",
-        "_TYPER_COMPLETE_ARGS": "tflm ar",
-    }
-    script = "from tflm.cli.app import app; app(prog_name='tflm')"
-    answer = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, **environment}, check=False
-    )
-    assert "arena" in answer.stdout
+def test_the_shell_completes_commands_options_and_names(shell: str) -> None:
+    assert "arena" in completions(shell, "tflm ar")
+    assert "run" not in completions(shell, "tflm ar")
+    assert "--target" in completions(shell, "tflm export --ta")
+    assert "cortex-m" in completions(shell, "tflm arena --target cor")
+    assert "best_fit" in completions(shell, "tflm arena --planner be")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh"])
+def test_completion_is_a_script_that_the_shell_takes(shell: str) -> None:
+    script = run(_TFLM_COMPLETE=f"source_{shell}").stdout
+    assert "_TFLM_COMPLETE" in script
+    if shutil.which(shell) is None:
+        pytest.skip(f"no {shell} in $PATH")
+    subprocess.run([shell, "-n", "-c", script], check=True, timeout=60)
+
+
+def test_a_command_starts_without_what_only_some_need() -> None:
+    script = "import sys, tflm.cli.app; print(*sys.modules)"
+    loaded = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=EXAMPLE.parents[1]).split()
+    assert not {"matplotlib", "numba", "rich.progress", "importlib.metadata"} & set(loaded)
 
 
 # --- tflm arena --------------------------------------------------------------------------------------------------
@@ -203,8 +273,10 @@ def test_a_picture_that_can_not_be_written_is_named(option: str, tmp_path: Path)
     assert "no folder/a.svg: No such file" in refusal("arena", INT8_MODEL, option, tmp_path / "no folder" / "a.svg")
 
 
-def test_a_kind_of_picture_that_does_not_exist_is_refused(tmp_path: Path) -> None:
-    assert "a.docx" in refusal("arena", INT8_MODEL, "--plot", tmp_path / "a.docx")
+@pytest.mark.parametrize("name", ["a.docx", "a"])
+def test_a_kind_of_picture_that_does_not_exist_is_refused(name: str, tmp_path: Path) -> None:
+    assert f"{name}: " in refusal("arena", INT8_MODEL, "--plot", tmp_path / name)
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- tflm run ----------------------------------------------------------------------------------------------------
@@ -249,6 +321,8 @@ INPUTS = {
     "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has no inputs; they are called in_0_0"),
     "a name of another form": ({"in_0": np.zeros((1, 4), np.int8)}, "'in_0' should be called in_<step>_<i>"),
     "an input is missing": ({"in_0_0": np.zeros((1, 4), np.int8)}, "in_0_1 is missing; the model has 2 inputs"),
+    "an object": ({"in_0_0": np.array([object()])}, "is no .npz file"),
+    "a step that is far away": ({"in_99999999999_0": np.zeros((1, 4), np.int8)}, "in_0_0 is missing"),
     "a step is missing": ({f"in_1_{i}": np.zeros((1, 4), np.int8) for i in range(2)}, "in_0_0 is missing"),
     "too many": ({f"in_0_{i}": np.zeros((1, 4), np.int8) for i in range(3)}, "in_0_2 is too many"),
     "another shape": (
@@ -272,6 +346,19 @@ def test_inputs_that_do_not_fit_are_refused(two_inputs: Path, tmp_path: Path, co
     assert message in refusal("run", two_inputs, "--inputs", path)
 
 
+def test_an_npz_that_is_broken_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "in.npz"
+    np.savez(path, in_0_0=np.zeros((1, 1), np.int8))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    assert "in.npz: is no .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
+    path.write_bytes(whole.replace(b"\x93NUMPY", b"\x93NOMPY"))
+    assert "in.npz: is no .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("in_0_0.npy", "no array")
+    assert "in.npz: 'in_0_0' is no array" in refusal("run", INT8_MODEL, "--inputs", path)
+
+
 def test_a_single_file_is_refused_where_there_is_more_than_one_tensor(two_inputs: Path, tmp_path: Path) -> None:
     (tmp_path / "in.bin").write_bytes(bytes(4))
     assert "the model has 2 inputs; give them in an .npz" in refusal("run", two_inputs, "--inputs", tmp_path / "in.bin")
@@ -285,8 +372,29 @@ def test_a_single_file_is_refused_where_there_is_more_than_one_tensor(two_inputs
 
 
 def test_outputs_that_can_not_be_written_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "no folder" / "out.npz"
-    assert "out.npz: No such file" in refusal("run", INT8_MODEL, "--random", 1, "--outputs", path)
+    for name in ("out.npz", "out.npy", "out.bin"):
+        path = tmp_path / "no folder" / name
+        assert f"{name}: No such file" in refusal("run", INT8_MODEL, "--random", 1, "--outputs", path)
+    assert "Is a directory" in refusal("run", INT8_MODEL, "--random", 1, "--outputs", tmp_path)
+
+
+@pytest.fixture
+def negation(tmp_path: Path) -> Path:
+    """A model of -x, for four floats."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (4,), TensorType.FLOAT32), main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.NEG, [x], [y])
+    main.output(y)
+    path = tmp_path / "negation.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+def test_numbers_that_json_lacks_are_text(negation: Path, tmp_path: Path) -> None:
+    np.save(tmp_path / "in.npy", np.array([1, np.nan, np.inf, -np.inf], np.float32))
+    (output,) = figures("run", negation, "--inputs", tmp_path / "in.npy")["outputs"]
+    assert output["values"] == [-1, "NaN", "-Infinity", "Infinity"]
 
 
 # --- tflm inspect, tflm profile ----------------------------------------------------------------------------------
@@ -355,6 +463,34 @@ def test_a_model_is_held_to_recorded_answers(tmp_path: Path) -> None:
     check = ("--tolerance", 0, "--check")
     assert run("compare", INT8_MODEL, tmp_path / "right.npz", *check).returncode == 0
     assert "is off by" in refusal("compare", INT8_MODEL, tmp_path / "wrong.npz", *check)
+
+
+RECORDINGS = {
+    "no such file": (None, "recorded.npz: No such file"),
+    "no outputs": ({"in_0_0": np.zeros((1, 1), np.int8)}, "out_0_0 is missing"),
+    "another shape": (
+        {"out_0_0": np.zeros((2, 1), np.int8)},
+        "out_0_0 is int8 of [2, 1], the model gives int8 of [1, 1]",
+    ),
+    "another type": ({"out_0_0": np.array([["a"]])}, "out_0_0 is <U1 of [1, 1], the model gives int8 of [1, 1]"),
+}
+
+
+@pytest.mark.parametrize(("content", "message"), RECORDINGS.values(), ids=RECORDINGS)
+def test_recorded_answers_that_do_not_fit_are_refused(tmp_path: Path, content: Any, message: str) -> None:
+    path = tmp_path / "recorded.npz"
+    if content is not None:
+        np.savez(path, **{"in_0_0": np.zeros((1, 1), np.int8), **content})
+    assert message in refusal("compare", INT8_MODEL, path)
+
+
+def test_a_nan_on_one_side_is_a_difference_and_one_on_both_is_none(negation: Path, tmp_path: Path) -> None:
+    x = np.array([1, np.nan, np.inf, -np.inf], np.float32)
+    np.savez(tmp_path / "both.npz", in_0_0=x, out_0_0=-x)
+    np.savez(tmp_path / "one.npz", in_0_0=x, out_0_0=np.nan_to_num(-x, posinf=np.inf, neginf=-np.inf))
+    report = figures("compare", negation, tmp_path / "both.npz", "--tolerance", 0, "--check")
+    assert report["outputs"][0]["largest_error"] == 0
+    assert "is off by inf" in refusal("compare", negation, tmp_path / "one.npz", "--check")
 
 
 def test_models_of_different_shapes_can_not_be_compared(two_inputs: Path) -> None:

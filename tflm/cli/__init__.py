@@ -15,4 +15,4 @@ def main() -> None:
         sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install 'pytflm[cli]'")
     from tflm.cli.app import app
 
-    app()
+    app(prog_name="tflm")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
 from typing import Annotated
 
 import typer
@@ -31,6 +30,8 @@ for command in (arena, compare, export, inspect, profile, run):
 
 def _print_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # takes a while to load
+
         print(version("pytflm"))
         raise typer.Exit
 

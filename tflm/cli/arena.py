@@ -20,6 +20,7 @@ from tflm.cli.command_line import (
     console,
     load_model,
     print_json,
+    progress,
     table,
     target_from,
     with_thousands,
@@ -95,11 +96,16 @@ def buffer_figures(buffer: tflm.PlannedBuffer) -> dict[str, Any]:
 
 
 def arena(
-    models: Annotated[list[Path], typer.Argument(metavar="MODEL...", help="One .tflite file, or several to share.")],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="One .tflite file, or several to share.")],
     target: TargetName = "cortex-m",
-    planner: Annotated[str, typer.Option(metavar="NAME", help=f"How the head is planned: {', '.join(PLANNERS)}.")] = (
-        "greedy"
-    ),
+    planner: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"How the head is planned: {', '.join(PLANNERS)}.",
+            autocompletion=lambda: list(PLANNERS),
+        ),
+    ] = "greedy",
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Exit with status 1 where more is needed: 64K, 65536.")
     ] = None,
@@ -111,23 +117,39 @@ def arena(
         Path | None, typer.Option(metavar="FILE", help="Draw the plan as a picture: .png, .svg, .pdf.")
     ] = None,
     beside: Annotated[
-        str | None, typer.Option(metavar="PLANNER", help="A second plan to draw beside the first.")
+        str | None,
+        typer.Option(
+            metavar="NAME", help="A second plan to draw beside the first.", autocompletion=lambda: list(PLANNERS)
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how large an arena a model needs on a machine, to the byte, and what takes the room.
 
-    Examples: tflm arena model.tflite --target cortex-m --budget 64K; tflm arena model.tflite --html arena.html
+    \b
+    Examples:
+      tflm arena model.tflite --target cortex-m --budget 64K
+      tflm arena model.tflite --planner optimal --beside greedy --html arena.html
+      tflm arena wake_word.tflite commands.tflite --json
     """
     machine = target_from(target)
     for name in (planner, beside):
         if name is not None and name not in PLANNERS:
             raise typer.BadParameter(f"no planner is called {name!r}; there are {', '.join(PLANNERS)}")
+    if beside is not None and html is None and plot is None:
+        raise typer.BadParameter("--beside needs --html or --plot to draw to")
+    if len(models) > 1 and (html is not None or plot is not None):
+        raise typer.BadParameter("--html and --plot draw the plan of one model")
     limit = None if budget is None else bytes_from(budget)
     loaded = [load_model(path) for path in models]
     machines = list(tflm.targets.TARGETS.values()) if all_targets else [machine]
-    measured = [(path, measure(model, m, planner)) for path, model in zip(models, loaded) for m in machines]
-    shared = share(loaded, machine, planner) if len(loaded) > 1 and not all_targets else None
+    measured = []
+    with progress("laying out", len(loaded) * len(machines)) as advance:
+        for path, model in zip(models, loaded):
+            for each in machines:
+                measured.append((path, measure(model, each, planner)))
+                advance()
+        shared = share(loaded, machine, planner) if len(loaded) > 1 and not all_targets else None
     needed = max(m.minimum_arena_bytes for _, m in measured)
     if shared is not None:
         needed = max(needed, align_up(shared.arena_used_bytes, ARENA_ALIGNMENT))
@@ -169,8 +191,8 @@ def _show(path: Path, measured: tflm.ArenaMeasurement) -> None:
     out.print(f"  head (tensors, scratch)  {with_thousands(measured.head_bytes)}")
     out.print(f"  tail (the runtime's)     {with_thousands(measured.tail_bytes)}")
     peak = measured.peak
-    where = f"operator {peak.operator_index} {peak.operator}" if peak.operator else "filling the inputs"
-    out.print(f"most is alive at           {where}: {with_thousands(peak.bytes)}")
+    where = f"operator {peak.operator_index} {peak.operator}" if peak.operator else "inputs are filled"
+    out.print(f"most is alive at           step {peak.step}, {where}: {with_thousands(peak.bytes)}")
     out.print()
     out.print(_buffer_table("Alive there", peak.buffers[:LARGEST_BUFFERS], measured.steps))
     rest = [buffer for buffer in measured.buffers if buffer not in peak.buffers]
@@ -191,7 +213,7 @@ def _buffer_table(title: str, buffers: Sequence[tflm.PlannedBuffer], steps: list
         "buffer": "left",
         "type": "left",
         "shape": "left",
-        "alive": "left",
+        "alive in steps": "left",
     }
     rows = (
         (

@@ -19,13 +19,15 @@ def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None
         plans: for each planner, what `tflm.cli.arena.figures` gives.
 
     Raises:
-        CommandError: matplotlib is not installed, or knows no such kind of file.
+        CommandError: matplotlib is not installed, or knows no such kind of file; or the path has no suffix.
         OSError: the file can't be written.
     """
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise CommandError("--plot needs matplotlib: pip install 'pytflm[plot]'") from None
+    if not path.suffix:
+        raise CommandError(f"{path}: has no suffix that says what kind of picture it is: .png, .svg, .pdf")
     width, height = INCHES
     figure = Figure(figsize=(width * len(plans), height), layout="constrained")
     all_axes = figure.subplots(1, len(plans), sharey=True, squeeze=False)[0]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import sys
-from collections.abc import Iterable
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +23,9 @@ import tflm
 
 PIPE_WIDTH = 160
 """Columns of a table that goes to a file or another program, unless $COLUMNS says otherwise."""
+
+PATIENCE_SECONDS = 1.0
+"""From then on a bar shows how far a command is."""
 
 
 class CommandError(Exception):
@@ -65,9 +71,48 @@ def console() -> Console:
     return Console(width=PIPE_WIDTH if piped else None, highlight=False)
 
 
+@contextmanager
+def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
+    """A bar on standard error, for as long as the block runs, from the second second on; only on a terminal.
+
+    Args:
+        what: is being done.
+        total: how many times the function that is given will be called.
+    """
+    errors = Console(stderr=True)
+    if not errors.is_interactive:
+        yield lambda: None
+        return
+    from rich.progress import Progress  # takes a while to load
+
+    bar = Progress(console=errors, transient=True)
+    task = bar.add_task(what, total=total)
+    timer = threading.Timer(PATIENCE_SECONDS, bar.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda: bar.advance(task)
+    finally:
+        timer.cancel()
+        timer.join()
+        bar.stop()
+
+
 def print_json(figures: Any) -> None:
-    """Figures for other programs."""
-    print(json.dumps(figures, indent=2))
+    """Figures for other programs. Numbers that JSON lacks are the strings "NaN", "Infinity" and "-Infinity"."""
+    print(json.dumps(_with_finite_numbers(figures), indent=2, allow_nan=False))
+
+
+def _with_finite_numbers(figures: Any) -> Any:
+    if isinstance(figures, dict):
+        return {key: _with_finite_numbers(value) for key, value in figures.items()}
+    if isinstance(figures, (list, tuple)):
+        return [_with_finite_numbers(value) for value in figures]
+    if isinstance(figures, complex):
+        return _with_finite_numbers([figures.real, figures.imag])
+    if isinstance(figures, float) and not math.isfinite(figures):
+        return "NaN" if math.isnan(figures) else "Infinity" if figures > 0 else "-Infinity"
+    return figures
 
 
 def table(title: str | None, columns: dict[str, str], rows: Iterable[Iterable[Any]]) -> Table:
@@ -136,6 +181,12 @@ def target_from(name: str) -> tflm.targets.Target:
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
 TargetName = Annotated[
     str,
-    typer.Option("--target", "-t", metavar="NAME", help=f"The machine: {', '.join(tflm.targets.TARGETS)}."),
+    typer.Option(
+        "--target",
+        "-t",
+        metavar="NAME",
+        help=f"The machine: {', '.join(tflm.targets.TARGETS)}.",
+        autocompletion=lambda: list(tflm.targets.TARGETS),
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print figures for other programs.")]

@@ -12,8 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import typer
 
-from tflm.cli.command_line import AsJson, CheckFailed, CommandError, ModelPath, console, load_model, print_json, table
-from tflm.cli.run import Arrays, inputs_of, outputs_of, read_inputs, ready_interpreter, recorded, set_inputs
+from tflm.cli.command_line import (
+    AsJson,
+    CheckFailed,
+    CommandError,
+    ModelPath,
+    console,
+    load_model,
+    print_json,
+    progress,
+    table,
+)
+from tflm.cli.run import Arrays, answers, inputs_of, outputs_of, read_inputs, ready_interpreter, recorded, set_inputs
 
 Real = npt.NDArray[np.float64]
 
@@ -25,8 +35,9 @@ class Difference:
     Attributes:
         tensor: its name in the first model.
         operator: what makes it, in the first model; empty for recorded answers.
-        largest_error: the largest absolute difference.
-        relative_error: the same over the largest magnitude of the counterpart; None where that is zero and this not.
+        largest_error: the largest absolute difference; infinite where only one of two values is NaN.
+        relative_error: the same over the largest finite magnitude of the counterpart; None where that is zero and this
+            not.
         snr_db: power of the counterpart over power of the difference, in decibels; None where they are equal.
     """
 
@@ -39,11 +50,14 @@ class Difference:
 
 def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Difference:
     """How far `ours` is from `theirs`; both of one shape, the steps along the first axis."""
-    error = ours - theirs
-    largest, scale = float(abs(error).max(initial=0)), float(abs(theirs).max(initial=0))
-    noise, signal = float((error**2).sum()), float((theirs**2).sum())
+    with np.errstate(invalid="ignore", over="ignore"):
+        error = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, ours - theirs)
+        error[np.isnan(error)] = np.inf
+        finite = theirs[np.isfinite(theirs)]
+        largest, scale = float(abs(error).max(initial=0)), float(abs(finite).max(initial=0))
+        noise, signal = float((error**2).sum()), float((finite**2).sum())
     relative = largest / scale if scale else (0.0 if largest == 0 else None)
-    snr = None if noise == 0 else (10 * math.log10(signal / noise) if signal else -math.inf)
+    snr = None if noise == 0 else (10 * (math.log10(signal) - math.log10(noise)) if signal else -math.inf)
     return Difference(tensor, operator, largest, relative, snr)
 
 
@@ -82,7 +96,12 @@ def compare_models(a: Probe, b: Probe, steps: list[list[Real]]) -> tuple[list[Di
 
     The models have inputs and outputs of the same shapes.
     """
-    ours, theirs = ([probe.step(values) for values in steps] for probe in (a, b))
+    ours, theirs = [], []
+    with progress("comparing", len(steps)) as advance:
+        for values in steps:
+            ours.append(a.step(values))
+            theirs.append(b.step(values))
+            advance()
     outputs = [
         difference(tensor.name, "", *(np.stack([step[0][j] for step in side]) for side in (ours, theirs)))
         for j, tensor in enumerate(a.outputs)
@@ -115,22 +134,18 @@ def compare_recorded(model: Path, recording: Path) -> list[Difference]:
     interpreter = ready_interpreter(load_model(model))
     steps, expected = read_inputs(recording, inputs_of(interpreter)), recorded(recording, "out")
     outputs = outputs_of(interpreter)
-    answers: list[Arrays] = []
-    for values in steps:
-        set_inputs(inputs_of(interpreter), values)
-        interpreter.invoke()
-        answers.append([np.array(tensor.data) for tensor in outputs])
-    return [_against_recorded(recording, j, tensor, answers, expected) for j, tensor in enumerate(outputs)]
+    given = [step.outputs for step in answers(interpreter, steps)]
+    return [_against_recorded(recording, j, tensor, given, expected) for j, tensor in enumerate(outputs)]
 
 
-def _against_recorded(recording: Path, j: int, tensor: Any, answers: list[Arrays], expected: Any) -> Difference:
+def _against_recorded(recording: Path, j: int, tensor: Any, given: list[Arrays], expected: Any) -> Difference:
     pairs = []
-    for step, outputs in enumerate(answers):
+    for step, outputs in enumerate(given):
         if (step, j) not in expected:
             raise CommandError(f"{recording}: out_{step}_{j} is missing")
         ours, theirs = outputs[j], expected[step, j]
-        if ours.shape != theirs.shape:
-            reason = f"has shape {list(theirs.shape)}, the model gives {list(ours.shape)}"
+        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+            reason = f"is {theirs.dtype} of {list(theirs.shape)}, the model gives {ours.dtype} of {list(ours.shape)}"
             raise CommandError(f"{recording}: out_{step}_{j} {reason}")
         pairs.append((ours.astype(np.float64), theirs.astype(np.float64)))
     ours, theirs = (np.stack(side) for side in zip(*pairs))
@@ -152,9 +167,11 @@ def compare(
     inputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random ones otherwise.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="For the random inputs.")] = 0,
-    steps: Annotated[int, typer.Option(min=1, help="How many random inputs.")] = 10,
-    tolerance: Annotated[float, typer.Option(min=0, help="Relative error from which on a tensor diverges.")] = 0.1,
+    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="For the random inputs.")] = 0,
+    steps: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many random inputs.")] = 10,
+    tolerance: Annotated[
+        float, typer.Option(metavar="SHARE", min=0, help="Relative error from which on a tensor diverges.")
+    ] = 0.1,
     check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -163,10 +180,15 @@ def compare(
     Inputs are real values: each model gets them in its own quantization, so a float model can be compared with its
     quantized form. Errors are of real values.
 
-    Examples: tflm compare float.tflite int8.tflite; tflm compare model.tflite golden.npz --tolerance 0 --check
+    \b
+    Examples:
+      tflm compare float.tflite int8.tflite
+      tflm compare model.tflite golden.npz --tolerance 0 --check
     """
     tensors: list[Difference] = []
     if other.suffix == ".npz":
+        if inputs is not None:
+            raise typer.BadParameter("--inputs is for two models; a recording has its own inputs")
         outputs = compare_recorded(model, other)
     else:
         a, b = Probe(model), Probe(other)

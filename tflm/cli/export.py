@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.cli.command_line import CommandError, ModelPath, TargetName, console, load_model, target_from
+from tflm.cli.command_line import CommandError, ModelPath, TargetName, load_model, target_from
 from tflm.kernels import REGISTRATIONS
 from tflm.micro_resource_variable import count_resource_variables
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -269,11 +269,13 @@ def export(
 ) -> None:
     """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
 
-    Example: tflm export model.tflite firmware/ --target cortex-m
+    \b
+    Example:
+      tflm export model.tflite firmware/ --target cortex-m
     """
     origin = shlex.join(["tflm", *sys.argv[1:]])
     files = sources(load_model(model), model.stem, target_from(target), origin)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(text)
-        console().print(f"{directory / name}", markup=False)
+        print(directory / name)

@@ -130,7 +130,9 @@ def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> st
 def inspect(model: ModelPath, as_json: AsJson = False) -> None:
     """Show operators, tensors, quantization, metadata and sizes of a model.
 
-    Example: tflm inspect person_detect.tflite
+    \b
+    Example:
+      tflm inspect person_detect.tflite
     """
     figures = report(model)
     if as_json:

@@ -9,10 +9,9 @@ from typing import Annotated
 
 import numpy as np
 import typer
-from rich.progress import track
 
 import tflm
-from tflm.cli.command_line import AsJson, ModelPath, console, load_model, print_json, table
+from tflm.cli.command_line import AsJson, ModelPath, console, load_model, print_json, progress, table
 from tflm.cli.multiply_accumulates import multiply_accumulates
 from tflm.cli.run import inputs_of, random_inputs, ready_interpreter, set_inputs
 from tflm.schema.verifier import called_subgraphs
@@ -44,16 +43,18 @@ def timings(model: tflm.Model, runs: int, seed: int) -> tuple[float, list[Operat
     by_run: list[dict[str, int]] = []
     whole = []
     branches = any(called_subgraphs(op) for subgraph in model.subgraphs for op in subgraph.operators or ())
-    for _ in track(range(runs), "timing", console=console(), disable=runs < 1000, transient=True):
-        start = time.perf_counter_ns()
-        plain.invoke()
-        whole.append(time.perf_counter_ns() - start)
-        profiler.clear_events()
-        profiled.invoke()
-        if branches:
-            by_run.append(profiler.ns_per_tag())
-        else:
-            by_run.append({f"{i}": event.duration_ns for i, event in enumerate(profiler.events)})
+    with progress("timing", runs) as advance:
+        for _ in range(runs):
+            start = time.perf_counter_ns()
+            plain.invoke()
+            whole.append(time.perf_counter_ns() - start)
+            profiler.clear_events()
+            profiled.invoke()
+            if branches:
+                by_run.append(profiler.ns_per_tag())
+            else:
+                by_run.append({f"{i}": event.duration_ns for i, event in enumerate(profiler.events)})
+            advance()
     operators = _medians(model, by_run, branches)
     return statistics.median(whole) / 1e3, sorted(operators, key=lambda operator: -operator.microseconds)
 
@@ -74,13 +75,15 @@ def _medians(model: tflm.Model, by_run: list[dict[str, int]], branches: bool) ->
 
 def profile(
     model: ModelPath,
-    runs: Annotated[int, typer.Option(min=1, help="How often to invoke; figures are medians.")] = 100,
-    seed: Annotated[int, typer.Option(help="For the random inputs.")] = 0,
+    runs: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How often to invoke; figures are medians.")] = 100,
+    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="For the random inputs.")] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Time each operator of a model on this machine, the slowest first.
 
-    Example: tflm profile person_detect.tflite --runs 50
+    \b
+    Example:
+      tflm profile person_detect.tflite --runs 50
     """
     whole, operators = timings(load_model(model), runs, seed)
     if as_json:

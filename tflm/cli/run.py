@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import typer
-from rich.progress import track
 
 import tflm
 from tflm.cli.command_line import (
@@ -21,6 +21,7 @@ from tflm.cli.command_line import (
     console,
     load_model,
     print_json,
+    progress,
     table,
     target_from,
 )
@@ -125,16 +126,24 @@ def recorded(path: Path, side: str) -> dict[tuple[int, int], npt.NDArray[Any]]:
 def _loaded(path: Path) -> Any:
     try:
         loaded = np.load(path, allow_pickle=False)
-        return dict(loaded) if isinstance(loaded, Mapping) else loaded
+        arrays = dict(loaded) if isinstance(loaded, Mapping) else loaded
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CommandError(f"{path}: is no {path.suffix} file that numpy can read: {error}") from error
+    if isinstance(arrays, dict):
+        for key, values in arrays.items():
+            if not isinstance(values, np.ndarray):  # numpy gives what is no array as bytes
+                raise CommandError(f"{path}: {key!r} is no array")
+    return arrays
 
 
 def _steps_in(path: Path, arrays: dict[tuple[int, int], npt.NDArray[Any]], count: int) -> list[Arrays]:
     if not arrays:
         raise CommandError(f"{path}: has no inputs; they are called in_0_0 for the first input of the first step")
     steps = 1 + max(step for step, _ in arrays)
-    wanted = {(step, i) for step in range(steps) for i in range(count)}
+    places = ((step, i) for step in range(steps) for i in range(count))
+    wanted = set(
+        itertools.islice(places, len(arrays) + 1)
+    )  # a step's number may be any; one beyond all there are is missing
     for step, i in sorted(wanted - arrays.keys()):
         raise CommandError(f"{path}: in_{step}_{i} is missing; the model has {count} inputs for each step")
     for step, i in sorted(arrays.keys() - wanted):
@@ -164,13 +173,15 @@ def answers(interpreter: tflm.MicroInterpreter, steps: list[Arrays], dump_tensor
         OperatorError: an operator can't go on.
     """
     tensors, results = inputs_of(interpreter), []
-    for values in track(steps, "running", console=console(), disable=len(steps) < 100, transient=True):
-        set_inputs(tensors, values)
-        interpreter.invoke()
-        kept = {}
-        if dump_tensors:
-            kept = {i: np.array(t.elements) for i, t in enumerate(interpreter.eval_tensors()) if t.data is not None}
-        results.append(Step([np.array(tensor.data) for tensor in outputs_of(interpreter)], kept))
+    with progress("running", len(steps)) as advance:
+        for values in steps:
+            set_inputs(tensors, values)
+            interpreter.invoke()
+            kept = {}
+            if dump_tensors:
+                kept = {i: np.array(t.elements) for i, t in enumerate(interpreter.eval_tensors()) if t.data is not None}
+            results.append(Step([np.array(tensor.data) for tensor in outputs_of(interpreter)], kept))
+            advance()
     return results
 
 
@@ -205,18 +216,27 @@ def run(
     outputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where answers go: .npz as out_<step>_<j>, .npy, or raw bytes.")
     ] = None,
-    random: Annotated[int | None, typer.Option(metavar="SEED", help="Make inputs up.")] = None,
-    steps: Annotated[int, typer.Option(min=1, help="How many steps to make up.")] = 1,
-    dump_tensors: Annotated[bool, typer.Option(help="Keep every tensor, as tensor_<step>_<index>.")] = False,
+    random: Annotated[int | None, typer.Option(metavar="SEED", min=0, help="Make inputs up.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(metavar="COUNT", min=1, help="How many steps to make up; 1 unless told.")
+    ] = None,
+    dump_tensors: Annotated[
+        bool, typer.Option("--dump-tensors", help="Keep every tensor, as tensor_<step>_<index>.")
+    ] = False,
     target: TargetName = "host",
     as_json: AsJson = False,
 ) -> None:
     """Run a model on inputs from a file, or on random ones, and show or keep what it answers.
 
-    Example: tflm run model.tflite --inputs in.npz --outputs out.npz
+    \b
+    Examples:
+      tflm run model.tflite --inputs in.npz --outputs out.npz
+      tflm run model.tflite --random 1 --steps 10 --json
     """
     if (inputs is None) == (random is None):
         raise typer.BadParameter("give either --inputs FILE or --random SEED")
+    if inputs is not None and steps is not None:
+        raise typer.BadParameter("--steps is for random inputs; the file says how many steps it has")
     if dump_tensors and (outputs is None or outputs.suffix != ".npz"):
         raise typer.BadParameter("--dump-tensors needs --outputs with an .npz")
     settings = {"target": target_from(target), "preserve_all_tensors": dump_tensors}
@@ -226,7 +246,7 @@ def run(
         given = read_inputs(inputs, tensors)
     else:
         rng = np.random.default_rng(random)
-        given = [random_inputs(tensors, rng) for _ in range(steps)]
+        given = [random_inputs(tensors, rng) for _ in range(steps or 1)]
     results = answers(interpreter, given, dump_tensors)
     if outputs is not None:
         write_outputs(outputs, results)

@@ -16,6 +16,8 @@ from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, Struct
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
 LEFT_SHIFT = 20
 
 OP_DATA_ADD_N = Struct(
@@ -48,7 +50,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(outputs=1)
     first = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
-    require_type(first, TensorType.FLOAT32, TensorType.INT8)
+    require_type(first, *TYPES)
     require_same_type(output, first)
     for i in range(1, len(node.inputs)):
         _check_alike(context.allocate_temp_input_tensor(node, i), first)
@@ -113,4 +115,4 @@ def _bind_quantized(inputs: list[npt.NDArray[np.uint8]], y: npt.NDArray[np.int8]
     return run
 
 
-ADD_N = Registration(BuiltinOperator.ADD_N, _bind, _prepare, max_version=3)
+ADD_N = Registration(BuiltinOperator.ADD_N, _bind, _prepare, max_version=3, types=TYPES)

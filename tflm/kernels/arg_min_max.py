@@ -20,6 +20,8 @@ from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import Struct
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
 INPUT, AXIS = range(2)
 
 TFLITE_ARG_MAX_PARAMS = Struct("TfLiteArgMaxParams", output_type=TFLITE_TYPE)
@@ -29,7 +31,7 @@ TFLITE_ARG_MIN_PARAMS = Struct("TfLiteArgMinParams", output_type=TFLITE_TYPE)
 def _prepare(context: KernelContext, node: Node) -> None:
     input, axis = (context.get_eval_input(node, index) for index in (INPUT, AXIS))
     output = context.get_eval_output(node, 0)
-    require_type(input, TensorType.FLOAT32, TensorType.INT8)
+    require_type(input, *TYPES)
     require_type(axis, TensorType.INT32)
     require_type(output, TensorType.INT32)
     if element_count(axis) == 0:
@@ -94,8 +96,18 @@ def _bind_columns(x: npt.NDArray[Any], y: npt.NDArray[Any], find: str, none: flo
 
 
 ARG_MAX = Registration(
-    BuiltinOperator.ARG_MAX, _bind_with("argmax", -np.inf), _prepare, builtin_data=TFLITE_ARG_MAX_PARAMS, max_version=3
+    BuiltinOperator.ARG_MAX,
+    _bind_with("argmax", -np.inf),
+    _prepare,
+    builtin_data=TFLITE_ARG_MAX_PARAMS,
+    max_version=3,
+    types=TYPES,
 )
 ARG_MIN = Registration(
-    BuiltinOperator.ARG_MIN, _bind_with("argmin", np.inf), _prepare, builtin_data=TFLITE_ARG_MIN_PARAMS, max_version=3
+    BuiltinOperator.ARG_MIN,
+    _bind_with("argmin", np.inf),
+    _prepare,
+    builtin_data=TFLITE_ARG_MIN_PARAMS,
+    max_version=3,
+    types=TYPES,
 )

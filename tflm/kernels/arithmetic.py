@@ -349,6 +349,7 @@ ADD = Registration(
     op_data=OP_DATA_ADD,
     builtin_data=TFLITE_ADD_PARAMS,
     max_version=5,
+    types=TYPES,
 )
 SUB = Registration(
     BuiltinOperator.SUB,
@@ -357,6 +358,7 @@ SUB = Registration(
     op_data=OP_DATA_SUB,
     builtin_data=TFLITE_SUB_PARAMS,
     max_version=5,
+    types=TYPES,
 )
 MUL = Registration(
     BuiltinOperator.MUL,
@@ -365,6 +367,7 @@ MUL = Registration(
     op_data=OP_DATA_MUL,
     builtin_data=TFLITE_MUL_PARAMS,
     max_version=7,
+    types=TYPES,
 )
 DIV = Registration(
     BuiltinOperator.DIV,
@@ -373,4 +376,5 @@ DIV = Registration(
     op_data=OP_DATA_DIV,
     builtin_data=TFLITE_DIV_PARAMS,
     max_version=2,
+    types=DIV_TYPES,
 )

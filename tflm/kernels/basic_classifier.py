@@ -14,6 +14,8 @@ from tflm.kernels.checks import require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.schema.enums import TensorType
 
+TYPES = (TensorType.INT32,)
+
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=3, outputs=2)
@@ -26,7 +28,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
             reason = f"has shape {list(tensor.dims)}; there must be one element for each class that is asked for"
             raise OperatorError(reason, tensor=tensor.name)
     for tensor in (posteriors, classes, thresholds, chosen):
-        require_type(tensor, TensorType.INT32)
+        require_type(tensor, *TYPES)
     require_type(reached, TensorType.BOOL)
 
 
@@ -48,4 +50,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-BASIC_CLASSIFIER = Registration("BasicClassifier", _bind, _prepare)
+BASIC_CLASSIFIER = Registration("BasicClassifier", _bind, _prepare, types=TYPES)

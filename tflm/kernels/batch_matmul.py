@@ -180,4 +180,5 @@ BATCH_MATMUL = Registration(
     op_data=OP_DATA_BATCH_MATMUL,
     builtin_data=TFLITE_BATCH_MATMUL_PARAMS,
     max_version=4,
+    types=TYPES,
 )

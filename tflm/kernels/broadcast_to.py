@@ -80,5 +80,9 @@ def _matched_ends(dims: npt.NDArray[np.int32], shape: TfLiteEvalTensor) -> Copy:
     return dims[dims.size - count :], shape.elements[shape.elements.size - count :]
 
 
-BROADCAST_TO = Registration(BuiltinOperator.BROADCAST_TO, _bind_broadcast_to, _prepare_broadcast_to, max_version=3)
-BROADCAST_ARGS = Registration(BuiltinOperator.BROADCAST_ARGS, _bind_broadcast_args, _prepare_broadcast_args)
+BROADCAST_TO = Registration(
+    BuiltinOperator.BROADCAST_TO, _bind_broadcast_to, _prepare_broadcast_to, max_version=3, types=BROADCAST_TO_TYPES
+)
+BROADCAST_ARGS = Registration(
+    BuiltinOperator.BROADCAST_ARGS, _bind_broadcast_args, _prepare_broadcast_args, types=SHAPE_TYPES
+)

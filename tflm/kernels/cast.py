@@ -63,4 +63,4 @@ def _bind_truncation(x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> Run:
     return run
 
 
-CAST = Registration(BuiltinOperator.CAST, _bind, _prepare, builtin_data=TFLITE_CAST_PARAMS, max_version=7)
+CAST = Registration(BuiltinOperator.CAST, _bind, _prepare, builtin_data=TFLITE_CAST_PARAMS, max_version=7, types=TYPES)

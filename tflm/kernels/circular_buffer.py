@@ -90,4 +90,5 @@ CIRCULAR_BUFFER = Registration(
     _prepare_circular_buffer,
     reset=_reset_circular_buffer,
     op_data=OP_DATA_CIRCULAR_BUFFER,
+    types=(TensorType.INT8,),
 )

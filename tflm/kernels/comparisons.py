@@ -101,7 +101,9 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _registration(operator: BuiltinOperator, max_version: int) -> Registration:
-    return Registration(operator, _bind, _prepare, op_data=OP_DATA_COMPARISON, max_version=max_version)
+    return Registration(
+        operator, _bind, _prepare, op_data=OP_DATA_COMPARISON, max_version=max_version, types=TYPES[operator.name]
+    )
 
 
 EQUAL = _registration(BuiltinOperator.EQUAL, 4)

@@ -208,14 +208,32 @@ CONCATENATION = Registration(
     op_data=OP_DATA_CONCATENATION,
     builtin_data=TFLITE_CONCATENATION_PARAMS,
     max_version=4,
+    types=CONCATENATION_TYPES,
 )
 SPLIT = Registration(
-    BuiltinOperator.SPLIT, _bind_parted(1), _prepare_split, builtin_data=TFLITE_SPLIT_PARAMS, max_version=4
+    BuiltinOperator.SPLIT,
+    _bind_parted(1),
+    _prepare_split,
+    builtin_data=TFLITE_SPLIT_PARAMS,
+    max_version=4,
+    types=SPLIT_TYPES,
 )
 SPLIT_V = Registration(
-    BuiltinOperator.SPLIT_V, _bind_parted(0), _prepare_split_v, builtin_data=TFLITE_SPLIT_V_PARAMS, max_version=2
+    BuiltinOperator.SPLIT_V,
+    _bind_parted(0),
+    _prepare_split_v,
+    builtin_data=TFLITE_SPLIT_V_PARAMS,
+    max_version=2,
+    types=SPLIT_TYPES,
 )
-PACK = Registration(BuiltinOperator.PACK, _bind_pack, _prepare_pack, builtin_data=TFLITE_PACK_PARAMS, max_version=4)
+PACK = Registration(
+    BuiltinOperator.PACK, _bind_pack, _prepare_pack, builtin_data=TFLITE_PACK_PARAMS, max_version=4, types=PACK_TYPES
+)
 UNPACK = Registration(
-    BuiltinOperator.UNPACK, _bind_parted(0), _prepare_unpack, builtin_data=TFLITE_UNPACK_PARAMS, max_version=4
+    BuiltinOperator.UNPACK,
+    _bind_parted(0),
+    _prepare_unpack,
+    builtin_data=TFLITE_UNPACK_PARAMS,
+    max_version=4,
+    types=SPLIT_TYPES,
 )

@@ -114,4 +114,5 @@ CONV_2D = Registration(
     op_data=OP_DATA_CONV,
     builtin_data=TFLITE_CONV_PARAMS,
     max_version=8,
+    types=tuple(OPERANDS.weight_types),
 )

@@ -22,6 +22,8 @@ from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import CumsumOptions
 from tflm.targets import BOOL, INT, INT32, Struct
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
 INPUT, AXIS = range(2)
 
 TERM_SHIFT = 19
@@ -55,7 +57,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
     input = context.allocate_temp_input_tensor(node, INPUT)
     axis = context.allocate_temp_input_tensor(node, AXIS)
-    require_type(input, TensorType.FLOAT32, TensorType.INT8)
+    require_type(input, *TYPES)
     require_type(axis, TensorType.INT32)
     if element_count(axis) != 1:
         raise OperatorError(f"has shape {list(axis.dims)}, must have one element", tensor=axis.name)
@@ -136,4 +138,4 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Qu
     return run
 
 
-CUMSUM = Registration(BuiltinOperator.CUMSUM, _bind, _prepare, builtin_data=TFLITE_CUMSUM_PARAMS)
+CUMSUM = Registration(BuiltinOperator.CUMSUM, _bind, _prepare, builtin_data=TFLITE_CUMSUM_PARAMS, types=TYPES)

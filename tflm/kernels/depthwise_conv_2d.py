@@ -174,4 +174,5 @@ DEPTHWISE_CONV_2D = Registration(
     op_data=OP_DATA_CONV,
     builtin_data=TFLITE_DEPTHWISE_CONV_PARAMS,
     max_version=7,
+    types=tuple(OPERANDS.weight_types),
 )

@@ -336,4 +336,5 @@ DETECTION_POSTPROCESS = Registration(
     _bind_detection_postprocess,
     _prepare_detection_postprocess,
     op_data=OP_DATA_DETECTION_POSTPROCESS,
+    types=(TensorType.FLOAT32,),
 )

@@ -60,5 +60,5 @@ def _bind_shape(context: KernelContext, node: Node) -> Run:
     return bind_copy(context.get_eval_output(node, 0).elements.reshape(-1), dims)
 
 
-FILL = Registration(BuiltinOperator.FILL, _bind_fill, _prepare_fill, max_version=4)
+FILL = Registration(BuiltinOperator.FILL, _bind_fill, _prepare_fill, max_version=4, types=FILL_TYPES)
 SHAPE = Registration(BuiltinOperator.SHAPE, _bind_shape, _prepare_shape, builtin_data=TFLITE_SHAPE_PARAMS)

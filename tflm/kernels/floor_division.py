@@ -11,11 +11,13 @@ from tflm.kernels.elementwise import bind_binary, bind_ufunc, operands
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.schema.enums import BuiltinOperator, TensorType
 
+TYPES = (TensorType.FLOAT32,)
+
 MAXIMUM_RANK = 4
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    prepared_tensors(context, node, (TensorType.FLOAT32,), MAXIMUM_RANK)
+    prepared_tensors(context, node, TYPES, MAXIMUM_RANK)
 
 
 def _bind_floor_div(context: KernelContext, node: Node) -> Run:
@@ -36,5 +38,5 @@ def _bind_floor_mod(context: KernelContext, node: Node) -> Run:
     return bind_ufunc(operands(context, node), np.mod)
 
 
-FLOOR_DIV = Registration(BuiltinOperator.FLOOR_DIV, _bind_floor_div, _prepare, max_version=3)
-FLOOR_MOD = Registration(BuiltinOperator.FLOOR_MOD, _bind_floor_mod, _prepare, max_version=2)
+FLOOR_DIV = Registration(BuiltinOperator.FLOOR_DIV, _bind_floor_div, _prepare, max_version=3, types=TYPES)
+FLOOR_MOD = Registration(BuiltinOperator.FLOOR_MOD, _bind_floor_mod, _prepare, max_version=2, types=TYPES)

@@ -217,4 +217,5 @@ FULLY_CONNECTED = Registration(
     op_data=OP_DATA_FULLY_CONNECTED,
     builtin_data=TFLITE_FULLY_CONNECTED_PARAMS,
     max_version=13,
+    types=tuple(WEIGHT_TYPES),
 )

@@ -184,6 +184,10 @@ def _bind_with(bind_float: Callable[[npt.NDArray[np.float32], npt.NDArray[np.flo
 
 
 HARD_SWISH = Registration(
-    BuiltinOperator.HARD_SWISH, _bind_with(_float_hard_swish), _prepare_hard_swish, op_data=HARD_SWISH_PARAMS
+    BuiltinOperator.HARD_SWISH,
+    _bind_with(_float_hard_swish),
+    _prepare_hard_swish,
+    op_data=HARD_SWISH_PARAMS,
+    types=TYPES,
 )
-ELU = Registration(BuiltinOperator.ELU, _bind_with(_float_elu), _prepare_elu, op_data=OP_DATA_ELU)
+ELU = Registration(BuiltinOperator.ELU, _bind_with(_float_elu), _prepare_elu, op_data=OP_DATA_ELU, types=TYPES)

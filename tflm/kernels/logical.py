@@ -10,6 +10,8 @@ from tflm.kernels.elementwise import bind_ufunc, operands
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.schema.enums import BuiltinOperator, TensorType
 
+TYPES = (TensorType.BOOL,)
+
 MAXIMUM_RANK = 4
 
 
@@ -17,7 +19,7 @@ def _prepare_binary(context: KernelContext, node: Node) -> None:
     input1, input2 = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
     output = context.get_eval_output(node, 0)
     for tensor in (input1, input2, output):
-        require_type(tensor, TensorType.BOOL)
+        require_type(tensor, *TYPES)
     require_broadcast(input1, input2, output, MAXIMUM_RANK)
 
 
@@ -32,7 +34,7 @@ def _prepare_not(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
-    require_type(input, TensorType.BOOL)
+    require_type(input, *TYPES)
     require_alike(output, input)
 
 
@@ -46,6 +48,6 @@ def _bind_not(context: KernelContext, node: Node) -> Run:
     return run
 
 
-LOGICAL_AND = Registration(BuiltinOperator.LOGICAL_AND, _bind_binary(np.logical_and), _prepare_binary)
-LOGICAL_OR = Registration(BuiltinOperator.LOGICAL_OR, _bind_binary(np.logical_or), _prepare_binary)
-LOGICAL_NOT = Registration(BuiltinOperator.LOGICAL_NOT, _bind_not, _prepare_not)
+LOGICAL_AND = Registration(BuiltinOperator.LOGICAL_AND, _bind_binary(np.logical_and), _prepare_binary, types=TYPES)
+LOGICAL_OR = Registration(BuiltinOperator.LOGICAL_OR, _bind_binary(np.logical_or), _prepare_binary, types=TYPES)
+LOGICAL_NOT = Registration(BuiltinOperator.LOGICAL_NOT, _bind_not, _prepare_not, types=TYPES)

@@ -42,5 +42,7 @@ def _bind_with(choose: np.ufunc, compare: np.ufunc) -> Bind:
     return bind
 
 
-MAXIMUM = Registration(BuiltinOperator.MAXIMUM, _bind_with(np.maximum, np.greater), _prepare, max_version=4)
-MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.minimum, np.less), _prepare, max_version=4)
+MAXIMUM = Registration(
+    BuiltinOperator.MAXIMUM, _bind_with(np.maximum, np.greater), _prepare, max_version=4, types=TYPES
+)
+MINIMUM = Registration(BuiltinOperator.MINIMUM, _bind_with(np.minimum, np.less), _prepare, max_version=4, types=TYPES)

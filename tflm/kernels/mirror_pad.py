@@ -92,4 +92,5 @@ MIRROR_PAD = Registration(
     op_data=OP_DATA_MIRROR_PAD,
     builtin_data=TFLITE_MIRROR_PADDING_PARAMS,
     max_version=3,
+    types=TYPES,
 )

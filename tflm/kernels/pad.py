@@ -78,5 +78,5 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return bind_copies([(y, value), (view_of(y, inside), x)])
 
 
-PAD = Registration(BuiltinOperator.PAD, _bind, _prepare, op_data=OP_DATA_PAD, max_version=4)
-PADV2 = Registration(BuiltinOperator.PADV2, _bind, _prepare, op_data=OP_DATA_PAD, max_version=4)
+PAD = Registration(BuiltinOperator.PAD, _bind, _prepare, op_data=OP_DATA_PAD, max_version=4, types=TYPES)
+PADV2 = Registration(BuiltinOperator.PADV2, _bind, _prepare, op_data=OP_DATA_PAD, max_version=4, types=TYPES)

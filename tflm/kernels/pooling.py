@@ -29,6 +29,7 @@ from tflm.schema.options import Pool2DOptions
 from tflm.targets import FLOAT, INT, INT32, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+L2_TYPES = (TensorType.FLOAT32,)
 
 TFLITE_POOL_PARAMS = Struct(
     "TfLitePoolParams",
@@ -86,7 +87,7 @@ def _prepare_l2(context: KernelContext, node: Node) -> None:
     context.allocate_temp_output_tensor(node, 0)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.get_eval_output(node, 0)
-    require_type(input, TensorType.FLOAT32)
+    require_type(input, *L2_TYPES)
     require_same_type(output, input)
     _require_image(output)
     shape, rows, columns = _windows(input, node)
@@ -302,6 +303,7 @@ AVERAGE_POOL_2D = Registration(
     op_data=OP_DATA_POOLING,
     builtin_data=TFLITE_POOL_PARAMS,
     max_version=3,
+    types=TYPES,
 )
 MAX_POOL_2D = Registration(
     BuiltinOperator.MAX_POOL_2D,
@@ -310,10 +312,8 @@ MAX_POOL_2D = Registration(
     op_data=OP_DATA_POOLING,
     builtin_data=TFLITE_POOL_PARAMS,
     max_version=3,
+    types=TYPES,
 )
 L2_POOL_2D = Registration(
-    BuiltinOperator.L2_POOL_2D,
-    _bind_l2,
-    _prepare_l2,
-    builtin_data=TFLITE_POOL_PARAMS,
+    BuiltinOperator.L2_POOL_2D, _bind_l2, _prepare_l2, builtin_data=TFLITE_POOL_PARAMS, types=L2_TYPES
 )

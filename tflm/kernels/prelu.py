@@ -88,4 +88,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-PRELU = Registration(BuiltinOperator.PRELU, _bind, _prepare, op_data=PRELU_PARAMS)
+PRELU = Registration(BuiltinOperator.PRELU, _bind, _prepare, op_data=PRELU_PARAMS, types=tuple(ALPHA_TYPES))

@@ -22,6 +22,7 @@ from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import DOUBLE, INT, INT32, Struct
 
+DEQUANTIZE_TYPES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
 OUTPUT_TYPES = {
     TensorType.FLOAT32: (TensorType.INT8, TensorType.INT16),
     TensorType.INT32: (TensorType.INT8, TensorType.INT16),
@@ -113,7 +114,7 @@ def _prepare_dequantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
-    require_type(input, TensorType.INT8, TensorType.INT16, TensorType.UINT8)
+    require_type(input, *DEQUANTIZE_TYPES)
     require_type(output, TensorType.FLOAT32)
     require_same_size(output, input)
     node.op_data = input.scale, input.zero_point
@@ -126,8 +127,18 @@ def _bind_dequantize(context: KernelContext, node: Node) -> Run:
 
 
 QUANTIZE = Registration(
-    BuiltinOperator.QUANTIZE, _bind_quantize, _prepare_quantize, op_data=OP_DATA_QUANTIZE, max_version=4
+    BuiltinOperator.QUANTIZE,
+    _bind_quantize,
+    _prepare_quantize,
+    op_data=OP_DATA_QUANTIZE,
+    max_version=4,
+    types=tuple(OUTPUT_TYPES),
 )
 DEQUANTIZE = Registration(
-    BuiltinOperator.DEQUANTIZE, _bind_dequantize, _prepare_dequantize, op_data=DEQUANTIZE_OP_DATA, max_version=6
+    BuiltinOperator.DEQUANTIZE,
+    _bind_dequantize,
+    _prepare_dequantize,
+    op_data=DEQUANTIZE_OP_DATA,
+    max_version=6,
+    types=DEQUANTIZE_TYPES,
 )

@@ -22,6 +22,7 @@ from tflm.targets import BOOL, FLOAT, INT, INT32, Struct
 INPUT, AXIS = range(2)
 SUM_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 MIN_MAX_TYPES = (TensorType.FLOAT32, TensorType.INT8)
+ALL_TYPES = (TensorType.BOOL,)
 
 TFLITE_REDUCER_PARAMS = Struct("TfLiteReducerParams", keep_dims=BOOL)
 OP_DATA_REDUCE = Struct(
@@ -76,7 +77,7 @@ def _prepare_min_max(context: KernelContext, node: Node) -> None:
 
 def _prepare_all(context: KernelContext, node: Node) -> None:
     input, output, axis = _tensors(context, node)
-    require_type(input, TensorType.BOOL)
+    require_type(input, *ALL_TYPES)
     require_same_type(output, input)
     _prepare_again(context, node, input)
     _request_indices(context, input, axis)
@@ -247,6 +248,7 @@ def _registration(
     prepare: Callable[[KernelContext, Node], None],
     bind_axes: BindAxes,
     max_version: int,
+    types: tuple[TensorType, ...],
 ) -> Registration:
     return Registration(
         operator,
@@ -255,11 +257,16 @@ def _registration(
         op_data=OP_DATA_REDUCE,
         builtin_data=TFLITE_REDUCER_PARAMS,
         max_version=max_version,
+        types=types,
     )
 
 
-MEAN = _registration(BuiltinOperator.MEAN, _prepare_sum, _bind_sum(is_mean=True), 3)
-SUM = _registration(BuiltinOperator.SUM, _prepare_sum, _bind_sum(is_mean=False), 2)
-REDUCE_MAX = _registration(BuiltinOperator.REDUCE_MAX, _prepare_min_max, _bind_extreme(np.fmax, "min"), 3)
-REDUCE_MIN = _registration(BuiltinOperator.REDUCE_MIN, _prepare_min_max, _bind_extreme(np.fmin, "max"), 3)
-REDUCE_ALL = _registration(BuiltinOperator.REDUCE_ALL, _prepare_all, _bind_all, 1)
+MEAN = _registration(BuiltinOperator.MEAN, _prepare_sum, _bind_sum(is_mean=True), 3, SUM_TYPES)
+SUM = _registration(BuiltinOperator.SUM, _prepare_sum, _bind_sum(is_mean=False), 2, SUM_TYPES)
+REDUCE_MAX = _registration(
+    BuiltinOperator.REDUCE_MAX, _prepare_min_max, _bind_extreme(np.fmax, "min"), 3, MIN_MAX_TYPES
+)
+REDUCE_MIN = _registration(
+    BuiltinOperator.REDUCE_MIN, _prepare_min_max, _bind_extreme(np.fmin, "max"), 3, MIN_MAX_TYPES
+)
+REDUCE_ALL = _registration(BuiltinOperator.REDUCE_ALL, _prepare_all, _bind_all, 1, ALL_TYPES)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.schema.enums import BuiltinOperator
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
@@ -184,6 +184,8 @@ class Registration:
             size on the target. `Node.op_data` are its bytes until the kernel puts something else there.
         builtin_data: the C structure that TFLM parses the options into; None where it has none.
         min_version, max_version: the versions of the operator in a model that the kernel implements.
+        types: the element types that its main tensor may have, which is most often the first input. Empty where any
+            will do, or where it has none.
     """
 
     operator: BuiltinOperator | str
@@ -196,6 +198,7 @@ class Registration:
     builtin_data: Struct | None = None
     min_version: int = 1
     max_version: int = 1
+    types: tuple[TensorType, ...] = ()
 
     @property
     def name(self) -> str:

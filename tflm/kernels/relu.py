@@ -165,8 +165,10 @@ def _bind_leaky_relu(context: KernelContext, node: Node) -> Run:
     return run
 
 
-RELU = Registration(BuiltinOperator.RELU, _bind_relu, _prepare_relu, op_data=RELU_OP_DATA, max_version=3)
-RELU6 = Registration(BuiltinOperator.RELU6, _bind_relu6, _prepare_relu6, op_data=RELU6_OP_DATA, max_version=3)
+RELU = Registration(BuiltinOperator.RELU, _bind_relu, _prepare_relu, op_data=RELU_OP_DATA, max_version=3, types=TYPES)
+RELU6 = Registration(
+    BuiltinOperator.RELU6, _bind_relu6, _prepare_relu6, op_data=RELU6_OP_DATA, max_version=3, types=TYPES
+)
 LEAKY_RELU = Registration(
     BuiltinOperator.LEAKY_RELU,
     _bind_leaky_relu,
@@ -174,4 +176,5 @@ LEAKY_RELU = Registration(
     op_data=LEAKY_RELU_OP_DATA,
     builtin_data=TFLITE_LEAKY_RELU_PARAMS,
     max_version=2,
+    types=TYPES,
 )

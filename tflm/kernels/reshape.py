@@ -103,7 +103,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 RESHAPE = Registration(BuiltinOperator.RESHAPE, _bind, _prepare_reshape, builtin_data=TFLITE_RESHAPE_PARAMS)
-EXPAND_DIMS = Registration(BuiltinOperator.EXPAND_DIMS, _bind, _prepare_expand_dims)
+EXPAND_DIMS = Registration(BuiltinOperator.EXPAND_DIMS, _bind, _prepare_expand_dims, types=EXPAND_DIMS_TYPES)
 SQUEEZE = Registration(
     BuiltinOperator.SQUEEZE, _bind, _prepare_squeeze, builtin_data=TFLITE_SQUEEZE_PARAMS, max_version=2
 )

@@ -57,4 +57,4 @@ def _reversed_axes(input: TfLiteEvalTensor, axis: TfLiteEvalTensor) -> range:
     return neighbours
 
 
-REVERSE_V2 = Registration(BuiltinOperator.REVERSE_V2, _bind, _prepare, max_version=3)
+REVERSE_V2 = Registration(BuiltinOperator.REVERSE_V2, _bind, _prepare, max_version=3, types=TYPES)

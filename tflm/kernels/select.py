@@ -56,4 +56,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-SELECT_V2 = Registration(BuiltinOperator.SELECT_V2, _bind, _prepare, op_data=OP_DATA_SELECT, max_version=2)
+SELECT_V2 = Registration(BuiltinOperator.SELECT_V2, _bind, _prepare, op_data=OP_DATA_SELECT, max_version=2, types=TYPES)

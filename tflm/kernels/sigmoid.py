@@ -31,6 +31,8 @@ from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, Struct
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+
 INT8_INTEGER_BITS = 4
 """The input of the int8 functions is Q4.27."""
 
@@ -66,7 +68,7 @@ def _prepare_tanh(context: KernelContext, node: Node) -> None:
 
 
 def _check(input: TfLiteTensor, output: TfLiteTensor) -> None:
-    require_type(input, TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+    require_type(input, *TYPES)
     require_alike(output, input)
 
 
@@ -197,11 +199,8 @@ LOGISTIC = Registration(
     _prepare_logistic,
     op_data=OP_DATA_LOGISTIC,
     max_version=3,
+    types=TYPES,
 )
 TANH = Registration(
-    BuiltinOperator.TANH,
-    _bind_with(_bind_float_tanh),
-    _prepare_tanh,
-    op_data=OP_DATA_TANH,
-    max_version=3,
+    BuiltinOperator.TANH, _bind_with(_bind_float_tanh), _prepare_tanh, op_data=OP_DATA_TANH, max_version=3, types=TYPES
 )

@@ -45,6 +45,7 @@ from tflm.targets import DOUBLE, FLOAT, INT, INT32, POINTER, SIZE_T, Struct
 BLOCK = 8192
 """Elements that are worked on at once, if a row has no more."""
 
+LOG_TYPES = (TensorType.FLOAT32, TensorType.INT8)
 OUTPUT_TYPES = {
     TensorType.FLOAT32: (TensorType.FLOAT32,),
     TensorType.INT8: (TensorType.INT8, TensorType.INT16),
@@ -115,7 +116,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 def _prepare_log(context: KernelContext, node: Node) -> None:
     input, output = _tensors(context, node)
-    require_type(input, TensorType.FLOAT32, TensorType.INT8)
+    require_type(input, *LOG_TYPES)
     require_same_type(output, input)
     if input.type == TensorType.INT8:
         context.allocate_persistent_buffer(LOG_SOFTMAX_OP_DATA.size(context.target))
@@ -366,5 +367,6 @@ SOFTMAX = Registration(
     op_data=SOFTMAX_PARAMS,
     builtin_data=TFLITE_SOFTMAX_PARAMS,
     max_version=3,
+    types=tuple(OUTPUT_TYPES),
 )
-LOG_SOFTMAX = Registration(BuiltinOperator.LOG_SOFTMAX, _bind_log, _prepare_log, max_version=2)
+LOG_SOFTMAX = Registration(BuiltinOperator.LOG_SOFTMAX, _bind_log, _prepare_log, max_version=2, types=LOG_TYPES)

@@ -207,6 +207,7 @@ SPACE_TO_DEPTH = Registration(
     _prepare_space_to_depth,
     builtin_data=TFLITE_SPACE_TO_DEPTH_PARAMS,
     max_version=2,
+    types=TYPES,
 )
 DEPTH_TO_SPACE = Registration(
     BuiltinOperator.DEPTH_TO_SPACE,
@@ -214,6 +215,7 @@ DEPTH_TO_SPACE = Registration(
     _prepare_depth_to_space,
     builtin_data=TFLITE_DEPTH_TO_SPACE_PARAMS,
     max_version=2,
+    types=TYPES,
 )
 SPACE_TO_BATCH_ND = Registration(
     BuiltinOperator.SPACE_TO_BATCH_ND,
@@ -221,5 +223,8 @@ SPACE_TO_BATCH_ND = Registration(
     _prepare_batch,
     op_data=SPACE_TO_BATCH_PARAMS,
     max_version=4,
+    types=TYPES,
 )
-BATCH_TO_SPACE_ND = Registration(BuiltinOperator.BATCH_TO_SPACE_ND, _bind_batch_to_space, _prepare_batch, max_version=4)
+BATCH_TO_SPACE_ND = Registration(
+    BuiltinOperator.BATCH_TO_SPACE_ND, _bind_batch_to_space, _prepare_batch, max_version=4, types=TYPES
+)

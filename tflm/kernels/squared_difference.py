@@ -77,5 +77,5 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 SQUARED_DIFFERENCE = Registration(
-    BuiltinOperator.SQUARED_DIFFERENCE, _bind, _prepare, op_data=OP_DATA_SQUARED_DIFFERENCE, max_version=3
+    BuiltinOperator.SQUARED_DIFFERENCE, _bind, _prepare, op_data=OP_DATA_SQUARED_DIFFERENCE, max_version=3, types=TYPES
 )

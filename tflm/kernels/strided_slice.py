@@ -154,7 +154,7 @@ def _slices(input: TfLiteEvalTensor, begin: TfLiteEvalTensor, size: TfLiteEvalTe
     return slices
 
 
-SLICE = Registration(BuiltinOperator.SLICE, _bind_slice, _prepare_slice, max_version=6)
+SLICE = Registration(BuiltinOperator.SLICE, _bind_slice, _prepare_slice, max_version=6, types=TYPES)
 STRIDED_SLICE = Registration(
     BuiltinOperator.STRIDED_SLICE,
     _bind_strided_slice,
@@ -162,4 +162,5 @@ STRIDED_SLICE = Registration(
     op_data=STRIDED_SLICE_PARAMS,
     builtin_data=TFLITE_STRIDED_SLICE_PARAMS,
     max_version=8,
+    types=TYPES,
 )

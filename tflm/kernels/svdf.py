@@ -26,6 +26,8 @@ from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorTyp
 from tflm.schema.options import SVDFOptions
 from tflm.targets import BOOL, INT, INT32, Struct
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
 INPUT, WEIGHTS_FEATURE, WEIGHTS_TIME, BIAS, STATE = range(5)
 
 TFLITE_SVDF_PARAMS = Struct(
@@ -74,7 +76,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     rank = (node.options(SVDFOptions) or SVDFOptions()).rank
     output = context.allocate_temp_output_tensor(node, 0)
     _check_shapes(input, feature, time, bias, state, output, rank)
-    require_type(input, TensorType.FLOAT32, TensorType.INT8)
+    require_type(input, *TYPES)
     for tensor in (feature, output):
         require_same_type(tensor, input)
     batches, filters = input.dims[0], feature.dims[0]
@@ -290,4 +292,5 @@ SVDF = Registration(
     op_data=OP_DATA_SVDF,
     builtin_data=TFLITE_SVDF_PARAMS,
     max_version=4,
+    types=TYPES,
 )

@@ -38,4 +38,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return bind_copy(context.get_eval_output(node, 0).elements, source)
 
 
-TRANSPOSE = Registration(BuiltinOperator.TRANSPOSE, _bind, _prepare, max_version=6)
+TRANSPOSE = Registration(BuiltinOperator.TRANSPOSE, _bind, _prepare, max_version=6, types=TYPES)

@@ -233,4 +233,5 @@ TRANSPOSE_CONV = Registration(
     op_data=OP_DATA_TRANSPOSE_CONV,
     builtin_data=TFLITE_TRANSPOSE_CONV_PARAMS,
     max_version=5,
+    types=tuple(OPERANDS.weight_types),
 )

@@ -29,6 +29,7 @@ from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, INT, INT32, Struct
 
+TYPES = (TensorType.FLOAT32,)
 ABS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 RSQRT_TYPES = (TensorType.FLOAT32, TensorType.INT8)
 
@@ -51,7 +52,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
-    require_type(input, TensorType.FLOAT32)
+    require_type(input, *TYPES)
     require_alike(output, input)
 
 
@@ -65,7 +66,7 @@ def _prepare_with_equal_shapes(context: KernelContext, node: Node) -> None:
 
 def _prepare_without_temps(context: KernelContext, node: Node) -> None:
     input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
-    require_type(input, TensorType.FLOAT32)
+    require_type(input, *TYPES)
     require_alike(output, input)
 
 
@@ -195,7 +196,7 @@ def _registration(
     prepare: Callable[[KernelContext, Node], None] = _prepare,
     max_version: int = 1,
 ) -> Registration:
-    return Registration(operator, _bind_float(ufunc), prepare, max_version=max_version)
+    return Registration(operator, _bind_float(ufunc), prepare, max_version=max_version, types=TYPES)
 
 
 SIN = _registration(BuiltinOperator.SIN, np.sin)
@@ -208,5 +209,9 @@ CEIL = _registration(BuiltinOperator.CEIL, np.ceil, _prepare_with_equal_shapes)
 ROUND = _registration(BuiltinOperator.ROUND, np.rint, _prepare_with_equal_shapes)
 FLOOR = _registration(BuiltinOperator.FLOOR, np.floor, _prepare_without_temps)
 NEG = _registration(BuiltinOperator.NEG, np.negative, _prepare_without_temps)
-ABS = Registration(BuiltinOperator.ABS, _bind_abs, _prepare_abs, op_data=OP_DATA_ABS_RSQRT, max_version=5)
-RSQRT = Registration(BuiltinOperator.RSQRT, _bind_rsqrt, _prepare_rsqrt, op_data=OP_DATA_ABS_RSQRT, max_version=3)
+ABS = Registration(
+    BuiltinOperator.ABS, _bind_abs, _prepare_abs, op_data=OP_DATA_ABS_RSQRT, max_version=5, types=ABS_TYPES
+)
+RSQRT = Registration(
+    BuiltinOperator.RSQRT, _bind_rsqrt, _prepare_rsqrt, op_data=OP_DATA_ABS_RSQRT, max_version=3, types=RSQRT_TYPES
+)

@@ -434,4 +434,5 @@ UNIDIRECTIONAL_SEQUENCE_LSTM = Registration(
     op_data=OP_DATA_LSTM,
     builtin_data=TFLITE_UNIDIRECTIONAL_SEQUENCE_LSTM_PARAMS,
     max_version=4,
+    types=tuple(WEIGHT_TYPES),
 )

@@ -26,4 +26,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-ZEROS_LIKE = Registration(BuiltinOperator.ZEROS_LIKE, _bind, _prepare)
+ZEROS_LIKE = Registration(BuiltinOperator.ZEROS_LIKE, _bind, _prepare, types=TYPES)

@@ -71,4 +71,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-DELAY = Registration("SignalDelay", _bind, _prepare, reset=_reset, op_data=DELAY_PARAMS)
+DELAY = Registration("SignalDelay", _bind, _prepare, reset=_reset, op_data=DELAY_PARAMS, types=(TensorType.INT16,))

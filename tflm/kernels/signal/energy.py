@@ -47,4 +47,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
-ENERGY = Registration("SignalEnergy", _bind, _prepare, op_data=ENERGY_PARAMS)
+ENERGY = Registration("SignalEnergy", _bind, _prepare, op_data=ENERGY_PARAMS, types=(TensorType.INT16,))

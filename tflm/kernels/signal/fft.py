@@ -233,6 +233,8 @@ def _bind_irfft(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
-FFT_AUTO_SCALE = Registration("SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale)
-RFFT = Registration("SignalRfft", _bind_rfft, _prepare_rfft, _init_rfft, op_data=RFFT_PARAMS)
-IRFFT = Registration("SignalIrfft", _bind_irfft, _prepare_irfft, _init_irfft, op_data=IRFFT_PARAMS)
+FFT_AUTO_SCALE = Registration("SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale, types=(TensorType.INT16,))
+RFFT = Registration("SignalRfft", _bind_rfft, _prepare_rfft, _init_rfft, op_data=RFFT_PARAMS, types=tuple(SAMPLES))
+IRFFT = Registration(
+    "SignalIrfft", _bind_irfft, _prepare_irfft, _init_irfft, op_data=IRFFT_PARAMS, types=tuple(SAMPLES)
+)

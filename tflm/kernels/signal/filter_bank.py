@@ -160,4 +160,6 @@ def _bind_band_by_band(bank: FilterBank, y: Values) -> Run:
     return run
 
 
-FILTER_BANK = Registration("SignalFilterBank", _bind, _prepare, _init, op_data=FILTER_BANK_PARAMS)
+FILTER_BANK = Registration(
+    "SignalFilterBank", _bind, _prepare, _init, op_data=FILTER_BANK_PARAMS, types=(TensorType.UINT32,)
+)

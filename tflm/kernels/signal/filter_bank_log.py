@@ -71,4 +71,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
-FILTER_BANK_LOG = Registration("SignalFilterBankLog", _bind, _prepare, op_data=LOG_PARAMS)
+FILTER_BANK_LOG = Registration("SignalFilterBankLog", _bind, _prepare, op_data=LOG_PARAMS, types=(TensorType.UINT32,))

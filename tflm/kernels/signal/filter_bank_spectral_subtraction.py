@@ -141,4 +141,5 @@ FILTER_BANK_SPECTRAL_SUBTRACTION = Registration(
     _init,
     reset=_reset,
     op_data=SPECTRAL_SUBTRACTION_PARAMS,
+    types=(TensorType.UINT32,),
 )

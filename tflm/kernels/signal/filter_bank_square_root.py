@@ -103,4 +103,4 @@ def _bind_large_roots(x: Values, y: Values) -> ShiftedRoots:
     return run
 
 
-FILTER_BANK_SQUARE_ROOT = Registration("SignalFilterBankSquareRoot", _bind, _prepare)
+FILTER_BANK_SQUARE_ROOT = Registration("SignalFilterBankSquareRoot", _bind, _prepare, types=(TensorType.UINT64,))

@@ -104,4 +104,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-FRAMER = Registration("SignalFramer", _bind, _prepare, reset=_reset, op_data=FRAMER_PARAMS)
+FRAMER = Registration("SignalFramer", _bind, _prepare, reset=_reset, op_data=FRAMER_PARAMS, types=(TensorType.INT16,))

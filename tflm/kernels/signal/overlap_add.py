@@ -106,4 +106,6 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-OVERLAP_ADD = Registration("SignalOverlapAdd", _bind, _prepare, _init, reset=_reset, op_data=OVERLAP_ADD_PARAMS)
+OVERLAP_ADD = Registration(
+    "SignalOverlapAdd", _bind, _prepare, _init, reset=_reset, op_data=OVERLAP_ADD_PARAMS, types=tuple(DTYPES)
+)

@@ -120,4 +120,4 @@ def _check_estimates(noise: Values, largest: int, name: str) -> None:
         raise OperatorError(reason, tensor=name)
 
 
-PCAN = Registration("SignalPCAN", _bind, _prepare, op_data=PCAN_PARAMS)
+PCAN = Registration("SignalPCAN", _bind, _prepare, op_data=PCAN_PARAMS, types=(TensorType.UINT32,))

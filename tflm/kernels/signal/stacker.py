@@ -104,4 +104,6 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-STACKER = Registration("SignalStacker", _bind, _prepare, _init, reset=_reset, op_data=STACKER_PARAMS)
+STACKER = Registration(
+    "SignalStacker", _bind, _prepare, _init, reset=_reset, op_data=STACKER_PARAMS, types=(TensorType.INT16,)
+)

@@ -63,4 +63,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return program.run
 
 
-WINDOW = Registration("SignalWindow", _bind, _prepare, op_data=WINDOW_PARAMS)
+WINDOW = Registration("SignalWindow", _bind, _prepare, op_data=WINDOW_PARAMS, types=(TensorType.INT16,))

@@ -1,0 +1,17 @@
+// What generated code uses of the allocator.
+#ifndef STAND_IN_MICRO_ALLOCATOR_H_
+#define STAND_IN_MICRO_ALLOCATOR_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tflite {
+
+class MicroAllocator {
+ public:
+  static MicroAllocator* Create(uint8_t* tensor_arena, size_t arena_size);
+};
+
+}  // namespace tflite
+
+#endif  // STAND_IN_MICRO_ALLOCATOR_H_

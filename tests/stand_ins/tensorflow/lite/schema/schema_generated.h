@@ -1,0 +1,12 @@
+// What generated code uses of the schema.
+#ifndef STAND_IN_SCHEMA_GENERATED_H_
+#define STAND_IN_SCHEMA_GENERATED_H_
+
+namespace tflite {
+
+struct Model;
+const Model* GetModel(const void* data);
+
+}  // namespace tflite
+
+#endif  // STAND_IN_SCHEMA_GENERATED_H_

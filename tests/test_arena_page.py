@@ -1,0 +1,213 @@
+"""The page of `tflm arena --html`, in a browser without a screen."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import INT8_MODEL, figures, run
+
+from tflm.schema import (
+    BuiltinOperator,
+    ConcatenationOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    ReshapeOptions,
+    StridedSliceOptions,
+    TensorType,
+    VarHandleOptions,
+    quantized,
+)
+
+playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+SMALLEST_PIXELS = 0.5
+"""What a buffer is drawn with at least, whatever the scale; so much may lie over a neighbour."""
+
+Open = Callable[..., Any]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium; the tests are skipped where there is none."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is in $PATH")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Draws a model's plan and opens the page; in the end, nothing was asked of the network and nothing went wrong."""
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    messages: list[str] = []
+    requests: list[str] = []
+    page.on("console", lambda message: messages.append(message.text))
+    page.on("pageerror", lambda error: messages.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+
+    def open(model: Path, *options: object) -> Any:
+        answer = run("arena", model, "--html", tmp_path / "arena.html", *options)
+        assert answer.returncode == 0, answer.stderr
+        page.goto((tmp_path / "arena.html").as_uri())
+        page.wait_for_selector("rect.buffer")
+        return page
+
+    yield open
+    page.close()
+    assert messages == []
+    assert [url.partition(":")[0] for url in requests] == ["file"] + ["data"] * (len(requests) - 1)
+
+
+@pytest.fixture
+def streaming_model(tmp_path: Path) -> Path:
+    """Twelve blocks that each keep the last three frames, of eight operators; and four more: a hundred."""
+    builder = ModelBuilder("streaming")
+    main = builder.subgraph()
+    scale = quantized(0.1)
+
+    def tensor(name: str, *shape: int) -> int:
+        return main.tensor(name, shape, TensorType.INT8, scale)
+
+    frame = main.input("frame", (1, 1, 8), TensorType.INT8, scale)
+    begin, end, ones = (
+        main.constant(n, np.array(v, np.int32)) for n, v in zip("bes", ([0, 1, 0], [1, 4, 8], [1, 1, 1]))
+    )
+    for i in range(12):
+        handle = main.tensor(f"handle_{i}", (1,), TensorType.RESOURCE)
+        kept, joined, newest = (
+            tensor(f"kept_{i}", 1, 3, 8),
+            tensor(f"joined_{i}", 1, 4, 8),
+            tensor(f"newest_{i}", 1, 3, 8),
+        )
+        flat, mixed, bent = tensor(f"flat_{i}", 1, 32), tensor(f"mixed_{i}", 1, 8), tensor(f"bent_{i}", 1, 8)
+        weights = main.constant(f"weights_{i}", np.eye(8, 32, dtype=np.int8), quantized(0.01))
+        main.operator(
+            BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name=f"frames_{i}")
+        )
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [kept])
+        main.operator(BuiltinOperator.CONCATENATION, [kept, frame], [joined], ConcatenationOptions(axis=1))
+        main.operator(BuiltinOperator.STRIDED_SLICE, [joined, begin, end, ones], [newest], StridedSliceOptions())
+        main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, newest], [])
+        main.operator(BuiltinOperator.RESHAPE, [joined], [flat], ReshapeOptions(new_shape=(1, 32)))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [flat, weights, -1], [mixed], FullyConnectedOptions())
+        frame = tensor(f"frame_{i}", 1, 1, 8)
+        main.operator(BuiltinOperator.RESHAPE, [mixed], [frame], ReshapeOptions(new_shape=(1, 1, 8)))
+    for i in range(4):
+        bent = tensor(f"bent_{i}", 1, 1, 8)
+        main.operator(BuiltinOperator.RELU, [frame], [bent])
+        frame = bent
+    main.output(frame)
+    path = tmp_path / "streaming.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+@pytest.fixture(params=["person_detect", "streaming"])
+def model(request: Any) -> Path:
+    """The models whose plans are drawn."""
+    if request.param == "streaming":
+        path: Path = request.getfixturevalue("streaming_model")
+        return path
+    corpus: Path = request.getfixturevalue("corpus")
+    return corpus / "models" / "person_detect.tflite"
+
+
+def boxes(page: Any) -> list[tuple[float, float, float, float]]:
+    """Left, top, right and bottom of each buffer's rectangle, in pixels."""
+    script = "shapes => shapes.map(s => [s.x, s.y, s.width, s.height].map(length => length.baseVal.value))"
+    return [(x, y, x + w, y + h) for x, y, w, h in page.eval_on_selector_all("rect.buffer", script)]
+
+
+def test_every_buffer_is_a_rectangle_and_no_two_overlap(open_page: Open, model: Path) -> None:
+    page = open_page(model)
+    (measured,) = figures("arena", model)["models"]
+    assert page.title() == model.name
+    drawn = boxes(page)
+    assert len(drawn) == len(measured["buffers"])
+    for (left, top, right, bottom), (x0, y0, x1, y1) in itertools.combinations(drawn, 2):
+        wide, high = min(right, x1) - max(left, x0), min(bottom, y1) - max(top, y0)
+        assert min(wide, high) <= SMALLEST_PIXELS + 1e-3
+    sheet = page.locator("svg.map").bounding_box()
+    inside = np.array(drawn)
+    assert (inside >= 0).all()
+    assert (inside <= [sheet["width"], sheet["height"]] * 2).all()
+
+
+def test_widths_are_lifetimes_and_heights_are_sizes(open_page: Open, model: Path) -> None:
+    drawn = boxes(open_page(model))
+    (measured,) = figures("arena", model)["models"]
+    largest = max(range(len(drawn)), key=lambda i: measured["buffers"][i]["bytes"])
+
+    def proportions(i: int) -> tuple[float, float]:
+        left, top, right, bottom = drawn[i]
+        buffer = measured["buffers"][i]
+        steps = buffer["last_use"] - buffer["first_use"] + 1
+        return (right - left) / steps, (bottom - top - SMALLEST_PIXELS) / buffer["bytes"]
+
+    a_step, a_byte = proportions(largest)
+    for i in range(len(drawn)):
+        assert proportions(i)[0] == pytest.approx(a_step)
+        assert proportions(i)[1] <= a_byte * 1.01
+
+
+def test_the_pointer_shows_what_it_is_on(open_page: Open, model: Path) -> None:
+    page = open_page(model)
+    (measured,) = figures("arena", model)["models"]
+    index, buffer = max(enumerate(measured["buffers"]), key=lambda pair: pair[1]["bytes"])
+    assert not page.locator("#tip").is_visible()
+    page.hover(f'rect.buffer[data-index="{index}"]')
+    tip = page.locator("#tip").inner_text()
+    for shown in (
+        buffer["name"],
+        " \N{MULTIPLICATION SIGN} ".join(map(str, buffer["dims"])),
+        buffer["type"],
+        f"{buffer['bytes']:,}",
+        f"{buffer['offset']:,}",
+        f"{buffer['last_use']} {measured['steps'][buffer['last_use']]}",
+    ):
+        assert shown in tip
+    page.hover("h1")
+    assert not page.locator("#tip").is_visible()
+
+
+def test_the_wheel_zooms_and_a_double_click_shows_all_again(open_page: Open, model: Path) -> None:
+    page = open_page(model)
+    before = boxes(page)
+    page.hover("svg.map")
+    page.mouse.wheel(0, -400)
+    page.wait_for_function(
+        "w => document.querySelector('rect.buffer').width.baseVal.value > w", arg=before[0][2] - before[0][0]
+    )
+    page.dblclick("svg.map")
+    assert np.array(boxes(page)) == pytest.approx(np.array(before))
+
+
+def test_head_temp_and_tail_are_to_scale(open_page: Open) -> None:
+    page = open_page(INT8_MODEL)
+    (measured,) = figures("arena", INT8_MODEL)["models"]
+    script = (
+        "parts => parts.map(p => [p.querySelector('title').textContent, p.querySelector('rect').width.baseVal.value])"
+    )
+    parts = dict(page.eval_on_selector_all("svg.arena g", script))
+    widths = {name.partition(":")[0]: width for name, width in parts.items()}
+    assert widths["tail"] / widths["head"] == pytest.approx(measured["tail_bytes"] / measured["head_bytes"], rel=1e-3)
+    assert set(widths) == {"head", "temp", "tail"}
+
+
+def test_two_plans_stand_side_by_side_at_one_scale(open_page: Open) -> None:
+    page = open_page(INT8_MODEL, "--planner", "linear", "--beside", "greedy")
+    assert page.locator("h2").all_inner_texts() == ["linear plan on cortex-m", "greedy plan on cortex-m"]
+    heights = page.eval_on_selector_all(
+        "svg.map", "maps => maps.map(m => m.querySelector('rect.buffer').height.baseVal.value)"
+    )
+    assert heights[0] == pytest.approx(heights[1])

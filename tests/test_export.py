@@ -1,0 +1,125 @@
+"""What `tflm export` writes, before a C++ compiler with headers that stand in for TFLM's."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from models import counter
+from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
+
+import tflm
+from tflm.cli.export import resolver_method
+from tflm.kernels import REGISTRATIONS
+from tflm.schema import BuiltinOperator, CastOptions, ShapeOptions, TensorType
+
+STAND_INS = Path(__file__).parent / "stand_ins"
+RESOLVER = STAND_INS / "tensorflow" / "lite" / "micro" / "micro_mutable_op_resolver.h"
+
+STRICT = ("-std=c++17", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror")
+
+ONLY_IN_THE_PACKAGE = {"AddBasicClassifier"}
+"""Methods of operators that the `tflite-micro` package has, and TFLM's source does not."""
+
+
+@pytest.fixture(scope="session")
+def compiler() -> str:
+    """The C++ compiler; tests are skipped where there is none."""
+    path = shutil.which("g++")
+    if path is None:
+        pytest.skip("no g++ in $PATH")
+    return path
+
+
+def check(compiler: str, folder: Path) -> None:
+    """Compile every source in a folder, without making anything of it."""
+    for source in sorted(folder.glob("*.cc")):
+        command = [compiler, *STRICT, f"-I{STAND_INS}", f"-I{folder}", str(source)]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert answer.returncode == 0, answer.stderr
+
+
+def of_many_types() -> bytes:
+    """Several inputs and outputs of every type that C++ has a name for, with names that C++ has other uses for."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    names = ["int main() {", 'a "quoted" name', "*/ // \\", "größe\n#error"]
+    for name, (given, wanted) in zip(
+        names,
+        [
+            (TensorType.FLOAT32, TensorType.INT32),
+            (TensorType.INT8, TensorType.FLOAT32),
+            (TensorType.INT16, TensorType.INT32),
+            (TensorType.BOOL, TensorType.FLOAT32),
+        ],
+    ):
+        x, y = main.input(name, (2, 3), given), main.tensor(f"{name} after", (2, 3), wanted)
+        main.operator(BuiltinOperator.CAST, [x], [y], CastOptions())
+        main.output(y)
+    return builder.build()
+
+
+MODELS = {
+    "hello_world_int8": INT8_MODEL.read_bytes,
+    "hello_world_float": FLOAT_MODEL.read_bytes,
+    "2nd try (resource variables)": lambda: counter(TensorType.INT8, 4, with_init=True),
+    "many types": of_many_types,
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("target", ["cortex-m", "host"])
+def test_what_is_written_compiles(compiler: str, name: str, target: str, tmp_path: Path) -> None:
+    path, folder = tmp_path / f"{name}.tflite", tmp_path / "firmware" / "generated"
+    path.write_bytes(MODELS[name]())
+    answer = run("export", path, folder, "--target", target)
+    assert answer.returncode == 0, answer.stderr
+    assert set(answer.stdout.split("\n")[:-1]) == {str(file) for file in folder.iterdir()}
+    check(compiler, folder)
+
+
+def test_the_array_is_the_model_and_the_size_is_the_arenas(tmp_path: Path) -> None:
+    assert run("export", INT8_MODEL, tmp_path, "--target", "xtensa").returncode == 0
+    source = (tmp_path / "model_data.cc").read_text()
+    assert bytes(int(byte, 16) for byte in re.findall("0x([0-9a-f]{2})", source)) == INT8_MODEL.read_bytes()
+    assert "alignas(16)" in source
+    (measured,) = figures("arena", INT8_MODEL, "--target", "xtensa")["models"]
+    size = (tmp_path / "arena_size.h").read_text()
+    assert f"ArenaSize = {measured['minimum_arena_bytes']};" in size
+    assert f"// Made by: tflm export {INT8_MODEL} {tmp_path} --target xtensa\n" in size
+
+
+def test_the_resolver_holds_exactly_the_operators_that_are_used(tmp_path: Path) -> None:
+    path = tmp_path / "counter.tflite"
+    path.write_bytes(counter(TensorType.INT8, 4, with_init=True))
+    assert run("export", path, tmp_path).returncode == 0
+    header = (tmp_path / "op_resolver.h").read_text()
+    added = re.findall(r"resolver\.(Add\w+)\(\)", header)
+    assert added == ["AddAdd", "AddAssignVariable", "AddCallOnce", "AddReadVariable", "AddVarHandle"]
+    assert f"MicroMutableOpResolver<{len(added)}>" in header
+
+
+@pytest.mark.parametrize("operator", REGISTRATIONS)
+def test_the_resolver_of_tflm_has_the_method(operator: str) -> None:
+    methods = set(re.findall(r"TfLiteStatus (\w+)\(\)", RESOLVER.read_text()))
+    assert resolver_method(operator) in methods | ONLY_IN_THE_PACKAGE
+
+
+def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert "file: File exists" in refusal("export", INT8_MODEL, tmp_path / "file")
+    assert "folder: Not a directory" in refusal("export", INT8_MODEL, tmp_path / "file" / "folder")
+
+
+def test_a_type_without_a_name_in_cpp_is_refused(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("half", (4,), TensorType.FLOAT16), main.tensor("y", (1,), TensorType.INT32)
+    main.operator(BuiltinOperator.SHAPE, [x], [y], ShapeOptions(out_type=TensorType.INT32))
+    main.output(y)
+    (tmp_path / "m.tflite").write_bytes(builder.build())
+    assert "'half' is FLOAT16" in refusal("export", tmp_path / "m.tflite", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,314 @@
+"""Write the reference pages of the documentation from the code: `python tools/reference.py`.
+
+A test compares them with the code, so that they are never out of date.
+"""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import re
+import sys
+import textwrap
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
+
+import tflm
+from tflm.cli.app import app, options
+from tflm.kernels import REGISTRATIONS
+from tflm.schema import TensorType
+
+DOCS = Path(__file__).parents[1] / "docs"
+
+GENERATED = "<!-- Written by tools/reference.py from the code. Changes here are lost. -->"
+
+LINE_LENGTH = 100
+
+COMMANDS_INTRODUCTION = """\
+`tflm` is also `python -m tflm`. `tflm COMMAND --help` shows what is here, and `tflm --install-completion` lets the
+shell (bash, zsh, fish) complete commands, options, targets and planners.
+
+| exit status | means |
+| --- | --- |
+| 0 | done |
+| 1 | it can't be done, or a check that was asked for did not hold (`--budget`, `--check`) |
+| 2 | the command was called in a way that it does not know |
+
+With status 1, one line on standard error says why; `tflm --debug COMMAND ...` shows a traceback where it can't be done.
+What `--json` prints is on [a page of its own](json.md). Tables are as wide as the terminal, and 160 columns in a pipe
+unless `COLUMNS` says otherwise. Where standard error is a terminal, what takes longer than a second shows a bar."""
+
+OPERATORS_INTRODUCTION = """\
+The types are those that an operator's main tensor may have, which is most often its first input. What goes with it has
+types of its own: weights of int8 or int4 and biases of int32 or int64 beside inputs of int8 and int16, for example. An
+operator given what it can't take refuses the model when it is allocated, with an `OperatorError` that names the tensor.
+Types, shapes and options are those of TFLM's reference kernels."""
+
+COMMON_TYPES = (
+    TensorType.FLOAT32,
+    TensorType.INT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.INT64,
+    TensorType.UINT8,
+    TensorType.BOOL,
+)
+"""Types with a column of their own."""
+
+ANY_TYPE = {
+    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "RESHAPE", "SHAPE", "SQUEEZE"), "any"),
+    **dict.fromkeys(("CALL_ONCE", "VAR_HANDLE"), "has no tensor of data"),
+}
+"""Operators that don't declare types, and why."""
+
+SECTIONS = ("Args", "Attributes", "Raises")
+"""Headings of a docstring's lists."""
+
+
+class Raw:
+    """An annotation that shows itself without quotes."""
+
+    def __init__(self, text: str):
+        self.text = text
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+# --- Commands ----------------------------------------------------------------------------------------------------
+
+
+def commands() -> str:
+    """The page of all commands."""
+    parts = [
+        "# Commands",
+        GENERATED,
+        COMMANDS_INTRODUCTION,
+        "Options before the command:\n\n" + _parameter_table(options),
+    ]
+    for command in sorted(app.registered_commands, key=lambda command: command.callback.__name__):
+        parts += _command(command.callback)
+    return _page(parts)
+
+
+def _command(function: Callable[..., Any]) -> Iterator[str]:
+    text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
+    lines = [line.strip() for line in examples.splitlines()[1:]]
+    arguments = " ".join(info.metavar for _, info, _ in _parameters(function) if isinstance(info, ArgumentInfo))
+    yield f"## tflm {function.__name__}"
+    yield text.strip()
+    yield _fenced("sh", lines)
+    yield f"`tflm {function.__name__} [OPTIONS] {arguments}`"
+    yield _parameter_table(function)
+
+
+def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, ParameterInfo, Any]]:
+    hints = typing.get_type_hints(function, include_extras=True)
+    for name, parameter in inspect.signature(function).parameters.items():
+        (info,) = hints[name].__metadata__
+        yield name, info, parameter.default
+
+
+def _parameter_table(function: Callable[..., Any]) -> str:
+    rows = ["| | |", "| --- | --- |"]
+    for name, info, default in _parameters(function):
+        text = info.help or ""
+        if isinstance(info, OptionInfo):
+            # Inside Annotated, typer takes the first name for a default.
+            first = [info.default] if isinstance(info.default, str) else []
+            names = [*first, *(info.param_decls or ())] or ["--" + name.replace("_", "-")]
+            shown = ", ".join(f"`{each}`" for each in names) + (f" `{info.metavar}`" if info.metavar else "")
+            if default is not None and default is not False:
+                text += f" Default: `{default}`."
+        else:
+            shown = f"`{info.metavar}`"
+        rows.append(f"| {shown} | {_cell(text)} |")
+    return "\n".join(rows)
+
+
+# --- API ---------------------------------------------------------------------------------------------------------
+
+
+def api() -> str:
+    """The page of all public names."""
+    names = [name for name in tflm.__all__ if not inspect.ismodule(getattr(tflm, name))]
+    constants = [name for name in names if not callable(getattr(tflm, name))]
+    errors = [name for name in names if _is_class(name) and issubclass(getattr(tflm, name), Exception)]
+    classes = [name for name in names if _is_class(name) and name not in errors]
+    functions = [name for name in names if name not in (*constants, *errors, *classes)]
+    assert not constants
+    parts = [
+        "# API",
+        GENERATED,
+        "All that `import tflm` gives. The file format is in `tflm.schema`, planners are in `tflm.memory`, and"
+        "\n`tflm.compat.tflite_micro.runtime` has the interface of the `tflite-micro` package.",
+        _targets(),
+    ]
+    for title, group in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
+        parts.append(f"## {title}")
+        for name in group:
+            parts += _object(name, getattr(tflm, name))
+    return _page(parts)
+
+
+def _is_class(name: str) -> bool:
+    return inspect.isclass(getattr(tflm, name))
+
+
+def _targets() -> str:
+    rows = [
+        f"| `tflm.targets.{_constant_name(target)}` | `{name}` | {target.description} |"
+        for name, target in tflm.targets.TARGETS.items()
+    ]
+    head = ["| target | by name | |", "| --- | --- | --- |"]
+    return "## Targets\n\n" + "\n".join(head + rows)
+
+
+def _constant_name(target: tflm.targets.Target) -> str:
+    return next(name for name, value in vars(tflm.targets).items() if value is target)
+
+
+def _object(name: str, value: Any) -> Iterator[str]:
+    yield f"### {name}"
+    if inspect.isclass(value) and issubclass(value, enum.Enum):
+        yield "`" + "`, `".join(value.__members__) + "`"
+    elif not getattr(value, "_is_protocol", False) and not (inspect.isclass(value) and issubclass(value, Exception)):
+        yield _fenced("python", [_signature(name, value)])
+    yield _markdown(inspect.getdoc(value) or "")
+    if not inspect.isclass(value):
+        return
+    bases = [base.__name__ for base in value.__mro__[1:] if base.__name__ in tflm.__all__]
+    if bases and not issubclass(value, Exception):
+        yield f"It has all that [`{bases[0]}`](#{bases[0].lower()}) has."
+    for member, each in _members(value):
+        if isinstance(each, property):
+            yield f"#### {name}.{member}"
+        else:
+            yield f"#### {name}.{member}()"
+            yield _fenced("python", [_signature(member, getattr(value, member))])
+        yield _markdown(inspect.getdoc(getattr(value, member)) or "")
+
+
+def _members(kind: type) -> Iterator[tuple[str, Any]]:
+    """Public methods and properties, without those of bases that are public themselves."""
+    public = [base for base in kind.__mro__[1:] if base.__name__ in tflm.__all__]
+    bases = [base for base in kind.__mro__ if base.__module__.startswith("tflm") and base not in public]
+    for name in dict.fromkeys(name for base in bases for name in vars(base)):
+        value = inspect.getattr_static(kind, name)
+        plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        if name.startswith("_") or not (inspect.isfunction(plain) or isinstance(plain, property)):
+            continue
+        if not any(isinstance(default, tflm.Registration) for default in getattr(plain, "__defaults__", None) or ()):
+            yield name, value
+
+
+def _signature(name: str, value: Any) -> str:
+    signature = inspect.signature(value)
+    shown = [
+        parameter.replace(annotation=_raw(parameter.annotation), default=_default(parameter.default))
+        for parameter in signature.parameters.values()
+        if parameter.name != "self"
+    ]
+    result = inspect.Signature.empty if inspect.isclass(value) else _raw(signature.return_annotation)
+    text = f"{name}{signature.replace(parameters=shown, return_annotation=result)}"
+    if len(text) <= LINE_LENGTH:
+        return text
+    lines = [f"    {parameter!s}," for parameter in shown]
+    before_first = [i for i, parameter in enumerate(shown) if parameter.kind == parameter.KEYWORD_ONLY][:1]
+    for i in before_first:
+        lines.insert(i, "    *,")
+    return "\n".join([f"{name}(", *lines, text[text.rindex(")") :]])
+
+
+def _default(value: Any) -> Any:
+    if isinstance(value, tflm.targets.Target):
+        return Raw(f"targets.{_constant_name(value)}")
+    return Raw("...") if repr(value).startswith("<") and value is not inspect.Parameter.empty else value
+
+
+def _raw(annotation: Any) -> Any:
+    return Raw(annotation) if isinstance(annotation, str) else annotation
+
+
+def _markdown(docstring: str) -> str:
+    """A docstring as Markdown: its lists of arguments, attributes and errors become lists."""
+    result: list[str] = []
+    for paragraph in re.split(r"\n\s*\n", docstring):
+        heading, _, items = paragraph.partition(":\n")
+        result.append(_list(heading, items) if heading in SECTIONS else paragraph)
+    return "\n\n".join(result)
+
+
+def _list(heading: str, items: str) -> str:
+    entries = re.split(r"\n(?=\S)", textwrap.dedent(items))
+    lines = []
+    for entry in entries:
+        name, _, text = " ".join(entry.split()).partition(": ")
+        lines.append(f"- `{name}`: {text}" if text else f"- {name}")
+    return f"{heading}:\n\n" + "\n".join(lines)
+
+
+# --- Operators ---------------------------------------------------------------------------------------------------
+
+
+def operators() -> str:
+    """The page of all operators, and the types that they take."""
+    names = sorted(REGISTRATIONS, key=lambda name: (not name.isupper(), name))
+    methods = _resolver_methods()
+    head = ["", *(type.name.lower() for type in COMMON_TYPES), "others", "version", "added by"]
+    rows = [_row(head), _row(["---", *[":---:"] * len(COMMON_TYPES), "---", "---", "---"])]
+    for name in names:
+        registration = REGISTRATIONS[name]
+        marks = ["•" if type in registration.types else "" for type in COMMON_TYPES]
+        others = " ".join(type.name.lower() for type in registration.types if type not in COMMON_TYPES)
+        versions = {registration.min_version, registration.max_version}
+        rows.append(
+            _row(
+                [name, *marks, others or ANY_TYPE.get(name, ""), " to ".join(map(str, sorted(versions))), methods[name]]
+            )
+        )
+    return _page(["# Operators", GENERATED, OPERATORS_INTRODUCTION, "\n".join(rows)])
+
+
+def _resolver_methods() -> dict[str, str]:
+    """The method of the resolver that adds an operator, by the operator's name."""
+    functions = [value for value in vars(tflm.MicroMutableOpResolver).values() if inspect.isfunction(value)]
+    defaults = [(function.__name__, default) for function in functions for default in function.__defaults__ or ()]
+    return {default.name: f"`{name}`" for name, default in defaults if isinstance(default, tflm.Registration)}
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+# --- All of them -------------------------------------------------------------------------------------------------
+
+
+def _fenced(language: str, lines: Iterable[str]) -> str:
+    return "\n".join([f"```{language}", *lines, "```"])
+
+
+def _cell(text: str) -> str:
+    return re.sub(r"<(\w+)>", r"\\<\1\\>", text.replace("|", "\\|"))
+
+
+def _page(parts: Iterable[str]) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "api.md": api, "operators.md": operators}
+
+
+def main() -> None:
+    """Write all pages."""
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page(), encoding="utf-8")
+        print(DOCS / name, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
