@@ -39,6 +39,7 @@ from tflm.micro_interpreter import MicroInterpreter
 from tflm.micro_measurement import ArenaMeasurement, Peak, measure_arena
 from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfiler
+from tflm.planning import ModelPlan, plan
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
 
@@ -56,6 +57,7 @@ __all__ = [
     "Model",
     "ModelBuilder",
     "ModelError",
+    "ModelPlan",
     "Node",
     "OperatorError",
     "Peak",
@@ -73,6 +75,7 @@ __all__ = [
     "TflmError",
     "UnresolvedOperator",
     "measure_arena",
+    "plan",
     "quantized",
     "schema",
     "targets",
