@@ -52,12 +52,14 @@ class ModelPlan:
         return Model(self.data)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with the plan to a file.
+        """Write the model with the plan to a file, which may be the one that the model came from.
 
         Raises:
             OSError: it can't be written.
         """
-        Path(path).write_bytes(self.data)
+        part = Path(f"{os.fspath(path)}.part")  # a file that models are mapped to must not be cut short
+        part.write_bytes(self.data)
+        part.replace(path)
 
 
 def plan(
