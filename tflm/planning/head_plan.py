@@ -52,12 +52,9 @@ class Head:
         """Sizes of the first subgraph's tensors, by index."""
         return {index: align_up(buffer.bytes, ARENA_ALIGNMENT) for index, buffer in self._main_buffers().items()}
 
-    def scratch_bytes(self) -> list[int]:
+    def scratch_bytes(self) -> dict[int, int]:
         """Sizes of the scratch buffers of each operator together, for a model without operators that run others."""
-        sizes = [0] * (1 + len(self.model.subgraphs[0].operators or ()))
-        for buffer in self._scratch:
-            sizes[buffer.first_time_used] += buffer.size
-        return sizes[1:]
+        return {block.first_time_used - 1: block.size for block in _scratch_blocks(self._scratch)}
 
     def planned(self, planner: MemoryPlanner, in_place: bool) -> HeadPlan:
         """The best plan; with `in_place` it is no larger than without."""

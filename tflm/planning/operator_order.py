@@ -45,7 +45,9 @@ class _Reached(NamedTuple):
     order: tuple[int, ...]
 
 
-def smaller_order(model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Sequence[int]) -> OperatorOrder | None:
+def smaller_order(
+    model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]
+) -> OperatorOrder | None:
     """An order of the first subgraph's operators with a lower peak than theirs; None where none was found.
 
     An operator still runs after all that it depends on, and those with state after each other as before. A model with
@@ -53,7 +55,7 @@ def smaller_order(model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: 
 
     Args:
         tensor_bytes: sizes of those tensors of the subgraph that are in the head, by index.
-        scratch_bytes: for each operator, of its scratch buffers.
+        scratch_bytes: likewise of the scratch buffers of those operators that have some.
     """
     if any(called_subgraphs(operator) for operator in model.subgraphs[0].operators or ()):
         return None
@@ -79,7 +81,7 @@ class _Graph:
     Sets of operators are numbers with a bit for each.
     """
 
-    def __init__(self, model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Sequence[int]):
+    def __init__(self, model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]):
         subgraph = model.subgraphs[0]
         operators = subgraph.operators or []
         self.count = len(operators)
@@ -123,7 +125,7 @@ class _Graph:
         live = before.live if done else before.live - self._unused_inputs()
         touched = self._reads[i] | self._makes[i]
         made = sum(self._size[t] for t in self._makes[i] if not self._users[t] & done and t not in self._made_before)
-        peak = live + made + self._scratch[i]
+        peak = live + made + self._scratch.get(i, 0)
         done |= 1 << i
         over = sum(self._size[t] for t in touched if not self._users[t] & ~done and t not in self._kept)
         return _Reached(max(before.peak, peak), live + made - over, (*before.order, i))
