@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -65,11 +64,16 @@ def plan(
     target: TargetName = "cortex-m",
     planner: Annotated[str, typer.Option(metavar="NAME", help=f"Who plans: {', '.join(PLANNERS)}.")] = "optimal",
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0, help="How long the optimal planner may search.")
-    ] = DEFAULT_TIME_LIMIT,
+        float | None,
+        typer.Option(
+            metavar="SECONDS",
+            min=0,
+            help=f"How long the optimal planner may search: {DEFAULT_TIME_LIMIT:.0f} s, if nothing else is said.",
+        ),
+    ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(metavar="N", min=0, help="Search for so many steps instead: the same plan on every machine."),
+        typer.Option(metavar="COUNT", min=0, help="Search for so many steps: the same plan on every machine."),
     ] = None,
     in_place: Annotated[
         bool, typer.Option("--in-place", help="Let outputs overwrite inputs that are not needed any more.")
@@ -82,17 +86,23 @@ def plan(
 ) -> None:
     """Find a smaller plan of the arena's head, and write it into the model, where TFLM obeys it.
 
-    Example: tflm plan model.tflite -o planned.tflite
+    \b
+    Examples:
+      tflm plan model.tflite -o planned.tflite
+      tflm plan model.tflite -o planned.tflite --in-place --reorder --time-limit 60
     """
     machine = target_from(target)
     if planner not in PLANNERS:
         raise typer.BadParameter(f"no planner is called {planner!r}; there are {', '.join(PLANNERS)}")
+    if planner != "optimal" and (time_limit, steps) != (None, None):
+        raise typer.BadParameter("--time-limit and --steps are for the optimal planner")
+    if time_limit is None and steps is None:
+        time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
     with _search_shown() as progress:
         chosen: str | MemoryPlanner = planner
         if planner == "optimal":
-            seconds = time_limit if steps is None else None
-            chosen = OptimalPlanner(time_limit=seconds, step_limit=steps, progress=progress)
+            chosen = OptimalPlanner(time_limit=time_limit, step_limit=steps, progress=progress)
         found = tflm.plan(loaded, None, chosen, target=machine, in_place=in_place, reorder=reorder)
     before, after = measure(loaded, machine), measure(found.model, machine)
     if as_json:
@@ -113,7 +123,11 @@ def measure(model: tflm.Model, target: Target) -> tflm.ArenaMeasurement:
 @contextmanager
 def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
     """Show on a terminal how far a search is."""
-    with Console(stderr=True, quiet=not sys.stderr.isatty()).status("planning") as status:
+    errors = Console(stderr=True)
+    if not errors.is_interactive:
+        yield lambda _: None
+        return
+    with errors.status("planning") as status:
         yield lambda at: status.update(
             f"searching: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
         )
