@@ -14,6 +14,7 @@ from models import Case
 from strategies import (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     convolution,
     elementwise,
@@ -23,6 +24,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )
@@ -30,6 +32,7 @@ from strategies import (
 FAMILIES = (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     convolution,
     elementwise,
@@ -39,6 +42,7 @@ FAMILIES = (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )
