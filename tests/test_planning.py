@@ -21,13 +21,15 @@ from test_real_models import recorded
 
 import tflm
 from tflm.memory import OptimalPlanner
-from tflm.memory.offline_plan import METADATA_NAME
 from tflm.micro_allocator import PlannedBuffer
 from tflm.planning.head_plan import Head
-from tflm.planning.in_place import COPYING, ELEMENT_WISE
 from tflm.planning.operator_order import smaller_order
-from tflm.schema import AddOptions, BuiltinOperator, ConcatenationOptions, TensorType, write_model
+from tflm.schema import AddOptions, BuiltinOperator, ConcatenationOptions, TensorType, read_model, write_model
+from tflm.schema.in_place import COPYING, ELEMENT_WISE
+from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
+
+IN_PLACE = sorted(operator.name for operator in ELEMENT_WISE | COPYING)
 
 MODES = [{"in_place": in_place, "reorder": reorder} for in_place in (False, True) for reorder in (False, True)]
 
@@ -105,23 +107,11 @@ def test_operators_change_places_and_nothing_else_does(model: bytes, data: st.Da
     operators = (before.subgraphs or [])[0].operators or []
     order = data.draw(st.permutations(range(len(operators))))
     changed = with_operator_order(tflm.Model(model), 0, order)
-    after = tflm.Model(changed).root
+    after = read_model(memoryview(changed))  # it need not be an order in which they can run
     assert (after.subgraphs or [])[0].operators == [operators[i] for i in order]
     (after.subgraphs or [])[0].operators = operators
     assert after == before
-    back = [order.index(i) for i in range(len(order))]
-    assert with_operator_order(tflm.Model(changed), 0, back) == model
-
-
-@pytest.mark.parametrize("place", ["Buffer", "Operator"])
-def test_data_at_fixed_places_in_the_file_is_not_moved(place: str) -> None:
-    model = tflm.Model(models.counter(models.INT8, 4, with_init=False)).root
-    if place == "Buffer":
-        (model.buffers or [])[0].offset = 100
-    else:
-        ((model.subgraphs or [])[0].operators or [])[0].large_custom_options_offset = 100
-    with pytest.raises(tflm.ModelError, match="fixed place"):
-        with_metadata(tflm.Model(write_model(model)), "plan", b"abcd")
+    assert sum(a != b for a, b in zip(changed, model)) <= 4 * len(operators)
 
 
 # Plans.
@@ -235,7 +225,7 @@ def test_an_unknown_planner_is_refused() -> None:
 # An output in the place of an input.
 
 
-@pytest.mark.parametrize("operator", sorted(ELEMENT_WISE | COPYING))
+@pytest.mark.parametrize("operator", IN_PLACE)
 @given(data=st.data())
 @settings(max_examples=12)
 def test_an_output_may_overwrite_its_input(oracle: Oracle, operator: str, data: st.DataObject) -> None:
@@ -252,7 +242,7 @@ def test_an_output_may_overwrite_its_input(oracle: Oracle, operator: str, data: 
             assert_close(answer, right)
 
 
-@pytest.mark.parametrize("name", sorted(name for name in LARGE if name.split("-")[0] in ELEMENT_WISE | COPYING))
+@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in IN_PLACE])
 def test_so_may_a_large_one(name: str) -> None:
     model, invocations = LARGE[name]()
     plan = tflm.plan(tflm.Model(model), in_place=True)

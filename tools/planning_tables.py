@@ -25,6 +25,9 @@ CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"
 
 CAPACITY = 1048576
 SECONDS = 30
+RUNS = 3
+"""All are alike; the shortest time is the one that least else got in the way of."""
+
 MINIMALLOC_SECONDS = {
     "A": 7.4,
     "B": 4.9,
@@ -47,9 +50,11 @@ def instance_rows(folder: Path) -> Iterable[Sequence[object]]:
     for path in sorted(folder.glob("*.csv")):
         buffers = [named.buffer for named in read_csv(path.read_text())]
         heights = [plan_bytes(buffers, _placed(name, buffers)) for name in ("linear", "greedy", "best_fit")]
-        begin = time.perf_counter()
-        found = search_plan(buffers, SearchLimits(seconds=SECONDS, capacity=CAPACITY))
-        seconds = time.perf_counter() - begin
+        seconds = []
+        for _ in range(RUNS):
+            begin = time.perf_counter()
+            found = search_plan(buffers, SearchLimits(seconds=SECONDS, capacity=CAPACITY))
+            seconds.append(time.perf_counter() - begin)
         name = path.stem.partition(".")[0]
         yield (
             name,
@@ -57,7 +62,7 @@ def instance_rows(folder: Path) -> Iterable[Sequence[object]]:
             lower_bound_bytes(buffers),
             *heights,
             found.head_bytes,
-            f"{seconds:.2f}",
+            f"{min(seconds):.2f}",
             f"{MINIMALLOC_SECONDS[name]:.1f}",
         )
 

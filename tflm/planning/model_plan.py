@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tflm.memory import PLANNERS, MemoryPlanner
-from tflm.memory.offline_plan import METADATA_NAME, encode_offsets
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
 from tflm.micro_measurement import measure_arena
 from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.planning.head_plan import Head, HeadPlan
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.schema.model import Model
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema.patch import with_metadata, with_operator_order
 from tflm.targets import HOST, Target
 

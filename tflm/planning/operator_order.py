@@ -138,22 +138,17 @@ class _Graph:
 def _dependencies(model: Model, operators: Sequence[Operator]) -> list[int]:
     """For each operator, the set of those before it that must stay before it."""
     waits_for = []
-    last_writer: dict[int, int] = {}
-    readers: dict[int, int] = {}
+    writer: dict[int, int] = {}
     stateful = 0
     for i, operator in enumerate(operators):
         waits = 0
         for tensor in operator.inputs or ():
-            waits |= last_writer.get(tensor, 0)
-            readers[tensor] = readers.get(tensor, 0) | 1 << i
-        for tensor in operator.outputs or ():
-            waits |= last_writer.get(tensor, 0) | readers.get(tensor, 0)
-            last_writer[tensor] = 1 << i
-            readers[tensor] = 0
+            waits |= writer.get(tensor, 0)
+        writer.update(dict.fromkeys(operator.outputs or (), 1 << i))
         if _has_state(model, operator):
             waits |= stateful
             stateful |= 1 << i
-        waits_for.append(waits & ~(1 << i))
+        waits_for.append(waits)
     return waits_for
 
 

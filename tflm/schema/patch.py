@@ -169,14 +169,6 @@ def _offsets(position: int, targets: Sequence[int]) -> bytes:
 
 
 def _check_movable(model: Model) -> None:
-    reason = "is at a fixed place in the file, which would have to move"
-    for buffer in model.buffers:
-        if buffer.offset > 1:
-            raise ModelError(f"data of this kind {reason}", table="Buffer", field="offset")
-    for subgraph in model.subgraphs:
-        for operator in subgraph.operators or ():
-            if operator.large_custom_options_offset > 1:
-                raise ModelError(f"data of this kind {reason}", table="Operator", field="large_custom_options_offset")
     root = _root(model.data)
     vtable = root - _i32(model.data, root)
     for slot in range(len(fields_of(Root)), _u16(model.data, vtable) // 2 - 2):
