@@ -12,9 +12,9 @@ from oracle import Oracle, OracleError
 import tflm
 
 
-def run(model: bytes, invocations: Sequence[Arrays], **options: Any) -> list[Arrays]:
+def run(model: bytes, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20, **options: Any) -> list[Arrays]:
     """Outputs of successive invokes of one interpreter of this package, given the inputs of each."""
-    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 20), **options)
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(arena_bytes), **options)
     interpreter.allocate_tensors()
     outputs = []
     for inputs in invocations:

@@ -936,10 +936,19 @@ def test_a_plan_may_use_bytes_again(offsets: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "is_good"), [((0, 0, 0, 16), True), ((0, 1, 16, 32), False), ((0, 0, 0, 0), False)]
+    ("offsets", "kept", "is_good"),
+    [
+        ((0, 0, 0, 16), None, True),
+        ((0, 1, 16, 32), None, False),
+        ((0, 0, 0, 0), None, True),
+        ((0, 0, 0, 2), None, False),
+        ((0, 0, 0, 16), "x", True),
+        ((0, 0, 0, 0), "x", False),
+        ((0, 0, 0, 0), "b", False),
+    ],
 )
-def test_a_reshape_may_be_planned_in_place(offsets: tuple[int, ...], is_good: bool) -> None:
-    """x -> RESHAPE -> RESHAPE -> RELU: the first three tensors may be one, the last may not be it as well."""
+def test_an_output_may_be_planned_in_place(offsets: tuple[int, ...], kept: str | None, is_good: bool) -> None:
+    """x -> RESHAPE -> RESHAPE -> RELU: all tensors may be one, the last only if none before it is an output as well."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (4,), INT8, HALF)
@@ -949,6 +958,8 @@ def test_a_reshape_may_be_planned_in_place(offsets: tuple[int, ...], is_good: bo
     main.operator(BuiltinOperator.RESHAPE, [a], [b], schema.ReshapeOptions(new_shape=(4, 1)))
     main.operator(BuiltinOperator.RELU, [b], [y])
     main.output(y)
+    if kept is not None:
+        main.output({"x": x, "b": b}[kept])
     builder.metadata("OfflineMemoryAllocation", struct.pack("<7i", 1, 0, 4, *offsets))
     assert (tflm.verify(builder.build()) == []) is is_good
     if is_good:

@@ -66,7 +66,7 @@ def two_inputs(tmp_path: Path) -> Path:
 # --- The program itself ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["arena", "compare", "export", "inspect", "profile", "run"])
+@pytest.mark.parametrize("command", ["arena", "compare", "export", "inspect", "plan", "profile", "run"])
 def test_each_command_explains_itself_with_an_example(command: str) -> None:
     answer = run(command, "--help", COLUMNS="200")
     assert answer.returncode == 0
@@ -114,6 +114,7 @@ COMMANDS: dict[str, Callable[[object], list[object]]] = {
     "compare": lambda model: ["compare", model, FLOAT_MODEL],
     "export": lambda model: ["export", model, "somewhere"],
     "inspect": lambda model: ["inspect", model],
+    "plan": lambda model: ["plan", model],
     "profile": lambda model: ["profile", model],
     "run": lambda model: ["run", model, "--random", 1],
 }

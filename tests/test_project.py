@@ -17,7 +17,7 @@ import tflm
 
 PACKAGE = Path(tflm.__file__).parent
 
-LAYERS = ["errors", "schema", "targets", "memory", "kernels", "micro", "compat", "cli"]
+LAYERS = ["errors", "schema", "targets", "memory", "kernels", "micro", "planning", "compat", "cli"]
 """From the bottom up; the micro_*.py modules are one layer; and the package itself stands on top."""
 
 

@@ -40,6 +40,7 @@ from tflm.micro_interpreter import MicroInterpreter
 from tflm.micro_measurement import ArenaMeasurement, Peak, measure_arena
 from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfiler
+from tflm.planning import ModelPlan, plan
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
 
@@ -57,6 +58,7 @@ __all__ = [
     "Model",
     "ModelBuilder",
     "ModelError",
+    "ModelPlan",
     "Node",
     "OperatorError",
     "Peak",
@@ -75,6 +77,7 @@ __all__ = [
     "UnresolvedOperator",
     "ethos_u",
     "measure_arena",
+    "plan",
     "quantized",
     "schema",
     "targets",

@@ -119,6 +119,7 @@ class PlannedBuffer(NamedTuple):
         first_use, last_use: the steps of the invocation between which it is alive, both included. Step 0 fills the
             inputs, each operator is one more.
         type, dims: of a tensor; None and () for scratch.
+        tensor: its index, counted through the tensors of all subgraphs as offline plans count; None for scratch.
     """
 
     name: str
@@ -129,6 +130,7 @@ class PlannedBuffer(NamedTuple):
     last_use: int
     type: TensorType | None = None
     dims: tuple[int, ...] = ()
+    tensor: int | None = None
 
 
 class RecordedAllocationType(str, Enum):
@@ -318,11 +320,13 @@ class MicroAllocator:
 
     def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
         planned: list[PlannedBuffer] = []
+        tensors = [tensor for subgraph in allocations for tensor in subgraph.tensors]
+        index_of = {id(tensor): i for i, tensor in enumerate(tensors)}
         for i, info in enumerate(infos):
             place = self.planner.get_offset_for_buffer(i), info.bytes, info.first_created, info.last_used
             owner = info.owner
             if isinstance(owner, TfLiteEvalTensor):
-                planned.append(PlannedBuffer(owner.name, "tensor", *place, owner.type, owner.dims))
+                planned.append(PlannedBuffer(owner.name, "tensor", *place, owner.type, owner.dims, index_of[id(owner)]))
             else:
                 node, _ = allocations[owner.subgraph_index].nodes[owner.node_index]
                 planned.append(PlannedBuffer(node.operator, "scratch", *place))
@@ -330,10 +334,9 @@ class MicroAllocator:
         for info, buffer in zip(infos, planned):
             if isinstance(info.owner, TfLiteEvalTensor):
                 _place_tensor(info.owner, self._non_persistent.arena, buffer.offset)
-        for subgraph in allocations:
-            for tensor in subgraph.tensors:
-                if tensor.data is None and tensor.byte_length == 0:
-                    _place_tensor(tensor, self._non_persistent.arena, 0)
+        for tensor in tensors:
+            if tensor.data is None and tensor.byte_length == 0:
+                _place_tensor(tensor, self._non_persistent.arena, 0)
         return planned
 
     def _check_plan(self, planned: list[PlannedBuffer]) -> None:

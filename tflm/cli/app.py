@@ -11,6 +11,7 @@ from tflm.cli.command_line import Commands
 from tflm.cli.compare import compare
 from tflm.cli.export import export
 from tflm.cli.inspect import inspect
+from tflm.cli.plan import plan
 from tflm.cli.profile import profile
 from tflm.cli.run import run
 
@@ -24,7 +25,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (arena, compare, export, inspect, profile, run):
+for command in (arena, compare, export, inspect, plan, profile, run):
     app.command()(command)
 
 

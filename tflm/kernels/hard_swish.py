@@ -152,11 +152,13 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
 
 
 def _float_hard_swish(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
+    gate = np.empty_like(x)  # not the output, which may lie on the input
+
     def run() -> None:
-        np.add(x, np.float32(3), out=y)
-        np.maximum(y, np.float32(0), out=y)
-        np.minimum(y, np.float32(6), out=y)
-        np.multiply(x, y, out=y)
+        np.add(x, np.float32(3), out=gate)
+        np.maximum(gate, np.float32(0), out=gate)
+        np.minimum(gate, np.float32(6), out=gate)
+        np.multiply(x, gate, out=y)
         np.divide(y, np.float32(6), out=y)
 
     return run

@@ -29,13 +29,14 @@ def _bind_with(choose: np.ufunc, compare: np.ufunc) -> Bind:
         ops = operands(context, node)
         if ops.y.dtype.kind != "f":
             return bind_ufunc(ops, choose)
-        first = np.empty(ops.y.shape, np.bool_)
+        first, second = np.empty((2, *ops.y.shape), np.bool_)
 
         def run() -> None:
             ops.refresh()
             compare(ops.x1, ops.x2, out=first)
-            np.copyto(ops.y, ops.x2)
-            np.copyto(ops.y, ops.x1, where=first)
+            np.logical_not(first, out=second)
+            np.copyto(ops.y, ops.x1, where=first)  # in two parts, since the output may lie on either input
+            np.copyto(ops.y, ops.x2, where=second)
 
         return run
 

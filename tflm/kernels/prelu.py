@@ -77,12 +77,13 @@ def _bind(context: KernelContext, node: Node) -> Run:
     ops = operands(context, node)
     if isinstance(node.op_data, Prelu):
         return bind_binary(ops, node.op_data)
-    positive = np.empty(ops.y.shape, np.bool_)
+    positive, negative = np.empty((2, *ops.y.shape), np.bool_)
 
     def run() -> None:
         ops.refresh()
         np.greater_equal(ops.x1, 0, out=positive)
-        np.multiply(ops.x1, ops.x2, out=ops.y)
+        np.logical_not(positive, out=negative)
+        np.multiply(ops.x1, ops.x2, out=ops.y, where=negative)  # in two parts: the output may lie on an input
         np.copyto(ops.y, ops.x1, where=positive)
 
     return run

@@ -155,11 +155,12 @@ def _bind_leaky_relu(context: KernelContext, node: Node) -> Run:
         limits = np.iinfo(y.dtype)
         return bind_lookup(x, y, lambda values: np.clip(node.op_data(values), limits.min, limits.max))
     flat_x, flat_y, alpha = x.reshape(-1), y.reshape(-1), node.op_data
-    positive = np.empty(flat_x.shape, np.bool_)
+    positive, others = np.empty((2, *flat_x.shape), np.bool_)
 
     def run() -> None:
         np.greater(flat_x, 0, out=positive)
-        np.multiply(flat_x, alpha, out=flat_y)
+        np.logical_not(positive, out=others)
+        np.multiply(flat_x, alpha, out=flat_y, where=others)  # in two parts: the output may lie on the input
         np.copyto(flat_y, flat_x, where=positive)
 
     return run

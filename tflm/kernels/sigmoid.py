@@ -173,15 +173,17 @@ def _bind_with(bind_float: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Run]) 
 def _bind_float_logistic(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
     lowest = np.float32(-9)
     below = np.empty(x.shape, np.bool_)
+    tiny = np.empty_like(x)  # not the output, which may lie on the input
 
     def run() -> None:
         np.less(x, lowest, out=below)
+        np.exp(x, out=tiny, where=below)
         np.maximum(x, lowest, out=y)
         np.negative(y, out=y)
         np.exp(y, out=y)
         np.add(y, np.float32(1), out=y)
         np.reciprocal(y, out=y)
-        np.exp(x, out=y, where=below)  # the sum would lose what is left of exp(x)
+        np.copyto(y, tiny, where=below)  # the sum would lose what is left of exp(x)
 
     return run
 

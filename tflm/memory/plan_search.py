@@ -143,8 +143,9 @@ def search_plan(buffers: Sequence[BufferRequirements], limits: SearchLimits) -> 
     clock = _Clock(limits)
     buffers = [_in_time_order(buffer) for buffer in buffers]
     offsets = place_greedily(buffers)
+    usual = 2 * clock.seconds()
     for place in (place_in_best_fit, place_by_breadth):
-        if clock.limit_reached() is None:
+        if clock.has_time_for(usual):
             offsets = min(offsets, place(buffers), key=lambda plan: plan_bytes(buffers, plan))
     filled = [i for i, buffer in enumerate(buffers) if buffer.size]
     descent = _Descent([buffers[i] for i in filled], [offsets[i] for i in filled], clock)
@@ -173,9 +174,18 @@ class _Clock:
         """The limit that was reached, if any."""
         if self.limits.steps is not None and self.steps >= self.limits.steps:
             return Stopped.STEP_LIMIT
-        if self.limits.seconds is not None and time.monotonic() - self._begin >= self.limits.seconds:
+        if self.limits.seconds is not None and self.seconds() >= self.limits.seconds:
             return Stopped.TIME_LIMIT
         return None
+
+    def seconds(self) -> float:
+        """How long it has run."""
+        return time.monotonic() - self._begin
+
+    def has_time_for(self, seconds: float) -> bool:
+        """Whether so many seconds are left, and a step."""
+        has_time = self.limits.seconds is None or self.seconds() + seconds < self.limits.seconds
+        return has_time and self.limit_reached() is None
 
     def steps_left(self) -> int:
         """How many steps may still be made."""

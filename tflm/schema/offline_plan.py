@@ -11,6 +11,8 @@ import numpy as np
 
 from tflm.errors import ModelError
 from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.in_place import COPYING, replaceable_inputs
 from tflm.schema.tables import Model, Operator, Tensor
 
 METADATA_NAME = "OfflineMemoryAllocation"
@@ -59,14 +61,18 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
 
 
 def check_offline_plan(
-    model: Model, called_subgraphs: Callable[[Operator], list[int]], keeps_place: Callable[[Operator], bool]
+    model: Model,
+    called_subgraphs: Callable[[Operator], list[int]],
+    builtin_operator: Callable[[Operator], BuiltinOperator],
 ) -> None:
     """Make sure that the model's offline plan, if there is one, gives no bytes to two tensors at a time.
+
+    An output may have the place of an input where `replaceable_inputs` says so.
 
     Args:
         model: sound in all else: its indices lead somewhere, and its subgraphs do not run each other without an end.
         called_subgraphs: the subgraphs that an operator runs.
-        keeps_place: whether the output of an operator may be its input, in the same place.
+        builtin_operator: the kind of an operator.
 
     Raises:
         ModelError: two tensors are alive at the same time in the same bytes; or as `offline_offsets`.
@@ -74,7 +80,7 @@ def check_offline_plan(
     offsets = offline_offsets(model)
     if offsets is None or all(offset == ONLINE for offset in offsets):
         return
-    lifetimes = _Lifetimes(model, offsets, called_subgraphs, keeps_place)
+    lifetimes = _Lifetimes(model, offsets, called_subgraphs, builtin_operator)
     overlap = first_overlap(lifetimes.placed)
     if overlap is not None:
         one, other = (lifetimes.placed[i] for i in overlap)
@@ -125,16 +131,17 @@ class _Lifetimes:
         model: Model,
         offsets: tuple[int, ...],
         called_subgraphs: Callable[[Operator], list[int]],
-        keeps_place: Callable[[Operator], bool],
+        builtin_operator: Callable[[Operator], BuiltinOperator],
     ):
         self._model, self._offsets = model, offsets
-        self._called_subgraphs, self._keeps_place = called_subgraphs, keeps_place
+        self._called_subgraphs, self._builtin_operator = called_subgraphs, builtin_operator
         counts = [len(subgraph.tensors or ()) for subgraph in model.subgraphs or ()]
         self._starts = [sum(counts[:i]) for i in range(len(counts))]
         self._step = 0
         self._first: dict[int, int] = {}
         self._last: dict[int, int] = {}
-        self._same_as: dict[int, int] = {}
+        self._replaceable: dict[int, list[int]] = {}
+        self._copies: set[int] = set()
         self._walk(0)
         self.placed = list(self._merged())
 
@@ -150,9 +157,18 @@ class _Lifetimes:
                 self._step += 1
                 self._walk(called)
             self._use(start, (*inputs, *outputs))
-            if self._keeps_place(operator) and inputs and len(outputs) == 1:
-                self._same_as[start + outputs[0]] = start + inputs[0]
+            self._note_replaceable(start, operator)
+        self._step += 1  # for the caller, who reads the outputs
         self._use(start, subgraph.outputs or ())
+
+    def _note_replaceable(self, start: int, operator: Operator) -> None:
+        code = self._builtin_operator(operator)
+        inputs = replaceable_inputs(code, operator)
+        if inputs:
+            (output,) = operator.outputs or ()
+            self._replaceable[start + output] = [start + tensor for tensor in inputs]
+            if code in COPYING:
+                self._copies.add(start + output)
 
     def _use(self, start: int, tensors: Sequence[int]) -> None:
         for tensor in tensors:
@@ -160,7 +176,7 @@ class _Lifetimes:
             self._last[start + tensor] = self._step
 
     def _merged(self) -> Iterator[Placed]:
-        """Each tensor that has a place, in one with those that are kept in that place."""
+        """Each tensor that has a place, in one with those that take its place."""
         tensors = [tensor for subgraph in self._model.subgraphs or () for tensor in subgraph.tensors or ()]
         found: dict[int, Placed] = {}
         roots: dict[int, int] = {}
@@ -168,13 +184,16 @@ class _Lifetimes:
             if self._offsets[i] == ONLINE or not self._needs_place(tensors[i]):
                 continue
             item = self._placed(i, tensors[i])
-            root = roots.get(self._same_as.get(i, i), i)
-            if root in found and found[root][2:4] == item[2:4]:
-                found[root] = found[root]._replace(last=max(found[root].last, item.last))
-            else:
-                found[i], root = item, i
-            roots[i] = root
+            candidates = (roots[tensor] for tensor in self._replaceable.get(i, ()) if tensor in roots)
+            roots[i] = next((root for root in candidates if self._may_replace(found[root], i, item)), i)
+            before = found.get(roots[i], item)
+            found[roots[i]] = before._replace(last=max(before.last, item.last))
         return iter(found.values())
+
+    def _may_replace(self, before: Placed, i: int, item: Placed) -> bool:
+        """Whether a tensor lies exactly where one is that it may replace."""
+        is_same_place = (before.offset, before.bytes) == (item.offset, item.bytes)
+        return is_same_place and (i in self._copies or before.last <= item.first)
 
     def _needs_place(self, tensor: Tensor) -> bool:
         has_data = self._model.buffers is not None and bool(self._model.buffers[tensor.buffer].data)

@@ -43,9 +43,6 @@ CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
 }
 """The options of operators that run other subgraphs, and the fields that name them, in the order they are planned."""
 
-KEEP_THEIR_PLACE = (BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS)
-"""Operators whose output may be planned where their input is: they change no byte of it."""
-
 SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
 TYPES_OF_BIASES = (TensorType.INT32, TensorType.INT64)
@@ -65,7 +62,7 @@ def findings_in(model: Model) -> Findings:
         yield finding
     try:
         if sound:
-            check_offline_plan(model, called_subgraphs, lambda operator: _keeps_its_place(model, operator))
+            check_offline_plan(model, called_subgraphs, lambda operator: _builtin_operator(model, operator))
         else:
             offline_offsets(model)
     except ModelError as finding:
@@ -118,8 +115,8 @@ def called_subgraphs(operator: Operator) -> list[int]:
     return [getattr(operator.builtin_options, field) for field in fields]
 
 
-def _keeps_its_place(model: Model, operator: Operator) -> bool:
-    return builtin_code((model.operator_codes or [])[operator.opcode_index]) in KEEP_THEIR_PLACE
+def _builtin_operator(model: Model, operator: Operator) -> BuiltinOperator:
+    return builtin_code((model.operator_codes or [])[operator.opcode_index])
 
 
 def _elsewhere(table: str, field: str, place: str) -> ModelError:

@@ -1,0 +1,397 @@
+"""Plans that are written into models: smaller heads, the same answers, here and in TFLM."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+from differential import assert_close, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import INSTALLED, Oracle, OracleError
+from strategies import LARGE, OPERATORS
+from test_arena import corpus_models, printed_figures
+from test_real_models import recorded
+
+import tflm
+from tflm.memory import OptimalPlanner
+from tflm.micro_allocator import PlannedBuffer
+from tflm.planning.head_plan import Head
+from tflm.planning.operator_order import smaller_order
+from tflm.schema import AddOptions, BuiltinOperator, ConcatenationOptions, TensorType, read_model, write_model
+from tflm.schema.in_place import COPYING, ELEMENT_WISE
+from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
+
+IN_PLACE = sorted(operator.name for operator in ELEMENT_WISE | COPYING)
+
+MODES = [{"in_place": in_place, "reorder": reorder} for in_place in (False, True) for reorder in (False, True)]
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    if not INSTALLED:
+        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
+    oracle = Oracle()
+    yield oracle
+    oracle.close()
+
+
+def head_bytes(model: bytes) -> int:
+    """The head that the model takes here."""
+    return tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver()).head_bytes
+
+
+def some_inputs(model: bytes, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Random small numbers for each input."""
+    main = tflm.Model(model).subgraphs[0]
+    tables = [(main.tensors or [])[i] for i in main.inputs or ()]
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-9, 9, t.shape).astype(tflm.schema.ELEMENT_TYPES[t.type].dtype) for t in tables]
+
+
+# Changing a model's bytes.
+
+
+@given(model=models.graph(), names=st.lists(st.sampled_from(["a", "plan", "é"]), max_size=3), data=st.data())
+def test_metadata_is_added_and_all_else_stays(model: bytes, names: list[str], data: st.DataObject) -> None:
+    changed, kept = model, {}
+    for name in names:
+        content = kept[name] = data.draw(st.binary(max_size=40))
+        changed = with_metadata(tflm.Model(changed), name, content)
+        assert tflm.verify(changed) == []
+    after = tflm.Model(changed)
+    assert {name: bytes(after.metadata(name) or b"") for name in kept} == kept
+    assert len(after.root.metadata or ()) == len(kept)
+    assert changed.endswith(model[HEADER_BYTES:])
+    assert (len(changed) - len(model)) % LARGEST_ALIGNMENT == 0
+    before = tflm.Model(model).root
+    after.root.metadata = before.metadata
+    after.root.buffers = (after.root.buffers or [])[: len(before.buffers or ())]
+    assert write_model(after.root) == write_model(before)
+
+
+def test_metadata_of_the_same_length_is_overwritten_where_it_stands() -> None:
+    first = with_metadata(tflm.Model(models.counter(models.INT8, 4, with_init=True)), "plan", b"12345678")
+    second = with_metadata(tflm.Model(first), "plan", b"abcdefgh")
+    at = first.index(b"12345678")
+    assert second == first[:at] + b"abcdefgh" + first[at + 8 :]
+
+
+def test_metadata_of_a_buffer_that_others_use_is_not_overwritten() -> None:
+    model = tflm.ModelBuilder()
+    main = model.subgraph()
+    x = main.input("x", (4,), TensorType.INT8)
+    weights = main.constant("w", np.arange(4, dtype=np.int8))
+    y = main.tensor("y", (4,), TensorType.INT8)
+    main.operator(BuiltinOperator.MAXIMUM, [x, weights], [y])
+    main.output(y)
+    model.metadata("plan", b"")
+    entries = model.model.metadata
+    assert entries
+    entries[0].buffer = 1
+    changed = tflm.Model(with_metadata(tflm.Model(model.build()), "plan", b"abcd"))
+    assert changed.metadata("plan") == b"abcd"
+    assert changed.constant((changed.subgraphs[0].tensors or [])[1]) == bytes(range(4))
+
+
+@given(model=models.graph(), data=st.data())
+def test_operators_change_places_and_nothing_else_does(model: bytes, data: st.DataObject) -> None:
+    before = tflm.Model(model).root
+    operators = (before.subgraphs or [])[0].operators or []
+    order = data.draw(st.permutations(range(len(operators))))
+    changed = with_operator_order(tflm.Model(model), 0, order)
+    after = read_model(memoryview(changed))  # it need not be an order in which they can run
+    assert (after.subgraphs or [])[0].operators == [operators[i] for i in order]
+    (after.subgraphs or [])[0].operators = operators
+    assert after == before
+    assert sum(a != b for a, b in zip(changed, model)) <= 4 * len(operators)
+
+
+# Plans.
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+@given(model=models.graph(), seed=st.integers(0, 99))
+@settings(max_examples=30)
+def test_a_plan_keeps_its_promise_and_the_answers(
+    oracle: Oracle, mode: dict[str, bool], model: bytes, seed: int
+) -> None:
+    plan = tflm.plan(tflm.Model(model), **mode)
+    assert plan.lower_bound_bytes <= plan.head_bytes <= plan.greedy_head_bytes == head_bytes(model)
+    assert plan.head_bytes > plan.lower_bound_bytes or plan.proved_optimal
+    assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
+    invocations = [some_inputs(model, seed), some_inputs(model, seed + 1)]
+    for expected, *answers in zip(
+        run(model, invocations), run(plan.data, invocations), oracle.run(plan.data, invocations)
+    ):
+        for answer in answers:
+            assert_close(answer, expected)
+
+
+@pytest.mark.parametrize("name", corpus_models())
+def test_plans_of_real_models_hold_in_tflm(corpus: Path, oracle: Oracle, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    inputs, outputs = recorded(corpus, name)
+    smallest = 1 << 62
+    for mode in (MODES[0], MODES[-1]):
+        plan = tflm.plan(model, planner=OptimalPlanner(time_limit=None, step_limit=2000), **mode)
+        assert plan.head_bytes <= min(plan.greedy_head_bytes, smallest)
+        smallest = plan.head_bytes
+        assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
+        for answers in (run(plan.data, inputs[:2]), oracle.run(plan.data, inputs[:2])):
+            for answer, expected in zip(answers, outputs):
+                assert_close(answer, expected)
+
+
+def test_visual_wake_words_needs_no_more_than_what_is_alive(corpus: Path) -> None:
+    plan = tflm.plan(tflm.Model.from_file(corpus / "models" / "vww_96_int8.tflite"))
+    assert (plan.greedy_head_bytes, plan.head_bytes, plan.lower_bound_bytes) == (73728, 55296, 55296)
+    assert plan.proved_optimal
+
+
+@pytest.mark.parametrize("operator", sorted(name for name in OPERATORS if name.startswith("UNIDIR") or "SVDF" in name))
+@given(data=st.data())
+@settings(max_examples=15)
+def test_scratch_buffers_are_planned_for(oracle: Oracle, operator: str, data: st.DataObject) -> None:
+    model, invocations = data.draw(OPERATORS[operator])
+    try:
+        expected = oracle.run(model, invocations)
+        plan = tflm.plan(tflm.Model(model))
+    except (OracleError, tflm.TflmError):
+        return
+    assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
+    for answer, right in zip(oracle.run(plan.data, invocations), expected):
+        assert_close(answer, right)
+
+
+lifetimes = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
+
+
+@given(
+    tensors=st.lists(st.tuples(st.integers(1, 5), lifetimes), min_size=1, max_size=6),
+    scratch=st.lists(st.tuples(st.integers(1, 5), st.integers(0, 4)), max_size=6),
+)
+def test_a_device_that_places_scratch_itself_needs_no_more_than_promised(
+    tensors: list[tuple[int, list[int]]], scratch: list[tuple[int, int]]
+) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    for i in range(len(tensors)):
+        main.tensor(f"t{i}", (1,), TensorType.INT8)
+    buffers = [PlannedBuffer("", "tensor", 0, 16 * n, a, b, tensor=i) for i, (n, (a, b)) in enumerate(tensors)]
+    buffers += [PlannedBuffer("", "scratch", 0, 16 * n, at, at) for n, at in scratch]
+    head = Head(tflm.Model(builder.build()), buffers)
+    planner = OptimalPlanner()
+    plan = head.planned(planner, in_place=False)
+    assert planner.searched is not None
+    assert plan.lower_bound_bytes <= plan.head_bytes <= planner.searched.head_bytes
+    assert all(offset >= 0 for offset in plan.offsets)
+
+
+def test_a_plan_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    model = tflm.Model(models.counter(models.INT8, 40, with_init=True))
+    first = tflm.plan(model, planner="breadth")
+    entries = len(first.model.root.metadata or ())
+    second = tflm.plan(first.model, tflm.AllOpsResolver(), OptimalPlanner(step_limit=10))
+    assert second.greedy_head_bytes == first.greedy_head_bytes
+    assert len(second.model.root.metadata or ()) == entries == 1
+    assert len(second.data) == len(first.data)
+    second.write(tmp_path / "planned.tflite")
+    written = tflm.Model.from_file(tmp_path / "planned.tflite")
+    assert written.metadata(METADATA_NAME) is not None
+    assert first.data.endswith(bytes(model.data)[HEADER_BYTES:])
+
+
+def test_the_largest_plan_is_that_of_greedy() -> None:
+    model = tflm.Model(wide_graph([3, 5, 2, 4], joined=True))
+    linear = tflm.measure_arena(model, tflm.AllOpsResolver(), planner="linear")
+    plan = tflm.plan(model, planner="linear")
+    assert plan.head_bytes == plan.greedy_head_bytes < linear.head_bytes
+    assert set(plan.offsets) == {-1}
+
+
+def test_an_unknown_planner_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown planner 'best'; known are greedy"):
+        tflm.plan(tflm.Model(models.counter(models.INT8, 4, with_init=False)), planner="best")
+
+
+# An output in the place of an input.
+
+
+@pytest.mark.parametrize("operator", IN_PLACE)
+@given(data=st.data())
+@settings(max_examples=12)
+def test_an_output_may_overwrite_its_input(oracle: Oracle, operator: str, data: st.DataObject) -> None:
+    model, invocations = data.draw(OPERATORS[operator])
+    try:
+        expected = oracle.run(model, invocations)
+        plan = tflm.plan(tflm.Model(model), in_place=True)
+    except (OracleError, tflm.TflmError):
+        return
+    for output, overwritten in plan.overwritten.items():
+        assert plan.offsets[output] == plan.offsets[overwritten]
+    for answers in (run(plan.data, invocations), oracle.run(plan.data, invocations)):
+        for answer, right in zip(answers, expected):
+            assert_close(answer, right)
+
+
+@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in IN_PLACE])
+def test_so_may_a_large_one(name: str) -> None:
+    model, invocations = LARGE[name]()
+    plan = tflm.plan(tflm.Model(model), in_place=True)
+    for answer, right in zip(*(run(data, invocations, arena_bytes=1 << 23) for data in (plan.data, model))):
+        assert_close(answer, right)
+
+
+def test_what_is_still_needed_is_not_overwritten() -> None:
+    """The input is also an output of the model, which only the last operator reads."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), TensorType.FLOAT32)
+    y = main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.NEG, [x], [y])
+    main.output(x, y)
+    plan = tflm.plan(tflm.Model(builder.build()), in_place=True)
+    assert plan.overwritten == {}
+    ((first, second),) = run(plan.data, [[np.ones((1, 8), np.float32)]])
+    assert np.array_equal(first, -second)
+
+
+def test_a_chain_of_operators_runs_in_one_place() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 64), TensorType.FLOAT32)]
+    for i, operator in enumerate((BuiltinOperator.ABS, BuiltinOperator.NEG, BuiltinOperator.SQUARE)):
+        tensors.append(main.tensor(f"t{i}", (1, 64), TensorType.FLOAT32))
+        main.operator(operator, [tensors[-2]], [tensors[-1]])
+    main.output(tensors[-1])
+    plan = tflm.plan(tflm.Model(builder.build()), in_place=True)
+    assert (plan.greedy_head_bytes, plan.head_bytes, plan.lower_bound_bytes) == (512, 256, 256)
+    assert plan.overwritten == {1: 0, 2: 1, 3: 2}
+
+
+# Another order.
+
+
+def wide_graph(widths: Sequence[int], joined: bool) -> bytes:
+    """Branches that grow from one input to `widths` and shrink again, all grown before the first shrinks."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 16), TensorType.FLOAT32)
+    grown = []
+    for i, width in enumerate(widths):
+        grown.append(main.tensor(f"grown{i}", (1, 16 * width), TensorType.FLOAT32))
+        main.operator(BuiltinOperator.CONCATENATION, [x] * width, [grown[-1]], ConcatenationOptions(axis=1))
+    small = []
+    for i, tensor in enumerate(grown):
+        small.append(main.tensor(f"small{i}", (1, 1), TensorType.FLOAT32))
+        axis = main.constant(f"axis{i}", np.array([1], np.int32))
+        main.operator(BuiltinOperator.SUM, [tensor, axis], [small[-1]], tflm.schema.ReducerOptions(keep_dims=True))
+    if joined:
+        total = main.tensor("total", (1, 1), TensorType.FLOAT32)
+        main.operator(BuiltinOperator.ADD_N, small, [total])
+        small = [total]
+    main.output(*small)
+    return builder.build()
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_another_order_needs_less(oracle: Oracle, joined: bool) -> None:
+    model = wide_graph([3, 5, 2, 4], joined)
+    plan = tflm.plan(tflm.Model(model), reorder=True)
+    assert plan.order is not None
+    assert plan.order.exact
+    assert plan.head_bytes == plan.order.peak_bytes < tflm.plan(tflm.Model(model)).head_bytes
+    assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
+    inputs = [some_inputs(model, 0)]
+    for answers in (run(plan.data, inputs), oracle.run(plan.data, inputs)):
+        assert_close(answers[0], run(model, inputs)[0])
+
+
+def test_a_wide_graph_is_reordered_by_a_search_that_is_cut_short() -> None:
+    plan = tflm.plan(
+        tflm.Model(wide_graph([2 + i % 9 for i in range(14)], joined=False)), planner="greedy", reorder=True
+    )
+    assert plan.order is not None
+    assert not plan.order.exact
+    assert plan.head_bytes < plan.greedy_head_bytes
+
+
+def peak(operators: Sequence[Any], inputs: Sequence[int], outputs: Sequence[int], sizes: dict[int, int]) -> int:
+    """The most bytes alive at an operator, from the lifetimes of all tensors."""
+    uses: dict[int, list[int]] = {tensor: [0] for tensor in inputs}
+    for step, operator in enumerate(operators, 1):
+        for tensor in (*operator.inputs, *operator.outputs):
+            uses.setdefault(tensor, []).append(step)
+    for tensor in outputs:
+        uses.setdefault(tensor, []).append(len(operators))
+    alive = [
+        sum(size for t, size in sizes.items() if t in uses and min(uses[t]) <= step <= max(uses[t]))
+        for step in range(len(operators) + 1)
+    ]
+    return max(alive)
+
+
+@given(model=models.graph(), data=st.data())
+def test_the_order_is_the_best_of_all_and_keeps_what_depends(model: bytes, data: st.DataObject) -> None:
+    main = tflm.Model(model).subgraphs[0]
+    operators, tables = main.operators or [], main.tensors or []
+    main.operators = operators = operators[:6]
+    outputs = {t for operator in operators for t in operator.outputs or ()}
+    main.outputs = tuple(t for t in main.outputs or () if t in outputs | {0})
+    model = write_model(dataclasses.replace(tflm.Model(model).root, subgraphs=[main]))
+    sizes = {t: 16 * data.draw(st.integers(1, 9)) for t in (0, *sorted(outputs))}
+    stateful = [op for op in operators if any(t >= 0 and tables[t].is_variable for t in op.inputs or ())]
+
+    def is_valid(order: Sequence[Any]) -> bool:
+        made = set(range(len(tables))) - outputs | {-1}
+        for operator in order:
+            if not set(operator.inputs) <= made:
+                return False
+            made |= set(operator.outputs)
+        return [operator for operator in order if operator in stateful] == stateful
+
+    peaks = [
+        peak(order, main.inputs or (), main.outputs, sizes)
+        for order in itertools.permutations(operators)
+        if is_valid(order)
+    ]
+    before = peak(operators, main.inputs or (), main.outputs, sizes)
+    found = smaller_order(tflm.Model(model), sizes, {})
+    assert (before if found is None else found.peak_bytes) == min(peaks)
+    if found is not None:
+        order = [operators[i] for i in found.order]
+        assert is_valid(order)
+        assert peak(order, main.inputs or (), main.outputs, sizes) == found.peak_bytes
+
+
+def test_a_variable_is_read_before_it_is_assigned() -> None:
+    """Assigning first would need less: the large sum would be gone before the state is read."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), TensorType.FLOAT32)
+    handle = main.tensor("handle", (1,), TensorType.RESOURCE)
+    state, y = (main.tensor(name, (1, 4), TensorType.FLOAT32) for name in ("state", "y"))
+    options = tflm.schema.VarHandleOptions(container="", shared_name="state")
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], options)
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [state])
+    main.operator(BuiltinOperator.ADD, [x, x], [y], AddOptions())
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, y], [])
+    main.output(state)
+    model = tflm.Model(builder.build())
+    sizes = {x: 64, state: 64, y: 16}
+    found = smaller_order(model, sizes, {})
+    names = [i for i in (found.order if found else range(4)) if i != 2]
+    assert names == [0, 1, 3]
+
+
+def test_a_model_that_runs_subgraphs_keeps_its_order() -> None:
+    model = tflm.Model(models.counter(models.INT8, 8, with_init=True))
+    assert tflm.plan(model, reorder=True).order is None

@@ -1,0 +1,159 @@
+"""Another order of a model's operators, in which less memory is alive at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+from tflm.schema.verifier import called_subgraphs
+
+LARGEST_NUMBER_OF_SETS = 2048
+"""Sets of operators that are looked at after each step. Up to so many, the order found is the best there is."""
+
+STATEFUL = frozenset({"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"})
+"""Operators of resource variables, whose order among themselves is kept."""
+
+
+class OperatorOrder(NamedTuple):
+    """An order of operators.
+
+    Attributes:
+        order: for each place, the operator that runs there, by its index in the model.
+        peak_bytes: the largest sum of bytes alive at an operator.
+        exact: whether no other order has a lower peak.
+    """
+
+    order: tuple[int, ...]
+    peak_bytes: int
+    exact: bool
+
+
+class _Reached(NamedTuple):
+    """The best way found to have run a set of operators.
+
+    Attributes:
+        peak: the most bytes alive at one of them.
+        live: bytes alive after them, whatever their order was.
+        order: they, as they ran.
+    """
+
+    peak: int
+    live: int
+    order: tuple[int, ...]
+
+
+def smaller_order(
+    model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]
+) -> OperatorOrder | None:
+    """An order of the first subgraph's operators with a lower peak than theirs; None where none was found.
+
+    An operator still runs after all that it depends on, and those with state after each other as before. A model with
+    operators that run other subgraphs is left as it is.
+
+    Args:
+        tensor_bytes: sizes of those tensors of the subgraph that are in the head, by index.
+        scratch_bytes: likewise of the scratch buffers of those operators that have some.
+    """
+    if any(called_subgraphs(operator) for operator in model.subgraphs[0].operators or ()):
+        return None
+    graph = _Graph(model, tensor_bytes, scratch_bytes)
+    limit = graph.peak(range(graph.count))
+    exact = True
+    level = {0: _Reached(graph.bytes_at_start, graph.bytes_at_start, ())}
+    for _ in range(graph.count):
+        level = graph.next_level(level, limit)
+        if len(level) > LARGEST_NUMBER_OF_SETS:
+            exact = False
+            best = sorted(level.items(), key=lambda item: item[1][:2])
+            level = dict(best[:LARGEST_NUMBER_OF_SETS])
+    if not level:
+        return None
+    (found,) = level.values()
+    return OperatorOrder(found.order, found.peak, exact)
+
+
+class _Graph:
+    """The operators of a model's first subgraph, with what they wait for and the tensors they make and end.
+
+    Sets of operators are numbers with a bit for each.
+    """
+
+    def __init__(self, model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]):
+        subgraph = model.subgraphs[0]
+        operators = subgraph.operators or []
+        self.count = len(operators)
+        self._scratch = scratch_bytes
+        self._size = tensor_bytes
+        self._waits_for = _dependencies(model, operators)
+        self._reads = [{t for t in operator.inputs or () if t in tensor_bytes} for operator in operators]
+        self._makes = [{t for t in operator.outputs or () if t in tensor_bytes} for operator in operators]
+        self._users = dict.fromkeys(tensor_bytes, 0)
+        for i in range(self.count):
+            for tensor in self._reads[i] | self._makes[i]:
+                self._users[tensor] |= 1 << i
+        self._kept = set(subgraph.outputs or ())
+        inputs = set(subgraph.inputs or ()) & set(tensor_bytes)
+        self._made_before = inputs
+        self.bytes_at_start = sum(tensor_bytes[tensor] for tensor in inputs)
+
+    def next_level(self, level: Mapping[int, _Reached], limit: int) -> dict[int, _Reached]:
+        """The sets with one operator more, as far as their peaks are below `limit`."""
+        found: dict[int, _Reached] = {}
+        for done, reached in level.items():
+            for i in range(self.count):
+                if done >> i & 1 or self._waits_for[i] & ~done:
+                    continue
+                after = self._run(done, reached, i)
+                key = done | 1 << i
+                if after.peak < limit and (key not in found or after.peak < found[key].peak):
+                    found[key] = after
+        return found
+
+    def peak(self, order: Sequence[int]) -> int:
+        """The peak of an order."""
+        done, reached = 0, _Reached(self.bytes_at_start, self.bytes_at_start, ())
+        for i in order:
+            reached = self._run(done, reached, i)
+            done |= 1 << i
+        return reached.peak
+
+    def _run(self, done: int, before: _Reached, i: int) -> _Reached:
+        """Run an operator after a set of others."""
+        live = before.live if done else before.live - self._unused_inputs()
+        touched = self._reads[i] | self._makes[i]
+        made = sum(self._size[t] for t in self._makes[i] if not self._users[t] & done and t not in self._made_before)
+        peak = live + made + self._scratch.get(i, 0)
+        done |= 1 << i
+        over = sum(self._size[t] for t in touched if not self._users[t] & ~done and t not in self._kept)
+        return _Reached(max(before.peak, peak), live + made - over, (*before.order, i))
+
+    def _unused_inputs(self) -> int:
+        """Bytes of inputs that are alive only while they are filled."""
+        return sum(self._size[t] for t in self._made_before if not self._users[t] and t not in self._kept)
+
+
+def _dependencies(model: Model, operators: Sequence[Operator]) -> list[int]:
+    """For each operator, the set of those before it that must stay before it."""
+    waits_for = []
+    writer: dict[int, int] = {}
+    stateful = 0
+    for i, operator in enumerate(operators):
+        waits = 0
+        for tensor in operator.inputs or ():
+            waits |= writer.get(tensor, 0)
+        writer.update(dict.fromkeys(operator.outputs or (), 1 << i))
+        if _has_state(model, operator):
+            waits |= stateful
+            stateful |= 1 << i
+        waits_for.append(waits)
+    return waits_for
+
+
+def _has_state(model: Model, operator: Operator) -> bool:
+    code = model.operator_name(operator)
+    tables = model.subgraphs[0].tensors or []
+    variables = any(t >= 0 and tables[t].is_variable for t in (*(operator.inputs or ()), *(operator.outputs or ())))
+    return variables or code in STATEFUL or code not in BuiltinOperator.__members__
