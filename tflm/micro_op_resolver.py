@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -96,6 +95,8 @@ class MicroMutableOpResolver:
     else:
 
         def __getattr__(self, name: str) -> Any:
+            import difflib  # only to explain a mistake
+
             close = difflib.get_close_matches(name, (method for method in dir(self) if method.startswith("add")), n=3)
             hint = f"; did you mean {' or '.join(close)}?" if close else ""
             raise AttributeError(f"{type(self).__name__} has no {name}{hint}", name=name, obj=self)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 from tflm.memory import PLANNERS, MemoryPlanner
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
@@ -57,9 +56,10 @@ class ModelPlan:
         Raises:
             OSError: it can't be written.
         """
-        part = Path(f"{os.fspath(path)}.part")  # a file that models are mapped to must not be cut short
-        part.write_bytes(self.data)
-        part.replace(path)
+        part = f"{os.fspath(path)}.part"  # a file that models are mapped to must not be cut short
+        with open(part, "wb") as file:
+            file.write(self.data)
+        os.replace(part, path)
 
 
 def plan(
