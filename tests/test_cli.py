@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +17,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 import tflm
+from tflm.cli import command_line
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
@@ -168,11 +172,28 @@ def on_a_terminal(*arguments: object) -> str:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
-def test_what_takes_long_shows_a_bar_on_a_terminal_and_what_does_not_shows_none() -> None:
-    long = ("profile", INT8_MODEL, "--runs", 20_000)
-    assert "timing" in on_a_terminal(*long)
-    assert run(*long).stderr == ""
+def test_what_is_done_at_once_shows_no_bar() -> None:
     assert on_a_terminal("profile", INT8_MODEL, "--runs", 1) == ""
+
+
+@pytest.mark.parametrize(
+    ("patience", "terminal", "shown"), [(0.0, True, True), (0.0, False, False), (60.0, True, False)]
+)
+def test_a_bar_is_for_terminals_and_for_what_takes_long(
+    monkeypatch: pytest.MonkeyPatch, patience: float, terminal: bool, shown: bool
+) -> None:
+    screen = io.StringIO()
+    monkeypatch.setattr(command_line, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(
+        command_line,
+        "Console",
+        lambda stderr: Console(file=screen, force_terminal=terminal, force_interactive=terminal),
+    )
+    with command_line.progress("working", 2) as advance:
+        for _ in range(2):
+            time.sleep(0.1)
+            advance()
+    assert ("working" in screen.getvalue()) == shown
 
 
 def test_a_reader_that_stops_early_is_no_error() -> None:

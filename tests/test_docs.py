@@ -59,6 +59,29 @@ def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(
     assert capsys.readouterr().out.splitlines() == promised
 
 
+def anchors(page: Path) -> set[str]:
+    """What links may lead to inside a page: its headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    "page", [*ROOT.glob("*.md"), *DOCS.glob("*.md"), *ROOT.glob("examples/*/*.md")], ids=lambda page: page.stem
+)
+def test_links_lead_somewhere(page: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", text):
+        name, _, anchor = link.partition("#")
+        target = (page.parent / name).resolve() if name else page
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_page_is_in_the_index() -> None:
+    linked = set(re.findall(r"\]\((\w+\.md)\)", (DOCS / "README.md").read_text(encoding="utf-8")))
+    assert linked == {page.name for page in DOCS.glob("*.md")} - {"README.md"}
+
+
 def key_paths(value: Any, path: str = "") -> set[str]:
     """Where the values of a document are: `models[].peak.bytes`."""
     if isinstance(value, dict) and value:
@@ -74,6 +97,7 @@ def test_the_keys_of_json_are_the_documented_ones(tmp_path: Path) -> None:
         "arena": figures("arena", INT8_MODEL, FLOAT_MODEL),
         "compare": figures("compare", FLOAT_MODEL, INT8_MODEL, "--tolerance", 0),
         "inspect": figures("inspect", INT8_MODEL),
+        "plan": figures("plan", INT8_MODEL),
         "profile": figures("profile", INT8_MODEL, "--runs", 1),
         "run": figures("run", INT8_MODEL, "--inputs", tmp_path / "in.npz"),
     }

@@ -60,7 +60,9 @@ COMMON_TYPES = (
 """Types with a column of their own."""
 
 ANY_TYPE = {
-    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "RESHAPE", "SHAPE", "SQUEEZE"), "any"),
+    **dict.fromkeys(
+        ("ASSIGN_VARIABLE", "IF", "READ_VARIABLE", "RESHAPE", "SHAPE", "SQUEEZE", "WHILE", "ethos-u"), "any"
+    ),
     **dict.fromkeys(("CALL_ONCE", "VAR_HANDLE"), "has no tensor of data"),
 }
 """Operators that don't declare types, and why."""

@@ -294,4 +294,4 @@ PRUNE = Scheme(DECODE_STATE_PRUNE, True, _check_pruned, _decode_pruned)
 SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
 """By the type in the metadata."""
 
-TFLM_DECODE = Registration("TFLM_DECODE", _bind_decode, _prepare_decode)
+TFLM_DECODE = Registration("TFLM_DECODE", _bind_decode, _prepare_decode, types=VALUE_TYPES)

@@ -129,17 +129,25 @@ WordAlignedByteVector = Annotated[memoryview | bytes | None, Bytes(align=4)]
 AlignedByteVector = Annotated[memoryview | bytes | None, Bytes(align=16)]
 
 
+class _DataclassFields:
+    """What makes a class a dataclass, worked out when somebody first asks for it."""
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        dataclass(init=False, repr=False, eq=False)(owner)  # puts its own fields into the class
+        return vars(owner)["__dataclass_fields__"]
+
+
 @dataclass_transform()
 class Table:
     """Base of every schema table. Subclasses are dataclasses: `dataclasses.fields` and `replace` work on them.
 
-    Their constructor, equality and repr are these three methods rather than generated code, which keeps the
-    import of more than 150 tables cheap.
+    Their constructor, equality and repr are these three methods rather than generated code, and their fields are worked
+    out when they are first needed, which keeps the import of more than 150 tables cheap.
     """
 
     def __init_subclass__(cls) -> None:
         cls.__doc__ = cls.__doc__ or f"The table {cls.__name__} of the TFLite schema, field for field."
-        dataclass(init=False, repr=False, eq=False)(cls)
+        cls.__dataclass_fields__ = _DataclassFields()  # type: ignore[attr-defined]  # what `dataclasses` looks for
 
     def __init__(self, **values: Any) -> None:
         for field in fields_of(type(self)):
