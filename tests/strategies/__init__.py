@@ -27,6 +27,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    resizing,
     signal,
     slicing,
     unary,
@@ -49,6 +50,7 @@ FAMILIES = (
     recurrent,
     reduce,
     signal,
+    resizing,
     slicing,
     unary,
 )
