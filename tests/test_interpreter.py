@@ -381,9 +381,7 @@ def test_lifetimes_pass_through_the_subgraphs_that_an_operator_runs() -> None:
         b = branch.tensor(f"{name}_y", (1, 4), F32)
         branch.operator(BuiltinOperator.RELU, [a], [b])
         branch.output(b)
-    resolver = tflm.AllOpsResolver()
-    resolver.add(tflm.Registration(BuiltinOperator.IF, invoke=lambda context, node: None))
-    lifetimes = {b.name: (b.first_use, b.last_use) for b in ready(builder.build(), resolver=resolver).planned_buffers()}
+    lifetimes = {b.name: (b.first_use, b.last_use) for b in ready(builder.build()).planned_buffers()}
     assert lifetimes == {
         "condition": (0, 5),
         "x": (0, 5),

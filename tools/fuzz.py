@@ -229,10 +229,7 @@ def _run(data: bytes, arena: memoryview) -> None:
         raise
     if findings:
         raise BadError(f"loading finds nothing, verify does: {findings[0]}")
-    settings: dict[str, Any] = {}
-    if "while_limit" in tflm.MicroInterpreter.__init__.__annotations__:
-        settings["while_limit"] = 1000
-    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), arena, **settings)
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), arena, while_limit=1000)
     interpreter.allocate_tensors()
     rng = np.random.default_rng(0)
     for _ in range(2):

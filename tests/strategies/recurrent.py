@@ -6,7 +6,7 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, Case, Draw, factors, float32, scales, values, zero_points
+from models import FLOAT32, INT8, INT16, INT32, INT64, Arrays, Case, Draw, factors, float32, scales, values, zero_points
 
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -25,18 +25,22 @@ INVOKES = 4
 
 @st.composite
 def svdf(draw: Draw) -> Case:
-    """SVDF in float and int8, with a state of 16 or 8 bits."""
-    type, state_type = draw(st.sampled_from([(FLOAT32, FLOAT32), (INT8, INT16), (INT8, INT8)]))
-    batches, size, memory = draw(st.integers(1, 3)), draw(st.integers(1, 12)), draw(st.integers(1, 6))
+    """SVDF in float and int8, with a state of 16 or 8 bits, or half a state of 16."""
+    type, time_type, state_type = draw(
+        st.sampled_from([(FLOAT32, FLOAT32, FLOAT32), (INT8, INT16, INT16), (INT8, INT8, INT8), (INT8, INT8, INT16)])
+    )
+    batches, size, memory = draw(st.integers(1, 3)), draw(st.integers(0, 12)), draw(st.integers(1, 6))
     rank, units = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     activations = [ActivationFunctionType.NONE, ActivationFunctionType.RELU, ActivationFunctionType.RELU6]
-    model = _svdf(draw, (type, state_type), batches, size, memory, rank, units, draw(st.sampled_from(activations)))
+    model = _svdf(
+        draw, (type, time_type, state_type), batches, size, memory, rank, units, draw(st.sampled_from(activations))
+    )
     return model, [[values(draw, type, (batches, size))] for _ in range(INVOKES)]
 
 
 def _svdf(
     draw: Draw,
-    types: tuple[TensorType, TensorType],
+    types: tuple[TensorType, TensorType, TensorType],
     batches: int,
     size: int,
     memory: int,
@@ -44,7 +48,7 @@ def _svdf(
     units: int,
     activation: ActivationFunctionType,
 ) -> bytes:
-    type, state_type = types
+    type, time_type, state_type = types
     filters = rank * units
     parameters = [None] * 6
     if type != FLOAT32:
@@ -56,18 +60,17 @@ def _svdf(
             quantized(feature),
             quantized(time),
             quantized(state * time),
-            quantized(state, draw(zero_points(INT8)) if state_type == INT8 else 0),
+            quantized(state, draw(zero_points(time_type)) if time_type == INT8 else 0),
             quantized(y, draw(zero_points(INT8))),
         ]
     builder = ModelBuilder()
     main = builder.subgraph()
-    bias_shape = draw(st.sampled_from([(units,), (units,), (units, 2)]))
-    bias = values(draw, FLOAT32, bias_shape) if type == FLOAT32 else values(draw, INT16, bias_shape).astype(np.int32)
+    bias = values(draw, FLOAT32, (units,)) if type == FLOAT32 else values(draw, INT16, (units,)).astype(np.int32)
     tensors = [
         main.input("x", (batches, size), type, parameters[0]),
         main.constant("feature", values(draw, type, (filters, size)), parameters[1]),
-        main.constant("time", values(draw, state_type, (filters, memory)), parameters[2]),
-        main.constant("bias", bias, parameters[3]),
+        main.constant("time", values(draw, time_type, (filters, memory)), parameters[2]),
+        main.constant("bias", bias.reshape(draw(st.sampled_from([(units,), (units, 1)]))), parameters[3]),
         main.tensor("state", (batches, memory * filters), state_type, parameters[4], is_variable=True),
     ]
     y = main.tensor("y", (batches, units), type, parameters[5])
@@ -83,9 +86,11 @@ def lstm(draw: Draw) -> Case:
     batches, steps, size, units = (draw(st.integers(1, n)) for n in (3, 5, 8, 6))
     time_major = draw(st.booleans())
     shape = (steps, batches, size) if time_major else (batches, steps, size)
+    if draw(st.integers(0, 4)) == 0:
+        shape = (*shape, draw(st.integers(1, 2)))
     clip = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0, 1e9]))
-    model = _lstm(draw, type, shape, batches, units, time_major, clip)
-    return model, [[_small(draw, type, shape)] for _ in range(INVOKES - 1)]
+    model, weights = _lstm(draw, type, shape, batches, units, time_major, clip)
+    return model, [[_small(draw, type, shape), *weights] for _ in range(INVOKES - 1)]
 
 
 def _scales_and_powers(lowest: int, highest: int) -> st.SearchStrategy[float]:
@@ -102,7 +107,8 @@ def _small(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray:
 
 def _lstm(
     draw: Draw, type: TensorType, shape: tuple[int, ...], batches: int, units: int, time_major: bool, clip: float
-) -> bytes:
+) -> tuple[bytes, Arrays]:
+    """The model, and those of its weights that are inputs."""
     weight_type, bias_type, cell_type = {
         FLOAT32: (FLOAT32, FLOAT32, FLOAT32),
         INT8: (INT8, INT32, INT16),
@@ -117,12 +123,18 @@ def _lstm(
         return None if type == FLOAT32 else quantized(float32(scale), zero_point)
 
     x = main.input("x", shape, type, scaled(x_scale, draw(zero_points(type))))
+    inputs: Arrays = []
     tensors = [-1] * 24
     tensors[0] = x
     for i in range(1, 9):
         depth = shape[2] if i < 5 else units
         weights = _small(draw, weight_type, (units, depth))
-        tensors[i] = main.constant(f"w{i}", weights, scaled(draw(_scales_and_powers(-14, -4))))
+        parameters = scaled(draw(_scales_and_powers(-14, -4)), draw(st.just(0) | zero_points(weight_type)))
+        if draw(st.integers(0, 39)) == 0:
+            tensors[i] = main.input(f"w{i}", weights.shape, weight_type, parameters)
+            inputs.append(weights)
+        else:
+            tensors[i] = main.constant(f"w{i}", weights, parameters)
     for i in range(12, 16):
         bias = _small(draw, FLOAT32 if type == FLOAT32 else INT16, (units,))
         tensors[i] = main.constant(f"b{i}", bias.astype(ELEMENT_TYPES[bias_type].dtype), scaled(x_scale))
@@ -130,12 +142,13 @@ def _lstm(
     tensors[18] = main.tensor("h", (batches, units), type, hidden, is_variable=True)
     tensors[19] = main.tensor("c", (batches, units), cell_type, scaled(cell_scale), is_variable=True)
     y = main.tensor("y", (*shape[:2], units), type, hidden)
+    activation = draw(st.sampled_from([ActivationFunctionType.TANH] * 3 + list(ActivationFunctionType)))
     options = UnidirectionalSequenceLSTMOptions(
-        fused_activation_function=ActivationFunctionType.TANH, cell_clip=clip, time_major=time_major
+        fused_activation_function=activation, cell_clip=clip, time_major=time_major
     )
     main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, tensors, [y], options)
     main.output(y)
-    return builder.build()
+    return builder.build(), inputs
 
 
 def _large_lstm(type: TensorType) -> Case:

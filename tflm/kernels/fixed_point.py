@@ -408,17 +408,24 @@ def reciprocal(values: Any, integer_bits: int) -> tuple[Any, Any]:
     return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
 
 
-def inverse_square_root(value: int) -> tuple[int, int]:
-    """1 / sqrt(value) of a positive 32-bit integer, as a significand in Q0.31 and a power of two.
+def inverse_square_root(values: Any) -> tuple[Any, Any]:
+    """1 / sqrt(value) of 32-bit integers, a number or an array; what is not positive counts as 1.
 
-    Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2.
+    Returns:
+        (significand in Q0.31, power of two).
     """
-    if value <= 1:
-        return INT32_MAX, 0
-    mul, shift = _high_mul, 11
-    while value >= 1 << 29:
-        value, shift = value // 4, shift + 1
-    pairs = (31 - value.bit_length()) // 2 - 1
+    if isinstance(values, int):
+        return _inverse_square_root(values) if values > 1 else (INT32_MAX, 0)
+    significands, shifts = _inverse_square_root(np.maximum(values, 2))
+    return np.where(values > 1, significands, INT32_MAX), np.where(values > 1, shifts, 0)
+
+
+def _inverse_square_root(value: Any) -> tuple[Any, Any]:
+    """Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2."""
+    mul = _high_mul
+    is_large = (value >= 1 << 29) * 1
+    value, shift = value >> 2 * is_large, 11 + is_large
+    pairs = (count_leading_zeros_32(value) - 1) // 2 - 1
     value, shift = value << 2 * pairs, shift - pairs
     scaled = value >> 1
     half, three_halves = (scaled + 1) >> 1, (1 << 28) + (1 << 27)
@@ -426,8 +433,9 @@ def inverse_square_root(value: int) -> tuple[int, int]:
     for _ in range(5):
         cube = _saturated(mul(mul(x, x), x) << 6)
         x = _saturated((mul(three_halves, x) - mul(half, cube)) << 3)
-    significand = int(mul(x, round(math.sqrt(2) / 2 * 2**31)))
-    return (significand << -shift, 0) if shift < 0 else (significand, -shift)
+    significand = mul(x, round(math.sqrt(2) / 2 * 2**31))
+    left = (shift < 0) * -shift
+    return significand << left, -shift - left
 
 
 _LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))

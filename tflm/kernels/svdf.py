@@ -1,8 +1,8 @@
 """SVDF: a layer of filters over the input, each remembered for some steps and filtered over time.
 
 Filters = units * rank. The input is (batches, size), the weights are (filters, size) over the input and (filters,
-memory) over time, the bias is (units,), and the state, a variable, holds (batches, filters, memory), the oldest first.
-Types are float32, or int8 with a state of int16 or int8.
+memory) over time, the bias is (units, ...), and the state, a variable, holds (batches, filters, memory), the oldest
+first. Types are float32, or int8 with weights over time, and what the state holds, of int16 or int8.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ def _prepare(context: KernelContext, node: Node) -> None:
         context.request_scratch_buffer_in_arena(4 * batches * filters)
         return
     require_type(time, TensorType.INT16, TensorType.INT8)
-    require_same_type(state, time)
+    # The weights over time say what the state holds; of one of 16 bits TFLM may take the first half for 8 bits.
+    require_type(state, *{TensorType.INT16, time.type})
     require_type(bias, TensorType.INT32)
     node.op_data = _quantization(input, feature, time, bias, state, output)
     context.request_scratch_buffer_in_arena(4 * batches * filters)
@@ -103,9 +104,11 @@ def _check_shapes(
     rank: int,
 ) -> None:
     for tensor in (input, feature, time):
-        if len(tensor.dims) != 2 or 0 in tensor.dims:
+        if len(tensor.dims) != 2 or tensor.dims[0] == 0:
             raise OperatorError(f"has shape {list(tensor.dims)}, must have two dimensions", tensor=tensor.name)
     (batches, size), filters, memory = input.dims, feature.dims[0], time.dims[1]
+    if memory == 0:
+        raise OperatorError(f"has shape {list(time.dims)}: no memory", tensor=time.name)
     if rank <= 0 or filters % rank:
         raise OperatorError(f"has {filters} filters, which is no multiple of the rank {rank}", tensor=feature.name)
     wanted = {
@@ -195,6 +198,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     x, feature, time, bias, state = (tensor.elements for tensor in tensors)
     y = context.get_eval_output(node, 0).elements
     bias = bias.reshape(-1)[: y.shape[1]]  # further dimensions do not count
+    state = state.reshape(-1).view(time.dtype)[: state.size]
     if x.dtype == np.float32:
         activation = (node.options(SVDFOptions) or SVDFOptions()).fused_activation_function
         return _bind_float(x, feature, time, bias, state, y, ACTIVATIONS.get(activation, np.positive))

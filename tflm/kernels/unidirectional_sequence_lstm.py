@@ -4,13 +4,15 @@
     c = clip(forget * c + input * cell)
     h = output * tanh(c)
 
-The input x is (batches, steps, size), or (steps, batches, size) if time is major; the hidden state h and the cell state
-c are variables of (batches, units). Types are float32; int8 or int16 with weights of int8 and a cell state of int16,
-where gates are Q3.12 before their function, and Q0.15 after it.
+With another activation than tanh in its options, the cell gate has no function. The input x is (batches, steps,
+size), or (steps, batches, size) if time is major; the hidden state h and the cell state c are variables of (batches,
+units). Types are float32; int8 or int16 with weights of int8 and a cell state of int16, where gates are Q3.12 before
+their function, and Q0.15 after it.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +35,7 @@ from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequant
 from tflm.kernels.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.sigmoid import checked_log2, logistic_int16, tanh_int16
-from tflm.memory.tensor import TfLiteTensor
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
@@ -116,6 +118,9 @@ OP_DATA_LSTM = Struct(
     buffer_indices=Array(INT, 4),
 )
 
+NO_ZEROS = [0] * 4, [0] * 4
+"""Zero points of weights that are floats."""
+
 Multipliers = list[tuple[int, int]]
 """Significand (Q0.31) and shift for each of the four gates."""
 
@@ -129,6 +134,7 @@ class OpData:
         forget, update, output: from the products of Q0.15 to the cell's scale, twice, and to the hidden state's.
         cell_power: the cell state's scale as a power of two.
         input_zero_point, hidden_zero_point: of the input and of the hidden state.
+        weights_zero_points: of the weights of each gate for the input, and for the hidden state.
         cell_clip: the largest magnitude of the cell state, None for any.
     """
 
@@ -140,6 +146,7 @@ class OpData:
     cell_power: int
     input_zero_point: int
     hidden_zero_point: int
+    weights_zero_points: tuple[list[int], list[int]]
     cell_clip: int | None
 
 
@@ -151,8 +158,6 @@ def _prepare(context: KernelContext, node: Node) -> None:
     tensors = {i: context.allocate_temp_input_tensor(node, i) for i in range(INPUTS) if i not in UNSUPPORTED}
     output = context.allocate_temp_output_tensor(node, 0)
     options = node.options(UnidirectionalSequenceLSTMOptions) or UnidirectionalSequenceLSTMOptions()
-    if options.fused_activation_function != ActivationFunctionType.TANH:
-        raise OperatorError(f"has the activation {options.fused_activation_function.name}, must have TANH")
     _check_types(tensors, output)
     _check_shapes(tensors, output, options.time_major)
     cell = tensors[CELL_STATE]
@@ -179,7 +184,7 @@ def _check_types(tensors: dict[int, TfLiteTensor], output: TfLiteTensor) -> None
 
 def _check_shapes(tensors: dict[int, TfLiteTensor], output: TfLiteTensor, time_major: bool) -> None:
     input, hidden, cell = (tensors[i] for i in (INPUT, HIDDEN_STATE, CELL_STATE))
-    if len(input.dims) != 3 or 0 in input.dims:
+    if len(input.dims) < 3 or 0 in input.dims:
         raise OperatorError(f"has shape {list(input.dims)}, must have three dimensions", tensor=input.name)
     if len(hidden.dims) < 2:
         raise OperatorError(f"has shape {list(hidden.dims)}, must be (batches, units)", tensor=hidden.name)
@@ -211,6 +216,10 @@ def _quantization(tensors: dict[int, TfLiteTensor], cell_clip: float) -> OpData:
         cell_power=checked_log2(cell_scale)[0],
         input_zero_point=input.zero_point,
         hidden_zero_point=hidden.zero_point,
+        weights_zero_points=(
+            [tensors[i].zero_point for i in INPUT_WEIGHTS],
+            [tensors[i].zero_point for i in RECURRENT_WEIGHTS],
+        ),
         cell_clip=int(min(max(cell_clip / cell_scale, -32768.0), 32767.0)) if cell_clip > 0 else None,
     )
 
@@ -218,18 +227,41 @@ def _quantization(tensors: dict[int, TfLiteTensor], cell_clip: float) -> OpData:
 def _gate_multiplier(activations: TfLiteTensor, weights: TfLiteTensor) -> tuple[int, int]:
     if weights.quantization is not None and len(weights.quantization.scale) > 1:
         raise OperatorError("has a scale for each row; only one for all is supported", tensor=weights.name)
-    if weights.zero_point:
-        raise OperatorError(f"has zero point {weights.zero_point}, weights must have 0", tensor=weights.name)
+    if not -128 <= weights.zero_point <= 127:
+        raise OperatorError(f"has zero point {weights.zero_point}, must be an int8", tensor=weights.name)
     return quantize_multiplier(activations.scale * weights.scale / GATE_SCALE)
 
 
+class Stack:
+    """Tensors of the four gates one above the other, less the zero point of each."""
+
+    def __init__(self, tensors: list[TfLiteEvalTensor], zero_points: list[int]):
+        parts = [tensor.elements for tensor in tensors]
+        dtype = np.int16 if any(zero_points) else parts[0].dtype  # a difference of two int8 takes 9 bits
+        self.array = np.empty((len(parts) * len(parts[0]), *parts[0].shape[1:]), dtype)
+        self._parts = list(zip(np.split(self.array, len(parts)), parts, zero_points))
+        self.read()
+
+    def read(self) -> None:
+        """Read the tensors anew."""
+        for target, part, zero_point in self._parts:
+            np.copyto(target, part)
+            if zero_point:
+                np.subtract(target, zero_point, out=target)
+
+
 class Tensors:
-    """The tensors of a node as arrays: x and y with the time first, states of (batches, units), gates stacked."""
+    """The tensors of a node as arrays: x and y with the time first, states of (batches, units), gates stacked.
+
+    Of an input with more than three dimensions, TFLM takes as many elements as the first three have.
+    """
 
     def __init__(self, context: KernelContext, node: Node):
         options = node.options(UnidirectionalSequenceLSTMOptions) or UnidirectionalSequenceLSTMOptions()
         eval_tensors = {i: context.get_eval_input(node, i) for i in range(INPUTS) if i not in UNSUPPORTED}
-        x, y = eval_tensors[INPUT].elements, context.get_eval_output(node, 0).elements
+        y = context.get_eval_output(node, 0).elements
+        dims = eval_tensors[INPUT].dims[:3]
+        x = eval_tensors[INPUT].elements.reshape(-1)[: math.prod(dims)].reshape(dims)
         self.x, self.y = (x, y) if options.time_major else (x.swapaxes(0, 1), y.swapaxes(0, 1))
         self.steps, self.batches, self.size = self.x.shape
         self.units = y.shape[2]
@@ -237,10 +269,14 @@ class Tensors:
             eval_tensors[i].elements.reshape(self.batches, self.units) for i in (HIDDEN_STATE, CELL_STATE)
         )
         self.cell_clip = options.cell_clip
+        self.is_tanh = options.fused_activation_function == ActivationFunctionType.TANH
         stacks = [[eval_tensors[i] for i in indices] for indices in (INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES)]
         self.constant = all(tensor.offset is None for stack in stacks for tensor in stack)
-        self._stacks = [(np.concatenate([t.elements for t in stack]), stack) for stack in stacks]
-        self.input_weights, self.recurrent_weights, self.biases = (array for array, _ in self._stacks)
+        input_zeros, recurrent_zeros = (
+            node.op_data.weights_zero_points if isinstance(node.op_data, OpData) else NO_ZEROS
+        )
+        self._stacks = [Stack(*of) for of in zip(stacks, (input_zeros, recurrent_zeros, [0] * 4))]
+        self.input_weights, self.recurrent_weights, self.biases = (stack.array for stack in self._stacks)
         # A row for each step and batch, whichever of the two comes first in the tensor.
         self._rows = np.empty(self.x.shape, x.dtype)
         self.rows = self._rows.reshape(-1, self.size)
@@ -249,8 +285,8 @@ class Tensors:
         """Read x anew, and weights and biases if they may change."""
         np.copyto(self._rows, self.x)
         if not self.constant:
-            for array, tensors in self._stacks:
-                np.concatenate([tensor.elements for tensor in tensors], out=array)
+            for stack in self._stacks:
+                stack.read()
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
@@ -268,7 +304,7 @@ def _bind_float(t: Tensors) -> Run:
     work, scratch = (np.empty((t.batches, t.units), np.float32) for _ in range(2))
     clip = np.float32(t.cell_clip)
     by_step = [(gate, *_gates(gate, t.units), y) for gate, y in zip(gates, t.y)]
-    hidden, state = t.hidden, t.cell
+    hidden, state, is_tanh = t.hidden, t.cell, t.is_tanh
 
     def run() -> None:
         t.refresh()
@@ -277,7 +313,8 @@ def _bind_float(t: Tensors) -> Run:
             from_hidden()
             np.add(gate, recurrent, out=gate)
             _sigmoid(sigmoids)
-            np.tanh(cell, out=cell)
+            if is_tanh:
+                np.tanh(cell, out=cell)
             np.multiply(forget, state, out=state)
             np.multiply(update, cell, out=work)
             np.add(state, work, out=state)
@@ -350,10 +387,13 @@ def _saturate(values: Raw, zero_point: int = 0, minimum: int = -(1 << 15), maxim
     values.clip(minimum, maximum, out=values)
 
 
-def _gate_table() -> Raw:
-    """The sigmoid of every Q3.12 by its bits, then the tanh; both in Q0.15."""
+def _gate_table(is_tanh: bool) -> Raw:
+    """The sigmoid of every Q3.12 by its bits, then the tanh; both in Q0.15.
+
+    Where the cell gate has another function than tanh, TFLM takes the number as it is.
+    """
     steps = _all_int16() * 3
-    return np.concatenate([_by_bits(logistic_int16(steps)), _by_bits(tanh_int16(steps))])
+    return np.concatenate([_by_bits(logistic_int16(steps)), _by_bits(tanh_int16(steps) if is_tanh else _all_int16())])
 
 
 def _table_of_tanh(power: int) -> Raw:
@@ -361,7 +401,8 @@ def _table_of_tanh(power: int) -> Raw:
     shift = power + 12
     if shift >= 0:
         return _by_bits(tanh_int16(wrap_int32(_all_int16() * wrap_int32(np.left_shift(np.int64(3), [shift & 31])))))
-    half = 1 << (-shift - 1 & 31)
+    # Undefined in C for shifts of 32 and more: this follows x86, which takes the counts modulo 32.
+    half = wrap_int32(np.left_shift(np.int64(1), [(-shift - 1) & 31]))
     return _by_bits(tanh_int16(wrap_int32(_all_int16() * 3 + half) >> (-shift & 31)))
 
 
@@ -384,10 +425,10 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
     from_hidden = _bind_gate_product(
         t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
     )
-    table, tanh_of_cell = _gate_table(), _table_of_tanh(op.cell_power)
+    table, tanh_of_cell = _gate_table(t.is_tanh), _table_of_tanh(op.cell_power)
     lowest, highest = np.array(-(1 << 15), np.int32), np.array((1 << 15) - 1, np.int32)
     index = np.empty(sums.shape, np.intp)
-    # The tanh stands in the second half of the table.
+    # The function of the cell gate stands in the second half of the table.
     halves = np.repeat([0, 0, 0, 1 << 16], t.units) + np.zeros(sums.shape, np.intp)
     results, work, scratch, state = (np.empty((t.batches, size), np.int64) for size in (columns, *[t.units] * 3))
     _, update, forget, output, cell = _gates(results, t.units)
