@@ -50,4 +50,4 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return bind_by_parameters([start], bind)
 
 
-DYNAMIC_UPDATE_SLICE = Registration(BuiltinOperator.DYNAMIC_UPDATE_SLICE, _bind, _prepare, max_version=3)
+DYNAMIC_UPDATE_SLICE = Registration(BuiltinOperator.DYNAMIC_UPDATE_SLICE, _bind, _prepare, max_version=3, types=TYPES)

@@ -207,9 +207,9 @@ def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
 
 
 EMBEDDING_LOOKUP = Registration(
-    BuiltinOperator.EMBEDDING_LOOKUP, _bind_embedding_lookup, _prepare_embedding_lookup, max_version=4
+    BuiltinOperator.EMBEDDING_LOOKUP, _bind_embedding_lookup, _prepare_embedding_lookup, max_version=4, types=TYPES
 )
 GATHER = Registration(
-    BuiltinOperator.GATHER, _bind_gather, _prepare_gather, builtin_data=TFLITE_GATHER_PARAMS, max_version=7
+    BuiltinOperator.GATHER, _bind_gather, _prepare_gather, builtin_data=TFLITE_GATHER_PARAMS, max_version=7, types=TYPES
 )
-GATHER_ND = Registration(BuiltinOperator.GATHER_ND, _bind_gather_nd, _prepare_gather_nd, max_version=5)
+GATHER_ND = Registration(BuiltinOperator.GATHER_ND, _bind_gather_nd, _prepare_gather_nd, max_version=5, types=TYPES)

@@ -30,6 +30,8 @@ OUTPUT_BITS = 7
 ELEMENTS_IN_A_BLOCK = 1 << 13
 ROWS_IN_A_BLOCK = 1 << 8
 
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
 TFLITE_L2_NORM_PARAMS = Struct("TfLiteL2NormParams", activation=TFLITE_FUSED_ACTIVATION)
 L2_NORMALIZATION_PARAMS = Struct("L2NormalizationParams", input_zero_point=INT32)
 
@@ -39,7 +41,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
     input = context.allocate_temp_input_tensor(node, 0)
     output = context.allocate_temp_output_tensor(node, 0)
-    require_type(output, TensorType.FLOAT32, TensorType.INT8)
+    require_type(output, *TYPES)
     require_same_type(input, output)
     if not 1 <= len(input.dims) <= MAXIMUM_RANK:
         raise OperatorError(
@@ -121,4 +123,5 @@ L2_NORMALIZATION = Registration(
     op_data=L2_NORMALIZATION_PARAMS,
     builtin_data=TFLITE_L2_NORM_PARAMS,
     max_version=2,
+    types=TYPES,
 )

@@ -219,6 +219,7 @@ RESIZE_BILINEAR = Registration(
     _prepare_bilinear,
     builtin_data=TFLITE_RESIZE_BILINEAR_PARAMS,
     max_version=4,
+    types=BILINEAR_TYPES,
 )
 RESIZE_NEAREST_NEIGHBOR = Registration(
     BuiltinOperator.RESIZE_NEAREST_NEIGHBOR,
@@ -226,4 +227,5 @@ RESIZE_NEAREST_NEIGHBOR = Registration(
     _prepare_nearest,
     builtin_data=TFLITE_RESIZE_NEAREST_NEIGHBOR_PARAMS,
     max_version=4,
+    types=NEAREST_TYPES,
 )

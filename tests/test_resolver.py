@@ -1,0 +1,161 @@
+"""Which operators there are: those of TFLM's mutable op resolver, and what its Python package has beside them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import tflm
+from tflm.schema import BuiltinOperator, TensorType
+
+BUILTIN = [
+    "ABS",
+    "ADD",
+    "ADD_N",
+    "ARG_MAX",
+    "ARG_MIN",
+    "ASSIGN_VARIABLE",
+    "AVERAGE_POOL_2D",
+    "BATCH_MATMUL",
+    "BATCH_TO_SPACE_ND",
+    "BROADCAST_ARGS",
+    "BROADCAST_TO",
+    "CALL_ONCE",
+    "CAST",
+    "CEIL",
+    "CONCATENATION",
+    "CONV_2D",
+    "COS",
+    "CUMSUM",
+    "DEPTH_TO_SPACE",
+    "DEPTHWISE_CONV_2D",
+    "DEQUANTIZE",
+    "DIV",
+    "DYNAMIC_UPDATE_SLICE",
+    "ELU",
+    "EMBEDDING_LOOKUP",
+    "EQUAL",
+    "EXP",
+    "EXPAND_DIMS",
+    "FILL",
+    "FLOOR",
+    "FLOOR_DIV",
+    "FLOOR_MOD",
+    "FULLY_CONNECTED",
+    "GATHER",
+    "GATHER_ND",
+    "GREATER",
+    "GREATER_EQUAL",
+    "HARD_SWISH",
+    "IF",
+    "L2_NORMALIZATION",
+    "L2_POOL_2D",
+    "LEAKY_RELU",
+    "LESS",
+    "LESS_EQUAL",
+    "LOG",
+    "LOG_SOFTMAX",
+    "LOGICAL_AND",
+    "LOGICAL_NOT",
+    "LOGICAL_OR",
+    "LOGISTIC",
+    "MAX_POOL_2D",
+    "MAXIMUM",
+    "MEAN",
+    "MINIMUM",
+    "MIRROR_PAD",
+    "MUL",
+    "NEG",
+    "NOT_EQUAL",
+    "PACK",
+    "PAD",
+    "PADV2",
+    "PRELU",
+    "QUANTIZE",
+    "READ_VARIABLE",
+    "REDUCE_ALL",
+    "REDUCE_MAX",
+    "REDUCE_MIN",
+    "RELU",
+    "RELU6",
+    "RESHAPE",
+    "RESIZE_BILINEAR",
+    "RESIZE_NEAREST_NEIGHBOR",
+    "REVERSE_V2",
+    "ROUND",
+    "RSQRT",
+    "SELECT_V2",
+    "SHAPE",
+    "SIN",
+    "SLICE",
+    "SOFTMAX",
+    "SPACE_TO_BATCH_ND",
+    "SPACE_TO_DEPTH",
+    "SPLIT",
+    "SPLIT_V",
+    "SQRT",
+    "SQUARE",
+    "SQUARED_DIFFERENCE",
+    "SQUEEZE",
+    "STRIDED_SLICE",
+    "SUB",
+    "SUM",
+    "SVDF",
+    "TANH",
+    "TRANSPOSE",
+    "TRANSPOSE_CONV",
+    "UNIDIRECTIONAL_SEQUENCE_LSTM",
+    "UNPACK",
+    "VAR_HANDLE",
+    "WHILE",
+    "ZEROS_LIKE",
+]
+
+CUSTOM = [
+    "CIRCULAR_BUFFER",
+    "TFLM_DECODE",
+    "TFLite_Detection_PostProcess",
+    "ethos-u",
+    "SignalDelay",
+    "SignalEnergy",
+    "SignalFftAutoScale",
+    "SignalFilterBank",
+    "SignalFilterBankLog",
+    "SignalFilterBankSpectralSubtraction",
+    "SignalFilterBankSquareRoot",
+    "SignalFramer",
+    "SignalIrfft",
+    "SignalOverlapAdd",
+    "SignalPCAN",
+    "SignalRfft",
+    "SignalStacker",
+    "SignalWindow",
+    "BasicClassifier",
+]
+
+
+@pytest.mark.parametrize("name", [*BUILTIN, *CUSTOM])
+def test_every_operator_of_tflm_is_there(name: str) -> None:
+    assert name in tflm.AllOpsResolver()
+
+
+def test_there_is_no_other() -> None:
+    assert len(tflm.AllOpsResolver()) == len(BUILTIN) + len(CUSTOM)
+
+
+@pytest.mark.parametrize("name", [*BUILTIN, *CUSTOM])
+def test_each_can_be_added_alone_by_the_method_that_an_error_names(name: str) -> None:
+    model = tflm.ModelBuilder()
+    main = model.subgraph()
+    y = main.tensor("y", (1,), TensorType.FLOAT32)
+    operator = BuiltinOperator[name] if name in BUILTIN else name
+    main.operator(operator, [main.input("x", (1,), TensorType.FLOAT32)], [y])
+    main.output(y)
+    resolver = tflm.MicroMutableOpResolver(1)
+    with pytest.raises(tflm.UnresolvedOperator) as error:
+        tflm.measure_arena(tflm.Model(model.build()), resolver)
+    method = re.search(r"resolver\.(add_\w+)\(\)", str(error.value))
+    assert method is not None
+    getattr(resolver, method[1])()
+    assert name in resolver
