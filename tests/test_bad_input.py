@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.schema import BuiltinOperator, FullyConnectedOptions, TensorType
+from tflm.schema import BuiltinOperator, FullyConnectedOptions, SqueezeOptions, TensorType
 
 QUANTIZATION = tflm.quantized(0.5)
 
@@ -29,7 +29,7 @@ def doubling_model(type: TensorType = TensorType.INT8, *, version: int = 1, cust
     main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [h], FullyConnectedOptions(), version=version)
     main.operator(BuiltinOperator.RELU, [h], [y])
     if custom is not None:
-        main.operator(custom, [h], [y])
+        main.operator(custom, [h], [])
     main.output(y)
     return tflm.Model(builder.build())
 
@@ -195,21 +195,33 @@ def test_tensors_that_share_memory_can_not_be_looked_at(interpreter: tflm.MicroI
     check_works(interpreter)
 
 
-def test_scales_that_do_not_go_with_the_shape_can_not_be_applied() -> None:
+def test_scales_of_a_bias_may_have_the_dimension_of_its_weights() -> None:
+    """It has one dimension; that of its weights, along which the scales count, may be another."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (2,), TensorType.INT32, tflm.quantized([0.5, 0.25], 0, quantized_dimension=3)))
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data = [3, 4]
+    assert interpreter.output(0).dequantized().tolist() == [1.5, 1.0]
+
+
+def test_scales_that_do_not_go_with_a_shape_that_was_left_open_can_not_be_applied() -> None:
     """The runtime needs only the first of them; the real values of all elements can't be told."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (1, 8), TensorType.INT8, QUANTIZATION)
-    y = main.tensor("y", (1, 8), TensorType.INT8, tflm.quantized([0.5, 0.5, 0.5], quantized_dimension=1))
-    main.operator(BuiltinOperator.RELU, [x], [y])
+    x = main.input("x", (2, 4), TensorType.INT8, QUANTIZATION)
+    shape = main.constant("shape", np.array([2, 4], np.int32))
+    y = main.tensor("y", (-1, 4), TensorType.INT8, tflm.quantized([0.5, 0.5, 0.5], quantized_dimension=0))
+    main.operator(BuiltinOperator.RESHAPE, [x, shape], [y])
     main.output(y)
     interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
     interpreter.allocate_tensors()
-    interpreter.input(0).data[0] = INPUT
+    interpreter.input(0).data = 3
     interpreter.invoke()
-    with pytest.raises(tflm.TensorError, match="'y' has 3 scales along dimension 1"):
+    with pytest.raises(tflm.TensorError, match="'y' has 3 scales along dimension 0"):
         interpreter.output(0).dequantized()
-    assert interpreter.output(0).data.tolist() == [[max(value, 0) for value in INPUT]]
+    assert interpreter.output(0).data.tolist() == [[3] * 4] * 2
 
 
 def test_what_is_not_a_number_can_not_be_quantized(interpreter: tflm.MicroInterpreter) -> None:
@@ -217,6 +229,30 @@ def test_what_is_not_a_number_can_not_be_quantized(interpreter: tflm.MicroInterp
     with pytest.raises(tflm.TensorError, match="nan"):
         interpreter.input(0).quantized([0.5, float("nan")])
     assert interpreter.input(0).quantized([0.5, float("inf"), -float("inf")]).tolist() == [1, 127, -128]
+
+
+@pytest.mark.parametrize("values", [[1j], np.ones(8, np.complex64), ["1"], [None]], ids=str)
+def test_only_real_numbers_can_be_quantized(interpreter: tflm.MicroInterpreter, values: Any) -> None:
+    with pytest.raises(tflm.TensorError, match="only real numbers"):
+        interpreter.input(0).quantized(values)
+
+
+@pytest.mark.parametrize("type", [TensorType.COMPLEX64, TensorType.COMPLEX128])
+def test_complex_numbers_have_no_real_values(type: TensorType) -> None:
+    """They can be written and read as they are; half of each would be lost on the way to real ones."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), type)
+    y = main.tensor("y", (2,), type)
+    main.operator(BuiltinOperator.SQUEEZE, [x], [y], SqueezeOptions(squeeze_dims=(0,)))
+    main.output(y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[0] = [1j, 2.5]
+    interpreter.invoke()
+    with pytest.raises(tflm.TensorError, match="'y' holds complex"):
+        interpreter.output(0).dequantized()
+    assert interpreter.output(0).data.tolist() == [1j, 2.5]
 
 
 # --- Out of turn -----------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any, get_args
 import flatbuffers
 import numpy as np
 import pytest
+from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import OPERATORS
@@ -24,6 +25,7 @@ from tflm import schema
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.layout import Field, Scalar, SubTable, Table, TableVector, fields_of
+from tflm.schema.offline_plan import Placed, first_overlap
 
 THOROUGH = settings(max_examples=3 * settings().max_examples)
 FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 4)
@@ -354,14 +356,22 @@ def test_a_damaged_structure_is_refused_with_its_place(fault: str) -> None:
     assert place in [where(finding) for finding in tflm.verify(data)]
 
 
+FOUND_ELSEWHERE = {
+    "operator_codes[0].builtin_code": ("operator_codes[0]", "custom_code"),
+    "subgraphs[0].inputs": ("subgraphs[0].operators[0]", "inputs"),
+    "subgraphs[1].operators": ("subgraphs[1]", "outputs"),
+}
+"""Where a name is missing, the name is what is wrong; and where a tensor is not made, those who use it."""
+
+
 @pytest.mark.parametrize(
     ("path", "value", "reason"),
     [
         ("version", 2, "schema version 2, only version 3 is known"),
         ("version", 0, "schema version 0"),
         ("operator_codes[0].builtin_code", BuiltinOperator.CUSTOM, "needs a name"),
-        ("subgraphs[0].inputs", (6,), "tensor index 6 is out of range, the subgraph has 6"),
-        ("subgraphs[0].inputs", (-1,), "tensor index -1 is out of range"),
+        ("subgraphs[1].inputs", (2,), "tensor index 2 is out of range, the subgraph has 2"),
+        ("subgraphs[1].inputs", (-1,), "tensor index -1 is out of range"),
         ("subgraphs[0].outputs", (5, 2**31 - 1), "tensor index 2147483647 is out of range"),
         ("subgraphs[0].tensors[3].buffer", 99, "index 99 is out of range"),
         ("subgraphs[0].tensors[3].buffer", 2**32 - 1, "index 4294967295 is out of range"),
@@ -375,6 +385,25 @@ def test_a_damaged_structure_is_refused_with_its_place(fault: str) -> None:
         ("subgraphs[0].tensors[3].buffer", 1, "buffer 1 has data, but an operator writes the tensor"),
         ("subgraphs[0].tensors[0].quantization.zero_point", (128,), "128 is not between -128 and 127, as INT8 needs"),
         ("subgraphs[0].tensors[2].quantization.zero_point", (-(2**31) - 1,), "is not between"),
+        ("subgraphs[0].tensors[1].quantization.zero_point", (0, 0), "2 zero points for 1 scales"),
+        *(
+            ("subgraphs[0].tensors[3].quantization.scale", (scale,), "is no scale: it must be positive, finite and not")
+            for scale in (0.0, -0.5, 1e-39, 1e-45, float("inf"), float("nan"))
+        ),
+        ("subgraphs[0].tensors[1].quantization.scale", (0.5, 0.5, 0.5, 0.0), "0 is no scale"),
+        ("subgraphs[0].tensors[2].quantization.scale", (float("nan"),), "nan is no scale"),
+        ("subgraphs[0].tensors[2].quantization.scale", (-0.125,), "-0.125 is no scale"),
+        ("subgraphs[0].tensors[1].quantization.scale", (0.5,) * 3, "3 scales along dimension 0, which has 4 elements"),
+        ("subgraphs[0].tensors[3].external_buffer", 1, "outside of the model itself"),
+        ("subgraphs[0].operators[0].large_custom_options_offset", 4096, "outside of the model itself"),
+        ("buffers[3].offset", 4096, "outside of the model itself"),
+        ("subgraphs[0].operators[0].inputs", (5, 1, 2), "tensor 5 is used before operator 2 has made it"),
+        ("subgraphs[0].operators[1].inputs", (4,), "tensor 4 is used before operator 1 has made it"),
+        ("subgraphs[0].inputs", (), "tensor 0 has no value: it is no input, constant or variable"),
+        ("subgraphs[1].operators", [], "tensor 1 has no value"),
+        ("subgraphs[0].operators[2].outputs", (5, 4), "tensor 4 is written by operator 1 as well"),
+        ("subgraphs[0].operators[2].outputs", (5, 5), "tensor 5 is written by operator 2 as well"),
+        ("subgraphs[0].operators[1].outputs", (4, 0), "tensor 0 is written by the subgraph's caller as well"),
         ("subgraphs[0].operators[0].opcode_index", 3, "index 3 is out of range, there are 3"),
         ("subgraphs[0].operators[0].inputs", (0, 6, -1), "tensor index 6 is out of range"),
         ("subgraphs[0].operators[0].inputs", (0, 1, -2), "tensor index -2 is out of range"),
@@ -390,12 +419,47 @@ def test_a_wrong_value_is_refused_with_its_place(path: str, value: Any, reason: 
     data = with_value(path, value)
     error = refusal_of(data)
     place, _, field = path.rpartition(".")
-    if path == "operator_codes[0].builtin_code":  # where a name is missing, the name is what is wrong
-        field = "custom_code"
+    if path in FOUND_ELSEWHERE:
+        place, field = FOUND_ELSEWHERE[path]
     assert (error.place, error.field) == (place, field)
     assert error.table == type_at(place)
     assert reason in error.reason
     assert [str(finding) for finding in tflm.verify(data)] == [str(error)]
+
+
+@pytest.mark.parametrize("dimension", [-1, 2, 2**31 - 1])
+def test_scales_along_no_dimension_are_refused(dimension: int) -> None:
+    data = with_value("subgraphs[0].tensors[3].quantization", tflm.quantized([0.5] * 4, 0, dimension))
+    error = refusal_of(data)
+    assert where(error) == ("QuantizationParameters", "quantized_dimension", "subgraphs[0].tensors[3].quantization")
+    assert f"{dimension} is no dimension of shape [1, 4]" in error.reason
+
+
+@pytest.mark.parametrize(
+    ("tensor", "quantization"),
+    [
+        (2, tflm.quantized(0.0)),  # of a bias: a product that underflowed
+        (2, tflm.quantized(1e-45)),
+        (2, tflm.quantized([0.5] * 4, [0] * 4, 3)),  # along a dimension of the weights
+        (1, tflm.quantized([0.5] * 4, 0)),  # one zero point for all
+        (3, tflm.quantized(1.2e-38)),
+        (3, tflm.quantized(0.5, 0, 77)),  # a single scale needs no dimension
+        (3, schema.QuantizationParameters(min=(0.0,), max=(1.0,))),
+    ],
+)
+def test_quantization_may_be(tensor: int, quantization: schema.QuantizationParameters) -> None:
+    assert tflm.verify(with_value(f"subgraphs[0].tensors[{tensor}].quantization", quantization)) == []
+
+
+def test_a_variable_may_be_read_before_it_is_written() -> None:
+    model = schema.read_model(memoryview(NET))
+    assert model.subgraphs
+    main = model.subgraphs[0]
+    assert main.tensors
+    assert main.operators
+    main.operators[0].inputs = (4, 1, 2)
+    main.tensors[4].shape, main.tensors[4].is_variable = (1, 8), True
+    assert tflm.verify(schema.write_model(model)) == []
 
 
 @pytest.mark.parametrize("subgraphs", [None, []])
@@ -675,14 +739,23 @@ SCALES = st.sampled_from([0.5, 1 / 128, 1 / 256, 1 / 32768, 3e38, 1e-38, 1e-45, 
 DIMENSIONS = st.lists(st.sampled_from([1, 2, 3, 0, -1]), max_size=4).map(tuple)
 
 
+CUSTOM_OPTIONS = ["T", "fft_length", "shift", "num_channels", "start_index", "end_index", "frame_step", "cycles_max"]
+CUSTOM_NUMBERS = st.sampled_from([0, 1, 2, 3, 4, 7, 8, 31, -1, 2**31 - 1, -(2**31), 2**62, 0.5, 1e30, True])
+CUSTOM_MAPS = st.dictionaries(st.sampled_from(CUSTOM_OPTIONS), CUSTOM_NUMBERS | st.text(max_size=2)) | st.builds(
+    dict, T=st.sampled_from([0, 2, 7]), fft_length=CUSTOM_NUMBERS
+)
+"""Options of custom operators. Most of them go by their places, so that the names matter little."""
+
+
 @st.composite
 def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
     """A model of one operator, with any number of tensors of any kind; more often than not they go together."""
-    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], [TensorType.INT16], TensorType])))
+    int16, unsigned = [TensorType.INT16], [TensorType.UINT32]
+    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], int16, unsigned, TensorType])))
     shapes = st.just(draw(DIMENSIONS)) | DIMENSIONS
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0, 4, 5])), draw(st.sampled_from([1, 1, 1, 2, 0]))
+    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0, 4, 5, 6])), draw(st.sampled_from([1, 1, 1, 2, 0]))
     for i in range(inputs + outputs):
         type, shape = draw(types), draw(shapes)
         zero_point = draw(st.sampled_from([0, 0, -128, 127, -(2**31)]))
@@ -694,7 +767,10 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
     main.output(*range(inputs, inputs + outputs))
     kind = OPTIONS.get(operator.name.replace("_", "")) if isinstance(operator, BuiltinOperator) else None
     options = draw(st.none() | st.just(kind()) | tables_of(kind)) if kind else None
-    main.operator(operator, range(inputs), range(inputs, inputs + outputs), options)
+    custom = st.none() | st.binary(max_size=24) | st.builds(bytes, CUSTOM_MAPS.map(flexbuffers.Dumps))
+    custom_options = None if isinstance(operator, BuiltinOperator) else draw(custom)
+    tensors = range(inputs), range(inputs, inputs + outputs)
+    main.operator(operator, *tensors, options, custom_options=custom_options)
     return builder.build()
 
 
@@ -804,12 +880,104 @@ def with_plan(plan: bytes) -> bytes:
 
 
 def refusal_of_plan(plan: bytes) -> tflm.ModelError:
-    """The error that a broken plan is refused with, when memory is planned."""
-    interpreter = tflm.MicroInterpreter(tflm.Model(with_plan(plan)), tflm.AllOpsResolver(), bytearray(4096))
-    with pytest.raises(tflm.ModelError, match="offline plan is broken") as raised:
+    """The error that a broken plan is refused with."""
+    data = with_plan(plan)
+    error = refusal_of(data)
+    assert "offline plan is broken" in error.reason
+    assert where(error) == ("Metadata", "buffer", "OfflineMemoryAllocation")
+    assert [str(finding) for finding in tflm.verify(data)] == [str(error)]
+    return error
+
+
+ONLINE = -1
+
+
+@pytest.mark.parametrize(
+    ("offsets", "reason"),
+    [
+        ((-2, *[ONLINE] * 7), "offset -2 is negative"),
+        ((*[ONLINE] * 7, -(2**31)), "offset -2147483648 is negative"),
+        ((0, ONLINE, ONLINE, 0, *[ONLINE] * 4), "tensors 0 ('x') and 3 ('h')"),
+        ((ONLINE, ONLINE, ONLINE, 16, 18, *[ONLINE] * 3), "tensors 3 ('h') and 4 ('r')"),
+        ((ONLINE, ONLINE, ONLINE, 16, 14, *[ONLINE] * 3), "tensors 3 ('h') and 4 ('r')"),
+    ],
+)
+def test_a_plan_with_an_overlap_or_a_negative_offset_is_refused(offsets: tuple[int, ...], reason: str) -> None:
+    assert reason in refusal_of_plan(struct.pack("<11i", 1, 0, 8, *offsets)).reason
+
+
+@pytest.mark.parametrize(
+    "offsets",
+    [
+        (0, ONLINE, ONLINE, 16, 0, 16, ONLINE, ONLINE),  # x and r, h and y are never alive together
+        (0, 0, 0, 16, ONLINE, ONLINE, ONLINE, ONLINE),  # constants are not planned
+        (0, ONLINE, ONLINE, 16, ONLINE, ONLINE, 0, 0),  # the second subgraph is never run
+    ],
+)
+def test_a_plan_may_use_bytes_again(offsets: tuple[int, ...]) -> None:
+    data = with_plan(struct.pack("<11i", 1, 0, 8, *offsets))
+    assert tflm.verify(data) == []
+    interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "is_good"), [((0, 0, 0, 16), True), ((0, 1, 16, 32), False), ((0, 0, 0, 0), False)]
+)
+def test_a_reshape_may_be_planned_in_place(offsets: tuple[int, ...], is_good: bool) -> None:
+    """x -> RESHAPE -> RESHAPE -> RELU: the first three tensors may be one, the last may not be it as well."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), INT8, HALF)
+    a, b = main.tensor("a", (2, 2), INT8, HALF), main.tensor("b", (4, 1), INT8, HALF)
+    y = main.tensor("y", (4, 1), INT8, HALF)
+    main.operator(BuiltinOperator.RESHAPE, [x], [a], schema.ReshapeOptions(new_shape=(2, 2)))
+    main.operator(BuiltinOperator.RESHAPE, [a], [b], schema.ReshapeOptions(new_shape=(4, 1)))
+    main.operator(BuiltinOperator.RELU, [b], [y])
+    main.output(y)
+    builder.metadata("OfflineMemoryAllocation", struct.pack("<7i", 1, 0, 4, *offsets))
+    assert (tflm.verify(builder.build()) == []) is is_good
+    if is_good:
+        interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
         interpreter.allocate_tensors()
-    assert where(raised.value) == ("Metadata", "buffer", "OfflineMemoryAllocation")
-    return raised.value
+        interpreter.input(0).data = [-1, 2, 0, 9]
+        interpreter.invoke()
+        assert interpreter.output(0).data.tolist() == [[0], [2], [0], [9]]
+
+
+@pytest.mark.parametrize(("in_subgraph", "is_good"), [(0, False), (64, True)])
+def test_a_plan_is_judged_across_the_subgraphs_that_are_run(in_subgraph: int, is_good: bool) -> None:
+    """A variable of a subgraph that runs once is alive for ever, and so are inputs that are read later."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (4,), INT8, HALF), main.tensor("y", (4,), INT8, HALF)
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], call_once(1))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    other = builder.subgraph("other")
+    u = other.constant("u", np.ones(4, np.int8), HALF)
+    v = other.tensor("v", (4,), INT8, HALF)
+    other.operator(BuiltinOperator.RELU, [u], [v])
+    builder.metadata("OfflineMemoryAllocation", struct.pack("<7i", 1, 0, 4, 0, 16, ONLINE, in_subgraph))
+    assert (tflm.verify(builder.build()) == []) is is_good
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6), st.integers(0, 12), st.integers(0, 4)), max_size=12),
+)
+def test_an_overlap_is_found_if_there_is_one(items: list[tuple[int, int, int, int]]) -> None:
+    """Against a comparison of each with each."""
+    placed = [Placed(min(a, b), max(a, b), offset, size, "") for a, b, offset, size in items]
+
+    def overlap(p: Placed, q: Placed) -> bool:
+        in_time = p.first <= q.last and q.first <= p.last
+        return in_time and p.offset < q.offset + q.bytes and q.offset < p.offset + p.bytes
+
+    pairs = {(i, j) for i, j in itertools.permutations(range(len(placed)), 2) if overlap(placed[i], placed[j])}
+    pairs = {(i, j) for i, j in pairs if placed[i].bytes and placed[j].bytes}
+    found = first_overlap(placed)
+    assert found in pairs if pairs else found is None
 
 
 # --- Small files that stand for vast models --------------------------------------------------------------------------
@@ -886,7 +1054,17 @@ def overlapping_strings(count: int) -> bytes:
     return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
 
 
+def shared_numbers(count: int) -> bytes:
+    """`count` operators that have one vector of `count` inputs between them."""
+    builder = flatbuffers.Builder(0)
+    inputs = builder.CreateNumpyVector(np.full(count, -1, np.int32))
+    operators = [table_of(builder, slot1=inputs) for _ in range(count)]
+    subgraph = table_of(builder, slot3=vector_of(builder, operators))
+    return finished(builder, table_of(builder, 3, slot2=vector_of(builder, [subgraph])))
+
+
 BOMBS = {
+    "shared numbers": (shared_numbers(2000), "Operator", "shared so often"),
     "shared tables": (shared_tables(2000), "Tensor", "more references to tables than a file"),
     "overlapping numbers": (overlapping_numbers(2000), "Tensor", "they overlap"),
     "overlapping strings": (overlapping_strings(2000), "Tensor", "they overlap"),

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 import tflm
 from tflm.memory import BufferRequirements, GreedyMemoryPlanner
-from tflm.memory.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -23,6 +22,7 @@ from tflm.schema import (
     VarHandleOptions,
     quantized,
 )
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 from tflm.targets import CORTEX_M, HOST, INT, POINTER, Struct
 
 F32, I8 = TensorType.FLOAT32, TensorType.INT8

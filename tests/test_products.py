@@ -93,6 +93,39 @@ def test_sums_become_outputs_as_integers_of_any_size_would(wide: bool, data: st.
         assert y[0, position, channel] == expected
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@given(data=st.data())
+def test_a_small_layer_gives_what_integers_of_any_size_would(wide: bool, data: st.DataObject) -> None:
+    """Biases of any size, so that accumulators wrap."""
+    draw = data.draw
+    significand, shift = draw(SIGNIFICANDS), draw(st.integers(-31, 4))
+    bias = np.array([draw(st.integers(-(2**31), 2**31 - 1) | st.integers(-1000, 1000))])
+    layer = IntegerWeights(
+        np.array([[[-128, draw(st.sampled_from([1, 127])), *[-1] * draw(st.integers(0, 99))]]], np.int16),
+        bias,
+        x_dtype=np.dtype(draw(st.sampled_from([np.int8, np.int16]))),
+        x_zero_point=draw(st.integers(-128, 127)),
+        accumulator_bits=64 if wide else 32,
+        constant=True,
+    )
+    zero_point = draw(st.integers(-128, 127))
+    output = OutputStage(zero_point, draw(st.sampled_from([-128, zero_point])), 127)
+    multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significand, shift)
+    largest = layer.limit - abs(int(layer.offsets[0]))
+    steps = 2.0 ** (31 - np.array([shift])) / max(significand, 1)
+    sums = _sums_near_halves(draw(st.integers(0, 2**32)), 50, layer, steps, largest)
+    near_wraps = np.array([-(2**31) - 1, -(2**31), 2**31 - 1, 2**31]) - layer.offsets
+    sums[0, :4, 0] = np.clip(near_wraps, -largest, largest)
+    y = np.empty((1, 50, 1), np.int8)
+    SumRequantizer(layer, multiplier, output).bind(sums, y, (1, 1, 1))()
+    for total, result in zip(sums[0, :, 0].astype(np.int64) + layer.offsets, y[0, :, 0]):
+        if wide:
+            expected = scaled_wide(int(total), significand, shift) - 2**31
+        else:
+            expected = scaled(int(total), significand, shift)
+        assert result == min(max((expected + zero_point + 2**31) % 2**32 - 2**31, output.minimum), output.maximum)
+
+
 def _sums_near_halves(
     seed: int, positions: int, layer: IntegerWeights, steps: np.ndarray[Any, Any], largest: int
 ) -> np.ndarray[Any, Any]:

@@ -35,6 +35,10 @@ def ready(corpus: Path, name: str) -> tflm.MicroInterpreter:
     return interpreter
 
 
+def test_every_model_is_here(corpus: Path) -> None:
+    assert len(NAMES) == 61
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_recorded_outputs_are_reproduced(corpus: Path, name: str) -> None:
     inputs, outputs = recorded(corpus, name)

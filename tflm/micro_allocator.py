@@ -8,6 +8,7 @@ prepare, the scratch requests; afterwards the planned tensors and scratch buffer
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,7 +30,6 @@ from tflm.memory.lifetimes import (
     ScratchBufferRequest,
     Step,
 )
-from tflm.memory.offline_plan import offline_offsets
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER, MemoryPlanner
 from tflm.memory.simple_memory_allocator import (
     NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
@@ -52,6 +52,7 @@ from tflm.memory.tensor import (
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
+from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.tables import Tensor
 from tflm.targets import BOOL, HOST, POINTER, SIZE_T, Struct, Target, When, align_up
 
@@ -162,6 +163,11 @@ class MicroAllocator:
         target: the machine whose structure sizes are reserved.
         persistent_arena: another buffer, for the tail; `arena` then has only head and temp.
 
+    Attributes:
+        target: as given.
+        planner: what plans the head.
+        turn: held while an interpreter over this allocator allocates, runs or resets; their heads share memory.
+
     Raises:
         ArenaError: the buffer can't be an arena.
         ArenaExhausted: it is too small for the allocator itself.
@@ -194,6 +200,7 @@ class MicroAllocator:
             )
         self.planner = self._make_planner(planner)
         self._allocate_struct(RECORDING_MICRO_ALLOCATOR if recording else MICRO_ALLOCATOR)
+        self.turn = threading.Lock()
         self._model_is_allocating = False
         self._requests: list[ScratchBufferRequest] = []
         self._temps: list[int] = []
@@ -279,7 +286,7 @@ class MicroAllocator:
 
     def _lifetimes(self, model: Model, allocations: list[SubgraphAllocations]) -> AllocationInfoBuilder:
         tensors = [subgraph.tensors for subgraph in allocations]
-        offsets = offline_offsets(model, sum(map(len, tensors)))
+        offsets = offline_offsets(model.root)
         self._allocate_variables(model, tensors, offsets)
         return AllocationInfoBuilder(model, tensors, self._requests, offsets)
 

@@ -134,15 +134,16 @@ class MicroGraph:
 
     def _for_each_node(self, phase: Callable[[Node, Registration], None]) -> None:
         """Take every node through a phase; an error that one raises is told where the node stands."""
-        for self.subgraph_index, allocation in enumerate(self.allocations):  # noqa: B020
-            for node, registration in allocation.nodes:
-                self.node = node
-                try:
-                    phase(node, registration)
-                except OperatorError as error:
-                    error.locate(self.subgraph_index, node.index, node.operator)
-                    raise
-        self.subgraph_index, self.node = 0, None
+        try:
+            for self.subgraph_index, allocation in enumerate(self.allocations):  # noqa: B020
+                for self.node, registration in allocation.nodes:
+                    phase(self.node, registration)
+        except OperatorError as error:
+            assert self.node is not None
+            error.locate(self.subgraph_index, self.node.index, self.node.operator)
+            raise
+        finally:
+            self.subgraph_index, self.node = 0, None
 
     def _check_dynamic_tensors(self, node: Node) -> None:
         for index in node.outputs:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -46,6 +49,14 @@ class MicroInterpreter:
         InterpreterError: the `while_limit` is not a number from 0 on.
 
     `target`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
+
+    An interpreter is for one thread at a time: `allocate_tensors`, `invoke` and `reset` raise `InterpreterError` while
+    one of them is under way, in another thread or in an operator that calls back. So do those of all interpreters that
+    share a `MicroAllocator`. Interpreters with arenas of their own do not know of each other.
+
+    Whatever an operator raises, a `TflmError` or not, is passed on, and every call is allowed afterwards. Until the
+    next `invoke` has ended well, outputs may be half written; variables and the state of operators may be, too, until
+    `reset`.
     """
 
     def __init__(
@@ -70,6 +81,8 @@ class MicroInterpreter:
         self._profiler = profiler
         self._while_limit = while_limit
         self._allocated: Layout | None = None
+        self._turn = partial(_Turn, arena.turn if isinstance(arena, MicroAllocator) else threading.Lock())
+        self._invoke_turn = self._turn("invoke")
 
     def allocate_tensors(self) -> None:
         """Place everything in the arena. To be called once, before anything else; a second call does nothing.
@@ -84,15 +97,18 @@ class MicroInterpreter:
         """
         if self._allocated is not None:
             return
-        if isinstance(self._arena, MicroAllocator):
-            allocator = self._arena
-        else:
-            allocator = MicroAllocator(self._arena, self._planner, self._target)
-        with allocator.all_or_nothing(), _like_c():
-            allocated = lay_out(self._model, self._resolver, allocator, self._while_limit)
-            allocated.graph.bind_subgraphs(allocated.context, self._profiler)
-        self._allocated = allocated
-        self.reset()
+        with self._turn("allocate_tensors"):
+            if isinstance(self._arena, MicroAllocator):
+                allocator = self._arena
+            else:
+                allocator = MicroAllocator(self._arena, self._planner, self._target)
+            with allocator.all_or_nothing(), np.errstate(all="ignore"):
+                allocated = lay_out(self._model, self._resolver, allocator, self._while_limit)
+                allocated.graph.bind_subgraphs(allocated.context, self._profiler)
+                allocated.reset()
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None).run
+            self._invoke_subgraph = allocated.graph.invoke_subgraph
+            self._allocated = allocated
 
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
@@ -100,23 +116,26 @@ class MicroInterpreter:
         An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
 
         Raises:
-            InterpreterError: `allocate_tensors` has not been called.
+            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
             OperatorError: an operator can't go on.
         """
-        allocated = self._ready("invoke")
-        with _LikeCInSmallBuffers() if allocated.has_large_tensors else _like_c():
+        if self._allocated is None:
+            self._ready("invoke")
+        with self._invoke_turn:
             try:
-                allocated.graph.invoke_subgraph(0)
+                self._run(self._invoke_subgraph, 0)
             except InvokeAborted:
                 return
 
     def reset(self) -> None:
-        """Put variables and the state of operators back to what they were before the first invoke."""
+        """Put variables and the state of operators back to what they were before the first invoke.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
+        """
         allocated = self._ready("reset")
-        allocated.graph.reset_subgraphs(allocated.context)
-        allocated.graph.reset_variable_tensors()
-        if allocated.resources is not None:
-            allocated.resources.reset_all()
+        with self._turn("reset"):
+            allocated.reset()
 
     def inputs_size(self) -> int:
         """Number of inputs."""
@@ -189,25 +208,37 @@ class MicroInterpreter:
         return self._allocated
 
 
-def _like_c() -> np.errstate:
-    """Integers wrap and floats overflow without a word, as they do in C."""
-    return np.errstate(all="ignore")
+class _Turn:
+    """Holds a lock that must be free: who comes second is refused, not made to wait."""
 
-
-class _LikeCInSmallBuffers:
-    """As `_like_c`; and numpy, which walks through operands that are not contiguous in buffers, makes those small.
-
-    By default they have 8192 elements for each operand, in all more than an invoke is to take for itself.
-    """
+    def __init__(self, lock: threading.Lock, call: str):
+        self._lock, self._call = lock, call
 
     def __enter__(self) -> None:
-        self._errors = _like_c()
-        self._errors.__enter__()
-        self._elements = np.setbufsize(BUFFER_ELEMENTS)
+        if not self._lock.acquire(blocking=False):
+            raise InterpreterError(
+                f"{self._call} while another call is under way in this arena, in another thread or in an operator that "
+                "calls back; give each thread an interpreter and an arena of its own"
+            )
 
     def __exit__(self, *error: Any) -> None:
-        np.setbufsize(self._elements)
-        self._errors.__exit__(*error)
+        self._lock.release()
+
+
+def _like_c(buffer_elements: int | None) -> contextvars.Context:
+    """A context in which integers wrap and floats overflow without a word, as they do in C.
+
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
+
+    Args:
+        buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
+            elements for each operand, in all more than an invoke is to take for itself.
+    """
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    if buffer_elements is not None:
+        context.run(np.setbufsize, buffer_elements)
+    return context
 
 
 @dataclass
@@ -231,6 +262,13 @@ class Layout:
     def __post_init__(self) -> None:
         largest = max((buffer.bytes for buffer in self.planned), default=0)
         self.has_large_tensors = largest > BUFFER_ELEMENTS
+
+    def reset(self) -> None:
+        """Put variables and the state of operators back to what they were before the first invoke."""
+        self.graph.reset_subgraphs(self.context)
+        self.graph.reset_variable_tensors()
+        if self.resources is not None:
+            self.resources.reset_all()
 
 
 def lay_out(

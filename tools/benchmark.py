@@ -1,6 +1,6 @@
 """Times this package beside TFLM's own Python package and LiteRT, in turns within one run, each on one thread.
 
-    python tools/benchmark.py [--json FILE] [--engines NAME...] [MODEL...]
+    python tools/benchmark.py [--json FILE] [--markdown FILE] [--engines NAME...] [MODEL...]
     python tools/benchmark.py --growth [--json FILE]
 
 Each engine runs a model in a process of its own, so that one which crashes loses its cell and nothing else. The
@@ -294,6 +294,26 @@ def table_rows(result: dict[str, Any]) -> Iterator[str]:
         yield f"{result['model']:26} {engine:17}{''.join(cells)}"
 
 
+def markdown(results: list[dict[str, Any]]) -> str:
+    """A row for each model, with a column of microseconds for each engine, and the ratio of ours to its."""
+    engines = list(results[0]["engines"])
+    heading = ["model", *engines, "load + allocate", "peak"]
+    rows = [heading, ["---", *["---:"] * (len(heading) - 1)]]
+    for result in results:
+        mine = result["engines"].get("tflm", {})
+        start = f"{mine['load_ms'] + mine['allocate_ms']:.1f} ms" if "load_ms" in mine else ""
+        peak = f"{mine['peak_mib']:.0f} MiB" if "peak_mib" in mine else ""
+        rows.append([result["model"], *(_markdown_cell(f) for f in result["engines"].values()), start, peak])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _markdown_cell(figures: dict[str, Any]) -> str:
+    if "error" in figures:
+        return figures["error"].partition(":")[0]
+    ratio = f" ({figures['invoke_ratio']:.2f})" if "invoke_ratio" in figures else ""
+    return f"{figures['invoke_us']:.1f}{ratio}"
+
+
 # --- Growth ------------------------------------------------------------------------------------------------------
 
 
@@ -367,12 +387,17 @@ def main() -> None:
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME")
     parser.add_argument("--growth", action="store_true", help="time models that double in size instead")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table for documents to a file")
     parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
         serve(options.serve, options.models[0])
         return
+    if options.growth and options.markdown:
+        parser.error("--markdown is for engines side by side, not for --growth")
     results = growth() if options.growth else comparison(options.models, options.engines)
+    if options.markdown:
+        options.markdown.write_text(markdown(results))
     if options.json:
         options.json.write_text(json.dumps(results, indent=2) + "\n")
 

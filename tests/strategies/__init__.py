@@ -14,6 +14,7 @@ from models import Case
 from strategies import (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     control_flow,
     convolution,
@@ -25,6 +26,7 @@ from strategies import (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )
@@ -32,6 +34,7 @@ from strategies import (
 FAMILIES = (
     activations,
     basic_classifier,
+    batch_matmul,
     cast,
     control_flow,
     convolution,
@@ -43,6 +46,7 @@ FAMILIES = (
     quantize,
     recurrent,
     reduce,
+    signal,
     slicing,
     unary,
 )

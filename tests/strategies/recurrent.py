@@ -61,7 +61,8 @@ def _svdf(
         ]
     builder = ModelBuilder()
     main = builder.subgraph()
-    bias = values(draw, FLOAT32, (units,)) if type == FLOAT32 else values(draw, INT16, (units,)).astype(np.int32)
+    bias_shape = draw(st.sampled_from([(units,), (units,), (units, 2)]))
+    bias = values(draw, FLOAT32, bias_shape) if type == FLOAT32 else values(draw, INT16, bias_shape).astype(np.int32)
     tensors = [
         main.input("x", (batches, size), type, parameters[0]),
         main.constant("feature", values(draw, type, (filters, size)), parameters[1]),
@@ -108,7 +109,7 @@ def _lstm(
         INT16: (INT8, INT64, INT16),
     }[type]
     x_scale, hidden_scale = draw(scales(-10, 2)), draw(_scales_and_powers(-16, -6))
-    cell_scale = 2.0 ** draw(st.integers(-16, -8)) * draw(st.sampled_from([1.0, 1.0, 1.3]))
+    cell_scale = 2.0 ** draw(st.integers(-16, -8) | st.integers(-60, 0)) * draw(st.sampled_from([1.0, 1.0, 1.3]))
     builder = ModelBuilder()
     main = builder.subgraph()
 

@@ -7,6 +7,7 @@ from tflm.kernels import (
     arg_min_max,
     arithmetic,
     basic_classifier,
+    batch_matmul,
     broadcast_to,
     cast,
     circular_buffer,
@@ -49,6 +50,16 @@ from tflm.kernels import (
     zeros_like,
 )
 from tflm.kernels.registration import KernelContext, Node, Registration
+from tflm.kernels.signal import (
+    energy,
+    fft,
+    filter_bank,
+    filter_bank_log,
+    filter_bank_spectral_subtraction,
+    filter_bank_square_root,
+    pcan,
+    window,
+)
 
 REGISTRATIONS: dict[str, Registration] = {
     registration.name: registration
@@ -61,6 +72,7 @@ REGISTRATIONS: dict[str, Registration] = {
         arithmetic.MUL,
         arithmetic.SUB,
         basic_classifier.BASIC_CLASSIFIER,
+        batch_matmul.BATCH_MATMUL,
         broadcast_to.BROADCAST_ARGS,
         broadcast_to.BROADCAST_TO,
         cast.CAST,
@@ -80,13 +92,20 @@ REGISTRATIONS: dict[str, Registration] = {
         control_flow.IF,
         control_flow.WHILE,
         conv_2d.CONV_2D,
+        cumsum.CUMSUM,
         decode.TFLM_DECODE,
         depthwise_conv_2d.DEPTHWISE_CONV_2D,
         detection_postprocess.DETECTION_POSTPROCESS,
+        energy.ENERGY,
         ethos_u.ETHOS_U,
+        fft.FFT_AUTO_SCALE,
+        fft.RFFT,
         fill.FILL,
         fill.SHAPE,
-        cumsum.CUMSUM,
+        filter_bank.FILTER_BANK,
+        filter_bank_log.FILTER_BANK_LOG,
+        filter_bank_spectral_subtraction.FILTER_BANK_SPECTRAL_SUBTRACTION,
+        filter_bank_square_root.FILTER_BANK_SQUARE_ROOT,
         floor_division.FLOOR_DIV,
         floor_division.FLOOR_MOD,
         fully_connected.FULLY_CONNECTED,
@@ -100,6 +119,7 @@ REGISTRATIONS: dict[str, Registration] = {
         mirror_pad.MIRROR_PAD,
         pad.PAD,
         pad.PADV2,
+        pcan.PCAN,
         pooling.AVERAGE_POOL_2D,
         pooling.L2_POOL_2D,
         pooling.MAX_POOL_2D,
@@ -149,6 +169,7 @@ REGISTRATIONS: dict[str, Registration] = {
         unary.SQRT,
         unary.SQUARE,
         unidirectional_sequence_lstm.UNIDIRECTIONAL_SEQUENCE_LSTM,
+        window.WINDOW,
         zeros_like.ZEROS_LIKE,
     )
 }

@@ -9,7 +9,11 @@ import numpy.typing as npt
 
 from tflm.kernels.checks import require_same_size, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import Struct
+
+TFLITE_CAST_PARAMS = Struct("TfLiteCastParams", in_data_type=TFLITE_TYPE, out_data_type=TFLITE_TYPE)
 
 TYPES = (
     TensorType.FLOAT32,
@@ -59,4 +63,4 @@ def _bind_truncation(x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> Run:
     return run
 
 
-CAST = Registration(BuiltinOperator.CAST, _bind, _prepare, max_version=7)
+CAST = Registration(BuiltinOperator.CAST, _bind, _prepare, builtin_data=TFLITE_CAST_PARAMS, max_version=7)

@@ -5,9 +5,6 @@ The Python function around it leaves a dictionary behind with each call, until P
 
 from __future__ import annotations
 
-try:
-    from numpy._core.multiarray import c_einsum as einsum
-except ImportError:  # numpy 1
-    from numpy.core.multiarray import c_einsum as einsum  # type: ignore[no-redef]
+from numpy._core.multiarray import c_einsum as einsum
 
 __all__ = ["einsum"]

@@ -92,6 +92,10 @@ class Multiplier(ABC):
     def in_float64(self, limit: int) -> FloatScaling | None:
         """The same for integers of absolute value `limit` at the most, in float64; None where that is not exact."""
 
+    @abstractmethod
+    def largest_result(self, limit: int) -> int | None:
+        """A bound on absolute results for such integers; None where there is no one multiplier, or it may wrap."""
+
     def spread(self, shape: tuple[int, ...], channels: tuple[int, ...]) -> Multiplier:
         """The multiplier for arrays of `shape`, of which one for each channel broadcasts with them as `channels`."""
         return type(self)(spread(self._significand, shape, channels), spread(self._shift, shape, channels))
@@ -136,6 +140,11 @@ class QuantizedMultiplier(Multiplier):
         if limit * int(number.max()) + halves > 1 << 53:
             return None
         return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._right)
+
+    def largest_result(self, limit: int) -> int | None:
+        if max(a.ndim for a in (self._significand, self._left, self._right)) or limit << int(self._left) >= 1 << 31:
+            return None
+        return (limit << int(self._left)) >> int(self._right)
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
@@ -183,6 +192,11 @@ class WideQuantizedMultiplier(Multiplier):
             return None
         factor = np.ldexp(np.asarray(self._reduced, np.float64), -self._fraction_bits)
         return FloatScaling(factor, np.zeros_like(self._right))
+
+    def largest_result(self, limit: int) -> int | None:
+        if max(a.ndim for a in (self._reduced, self._fraction_bits)) or self.in_float64(limit) is None:
+            return None
+        return limit * int(self._reduced) >> int(self._fraction_bits)
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""

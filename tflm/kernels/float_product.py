@@ -92,8 +92,7 @@ class BiasAndActivation:
         def run() -> None:
             if addends is not None:
                 np.add(sums, addends, out=sums)
-            clip(minimum, maximum, out=sums)
-            np.copyto(y, sums)
+            clip(minimum, maximum, out=y)
 
         return run
 

@@ -11,6 +11,11 @@ import numpy.typing as npt
 from tflm.kernels.fixed_point import FloatScaling, Multiplier, QuantizedMultiplier, Raw, spread, wrap_int32
 from tflm.kernels.registration import Run
 
+WEIGHTS_OF_A_SMALL_LAYER = 1 << 11
+OUTPUTS_OF_A_SMALL_LAYER = 1 << 7
+WRAPS_OF_A_SMALL_LAYER = 8
+LEVELS_OF_A_BYTE = 256
+
 
 class IntegerWeights:
     """Weights of a layer, multiplied exactly in floats; see `tflm.kernels.product.Weights`.
@@ -55,7 +60,9 @@ class IntegerWeights:
         self.limit = largest_sum + abs(x_zero_point) * largest_weights + self._largest_bias()
         self.may_wrap = accumulator_bits == 32 and self.limit >= 2**31
         # Every partial sum is an integer of at most `largest_sum`: exact in float32 below 2^24, in float64 below 2^53.
-        self.dtype = np.dtype(np.float32 if largest_sum < 2**24 else np.float64)
+        # For a few weights, float32 is not worth the conversion of its sums.
+        is_narrow = largest_sum < 2**24 and weights.size > WEIGHTS_OF_A_SMALL_LAYER
+        self.dtype = np.dtype(np.float32 if is_narrow else np.float64)
         self.factors = np.empty((groups, weights[0, 0].size, rows), self.dtype)
         self._laid_out = self.factors.reshape(groups, *depth, rows)
         self._ones = np.ones((1, self.factors.shape[1]), self.dtype)
@@ -174,7 +181,8 @@ class SumRequantizer:
     """Takes sums of products to the integers of an output; see `tflm.kernels.product.Finish`.
 
     Offset, scale, zero point, clamp. Where the numbers are small enough for float64 to hold every step exactly, as
-    they are in all but very deep layers, most of it is done in that; and in int64 where they are not.
+    they are in all but very deep layers, most of it is done in that; and in int64 where they are not. For a few outputs
+    of 8 bits with one multiplier, the calls cost more than the work: those are looked up in a table of steps.
 
     Args:
         weights: what the sums were multiplied by.
@@ -187,17 +195,30 @@ class SumRequantizer:
         self._scaling = multiplier.in_float64(weights.limit)
         if self._scaling is not None and not _fits_in_int32(self._scaling, output):
             self._scaling = None
-        self._stages: dict[tuple[tuple[int, ...], tuple[int, ...]], _FloatStage | _IntegerStage] = {}
+        self._stages: dict[tuple[tuple[int, ...], tuple[int, ...]], _FloatStage | _IntegerStage | _StepStage] = {}
 
     def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any], channels: tuple[int, ...]) -> Run:
         """What sets y from sums of the same shape."""
         key = sums.shape, channels
         if key not in self._stages:
-            if self._scaling is not None:
+            if self._is_small(sums, y):
+                self._stages[key] = _StepStage(*key, self._weights, self._multiplier, self._output)
+            elif self._scaling is not None:
                 self._stages[key] = _FloatStage(*key, self._weights, self._scaling, self._output)
             else:
                 self._stages[key] = _IntegerStage(*key, self._weights, self._multiplier, self._output)
         return self._stages[key].bind(sums, y)
+
+    def _is_small(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> bool:
+        if y.itemsize > 1 or y.size > OUTPUTS_OF_A_SMALL_LAYER or sums.dtype != np.float64:
+            return False
+        limit = self._weights.limit
+        if self._weights.may_wrap:
+            if limit >> 32 >= WRAPS_OF_A_SMALL_LAYER:
+                return False
+            limit = 2**31 - 1
+        largest = self._multiplier.largest_result(limit)
+        return largest is not None and largest + abs(self._output.zero_point) < 2**31
 
     def refresh(self) -> None:
         """Read the offsets anew."""
@@ -329,6 +350,76 @@ class _IntegerStage:
             clamp_and_store()
 
         return run
+
+
+class _StepStage:
+    """Sums to outputs of 8 bits: an output is the number, modulo 2^8, of steps at or below its accumulator."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        channels: tuple[int, ...],
+        weights: IntegerWeights,
+        multiplier: Multiplier,
+        output: OutputStage,
+    ):
+        self._channels, self._offsets = channels, weights.offsets
+        self._addends, self._accumulators = (np.empty(shape, np.float64) for _ in range(2))
+        if weights.may_wrap:
+            self._steps = _steps_that_wrap(weights.limit, multiplier, output)
+        else:
+            self._steps = _steps_from(output.minimum, _steps(weights.limit, multiplier, output))
+        self.refresh()
+
+    def refresh(self) -> None:
+        np.copyto(self._addends, self._offsets.reshape(self._channels))
+
+    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
+        addends, accumulators, count_steps = self._addends, self._accumulators, self._steps.searchsorted
+        add, copyto = np.add, np.copyto
+
+        def run() -> None:
+            add(sums, addends, out=accumulators)
+            copyto(y, count_steps(accumulators, "right"), casting="unsafe")
+
+        return run
+
+
+def _steps(limit: int, multiplier: Multiplier, output: OutputStage) -> npt.NDArray[np.float64]:
+    """For each output above the minimum, the least accumulator that gives it; by bisection.
+
+    Args:
+        limit: a bound on the absolute values of accumulators, up to which the multiplier does not wrap.
+    """
+    outputs = np.arange(output.minimum + 1, output.maximum + 1)
+    below, from_here = (np.full(outputs.shape, end, np.int64) for end in (-limit - 1, limit + 1))
+    scratch = np.empty_like(below)
+    for _ in range((2 * limit + 2).bit_length()):
+        middle = (below + from_here) >> 1
+        reached = multiplier.scale(middle.copy(), scratch) + output.zero_point >= outputs
+        below, from_here = np.where(reached, below, middle), np.where(reached, middle, from_here)
+    return from_here.astype(np.float64)
+
+
+def _steps_from(first: int, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Steps that count from the output `first` on: so many lie below all accumulators."""
+    return np.concatenate([np.full(first % LEVELS_OF_A_BYTE, -np.inf), steps])
+
+
+def _steps_that_wrap(limit: int, multiplier: Multiplier, output: OutputStage) -> npt.NDArray[np.float64]:
+    """Steps for sums that leave 32 bits: those of one period again and again.
+
+    Where the accumulator wraps, the output goes back to that of the least accumulator: up, modulo 2^8.
+    """
+    steps = _steps(2**31 - 1, multiplier, output)
+    least, most = steps.searchsorted([-(2**31), 2**31 - 1], "right")
+    back = np.full((least - most) % LEVELS_OF_A_BYTE, -(2.0**31))
+    periods = (limit + 2**31) >> 32
+    one_more = [
+        np.concatenate([back, steps[least:most]]) + period * 2.0**32 for period in range(1 - periods, periods + 1)
+    ]
+    first = steps[least:most] - periods * 2.0**32
+    return _steps_from(output.minimum + int(least), np.concatenate([first, *one_more]))
 
 
 def _clamp_and_store(results: npt.NDArray[np.int32], y: npt.NDArray[Any], output: OutputStage) -> Run:

@@ -17,8 +17,9 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.checks import require_same_type, require_scale, require_type
-from tflm.kernels.fixed_point import QuantizedMultiplier, wrap_int32
-from tflm.kernels.integer_product import Requantizer
+from tflm.kernels.fixed_point import QuantizedMultiplier
+from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
@@ -108,13 +109,14 @@ def _check_shapes(
     wanted = {
         feature: (filters, size),
         time: (filters, memory),
-        bias: (filters // rank,),
         state: (batches, memory * filters),
         output: (batches, filters // rank),
     }
     for tensor, shape in wanted.items():
         if tensor.dims != shape:
             raise OperatorError(f"has shape {list(tensor.dims)}, must be {list(shape)}", tensor=tensor.name)
+    if bias.dims[:1] != output.dims[1:] or 0 in bias.dims:
+        raise OperatorError(f"has shape {list(bias.dims)}, must be {list(output.dims[1:])}", tensor=bias.name)
     if not state.is_variable:
         raise OperatorError("is the state, and must be a variable", tensor=state.name)
 
@@ -141,55 +143,41 @@ def _quantization(
 
 
 class Memory:
-    """The state as a matrix of numbers that are multiplied with the weights over time, and the sums of the products.
+    """The state of floats as a matrix that is multiplied with the weights over time, and the sums of the products.
 
-    Sums are taken row by row, in the order of the reference; floats round as there, and integers are exact in float64.
+    Sums are taken row by row, in the order of the reference, and round as there.
 
     Args:
         state: (batches, filters, memory), the tensor.
         weights: (filters, memory), read anew at each call.
         bias: (units,).
-        zero_point: taken off the state.
-        dtype: float32 or float64.
     """
 
-    def __init__(
-        self,
-        state: npt.NDArray[Any],
-        weights: npt.NDArray[Any],
-        bias: npt.NDArray[Any],
-        zero_point: int,
-        dtype: npt.DTypeLike,
-    ):
+    def __init__(self, state: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any]):
         batches, filters, memory = state.shape
         units = len(bias)
         columns = batches * filters
         # numpy adds up the rows of a matrix one after the other, but a single column pairwise: make it two at least.
-        self._numbers, self._weights, self._products = (np.zeros((memory, max(columns, 2)), dtype) for _ in range(3))
-        self._sums = np.zeros(max(columns, 2), dtype)
-        self._terms = np.zeros((filters // units + 1, max(batches * units, 2)), dtype)
-        self._results = np.zeros(max(batches * units, 2), dtype)
+        self._numbers, self._weights, self._products = (
+            np.zeros((memory, max(columns, 2)), np.float32) for _ in range(3)
+        )
+        self._sums = np.zeros(max(columns, 2), np.float32)
+        self._terms = np.zeros((filters // units + 1, max(batches * units, 2)), np.float32)
+        self._results = np.zeros(max(batches * units, 2), np.float32)
         self.results = self._results[: batches * units].reshape(batches, units)
         by_step = np.moveaxis(state, -1, 0)  # (memory, batches, filters)
         numbers = self._numbers[:, :columns].reshape(by_step.shape) if columns > 1 else self._numbers[:, :1, np.newaxis]
-        self._later, self._earlier = (numbers[:-1], by_step[1:]), (by_step[:-1], numbers[:-1])
-        self._newest = numbers[-1], by_step[-1]
+        self._present = numbers, by_step
         spread = self._weights[:, :columns].reshape(by_step.shape) if columns > 1 else self._weights[:, :1, np.newaxis]
         self._spread = spread, np.broadcast_to(weights.T[:, np.newaxis], by_step.shape)
         ranks = self._sums[:columns].reshape(batches, units, -1)
         terms = self._terms[1:, : batches * units]
         self._ranked = [(terms[i].reshape(batches, units), ranks[:, :, i]) for i in range(ranks.shape[2])]
         self._bias = self._terms[0, : batches * units].reshape(batches, units), np.broadcast_to(bias, (batches, units))
-        self._zero_point = self._numbers.dtype.type(zero_point)
 
-    def advance(self, newest: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Forget the oldest of each filter, remember (batches, filters) values, and give the sums (batches, units)."""
-        np.copyto(*self._later)
-        np.copyto(self._earlier[0], self._earlier[1], casting="unsafe")
-        np.copyto(self._newest[1], newest)
-        np.copyto(*self._newest)
-        if self._zero_point:
-            np.subtract(self._numbers, self._zero_point, out=self._numbers)
+    def sum_up(self) -> npt.NDArray[Any]:
+        """The sums, (batches, units)."""
+        np.copyto(*self._present)
         np.copyto(*self._spread)
         np.multiply(self._numbers, self._weights, out=self._products)
         np.add.reduce(self._products, axis=0, out=self._sums)
@@ -201,66 +189,96 @@ class Memory:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    x, feature, time, bias, state = (context.get_eval_input(node, i).elements for i in range(5))
+    tensors = [context.get_eval_input(node, i) for i in range(5)]
+    x, feature, time, bias, state = (tensor.elements for tensor in tensors)
     y = context.get_eval_output(node, 0).elements
-    shape = len(x), *time.shape  # (batches, filters, memory)
+    bias = bias.reshape(-1)[: y.shape[1]]  # further dimensions do not count
     if x.dtype == np.float32:
-        memory = Memory(state.reshape(shape), time, bias, 0, np.float32)
         activation = (node.options(SVDFOptions) or SVDFOptions()).fused_activation_function
-        return _bind_float(x, feature, memory, y, ACTIVATIONS.get(activation, np.positive))
-    op: OpData = node.op_data
-    memory = Memory(state.reshape(shape), time, bias, op.state_zero_point, np.float64)
-    return _bind_quantized(x, feature, memory, y, op, state.dtype)
+        return _bind_float(x, feature, time, bias, state, y, ACTIVATIONS.get(activation, np.positive))
+    constants = tensors[WEIGHTS_FEATURE].offset is None, all(tensors[i].offset is None for i in (WEIGHTS_TIME, BIAS))
+    return _bind_quantized(x, feature, time, bias, state, y, node.op_data, *constants)
 
 
 def _bind_float(
-    x: npt.NDArray[Any], weights: npt.NDArray[Any], memory: Memory, y: npt.NDArray[Any], activation: Callable[..., Any]
+    x: npt.NDArray[Any],
+    feature: npt.NDArray[Any],
+    time: npt.NDArray[Any],
+    bias: npt.NDArray[Any],
+    state: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    activation: Callable[..., Any],
 ) -> Run:
-    filters, size = weights.shape
+    filters, size = feature.shape
     factors, products = (np.zeros((size, max(filters, 2)), np.float32) for _ in range(2))
     sums = np.zeros((len(x), max(filters, 2)), np.float32)
     rows = [(batch[:, np.newaxis], result) for batch, result in zip(x, sums)]
+    forget_oldest, newest = _shift(state, *time.shape)
+    memory = Memory(state.reshape(len(x), *time.shape), time, bias)
 
     def run() -> None:
-        np.copyto(factors[:, :filters], weights.T)
+        np.copyto(factors[:, :filters], feature.T)
         for batch, result in rows:
             np.multiply(factors, batch, out=products)
             np.add.reduce(products, axis=0, out=result)
-        activation(memory.advance(sums[:, :filters]), out=y)
+        forget_oldest()
+        np.copyto(newest, sums[:, :filters])
+        activation(memory.sum_up(), out=y)
 
     return run
 
 
+def _shift(state: npt.NDArray[Any], filters: int, memory: int) -> tuple[Run, npt.NDArray[Any]]:
+    """What makes room for a value of each filter, and where it belongs, (batches, filters)."""
+    flat = state.reshape(-1)
+    later, earlier = flat[1:], flat[:-1]
+
+    def forget_oldest() -> None:
+        np.copyto(earlier, later)
+
+    return forget_oldest, state.reshape(-1, filters, memory)[:, :, -1]
+
+
 def _bind_quantized(
     x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    memory: Memory,
+    feature: npt.NDArray[Any],
+    time: npt.NDArray[Any],
+    bias: npt.NDArray[Any],
+    state: npt.NDArray[Any],
     y: npt.NDArray[Any],
     op: OpData,
-    state_dtype: np.dtype[Any],
+    feature_is_constant: bool,
+    time_is_constant: bool,
 ) -> Run:
-    filters, size = weights.shape
-    # Products of 8 bits less a zero point of 8 bits are below 2^15: sums of any that fit in memory are exact.
-    values, factors = np.empty(x.shape, np.float64), np.empty((size, filters), np.float64)
-    sums = np.empty((len(x), filters), np.float64)
-    accumulators, results = np.empty(sums.shape, np.int64), np.empty(y.shape, np.int64)
-    newest = np.empty(sums.shape, state_dtype)
-    limits = np.iinfo(state_dtype)
-    to_state = Requantizer(sums.shape, op.to_state, 0, int(limits.min), int(limits.max))
-    to_output = Requantizer(y.shape, op.to_output, op.output_zero_point, -128, 127)
-    state_zero_point = state_dtype.type(np.int64(op.state_zero_point).astype(state_dtype))
+    """Two layers: one from the input to the newest values, one from what a unit remembers to its output."""
+    batches, units = y.shape
+    forget_oldest, newest = _shift(state, *time.shape)
+    values = np.empty((1, *newest.shape), state.dtype)
+    limits = np.iinfo(state.dtype)
+    zero_point = state.dtype.type(np.int64(op.state_zero_point).astype(state.dtype))
+    features = IntegerWeights(
+        feature[np.newaxis], None, x_dtype=x.dtype, x_zero_point=op.input_zero_point, constant=feature_is_constant
+    )
+    to_state = OutputStage(0, int(limits.min), int(limits.max))
+    see = bind_product(x[np.newaxis], values, features, SumRequantizer(features, op.to_state, to_state))
+    over_time = IntegerWeights(
+        time.reshape(units, 1, -1),
+        bias,
+        x_dtype=state.dtype,
+        x_zero_point=op.state_zero_point,
+        constant=time_is_constant,
+    )
+    remembered = state.reshape(batches, units, -1).transpose(1, 0, 2)
+    to_output = SumRequantizer(over_time, op.to_output, OutputStage(op.output_zero_point, -128, 127))
+    remember = bind_product(remembered, y.T[:, :, np.newaxis], over_time, to_output)
 
     def run() -> None:
-        np.copyto(values, x)
-        np.subtract(values, op.input_zero_point, out=values)
-        np.copyto(factors, weights.T)
-        np.matmul(values, factors, out=sums)
-        np.copyto(accumulators, sums, casting="unsafe")
-        to_state(wrap_int32(accumulators), newest)
-        if state_zero_point:
-            np.add(newest, state_zero_point, out=newest)  # wraps, as in the reference
-        np.copyto(results, memory.advance(newest), casting="unsafe")
-        to_output(wrap_int32(results), y)
+        see()
+        forget_oldest()
+        if zero_point:
+            np.add(values, zero_point, out=values)  # wraps, as in the reference
+        np.copyto(newest, values[0])
+        remember()
 
     return run
 

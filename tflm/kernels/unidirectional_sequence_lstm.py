@@ -361,7 +361,8 @@ def _table_of_tanh(power: int) -> Raw:
     shift = power + 12
     if shift >= 0:
         return _by_bits(tanh_int16(wrap_int32(_all_int16() * wrap_int32(np.left_shift(np.int64(3), [shift & 31])))))
-    return _by_bits(tanh_int16((_all_int16() * 3 + (1 << -shift >> 1)) >> min(-shift, 31)))
+    half = 1 << (-shift - 1 & 31)
+    return _by_bits(tanh_int16(wrap_int32(_all_int16() * 3 + half) >> (-shift & 31)))
 
 
 def _all_int16() -> Raw:

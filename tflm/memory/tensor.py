@@ -145,7 +145,7 @@ def _fits(values: npt.NDArray[Any], is_array: bool, dtype: np.dtype[Any]) -> boo
     if dtype.kind in "iu" and values.dtype.kind in "iu":
         limits = np.iinfo(dtype)
         return values.size == 0 or (int(values.min()) >= limits.min and int(values.max()) <= limits.max)
-    if dtype.kind in "fc" and values.dtype.kind in "iuf":
+    if dtype.kind in "fc" and values.dtype.kind in ("iuf" if dtype.kind == "f" else "iufc"):
         finite = values[np.isfinite(values)]
         return finite.size == 0 or float(abs(finite).max()) <= float(np.finfo(dtype).max)
     return False
@@ -198,7 +198,12 @@ class TfLiteTensor:
         """The real values, a float32 copy of shape `dims`: scale * (integer - zero_point), by channel where needed.
 
         A tensor without quantization gives its values as they are.
+
+        Raises:
+            TensorError: the tensor holds complex numbers; or it has scales that do not go with its shape.
         """
+        if self.data.dtype.kind == "c":
+            raise TensorError(f"{self.name!r} holds {self.data.dtype}, which are no real values; look at its data")
         values = np.asarray(self.data).astype(np.float64)
         with np.errstate(all="ignore"):
             if self.quantization is not None:
@@ -212,10 +217,13 @@ class TfLiteTensor:
         A tensor without quantization takes the values as they are.
 
         Raises:
-            TensorError: a value is not a number, or not one that an unquantized tensor can hold; or the scale is not
-                positive.
+            TensorError: a value is not a real number, or not one that an unquantized tensor can hold; or the scale is
+                not positive.
         """
-        real = np.asarray(values, np.float64)
+        given = np.asarray(values)
+        if given.dtype.kind not in "biuf":
+            raise TensorError(f"only real numbers can be quantized for {self.name!r}, not {given.dtype}")
+        real = given.astype(np.float64)
         dtype = self.data.dtype
         if self.quantization is None or dtype.kind not in "iu":
             return self._unquantized(real)
@@ -243,7 +251,7 @@ class TfLiteTensor:
         assert self.quantization is not None
         if len(values) == 1:
             return np.float64(values[0])  # type: ignore[return-value]  # a scalar broadcasts like an array
-        dimension = self.quantization.quantized_dimension
+        dimension = 0 if self.dims == (len(values),) else self.quantization.quantized_dimension
         if not 0 <= dimension < len(self.dims) or self.dims[dimension] != len(values):
             raise TensorError(
                 f"{self.name!r} has {len(values)} scales along dimension {dimension}, which its shape "

@@ -2,7 +2,9 @@
 
 Work and memory stay proportional to the size of the file, even where its parts overlap. Each table that is read
 costs one reference of 4 bytes in the file, so there can't be more of them than size / 4; strings and scalars are
-read once for each place where one starts, and all of them together can't be larger than the file.
+read once for each place where one starts, and all of them together can't be larger than the file. Those who walk
+through the tables meet a shared vector again with each of them: counted so, all vectors can't be larger than
+`SHARING` files.
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ from tflm.schema.layout import (
 from tflm.schema.tables import Model
 
 IDENTIFIER = b"TFL3"
+
+SHARING = 8
 
 Place = tuple[Any, ...]
 """Where a table stands: () for the root, else (place of the parent, field name[, index])."""
@@ -67,6 +71,7 @@ class Reader:
         self._findings = findings
         self._references_left = self._size // 4
         self._bytes_left = self._size
+        self._shared_bytes_left = SHARING * self._size
         self._slots: dict[tuple[type[Table], int], tuple[int, list[tuple[Field, int, int]]]] = {}
         self._shared: dict[tuple[int, Any], Any] = {}
 
@@ -162,7 +167,12 @@ class Reader:
                 self._shared[key] = self._string(position)
             else:
                 self._shared[key] = self._scalars(wire, position)
-        return self._shared[key]
+        value = self._shared[key]
+        if isinstance(wire, ScalarVector):
+            self._shared_bytes_left -= len(value)
+            if self._shared_bytes_left < 0:
+                raise _Broken(f"vectors that are shared so often that they stand for {SHARING} files and more")
+        return value
 
     def _string(self, position: int) -> str:
         start, count = self._vector(position, 1, 1)

@@ -1,7 +1,10 @@
 """What the schema can't say: rules between the fields of a model whose structure is sound.
 
-Each rule is a generator of findings over the tables; together they make sure that no index in the model leads
-nowhere and that every constant is as large as its shape.
+Each rule is a generator of findings over the tables. Together they make sure that no index in the model leads
+nowhere, that every constant is as large as its shape, that every tensor has one writer, which comes before its
+readers, that every scale can be divided by, and that no subgraph runs itself.
+
+A dimension of zero is no fault: such models run in TFLM. The operators that can't take one say so when they prepare.
 """
 
 from __future__ import annotations
@@ -13,10 +16,11 @@ import numpy as np
 
 from tflm.errors import ModelError
 from tflm.schema.element_types import ELEMENT_TYPES
-from tflm.schema.enums import BuiltinOperator
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
+from tflm.schema.offline_plan import check_offline_plan, offline_offsets
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import Model, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
+from tflm.schema.tables import Model, Operator, OperatorCode, QuantizationParameters, SignatureDef, SubGraph, Tensor
 
 SCHEMA_VERSION = 3
 
@@ -29,7 +33,7 @@ MAXIMUM_RANK = 32
 MAXIMUM_DEPTH = 100
 """Of subgraphs that run subgraphs. TFLM plans and runs them by recursion, on a small stack."""
 
-MAXIMUM_STEPS = 1_000_000
+MAXIMUM_STEPS = 100_000
 """Operators in one pass through a model, those of the subgraphs that it runs included."""
 
 CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
@@ -39,11 +43,36 @@ CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
 }
 """The options of operators that run other subgraphs, and the fields that name them, in the order they are planned."""
 
+KEEP_THEIR_PLACE = (BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS)
+"""Operators whose output may be planned where their input is: they change no byte of it."""
+
+SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
+
+TYPES_OF_BIASES = (TensorType.INT32, TensorType.INT64)
+"""The scale of a bias is a product of two others, which may underflow. No operator divides by it."""
+
 Findings = Iterator[ModelError]
 
 
 def findings_in(model: Model) -> Findings:
-    """Every finding in a model's tables, in the order of the file; nothing for a good model."""
+    """Every finding in a model's tables, in the order of the file; nothing for a good model.
+
+    Whether an offline plan has overlaps can be told only of a model that is good in all else.
+    """
+    sound = True
+    for finding in _findings_in_tables(model):
+        sound = False
+        yield finding
+    try:
+        if sound:
+            check_offline_plan(model, called_subgraphs, lambda operator: _keeps_its_place(model, operator))
+        else:
+            offline_offsets(model)
+    except ModelError as finding:
+        yield finding
+
+
+def _findings_in_tables(model: Model) -> Findings:
     if model.version != SCHEMA_VERSION:
         reason = f"schema version {model.version}, only version {SCHEMA_VERSION} is known; convert the model again"
         yield ModelError(reason, table="Model", field="version")
@@ -54,18 +83,24 @@ def findings_in(model: Model) -> Findings:
     for i, subgraph in enumerate(model.subgraphs or ()):
         yield from _subgraph(model, subgraph, f"subgraphs[{i}]")
     yield from _calls(model)
+    for i, buffer in enumerate(model.buffers or ()):
+        if buffer.offset > 1:  # 1 is a placeholder that writers leave
+            yield _elsewhere("Buffer", "offset", f"buffers[{i}]")
     for i, metadata in enumerate(model.metadata or ()):
         yield from _in_range(metadata, "buffer", model.buffers, f"metadata[{i}]")
     for i, signature in enumerate(model.signature_defs or ()):
-        place = f"signature_defs[{i}]"
-        bad_subgraph = list(_in_range(signature, "subgraph_index", model.subgraphs, place))
-        yield from bad_subgraph
-        if bad_subgraph or not model.subgraphs:
-            continue
-        tensors = model.subgraphs[signature.subgraph_index].tensors
-        for side in ("inputs", "outputs"):
-            for j, tensor_map in enumerate(getattr(signature, side) or ()):
-                yield from _in_range(tensor_map, "tensor_index", tensors, f"{place}.{side}[{j}]")
+        yield from _signature(model, signature, f"signature_defs[{i}]")
+
+
+def _signature(model: Model, signature: SignatureDef, place: str) -> Findings:
+    bad_subgraph = list(_in_range(signature, "subgraph_index", model.subgraphs, place))
+    yield from bad_subgraph
+    if bad_subgraph or not model.subgraphs:
+        return
+    tensors = model.subgraphs[signature.subgraph_index].tensors
+    for side in ("inputs", "outputs"):
+        for i, tensor_map in enumerate(getattr(signature, side) or ()):
+            yield from _in_range(tensor_map, "tensor_index", tensors, f"{place}.{side}[{i}]")
 
 
 def builtin_code(code: OperatorCode) -> BuiltinOperator:
@@ -83,6 +118,15 @@ def called_subgraphs(operator: Operator) -> list[int]:
     return [getattr(operator.builtin_options, field) for field in fields]
 
 
+def _keeps_its_place(model: Model, operator: Operator) -> bool:
+    return builtin_code((model.operator_codes or [])[operator.opcode_index]) in KEEP_THEIR_PLACE
+
+
+def _elsewhere(table: str, field: str, place: str) -> ModelError:
+    reason = "leads to data outside of the model itself, which is not read; write the model with all data inside"
+    return ModelError(reason, table=table, field=field, place=place)
+
+
 def _operator_code(code: OperatorCode, place: str) -> Findings:
     if builtin_code(code) is BuiltinOperator.CUSTOM and not code.custom_code:
         yield ModelError("a CUSTOM operator needs a name", table="OperatorCode", field="custom_code", place=place)
@@ -93,17 +137,76 @@ def _subgraph(model: Model, subgraph: SubGraph, place: str) -> Findings:
     made = {index for operator in subgraph.operators or () for index in operator.outputs or ()}
     for i, tensor in enumerate(tensors):
         yield from _tensor(model, tensor, i in made, f"{place}.tensors[{i}]")
+    sound = True
+    for finding in _indices_of_tensors(subgraph, place):
+        sound = False
+        yield finding
+    for i, operator in enumerate(subgraph.operators or ()):
+        here = f"{place}.operators[{i}]"
+        yield from _in_range(operator, "opcode_index", model.operator_codes, here)
+        for field in CALLED_SUBGRAPHS.get(type(operator.builtin_options), ()):
+            assert operator.builtin_options is not None
+            yield from _in_range(operator.builtin_options, field, model.subgraphs, f"{here}.builtin_options")
+        if operator.large_custom_options_offset > 1:
+            yield _elsewhere("Operator", "large_custom_options_offset", here)
+    if sound:
+        yield from _dataflow(model, subgraph, place)
+
+
+def _indices_of_tensors(subgraph: SubGraph, place: str) -> Findings:
+    tensors = subgraph.tensors or []
     for side in ("inputs", "outputs"):
         yield from _indices(subgraph, side, 0, tensors, place)
     for i, operator in enumerate(subgraph.operators or ()):
         here = f"{place}.operators[{i}]"
-        yield from _in_range(operator, "opcode_index", model.operator_codes, here)
         yield from _indices(operator, "inputs", -1, tensors, here)
         yield from _indices(operator, "outputs", 0, tensors, here)
         yield from _indices(operator, "intermediates", 0, tensors, here)
-        for field in CALLED_SUBGRAPHS.get(type(operator.builtin_options), ()):
-            assert operator.builtin_options is not None
-            yield from _in_range(operator.builtin_options, field, model.subgraphs, f"{here}.builtin_options")
+
+
+def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
+    """Each tensor has one writer at the most, and is not read before that one has run. Its indices are sound."""
+    operators, inputs = subgraph.operators or [], set(subgraph.inputs or ())
+    filled = inputs | {i for i, tensor in enumerate(subgraph.tensors or ()) if _is_filled(model, tensor)}
+    writers: dict[int, int] = {}
+    for i, operator in enumerate(operators):
+        for index in operator.outputs or ():
+            writers.setdefault(index, i)
+
+    def unfilled(index: int) -> str:
+        if index in writers:
+            return f"tensor {index} is used before operator {writers[index]} has made it"
+        return f"tensor {index} has no value: it is no input, constant or variable, and no operator makes it"
+
+    for i, operator in enumerate(operators):
+        here = f"{place}.operators[{i}]"
+        for index in operator.inputs or ():
+            is_scratch = index not in writers and _has_scratch_inputs(model, operator)
+            if index >= 0 and index not in filled and not is_scratch:
+                filled.add(index)
+                yield ModelError(unfilled(index), table="Operator", field="inputs", place=here)
+        for j, index in enumerate(operator.outputs or ()):
+            first = writers[index]
+            if index in inputs or first != i or index in (operator.outputs or ())[:j]:
+                other = "the subgraph's caller" if index in inputs else f"operator {first}"
+                reason = f"tensor {index} is written by {other} as well; a tensor has one writer"
+                yield ModelError(reason, table="Operator", field="outputs", place=here)
+        filled.update(operator.outputs or ())
+    for index in subgraph.outputs or ():
+        if index not in filled:
+            yield ModelError(unfilled(index), table="SubGraph", field="outputs", place=place)
+
+
+def _has_scratch_inputs(model: Model, operator: Operator) -> bool:
+    """Whether inputs of the operator may be memory that only it writes: those of an NPU's command stream are."""
+    codes = model.operator_codes or []
+    return 0 <= operator.opcode_index < len(codes) and codes[operator.opcode_index].custom_code == "ethos-u"
+
+
+def _is_filled(model: Model, tensor: Tensor) -> bool:
+    """Whether a tensor has its elements before any operator runs, or has none."""
+    has_data = tensor.buffer < len(model.buffers or ()) and bool((model.buffers or [])[tensor.buffer].data)
+    return has_data or tensor.is_variable or 0 in (tensor.shape or ())
 
 
 def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) -> Findings:
@@ -124,6 +227,8 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
         yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {largest} bytes, more than 2 GiB")
     if tensor.quantization is not None:
         yield from _quantization(tensor.quantization, tensor, f"{place}.quantization")
+    if tensor.external_buffer:
+        yield _elsewhere("Tensor", "external_buffer", place)
     bad_buffer = list(_in_range(tensor, "buffer", model.buffers, place))
     yield from bad_buffer
     if bad_buffer or not model.buffers:
@@ -139,12 +244,30 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
 
 
 def _quantization(quantization: QuantizationParameters, tensor: Tensor, place: str) -> Findings:
+    def finding(field: str, reason: str) -> ModelError:
+        return ModelError(reason, table="QuantizationParameters", field=field, place=place)
+
+    scales, zero_points = quantization.scale or (), quantization.zero_point or ()
+    lowest = 0.0 if tensor.type in TYPES_OF_BIASES else SMALLEST_SCALE
+    bad_scale = next((scale for scale in scales if not lowest <= scale <= LARGEST_SCALE), None)
+    if bad_scale is not None:
+        yield finding("scale", f"{bad_scale:g} is no scale: it must be positive, finite and not denormal")
     dtype = ELEMENT_TYPES[tensor.type].dtype
     limits = np.iinfo(dtype if dtype.kind in "iu" and dtype.itemsize < 4 else np.int32)
-    for zero_point in quantization.zero_point or ():
-        if not limits.min <= zero_point <= limits.max:
-            reason = f"{zero_point} is not between {limits.min} and {limits.max}, as {tensor.type.name} needs it"
-            yield ModelError(reason, table="QuantizationParameters", field="zero_point", place=place)
+    low, high = int(limits.min), int(limits.max)
+    for zero_point in zero_points:
+        if not low <= zero_point <= high:
+            yield finding("zero_point", f"{zero_point} is not between {low} and {high}, as {tensor.type.name} needs it")
+    if scales and zero_points and len(zero_points) not in (1, len(scales)):
+        yield finding("zero_point", f"{len(zero_points)} zero points for {len(scales)} scales")
+    shape, dimension = tensor.shape or (), quantization.quantized_dimension
+    if len(scales) < 2 or shape == (len(scales),):  # a bias has the quantized dimension of its weights, or its own
+        return
+    if not 0 <= dimension < len(shape):
+        yield finding("quantized_dimension", f"{dimension} is no dimension of shape {list(shape)}")
+    elif shape[dimension] not in (len(scales), -1):
+        reason = f"{len(scales)} scales along dimension {dimension}, which has {shape[dimension]} elements"
+        yield finding("scale", reason)
 
 
 def _in_range(table: Table, field: str, targets: Sequence[Any] | None, place: str) -> Findings:

@@ -1,0 +1,253 @@
+"""What an interpreter is good for after an error, and which threads may use it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm
+from tflm.schema import BuiltinOperator, TensorType
+
+HALF = tflm.quantized(0.5)
+
+
+def summing_model(width: int = 4) -> tflm.Model:
+    """total += x, by a custom operator MEET that a test says something about in between; then y = max(total, 0)."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, width), TensorType.INT8, HALF)
+    total = main.tensor("total", (1, width), TensorType.INT8, HALF, is_variable=True)
+    y = main.tensor("y", (1, width), TensorType.INT8, HALF)
+    main.operator("MEET", [x, total], [])
+    main.operator(BuiltinOperator.RELU, [total], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def summing(meet: Callable[[], object], arena: Any = None, width: int = 4) -> tflm.MicroInterpreter:
+    """An interpreter of the summing model that calls `meet` with half of the sum written."""
+
+    def invoke(context: tflm.KernelContext, node: tflm.Node) -> None:
+        x, total = (context.get_eval_input(node, i).elements for i in range(2))
+        half = width // 2
+        total[0, :half] += x[0, :half]
+        meet()
+        total[0, half:] += x[0, half:]
+
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("MEET", invoke=invoke))
+    arena = bytearray(4096 + 16 * width) if arena is None else arena
+    interpreter = tflm.MicroInterpreter(summing_model(width), resolver, arena)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def nothing() -> None:
+    """What most operators meet with."""
+
+
+def sum_after(interpreter: tflm.MicroInterpreter, value: int) -> list[int]:
+    interpreter.input(0).data = value
+    interpreter.invoke()
+    return interpreter.output(0).data[0].tolist()  # type: ignore[no-any-return]
+
+
+# --- After an error --------------------------------------------------------------------------------------------------
+
+ERRORS = [
+    tflm.OperatorError("can't go on"),
+    ZeroDivisionError("division by zero"),
+    MemoryError(),
+    KeyboardInterrupt(),
+    SystemExit(3),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_every_call_is_allowed_after_an_error_of_an_operator(error: BaseException) -> None:
+    """The error itself is passed on; `reset` puts right what was left half done."""
+    errors: list[BaseException] = []
+
+    def meet() -> None:
+        if errors:
+            raise errors.pop()
+
+    interpreter = summing(meet)
+    assert sum_after(interpreter, 2) == [2, 2, 2, 2]
+    used, numpy_settings = interpreter.arena_used_bytes(), (np.geterr(), np.getbufsize())
+    for _ in range(3):
+        errors.append(error)
+        with pytest.raises(type(error)) as raised:
+            interpreter.invoke()
+        assert raised.value is error
+        assert (np.geterr(), np.getbufsize()) == numpy_settings
+        assert interpreter.arena_used_bytes() == used
+        interpreter.allocate_tensors()
+        assert interpreter.input(0).data.tolist() == [[2, 2, 2, 2]]
+        assert sum_after(interpreter, 1) == sum_after(interpreter, 0)
+        interpreter.reset()
+        assert sum_after(interpreter, 2) == [2, 2, 2, 2]
+
+
+def test_what_was_half_done_stays_so_until_reset() -> None:
+    errors: list[BaseException] = [ZeroDivisionError()]
+    interpreter = summing(lambda: errors and (_ for _ in ()).throw(errors.pop()))
+    interpreter.input(0).data = 5
+    with pytest.raises(ZeroDivisionError):
+        interpreter.invoke()
+    assert sum_after(interpreter, 1) == [6, 6, 1, 1]
+
+
+@pytest.mark.parametrize("phase", ["init", "prepare", "bind", "reset"])
+@pytest.mark.parametrize("shared", [False, True], ids=["arena", "allocator"])
+def test_an_error_while_the_model_is_placed_leaves_the_arena_as_it_was(phase: str, shared: bool) -> None:
+    """And the interpreter: when what was wrong is put right, the same call goes through."""
+    errors: list[BaseException] = []
+
+    def work(*_: object) -> Any:
+        if errors:
+            raise errors.pop()
+        return nothing
+
+    settings: dict[str, Any] = {phase: work} if phase == "bind" else {phase: work, "invoke": lambda *_: None}
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("MEET", **settings))
+    arena: Any = tflm.MicroAllocator(bytearray(4096)) if shared else bytearray(4096)
+    interpreter = tflm.MicroInterpreter(summing_model(), resolver, arena)
+    for error in ERRORS:
+        errors.append(error)
+        with pytest.raises(type(error)):
+            interpreter.allocate_tensors()
+        with pytest.raises(tflm.InterpreterError, match="call allocate_tensors"):
+            interpreter.invoke()
+    interpreter.allocate_tensors()
+    assert sum_after(interpreter, 9) == [0, 0, 0, 0]
+    untouched: Any = tflm.MicroAllocator(bytearray(4096)) if shared else bytearray(4096)
+    other = tflm.MicroInterpreter(summing_model(), resolver, untouched)
+    other.allocate_tensors()
+    assert interpreter.arena_used_bytes() == other.arena_used_bytes()
+
+
+def test_an_error_in_reset_leaves_the_interpreter_usable() -> None:
+    errors: list[BaseException] = []
+
+    def reset(*_: object) -> None:
+        if errors:
+            raise errors.pop()
+
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("MEET", invoke=lambda *_: None, reset=reset))
+    interpreter = tflm.MicroInterpreter(summing_model(), resolver, bytearray(4096))
+    interpreter.allocate_tensors()
+    errors.append(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        interpreter.reset()
+    interpreter.reset()
+    assert sum_after(interpreter, 1) == [0, 0, 0, 0]
+
+
+# --- Threads ---------------------------------------------------------------------------------------------------------
+
+CALLS: dict[str, Callable[[tflm.MicroInterpreter], object]] = {
+    "invoke": tflm.MicroInterpreter.invoke,
+    "reset": tflm.MicroInterpreter.reset,
+}
+PATIENCE = 30.0
+
+
+class Meeting:
+    """Stops an operator in the midst of its work until it is told to go on."""
+
+    def __init__(self) -> None:
+        self.reached, self.go_on = threading.Event(), threading.Event()
+
+    def __call__(self) -> None:
+        self.reached.set()
+        assert self.go_on.wait(PATIENCE)
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_second_thread_is_refused_and_changes_nothing(call: str) -> None:
+    meeting = Meeting()
+    interpreter = summing(meeting)
+    interpreter.input(0).data = 3
+    thread = threading.Thread(target=interpreter.invoke)
+    thread.start()
+    assert meeting.reached.wait(PATIENCE)
+    with pytest.raises(tflm.InterpreterError, match=f"{call} while another call is under way.*of its own"):
+        CALLS[call](interpreter)
+    meeting.go_on.set()
+    thread.join(PATIENCE)
+    assert interpreter.output(0).data.tolist() == [[3, 3, 3, 3]]
+    assert sum_after(interpreter, 1) == [4, 4, 4, 4]
+
+
+def test_interpreters_that_share_an_allocator_count_as_one() -> None:
+    """Their heads share memory: while one runs, the others would write over its tensors."""
+    meeting = Meeting()
+    allocator = tflm.MicroAllocator(bytearray(1 << 14))
+    first, second = summing(meeting, allocator), summing(nothing, allocator)
+    third = tflm.MicroInterpreter(summing_model(), tflm.AllOpsResolver(), allocator)
+    first.input(0).data = 3
+    thread = threading.Thread(target=first.invoke)
+    thread.start()
+    assert meeting.reached.wait(PATIENCE)
+    for refused in (second.invoke, second.reset, third.allocate_tensors):
+        with pytest.raises(tflm.InterpreterError, match="under way in this arena"):
+            refused()
+    meeting.go_on.set()
+    thread.join(PATIENCE)
+    assert first.output(0).data.tolist() == [[3, 3, 3, 3]]
+    assert sum_after(second, 7) == [7, 7, 7, 7]
+
+
+def test_an_operator_can_not_run_its_own_interpreter() -> None:
+    refusals = []
+
+    def meet() -> None:
+        with pytest.raises(tflm.InterpreterError, match="in an operator that calls back") as raised:
+            interpreter.invoke()
+        refusals.append(raised.value)
+
+    interpreter = summing(meet)
+    assert sum_after(interpreter, 3) == [3, 3, 3, 3]
+    assert len(refusals) == 1
+
+
+@pytest.mark.parametrize("width", [4, 5000], ids=["small", "large"])
+def test_two_interpreters_run_in_two_threads(width: int) -> None:
+    """Both in the midst of an invoke at the same time; and what numpy is told for one holds in its thread only."""
+    barrier = threading.Barrier(2)
+    settings = (np.geterr(), np.getbufsize())
+    sums: dict[int, list[int]] = {}
+
+    def run(step: int) -> None:
+        interpreter = summing(lambda: barrier.wait(PATIENCE), width=width)
+        for _ in range(20):
+            total = sum_after(interpreter, step)
+        sums[step] = total
+
+    threads = [threading.Thread(target=run, args=(step,)) for step in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert sums == {1: [20] * width, 2: [40] * width}
+    assert (np.geterr(), np.getbufsize()) == settings
+
+
+def test_numpy_works_in_other_threads_as_it_did() -> None:
+    """While one thread is in an invoke, with small buffers and silent overflows, another is not."""
+    meeting = Meeting()
+    interpreter = summing(meeting, width=5000)
+    settings = (np.geterr(), np.getbufsize())
+    thread = threading.Thread(target=interpreter.invoke)
+    thread.start()
+    assert meeting.reached.wait(PATIENCE)
+    assert (np.geterr(), np.getbufsize()) == settings
+    meeting.go_on.set()
+    thread.join(PATIENCE)

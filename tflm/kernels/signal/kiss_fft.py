@@ -1,0 +1,348 @@
+"""Fourier transforms with the arithmetic of the kissfft library, bit for bit.
+
+A transform of n complex values is split by the factors of n into stages. Each stage divides its values by its factor
+(fixed-point only, so that sums don't overflow), multiplies them by roots of unity, and adds and subtracts them: the
+"butterfly". All values of a stage go through each step together.
+
+Complex values lie as pairs (real, imaginary). The values of a stage lie in the order (slot, rest, position): slots are
+what a butterfly takes together, positions count within the transforms that the stages before have made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.signal.common import Program, Values, scalar
+from tflm.targets import INT, POINTER, Array, Struct, Target
+
+KISS_FFT_STATE = Struct("kiss_fft_state", nfft=INT, inverse=INT, factors=Array(INT, 64))
+KISS_FFTR_STATE = Struct("kiss_fftr_state", substate=POINTER, tmpbuf=POINTER, super_twiddles=POINTER)
+
+
+class Samples:
+    """The arithmetic of samples, which is that of floats here and of fixed-point numbers in derived classes.
+
+    The methods add calls to a program and give the array where it will leave the result.
+
+    Args:
+        dtype: of a sample.
+        added: the type of a sum that is halved.
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, added: npt.DTypeLike):
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.added: np.dtype[Any] = np.dtype(added)
+
+    def roots(self, angles: Sequence[float]) -> Values:
+        """cos and sin of angles in radians, as an array of pairs."""
+        return _cos_and_sin(angles).astype(self.dtype)
+
+    def divided(self, program: Program, x: Values, divisor: int) -> Values:
+        """x / divisor in fixed-point; floats stay as they are."""
+        return x
+
+    def scaled(self, program: Program, x: Values, factor: Values) -> Values:
+        """x times a sample."""
+        products = np.empty(x.shape, self.dtype)
+        program.call(np.multiply, x, np.asarray(factor), products)
+        return products
+
+    def turned(self, program: Program, x: Values, roots: Values) -> Values:
+        """Complex products of x, in pairs, and as many roots, an array of pairs."""
+        return _complex_products(program, x, roots)
+
+    def turned_by_one(self, program: Program, x: Values) -> Values:
+        """Complex products of x, which was divided, and the root that is 1."""
+        return self.turned(program, x, np.broadcast_to(self.roots([0.0]), (x.size // 2, 2)))
+
+    def halved(self, program: Program, x: Values) -> Values:
+        """x / 2 in place, rounded down in fixed-point."""
+        program.call(np.multiply, x, scalar(0.5, x.dtype), x)
+        return x
+
+
+class FixedPoint(Samples):
+    """Integers with all their bits but the sign behind the point; what does not fit wraps.
+
+    The factors of a product are doubled, so that its upper half is the sample that it rounds to.
+
+    Args:
+        wide: the type of factors and products.
+    """
+
+    def __init__(self, dtype: npt.DTypeLike, added: npt.DTypeLike, wide: npt.DTypeLike):
+        super().__init__(dtype, added)
+        self.one = int(np.iinfo(self.dtype).max)
+        self._wide: np.dtype[Any] = np.dtype(wide)
+
+    def roots(self, angles: Sequence[float]) -> Values:
+        return np.floor(0.5 + self.one * _cos_and_sin(angles)).astype(self.dtype)
+
+    def divided(self, program: Program, x: Values, divisor: int) -> Values:
+        return self.scaled(program, x, scalar(self.one // divisor, self.dtype))
+
+    def scaled(self, program: Program, x: Values, factor: Values) -> Values:
+        products = np.empty(x.shape, self._wide)
+        program.copy(products, x)
+        program.call(np.multiply, products, np.asarray(self._doubled(factor)), products)
+        return self._rounded(program, products)
+
+    def turned(self, program: Program, x: Values, roots: Values) -> Values:
+        operands = np.empty(x.shape, self._wide)
+        program.copy(operands, x)
+        return self._rounded(program, _complex_products(program, operands, self._doubled(roots)))
+
+    def turned_by_one(self, program: Program, x: Values) -> Values:
+        return x  # the largest sample stands for 1, and is so close to it that nothing changes that was divided
+
+    def halved(self, program: Program, x: Values) -> Values:
+        program.call(np.right_shift, x, scalar(1, x.dtype), x)
+        return x
+
+    def _doubled(self, factors: Values) -> Values:
+        return factors.astype(self._wide) * 2
+
+    def _rounded(self, program: Program, products: Values) -> Values:
+        """The samples that products, which are overwritten, round to."""
+        program.call(np.add, products, scalar(1 << (8 * self.dtype.itemsize - 1), self._wide), products)
+        return products.view(self.dtype)[1::2]
+
+
+class FixedPoint16(FixedPoint):
+    """16-bit numbers, whose complex products are exact in floats of 64 bits."""
+
+    def turned(self, program: Program, x: Values, roots: Values) -> Values:
+        real, imaginary = roots.T / (self.one + 1)
+        operands, products = (np.empty(x.size // 2, np.complex128) for _ in range(2))
+        floats = products.view(np.float64)
+        program.copy(operands.view(np.float64), x)
+        program.call(np.multiply, operands, real + 1j * imaginary, products)
+        # Beside 2^36 the last bit is worth 2^-16: the 16 bits above the 16 lowest ones are the integer part.
+        program.call(np.add, floats, scalar(1.5 * 2**36 + 0.5, np.float64), floats)
+        return floats.view(self.dtype)[1::4]
+
+
+INT16 = FixedPoint16(np.int16, added=np.int32, wide=np.int32)
+INT32 = FixedPoint(np.int32, added=np.int32, wide=np.int64)
+FLOAT32 = Samples(np.float32, added=np.float32)
+
+
+def _cos_and_sin(angles: Sequence[float]) -> Values:
+    return np.array([(math.cos(angle), math.sin(angle)) for angle in angles], np.float64).reshape(-1, 2)
+
+
+def _complex_products(program: Program, x: Values, y: Values) -> Values:
+    """Products of x, in pairs, and constants y of the same type, an array of pairs."""
+    by_real, by_imaginary = (np.repeat(y[:, part], 2) for part in (0, 1))
+    of_real, of_imaginary, products = (np.empty(x.shape, x.dtype) for _ in range(3))
+    program.call(np.multiply, x, by_real, of_real)
+    program.call(np.multiply, x, by_imaginary, of_imaginary)
+    program.call(np.subtract, of_real[0::2], of_imaginary[1::2], products[0::2])
+    program.call(np.add, of_imaginary[0::2], of_real[1::2], products[1::2])
+    return products
+
+
+def real_transform_bytes(samples: Samples, length: int, target: Target) -> int:
+    """Bytes of memory that kissfft needs for a transform of `length` real values, an even number."""
+    n, pair = length // 2, 2 * samples.dtype.itemsize
+    return KISS_FFTR_STATE.size(target) + KISS_FFT_STATE.size(target) + pair * (n + n * 3 // 2)
+
+
+class ComplexTransform:
+    """The transform of rows of n complex values each, as a part of a program.
+
+    Args:
+        values: the rows, as pairs in one dimension. They are not changed.
+        inverse: whether the roots of unity turn the other way round.
+
+    Attributes:
+        output: rows of pairs, in one dimension.
+    """
+
+    def __init__(self, program: Program, samples: Samples, values: Values, n: int, *, inverse: bool):
+        self._program, self._samples, self._inverse = program, samples, inverse
+        sign = 1 if inverse else -1
+        self._roots = samples.roots([sign * 2 * math.pi * i / n for i in range(n)])
+        rows = values.size // (2 * n)
+        if rows > 1:
+            values = self._moved(values, np.arange(rows * n).reshape(rows, n).T)
+        rest, positions = rows * n, 1
+        for factor in reversed(factors(n)):
+            rest //= factor
+            values = self._stage(values, factor, rest, positions)
+            if rest > 1:  # the slots of the next stage come first
+                values = self._moved(values, np.arange(rows * n).reshape(factor, rest, positions).swapaxes(0, 1))
+            positions *= factor
+        self.output = values
+
+    def _moved(self, values: Values, order: npt.NDArray[np.intp]) -> Values:
+        moved = np.empty_like(values)
+        self._program.gather_pairs(moved, values, order)
+        return moved
+
+    def _stage(self, values: Values, factor: int, rest: int, positions: int) -> Values:
+        """Divide, multiply by roots of unity, and combine the slots."""
+        samples, n = self._samples, len(self._roots)
+        divided = samples.divided(self._program, values, factor)
+        first, others = divided[: 2 * rest * positions], divided[2 * rest * positions :]
+        if positions == 1:
+            others = samples.turned_by_one(self._program, others)
+        else:
+            steps = np.multiply.outer(np.arange(1, factor), np.arange(positions)) * (n // (factor * positions))
+            steps = np.broadcast_to(steps[:, None], (factor - 1, rest, positions))
+            others = samples.turned(self._program, others, self._roots[steps.reshape(-1)])
+        combined = np.empty(values.shape, samples.dtype)
+        combine = {2: self._combine_2, 3: self._combine_3, 4: self._combine_4, 5: self._combine_5}[factor]
+        combine([first, *np.split(others, factor - 1)], combined)
+        return combined
+
+    def _combine_2(self, x: list[Values], combined: Values) -> None:
+        y = np.split(combined, 2)
+        self._program.call(np.add, x[0], x[1], y[0])
+        self._program.call(np.subtract, x[0], x[1], y[1])
+
+    def _combine_3(self, x: list[Values], combined: Values) -> None:
+        y = np.split(combined, 3)
+        call, samples = self._program.call, self._samples
+        sums, differences, middle = (np.empty_like(y[0]) for _ in range(3))
+        call(np.add, x[1], x[2], sums)
+        call(np.subtract, x[1], x[2], differences)
+        call(np.add, x[0], sums, y[0])
+        call(np.subtract, x[0], samples.halved(self._program, sums), middle)
+        height = samples.scaled(self._program, differences, self._roots[len(self._roots) // 3, 1])
+        self._add_upright(middle, height, y[1], y[2])
+
+    def _combine_4(self, x: list[Values], combined: Values) -> None:
+        call = self._program.call
+        even, odd = (np.empty(combined.size // 2, combined.dtype) for _ in range(2))
+        (even_sums, even_differences), (odd_sums, turned) = np.split(even, 2), np.split(odd, 2)
+        call(np.add, x[0], x[2], even_sums)
+        call(np.subtract, x[0], x[2], even_differences)
+        call(np.add, x[1], x[3], odd_sums)
+        # Their difference, turned by a right angle.
+        a, b = (x[3], x[1]) if self._inverse else (x[1], x[3])
+        call(np.subtract, a[1::2], b[1::2], turned[0::2])
+        call(np.subtract, b[0::2], a[0::2], turned[1::2])
+        call(np.add, even, odd, combined[: even.size])
+        call(np.subtract, even, odd, combined[even.size :])
+
+    def _combine_5(self, x: list[Values], combined: Values) -> None:
+        y = np.split(combined, 5)
+        call, samples, program = self._program.call, self._samples, self._program
+        sums, differences = ([np.empty_like(y[0]) for _ in range(2)] for _ in range(2))
+        for i in range(2):
+            call(np.add, x[1 + i], x[4 - i], sums[i])
+            call(np.subtract, x[1 + i], x[4 - i], differences[i])
+        call(np.add, sums[0], sums[1], y[0])
+        call(np.add, x[0], y[0], y[0])
+        roots = [self._roots[i * len(self._roots) // 5] for i in (1, 2)]
+        for i, combine in enumerate((np.add, np.subtract)):
+            a, b = roots[i], roots[1 - i]
+            middle, height = (np.empty_like(y[0]) for _ in range(2))
+            call(np.add, x[0], samples.scaled(program, sums[0], a[0]), middle)
+            call(np.add, middle, samples.scaled(program, sums[1], b[0]), middle)
+            upright = [samples.scaled(program, differences[j], root[1]) for j, root in enumerate((a, b))]
+            call(combine, *upright, height)
+            self._add_upright(middle, height, y[1 + i], y[4 - i])
+
+    def _add_upright(self, x: Values, height: Values, above: Values, below: Values) -> None:
+        """above = x + i * height, below = x - i * height"""
+        call = self._program.call
+        call(np.subtract, x[0::2], height[1::2], above[0::2])
+        call(np.add, x[1::2], height[0::2], above[1::2])
+        call(np.add, x[0::2], height[1::2], below[0::2])
+        call(np.subtract, x[1::2], height[0::2], below[1::2])
+
+
+class RealTransform:
+    """The transform of rows of real values, as a part of a program.
+
+    Args:
+        values: the rows, in one dimension. They are not changed.
+        length: of a row; half of it has no prime factors but 2, 3 and 5.
+    """
+
+    def __init__(self, program: Program, samples: Samples, values: Values, length: int):
+        self._program, self._samples = program, samples
+        self._n, self._rows = length // 2, values.size // length
+        self._parts = self._unravelled(ComplexTransform(program, samples, values, self._n, inverse=False).output)
+
+    def write(self, output: Values, row_length: int) -> None:
+        """Add the copy of length / 2 + 1 bins of each row; rows are `row_length` bins apart. Zeros fill the output."""
+        n, rows = self._n, self._rows
+        row, bin = np.divmod(np.arange(rows * row_length), max(row_length, 1))
+        is_upper = 2 * bin >= n
+        pair = np.where(is_upper, n // 2 + 1 + n - bin, bin) * rows + row
+        indices = np.full(output.size, self._parts.size - 1)
+        real, imaginary = indices[0 : 2 * bin.size : 2], indices[1 : 2 * bin.size : 2]
+        np.copyto(real, 2 * pair, where=bin <= n)
+        np.copyto(imaginary, 2 * pair + 1, where=(bin > 0) & (bin < n))
+        self._program.gather(output, self._parts, indices)
+
+    def _unravelled(self, values: Values) -> Values:
+        """The spectrum of rows of real values, from that of their pairs taken for complex values.
+
+        Returns:
+            Bins 0 to n / 2 of all rows, row by row within a bin; then bins n to n / 2; then a zero.
+        """
+        program, samples, rows = self._program, self._samples, self._rows
+        count = 2 * (self._n // 2 + 1) * rows
+        both = samples.divided(program, self._with_mirrored(values), 2)
+        x, mirrored = both[:count], both[count:]
+        sums, differences = (np.empty(count, samples.dtype) for _ in range(2))
+        program.call(np.add, x, mirrored, sums)
+        program.call(np.subtract, x, mirrored, differences)
+        turned = samples.turned(program, differences, np.repeat(half_roots(samples, self._n, -1), rows, axis=0))
+        # The reference adds 16-bit samples as 32-bit integers before it halves the sum.
+        a, b = (np.empty(count, samples.added) for _ in range(2))
+        program.copy(a, sums)
+        program.copy(b, turned)
+        doubled = np.empty(2 * count, samples.added)
+        program.call(np.add, a, b, doubled[:count])
+        program.call(np.subtract, a[0::2], b[0::2], doubled[count::2])
+        program.call(np.subtract, b[1::2], a[1::2], doubled[count + 1 :: 2])
+        parts = np.zeros(2 * count + 1, samples.dtype)
+        program.copy(parts[:-1], samples.halved(program, doubled))
+        real, imaginary = x[0 : 2 * rows : 2], x[1 : 2 * rows : 2]  # sums of the even and of the odd values
+        program.call(np.add, real, imaginary, parts[0 : 2 * rows : 2])
+        program.call(np.subtract, real, imaginary, parts[count : count + 2 * rows : 2])
+        return parts
+
+    def _with_mirrored(self, values: Values) -> Values:
+        """Bins 0 to n / 2, and then the conjugates of bins n to n / 2, row by row within a bin."""
+        n = self._n
+        bins = np.arange(n // 2 + 1)
+        order = np.stack([bins, (n - bins) % n])[:, :, None] + n * np.arange(self._rows)
+        both = np.empty(2 * order.size, values.dtype)
+        self._program.gather_pairs(both, values, order)
+        mirrored = both[order.size + 1 :: 2]
+        self._program.call(np.negative, mirrored, mirrored)
+        return both
+
+
+def half_roots(samples: Samples, n: int, sign: int) -> Values:
+    """The roots by which the two halves of a real spectrum are taken apart, or put together: bins 0 to n / 2."""
+    return samples.roots([sign * math.pi * (k / n + 0.5) for k in range(n // 2 + 1)])
+
+
+def factors(n: int) -> list[int]:
+    """The factors of n: fours, then a two, threes, fives; the last one is that of the first stage.
+
+    Raises:
+        OperatorError: there are others, or none; for these TFLM has no memory.
+    """
+    found, rest = [], n
+    for factor in (4, 2, 3, 5):
+        while rest and rest % factor == 0:
+            found.append(factor)
+            rest //= factor
+    if not found or rest > 1:
+        reason = f"transforms {2 * n} values at a time; half of that must be a product of 2, 3 and 5"
+        raise OperatorError(reason)
+    return found

@@ -1,0 +1,123 @@
+"""SignalPCAN: per-channel automatic gain; each channel by what a table gives for its noise estimate."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from tflm.errors import OperatorError
+from tflm.kernels.checks import element_count, require_same_size, require_type
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room, scalar
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schema.enums import TensorType
+from tflm.targets import INT, Struct
+
+PCAN_PARAMS = Struct("TfLitePcanParams", snr_shift=INT)
+
+ONE_EXPONENT, LARGEST_EXPONENT = 1023, 1023 + 31
+"""The exponents of 1.0 and of the largest 32-bit numbers, as floats of 64 bits have them."""
+
+SNR_BITS, OUTPUT_BITS = 12, 6
+"""Fractional bits of the signal-to-noise ratio, and of the output."""
+
+
+def _prepare(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=3, outputs=1)
+    input, noise, gains = (context.allocate_temp_input_tensor(node, index) for index in range(3))
+    output = context.allocate_temp_output_tensor(node, 0)
+    for tensor in (input, noise, gains, output):
+        require_rank(tensor, 1)
+        require_type(tensor, TensorType.INT16 if tensor is gains else TensorType.UINT32)
+    require_same_size(output, input)
+    require_room(noise, element_count(input), element_count(noise))
+    node.op_data = options_by_place(node, "snr_shift")["snr_shift"]
+
+
+def _bind(context: KernelContext, node: Node) -> Run:
+    x = context.get_eval_input(node, 0).elements
+    noise, gains = context.get_eval_input(node, 1), context.get_eval_input(node, 2)
+    y = context.get_eval_output(node, 0).elements
+    program = Program()
+    gain = np.empty(x.size, np.uint64)
+    program.copy(gain, _gain(program, noise.elements[: x.size], gains).view(np.uint32))
+    ratios, indices = np.empty(x.size, np.uint64), np.empty(x.size, np.intp)
+    program.copy(ratios, x)
+    program.call(np.multiply, ratios, gain, ratios)
+    # Undefined in C beyond 63 bits; x86 takes the count modulo 64.
+    program.call(np.right_shift, ratios, scalar(node.op_data & 63, np.uint64), ratios)
+    # The output is r^2 / 4 for ratios below 2, r - 1 above: one of the two addends is always what it is at 2.
+    ratio = ratios.view(np.uint32)[0::2]
+    two = scalar(2 << SNR_BITS, np.uint32)
+    below, above = (np.empty(x.size, np.uint32) for _ in range(2))
+    program.copy(indices, ratio)
+    program.gather(below, _squares(), indices)
+    program.larger(ratio, two, above)
+    program.call(np.right_shift, above, scalar(SNR_BITS - OUTPUT_BITS, np.uint32), above)
+    program.call(np.add, below, above, y)
+    return program.run
+
+
+@functools.cache
+def _squares() -> Values:
+    """For each ratio r up to 2, r^2 / 4, less 2; in the bits of the output."""
+    ratios = np.arange((2 << SNR_BITS) + 1)
+    return ((ratios**2 >> (2 + 2 * SNR_BITS - OUTPUT_BITS)) - (2 << OUTPUT_BITS)).astype(np.uint32)
+
+
+def _gain(program: Program, noise: Values, gains: TfLiteEvalTensor) -> Values:
+    """The gain of each channel, int32: a polynomial in the digits of its noise estimate behind the leading one."""
+    table = np.zeros((LARGEST_EXPONENT + 1, 3), np.int32)
+    _lay_out(table, gains.elements)
+    largest = _largest_estimate(gains.elements.size)
+    if largest < 2**32 - 1:
+        program.call(_check_estimates, noise, largest, gains.name)
+    if gains.offset is not None:
+        program.call(_lay_out, table, gains.elements)
+    floats, digits, exponents = np.empty(noise.size, np.float64), *np.empty((2, noise.size), np.int64)
+    coefficients = np.empty((noise.size, 3), np.int32)
+    constant, linear, quadratic = coefficients.T
+    fraction = digits.view(np.int32)[0::2]  # Q1.10
+    sums, gain = (np.empty(noise.size, np.int32) for _ in range(2))
+    program.copy(floats, noise)
+    # A float is its exponent and the digits behind the leading one: of these, 11 are kept, then 10.
+    program.call(np.right_shift, floats.view(np.int64), scalar(52 - 11, np.int64), digits)
+    program.call(np.right_shift, digits, scalar(11, np.int64), exponents)
+    program.call(np.bitwise_and, digits, scalar(2**11 - 2, np.int64), digits)
+    program.call(table.take, exponents, 0, coefficients, "clip")
+    program.call(np.multiply, quadratic, fraction, sums)
+    program.call(np.right_shift, sums, scalar(6, np.int32), sums)
+    program.call(np.add, sums, linear, sums)
+    program.call(np.multiply, sums, fraction, sums)
+    program.call(np.add, sums, constant, sums)
+    program.copy(gain, sums.view(np.int16)[1::2])
+    return gain
+
+
+def _lay_out(table: Values, gains: Values) -> None:
+    """Arrange the gains by the exponent of a float, in the bits in which they are added; in place.
+
+    Gains are given for 0 and 1, then for each number of bits: a constant, a linear and a quadratic coefficient, and
+    one that is not used.
+    """
+    complete = np.zeros(2 + 4 * 31, np.int32)
+    complete[: gains.size] = gains[: complete.size]
+    table[0, 0], table[ONE_EXPONENT, 0] = complete[:2]
+    table[ONE_EXPONENT + 1 :] = complete[2:].reshape(31, 4)[:, :3]
+    table *= [1 << 16, 1 << 5, 1]
+    table[:, 0] += 1 << 15  # to be rounded
+
+
+def _largest_estimate(size: int) -> int:
+    """The largest noise estimate for which a table of `size` gains has one."""
+    return min(size - 1, 2) if size < 5 else (1 << min((size + 3) // 4, 32)) - 1
+
+
+def _check_estimates(noise: Values, largest: int, name: str) -> None:
+    if noise.size and noise.item(noise.argmax()) > largest:
+        reason = f"has no gain for a noise estimate of {noise.max()}, only up to {largest}"
+        raise OperatorError(reason, tensor=name)
+
+
+PCAN = Registration("SignalPCAN", _bind, _prepare, op_data=PCAN_PARAMS)
