@@ -10,7 +10,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -87,6 +87,9 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None) -> Any:
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=1 << 22)
     if invocations is None:
+        for i in range(_count(interpreter.get_input_details)):
+            details = interpreter.get_input_details(i)
+            interpreter.set_input(np.zeros(details["shape"], details["dtype"]), i)
         interpreter.invoke()
         return None, _captured(interpreter.print_allocations)
     outputs = []
@@ -94,15 +97,16 @@ def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None) -> Any
         for i, values in enumerate(inputs):
             interpreter.set_input(values, i)
         interpreter.invoke()
-        outputs.append([np.array(interpreter.get_output(i)) for i in range(_output_count(interpreter))])
+        outputs.append([np.array(interpreter.get_output(i)) for i in range(_count(interpreter.get_output_details))])
     return outputs, ""
 
 
-def _output_count(interpreter: Any) -> int:
+def _count(details: Callable[[int], Any]) -> int:
+    """How many inputs or outputs there are to have details of."""
     count = 0
     while True:
         try:
-            interpreter.get_output_details(count)
+            details(count)
         except IndexError:
             return count
         count += 1

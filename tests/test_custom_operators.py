@@ -145,11 +145,10 @@ def test_a_box_without_extent_is_refused() -> None:
 
 
 def decoded(
-    codes: Sequence[int], metadata: np.ndarray, count: int, type: TensorType = INT8, **options: Any
+    codes: Sequence[int], metadata: np.ndarray, *shape: int, type: TensorType = INT8, quantization: Any = None
 ) -> list[Any]:
-    """What a tensor of `count` elements is decoded to."""
-    quantization = options.get("quantization")
-    model = custom.decode_model([(np.array(codes, np.uint8), metadata, type, (count,), quantization)])
+    """What a tensor of that shape is decoded to."""
+    model = custom.decode_model([(np.array(codes, np.uint8), metadata, type, shape, quantization)])
     return run(model, [[]])[0][0].tolist()
 
 
@@ -163,7 +162,7 @@ def test_a_table_is_looked_up() -> None:
 
 def test_channels_along_the_last_dimension_have_tables_in_turn() -> None:
     head = custom.with_table(custom.metadata(custom.LOOK_UP, 1, 2), VALUES)
-    assert decoded([0b01010000], head, 4, quantization=tflm.quantized([1, 1])) == [10, 40, 10, 40]
+    assert decoded([0b01010000], head, 2, 2, quantization=tflm.quantized([1, 1], 0, 1)) == [[10, 40], [10, 40]]
 
 
 def test_what_was_pruned_is_the_zero_point() -> None:
@@ -191,7 +190,7 @@ def changed(metadata: np.ndarray, place: int, value: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "arguments", "reason"),
+    ("metadata", "output", "reason"),
     [
         (LOOK_UP[:15], (4, INT8), "has 15 bytes"),
         (changed(LOOK_UP, 0, 127), (4, INT8), "compression of type 127"),
@@ -206,11 +205,9 @@ def changed(metadata: np.ndarray, place: int, value: int) -> np.ndarray:
         (HUFFMAN, (4, INT8), "leads out of its table|ends after"),
     ],
 )
-def test_what_can_not_be_decoded_is_refused(
-    metadata: np.ndarray, arguments: tuple[int, TensorType], reason: str
-) -> None:
+def test_what_can_not_be_decoded_is_refused(metadata: np.ndarray, output: tuple[int, TensorType], reason: str) -> None:
     with pytest.raises(tflm.OperatorError, match=reason):
-        decoded([0xFF, 0xFF, 0xFF, 0x1B], metadata, *arguments)
+        decoded([0xFF, 0xFF, 0xFF, 0x1B], metadata, output[0], type=output[1])
 
 
 # --- ethos-u ---------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.checks import element_count, require_same_type, require_type
+from tflm.kernels.checks import element_count, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.views import Copy, bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -131,7 +131,7 @@ def _bind_call(
 
 
 def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
-    require_type(tensor, TensorType.BOOL)
+    """The bytes of what the condition gives; TFLM looks at the first of them, whatever its type."""
     if element_count(tensor) < 1:
         raise OperatorError(f"has shape {list(tensor.dims)}, a condition has an element", tensor=tensor.name)
     return tensor.elements.reshape(-1).view(np.uint8)
@@ -158,7 +158,7 @@ def _outputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
 def _or_refuse_when_run(bind: Callable[[], Run]) -> Run:
     """What `bind` gives; or, if it refuses, what does so when it is run: a subgraph that never runs may be of any form.
 
-    TFLM compares the tensors only when it copies them.
+    TFLM compares the sizes of tensors, not their types, and only when it copies them.
     """
     try:
         return bind()
@@ -178,7 +178,6 @@ def _bind_copies(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEv
 
 
 def _copy(source: TfLiteEvalTensor, target: TfLiteEvalTensor) -> Copy:
-    require_same_type(source, target)
     sizes = source.byte_length, source.elements.nbytes, target.elements.nbytes
     if len(set(sizes)) != 1:
         reason = f"has shape {list(source.dims)}, {target.name!r} has {list(target.dims)}: the sizes must match"

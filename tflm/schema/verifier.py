@@ -178,7 +178,8 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
     for i, operator in enumerate(operators):
         here = f"{place}.operators[{i}]"
         for index in operator.inputs or ():
-            if index >= 0 and index not in filled:
+            is_scratch = index not in writers and _has_scratch_inputs(model, operator)
+            if index >= 0 and index not in filled and not is_scratch:
                 filled.add(index)
                 yield ModelError(unfilled(index), table="Operator", field="inputs", place=here)
         own: set[int] = set()
@@ -192,6 +193,12 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
     for index in subgraph.outputs or ():
         if index not in filled:
             yield ModelError(unfilled(index), table="SubGraph", field="outputs", place=place)
+
+
+def _has_scratch_inputs(model: Model, operator: Operator) -> bool:
+    """Whether inputs of the operator may be memory that only it writes: those of an NPU's command stream are."""
+    codes = model.operator_codes or []
+    return 0 <= operator.opcode_index < len(codes) and codes[operator.opcode_index].custom_code == "ethos-u"
 
 
 def _is_filled(model: Model, tensor: Tensor) -> bool:
