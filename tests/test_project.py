@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import tflm
+from tflm.kernels import FAMILIES
 
 PACKAGE = Path(tflm.__file__).parent
 
@@ -72,3 +73,9 @@ def test_the_package_needs_only_numpy_and_flatbuffers() -> None:
     loaded = set(subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split())
     third_party = {"hypothesis", "matplotlib", "pytest", "rich", "tflite_micro", "typer", "typing_extensions"}
     assert not loaded & third_party
+
+
+def test_kernels_are_imported_when_a_model_asks_for_them() -> None:
+    script = "import sys, tflm; tflm.AllOpsResolver(); print(*sys.modules)"
+    loaded = set(subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split())
+    assert not loaded & {f"tflm.kernels.{family}" for family in FAMILIES if family != "ethos_u"}

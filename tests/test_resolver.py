@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 import re
 
 import pytest
 
 import tflm
+from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
 
 BUILTIN = [
@@ -142,6 +145,14 @@ def test_every_operator_of_tflm_is_there(name: str) -> None:
 
 def test_there_is_no_other() -> None:
     assert len(tflm.AllOpsResolver()) == len(BUILTIN) + len(CUSTOM)
+    names = [name for _, name, _ in pkgutil.walk_packages(tflm.kernels.__path__, "tflm.kernels.")]
+    values = [value for name in names for value in vars(importlib.import_module(name)).values()]
+    declared = [value.name for value in values if isinstance(value, tflm.Registration)]
+    assert sorted(declared) == sorted(REGISTRATIONS)
+
+
+def test_registrations_are_under_their_own_names() -> None:
+    assert [registration.name for registration in REGISTRATIONS.values()] == list(REGISTRATIONS)
 
 
 @pytest.mark.parametrize("name", [*BUILTIN, *CUSTOM])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from tflm.errors import ResolverError, UnresolvedOperator
@@ -30,7 +31,7 @@ class MicroMutableOpResolver:
         if not isinstance(capacity, int) or capacity < 0:
             raise ResolverError(f"a resolver is made for a number of operators, not for {capacity!r}")
         self._capacity: int | None = capacity
-        self._registrations: dict[str, Registration] = {}
+        self._registrations: MutableMapping[str, Registration] = {}
 
     def add(self, registration: Registration) -> None:
         """Add an operator by its registration: one of `tflm.kernels.REGISTRATIONS`, or a variant of one.
@@ -88,7 +89,7 @@ class MicroMutableOpResolver:
     def __contains__(self, name: str) -> bool:
         return name in self._registrations
 
-    if TYPE_CHECKING:  # the methods that `_add_methods` makes
+    if TYPE_CHECKING:  # the methods that `_adder` makes
 
         def __getattr__(self, name: str) -> Callable[[], None]: ...
 
@@ -107,10 +108,10 @@ def _what_to_add(name: str, is_custom: bool) -> str:
         return f"the custom operator {name!r} is not in the resolver; add yours with resolver.add_custom(...)"
     if name not in REGISTRATIONS:
         return f"{name} is not in the resolver, and this package has no kernel for it"
-    return f"{name} is not in the resolver; call resolver.{_method_name(name)}()"
+    return f"{name} is not in the resolver; call resolver.{method_name(name)}()"
 
 
-def _method_name(operator: str) -> str:
+def method_name(operator: str) -> str:
     """TFLM's name for the method, in Python's case: add_conv_2d, and add_filter_bank_log for SignalFilterBankLog."""
     name = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
     if "_" not in name:
@@ -118,30 +119,29 @@ def _method_name(operator: str) -> str:
     return f"add_{name.lower().replace('-', '_')}"
 
 
-def _add_methods() -> None:
-    """Give the resolver its `add_*` methods, one for each registration."""
-    for registration in REGISTRATIONS.values():
+def _adder(operator: str) -> Callable[..., None]:
+    """The resolver's method for an operator."""
 
-        def add_operator(self: MicroMutableOpResolver, registration: Registration = registration) -> None:
-            self.add(registration)
+    def add_operator(self: MicroMutableOpResolver, registration: Registration | None = None) -> None:
+        self.add(registration or REGISTRATIONS[operator])
 
-        add_operator.__name__ = _method_name(registration.name)
-        add_operator.__qualname__ = f"MicroMutableOpResolver.{add_operator.__name__}"
-        add_operator.__doc__ = (
-            f"Add {registration.name}. Another registration of it may be given.\n\n"
-            "Raises:\n    ResolverError: no room is left, or it is there already."
-        )
-        setattr(MicroMutableOpResolver, add_operator.__name__, add_operator)
+    add_operator.__name__ = method_name(operator)
+    add_operator.__qualname__ = f"MicroMutableOpResolver.{add_operator.__name__}"
+    add_operator.__doc__ = (
+        f"Add {operator}. Another registration of it may be given.\n\n"
+        "Raises:\n    ResolverError: no room is left, or it is there already."
+    )
+    return add_operator
 
 
-_add_methods()
+for _operator in REGISTRATIONS:
+    setattr(MicroMutableOpResolver, method_name(_operator), _adder(_operator))
 
 
 class AllOpsResolver(MicroMutableOpResolver):
     """Holds every operator of the package, and has room for any number of custom ones."""
 
     def __init__(self) -> None:
-        super().__init__(len(REGISTRATIONS))
-        for registration in REGISTRATIONS.values():
-            self.add(registration)
+        super().__init__(0)
         self._capacity = None
+        self._registrations = ChainMap({}, REGISTRATIONS)  # type: ignore[arg-type]  # only the first is written to

@@ -20,6 +20,7 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 import tflm
 from tflm.cli.app import app, options
 from tflm.kernels import REGISTRATIONS
+from tflm.micro_op_resolver import method_name
 from tflm.schema import TensorType
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -198,13 +199,14 @@ def _object(name: str, value: Any) -> Iterator[str]:
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties, without those of bases that are public themselves."""
     public = [base for base in kind.__mro__[1:] if base.__name__ in tflm.__all__]
+    adders = {method_name(operator) for operator in REGISTRATIONS}  # the page of operators lists these
     bases = [base for base in kind.__mro__ if base.__module__.startswith("tflm") and base not in public]
     for name in dict.fromkeys(name for base in bases for name in vars(base)):
         value = inspect.getattr_static(kind, name)
         plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
         if name.startswith("_") or not (inspect.isfunction(plain) or isinstance(plain, property)):
             continue
-        if not any(isinstance(default, tflm.Registration) for default in getattr(plain, "__defaults__", None) or ()):
+        if name not in adders:
             yield name, value
 
 
@@ -260,7 +262,6 @@ def _list(heading: str, items: str) -> str:
 def operators() -> str:
     """The page of all operators, and the types that they take."""
     names = sorted(REGISTRATIONS, key=lambda name: (not name.isupper(), name))
-    methods = _resolver_methods()
     head = ["", *(type.name.lower() for type in COMMON_TYPES), "others", "version", "added by"]
     rows = [_row(head), _row(["---", *[":---:"] * len(COMMON_TYPES), "---", "---", "---"])]
     for name in names:
@@ -268,19 +269,9 @@ def operators() -> str:
         marks = ["•" if type in registration.types else "" for type in COMMON_TYPES]
         others = " ".join(type.name.lower() for type in registration.types if type not in COMMON_TYPES)
         versions = {registration.min_version, registration.max_version}
-        rows.append(
-            _row(
-                [name, *marks, others or ANY_TYPE.get(name, ""), " to ".join(map(str, sorted(versions))), methods[name]]
-            )
-        )
+        version = " to ".join(map(str, sorted(versions)))
+        rows.append(_row([name, *marks, others or ANY_TYPE.get(name, ""), version, f"`{method_name(name)}`"]))
     return _page(["# Operators", GENERATED, OPERATORS_INTRODUCTION, "\n".join(rows)])
-
-
-def _resolver_methods() -> dict[str, str]:
-    """The method of the resolver that adds an operator, by the operator's name."""
-    functions = [value for value in vars(tflm.MicroMutableOpResolver).values() if inspect.isfunction(value)]
-    defaults = [(function.__name__, default) for function in functions for default in function.__defaults__ or ()]
-    return {default.name: f"`{name}`" for name, default in defaults if isinstance(default, tflm.Registration)}
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -42,8 +42,7 @@ OP_DATA_CONV = Struct(
 )
 
 
-@dataclass(frozen=True)
-class Operands:
+class Operands(NamedTuple):
     """Which inputs a convolution takes, of which types.
 
     Attributes:

@@ -7,7 +7,7 @@ classes ("fast"), or boxes are chosen for each class by itself, and the best of 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,8 +53,7 @@ BOX = 4
 Floats = npt.NDArray[np.float32]
 
 
-@dataclass(frozen=True)
-class Parameters:
+class Parameters(NamedTuple):
     """The custom options."""
 
     max_detections: int

@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -47,8 +46,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return (significand, shift) if significand and shift >= -31 else (0, 0)
 
 
-@dataclass(frozen=True)
-class FloatScaling:
+class FloatScaling(NamedTuple):
     """A multiplication of integers in float64, every step of it exact.
 
     The result is floor(x * factor + 1/2); where `right` is positive, then divided by 2^right and rounded, halves away

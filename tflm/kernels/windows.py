@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -21,8 +20,7 @@ LARGEST_STEP = 2**15 - 1
 """Strides and dilations are numbers of 16 bits."""
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(NamedTuple):
     """Windows along one dimension of an image: tap t of window i is at i * stride + t * dilation - before.
 
     Attributes:

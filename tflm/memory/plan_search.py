@@ -7,9 +7,8 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,8 +47,7 @@ class Stopped(str, Enum):
     TOO_LARGE = "there are too many buffers to search"
 
 
-@dataclass(frozen=True)
-class SearchProgress:
+class SearchProgress(NamedTuple):
     """How far a search has come.
 
     Attributes:
@@ -64,8 +62,7 @@ class SearchProgress:
     lower_bound_bytes: int
 
 
-@dataclass(frozen=True)
-class SearchLimits:
+class SearchLimits(NamedTuple):
     """When a search is to end before it has found the smallest plan.
 
     Attributes:
@@ -81,8 +78,7 @@ class SearchLimits:
     progress: Callable[[SearchProgress], None] | None = None
 
 
-@dataclass(frozen=True)
-class SearchedPlan:
+class SearchedPlan(NamedTuple):
     """What a search found.
 
     Attributes:
@@ -100,8 +96,7 @@ class SearchedPlan:
     stopped: Stopped
 
 
-@dataclass(frozen=True)
-class Strategy:
+class Strategy(NamedTuple):
     """How a search begins: what it prefers to place first, among buffers that lie equally low.
 
     Attributes:

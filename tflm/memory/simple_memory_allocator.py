@@ -10,7 +10,6 @@ grows, downwards. The three never overlap. Positions are offsets into the arena.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflm.errors import ArenaError, ArenaExhausted
@@ -52,8 +51,7 @@ NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR = Struct(
 )
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """A state of an allocator to come back to."""
 
     head: int
@@ -198,7 +196,7 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
         self.log.append(Allocation("head", what, offset, size, alignment))
 
     def checkpoint(self) -> Checkpoint:
-        return replace(super().checkpoint(), log_length=len(self.log))
+        return super().checkpoint()._replace(log_length=len(self.log))
 
     def restore(self, checkpoint: Checkpoint) -> None:
         super().restore(checkpoint)

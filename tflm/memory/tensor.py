@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -52,8 +51,7 @@ def int_array_bytes(count: int) -> int:
     return 4 + 4 * count
 
 
-@dataclass(frozen=True)
-class AffineQuantization:
+class AffineQuantization(NamedTuple):
     """Per-channel quantization, real = scale[c] * (integer - zero_point[c]).
 
     Attributes:

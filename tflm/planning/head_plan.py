@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from tflm.memory import (
     ARENA_ALIGNMENT,
@@ -22,8 +22,7 @@ from tflm.schema.model import Model
 from tflm.targets import align_up
 
 
-@dataclass(frozen=True)
-class HeadPlan:
+class HeadPlan(NamedTuple):
     """A plan of the head; see `ModelPlan`."""
 
     offsets: list[int]

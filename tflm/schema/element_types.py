@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tflm.schema.enums import TensorType
 
 
-@dataclass(frozen=True)
-class ElementType:
+class ElementType(NamedTuple):
     """One element: `bits` in a file (0 where that varies), `dtype` of a numpy view of it.
 
     Types of less than a byte are packed in a file, low bits first, and viewed as the packed bytes. Types that numpy

@@ -21,7 +21,7 @@ import types
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from typing_extensions import dataclass_transform
@@ -48,21 +48,18 @@ ENUM_CODES: dict[type[enum.IntEnum], str] = {ByteEnum: "b", Int32Enum: "i", UInt
 """Struct format character of each enumeration base."""
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """A number, boolean or enumerator held in the table itself; `code` is its struct format character."""
 
     code: str
     enum: type[enum.IntEnum] | None = None
 
 
-@dataclass(frozen=True)
 class StringType:
     """A length-prefixed, zero-terminated UTF-8 string."""
 
 
-@dataclass(frozen=True)
-class ScalarVector:
+class ScalarVector(NamedTuple):
     """A vector of scalars, read as a tuple; its first element is aligned to `align` bytes at least."""
 
     code: str
@@ -70,29 +67,25 @@ class ScalarVector:
     align: int = 1
 
 
-@dataclass(frozen=True)
-class Bytes:
+class Bytes(NamedTuple):
     """A vector of bytes, read as a view of the file; its first byte is aligned to `align` bytes."""
 
     align: int = 1
 
 
-@dataclass(frozen=True)
-class TableVector:
+class TableVector(NamedTuple):
     """A vector of tables, read as a list."""
 
     table: type[Table]
 
 
-@dataclass(frozen=True)
-class SubTable:
+class SubTable(NamedTuple):
     """A table behind an offset."""
 
     table: type[Table]
 
 
-@dataclass(frozen=True)
-class UnionType:
+class UnionType(NamedTuple):
     """One of several tables: a byte tag (place in `members`, from 1; 0 is none), then an offset."""
 
     members: tuple[type[Table], ...]
@@ -101,8 +94,7 @@ class UnionType:
 Wire = Scalar | StringType | ScalarVector | Bytes | TableVector | SubTable | UnionType
 
 
-@dataclass(frozen=True)
-class Field:
+class Field(NamedTuple):
     """One field of a table: `slot` is its place in the vtable (a union's tag has the slot before its value)."""
 
     name: str

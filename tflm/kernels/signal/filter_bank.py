@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,8 +31,7 @@ FILTER_BANK_PARAMS = Struct(
 )
 
 
-@dataclass(frozen=True)
-class Band:
+class Band(NamedTuple):
     """A part of the spectrum: it counts for one channel by its weights, and for the next one by its unweights."""
 
     start: int
