@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
-from tflm.kernels.einsum import einsum
 from tflm.kernels.integer_product import IntegerWeights
+from tflm.kernels.numpy_calls import einsum
 from tflm.kernels.product import FACTORS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.registration import Run
 from tflm.kernels.windows import Axis, bind_windows, in_turn

@@ -15,9 +15,9 @@ from tflm.errors import OperatorError
 from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.checks import element_count
 from tflm.kernels.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution, bind_layer
-from tflm.kernels.einsum import einsum
 from tflm.kernels.float_product import FloatWeights
 from tflm.kernels.integer_product import IntegerWeights
+from tflm.kernels.numpy_calls import einsum
 from tflm.kernels.padding import TFLITE_PADDING
 from tflm.kernels.per_channel import ChannelMultipliers
 from tflm.kernels.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.numpy_calls import scalar
 
 Raw = npt.NDArray[np.int64]
 """Raw values of a fixed-point format."""
@@ -23,6 +24,9 @@ Transform = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 """A real function, over arrays."""
 
 INT32_MAX = 2**31 - 1
+
+_SIGN_BIT, _LOW_BITS = scalar(1 << 31), scalar((1 << 32) - 1)
+_HALF_OF_Q31, _BITS_OF_Q31, _BITS_BELOW_THE_SIGN = scalar(1 << 30), scalar(31), scalar(63)
 
 
 # --- Multipliers -------------------------------------------------------------------------------------------------
@@ -114,13 +118,13 @@ class QuantizedMultiplier(Multiplier):
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         super().__init__(significand, shift)
         # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
-        self._left = _constant_if_equal(np.maximum(self._shift, 0) & 31)
-        self._right = _constant_if_equal(np.maximum(-self._shift, 0))
+        self._left = np.asarray(np.maximum(self._shift, 0) & 31)
+        self._right = np.asarray(np.maximum(-self._shift, 0))
         self._shifts_left, self._shifts_right = bool(self._left.any()), bool(self._right.any())
         rounds = self._right > 0
-        self._half = np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0)
+        self._half = np.asarray(np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0))
         # Half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift.
-        self._sign_mask = None if rounds.all() else np.where(rounds, np.int64(-1), np.int64(0))
+        self._sign_mask = None if rounds.all() else np.asarray(np.where(rounds, np.int64(-1), np.int64(0)))
 
     @classmethod
     def of(cls, real: float) -> QuantizedMultiplier:
@@ -147,17 +151,17 @@ class QuantizedMultiplier(Multiplier):
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
         if self._shifts_left:
-            wrap_int32(np.left_shift(values, self._left, out=values))
-        np.multiply(values, self._significand, out=values)
-        np.add(values, 1 << 30, out=values)
-        np.right_shift(values, 31, out=values)
+            wrap_int32(np.left_shift(values, self._left, values))
+        np.multiply(values, self._significand, values)
+        np.add(values, _HALF_OF_Q31, values)
+        np.right_shift(values, _BITS_OF_Q31, values)
         if self._shifts_right:
-            np.right_shift(values, 63, out=scratch)
+            np.right_shift(values, _BITS_BELOW_THE_SIGN, scratch)
             if self._sign_mask is not None:
-                np.bitwise_and(scratch, self._sign_mask, out=scratch)
-            np.add(values, scratch, out=values)
-            np.add(values, self._half, out=values)
-            np.right_shift(values, self._right, out=values)
+                np.bitwise_and(scratch, self._sign_mask, scratch)
+            np.add(values, scratch, values)
+            np.add(values, self._half, values)
+            np.right_shift(values, self._right, values)
         return values
 
 
@@ -170,11 +174,11 @@ class WideQuantizedMultiplier(Multiplier):
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         super().__init__(significand, shift)
         wide = self._significand
-        self._reduced = np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF)
+        self._reduced = np.asarray(np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF))
         self._fraction_bits = 15 - self._shift
         # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
-        self._right = self._fraction_bits & 63
-        self._half = np.left_shift(np.int64(1), (self._fraction_bits - 1) & 63)
+        self._right = np.asarray(self._fraction_bits & 63)
+        self._half = np.asarray(np.left_shift(np.int64(1), (self._fraction_bits - 1) & 63))
 
     def in_float64(self, limit: int) -> FloatScaling | None:
         """The same in float64, where that is exact.
@@ -198,9 +202,9 @@ class WideQuantizedMultiplier(Multiplier):
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
-        np.multiply(values, self._reduced, out=values)
-        np.add(values, self._half, out=values)
-        np.right_shift(values, self._right, out=values)
+        np.multiply(values, self._reduced, values)
+        np.add(values, self._half, values)
+        np.right_shift(values, self._right, values)
         return wrap_int32(values)
 
 
@@ -212,15 +216,16 @@ def multiply_by_quantized_multiplier(values: npt.ArrayLike, significand: int, sh
 
 def wrap_int32(values: Raw) -> Raw:
     """Keep the low 32 bits of each value, as a signed number; in place."""
-    np.add(values, 1 << 31, out=values)
-    np.bitwise_and(values, (1 << 32) - 1, out=values)
-    np.subtract(values, 1 << 31, out=values)
+    np.add(values, _SIGN_BIT, values)
+    np.bitwise_and(values, _LOW_BITS, values)
+    np.subtract(values, _SIGN_BIT, values)
     return values
 
 
 def _constant_if_equal(values: Raw) -> Raw:
     """One number for an array of equal ones: numpy shifts by a scalar several times faster."""
-    return values.reshape(-1)[0] if values.size and (values == values.reshape(-1)[0]).all() else values
+    first = values.reshape(-1)[:1]
+    return first.reshape(()) if values.size and (values == first).all() else values
 
 
 # --- Rounding ----------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.einsum import einsum
+from tflm.kernels.numpy_calls import clip, einsum
 from tflm.kernels.registration import Run
 
 FLOAT32 = np.dtype(np.float32)
@@ -87,12 +87,12 @@ class BiasAndActivation:
             addends, bias = np.empty(sums.shape, FLOAT32), self._by_channel.reshape(channels)
             np.copyto(addends, bias)
             self._spread.append((addends, bias))
-        minimum, maximum, clip = self._minimum, self._maximum, sums.clip
+        minimum, maximum = self._minimum, self._maximum
 
         def run() -> None:
             if addends is not None:
-                np.add(sums, addends, out=sums)
-            clip(minimum, maximum, out=y)
+                np.add(sums, addends, sums)
+            clip(sums, minimum, maximum, y)
 
         return run
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.fixed_point import FloatScaling, Multiplier, QuantizedMultiplier, Raw, spread, wrap_int32
+from tflm.kernels.numpy_calls import clip
 from tflm.kernels.registration import Run
 
 WEIGHTS_OF_A_SMALL_LAYER = 1 << 11
@@ -149,7 +150,7 @@ class Requantizer:
         self._scale = multiplier.scale
         self._scratch = np.empty(shape, np.int64)
         self._narrow = np.empty(shape, np.int32)
-        self._zero_point = zero_point
+        self._zero_point = np.array(zero_point, np.int64)
         self._minimum, self._maximum = (np.array(limit, np.int32) for limit in (minimum, maximum))
 
     def __call__(self, values: Raw, output: npt.NDArray[Any]) -> None:
@@ -157,10 +158,10 @@ class Requantizer:
         narrow = self._narrow
         self._scale(values, self._scratch)
         if self._zero_point:
-            np.add(values, self._zero_point, out=values)
-        np.copyto(narrow, values, casting="unsafe")
-        narrow.clip(self._minimum, self._maximum, out=narrow)
-        np.copyto(output, narrow, casting="unsafe")
+            np.add(values, self._zero_point, values)
+        narrow[...] = values
+        clip(narrow, self._minimum, self._maximum, narrow)
+        output[...] = narrow
 
 
 @dataclass
@@ -268,24 +269,25 @@ class _FloatStage:
         factors, scaled, results, in_one_step = self._factors, self._scaled, self._results, self._in_one_step
         add_zero_point = self._bind_add_zero_point() if in_one_step else self._bind_second_rounding()
         clamp_and_store = _clamp_and_store(results.reshape(y.shape), y, self._output)
+        add, floor, multiply = np.add, np.floor, np.multiply
 
         def run() -> None:
-            np.copyto(scaled, sums)
-            np.multiply(scaled, factors, out=scaled)
-            np.add(scaled, addends, out=scaled)
+            scaled[...] = sums
+            multiply(scaled, factors, scaled)
+            add(scaled, addends, scaled)
             if not in_one_step:
-                np.floor(scaled, out=scaled)
-            np.copyto(results, scaled, casting="unsafe")  # cuts off, which is floor where it is not negative
+                floor(scaled, scaled)
+            results[...] = scaled  # cuts off, which is floor where it is not negative
             add_zero_point()
             clamp_and_store()
 
         return run
 
     def _bind_add_zero_point(self) -> Run:
-        results, zero_point = self._results, np.int32(self._output.zero_point)
+        results, zero_point, add = self._results, np.array(self._output.zero_point, np.int32), np.add
 
         def add_zero_point() -> None:
-            np.add(results, zero_point, out=results)
+            add(results, zero_point, results)
 
         return add_zero_point
 
@@ -300,15 +302,16 @@ class _FloatStage:
             for values in (right, half + np.left_shift(zero_point, right), np.where(right > 0, -1, 0))
         )
         results, signs, always_rounds = self._results, self._signs, bool((right > 0).all())
+        add, right_shift, bits_before_the_last = np.add, np.right_shift, np.array(31, np.int32)
 
         def divide() -> None:
             # The sign of a negative value, -1, is taken off: with that, half is rounded away from zero.
-            np.right_shift(results, 31, out=signs)
+            right_shift(results, bits_before_the_last, signs)
             if not always_rounds:
-                np.bitwise_and(signs, rounds, out=signs)
-            np.add(results, signs, out=results)
-            np.add(results, addends, out=results)
-            np.right_shift(results, shift, out=results)
+                np.bitwise_and(signs, rounds, signs)
+            add(results, signs, results)
+            add(results, addends, results)
+            right_shift(results, shift, results)
 
         return divide
 
@@ -336,17 +339,17 @@ class _IntegerStage:
 
     def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
         accumulators, addends, scratch, results = self._accumulators, self._addends, self._scratch, self._results
-        scale, zero_point, may_wrap = self._scale, self._output.zero_point, self._weights.may_wrap
+        scale, may_wrap, zero_point = self._scale, self._weights.may_wrap, np.array(self._output.zero_point, np.int64)
         clamp_and_store = _clamp_and_store(results, y, self._output)
 
         def run() -> None:
-            np.copyto(accumulators, sums, casting="unsafe")
-            np.add(accumulators, addends, out=accumulators)
+            accumulators[...] = sums
+            np.add(accumulators, addends, accumulators)
             if may_wrap:
                 wrap_int32(accumulators)
             scale(accumulators, scratch)
-            np.add(accumulators, zero_point, out=accumulators)
-            np.copyto(results, accumulators, casting="unsafe")
+            np.add(accumulators, zero_point, accumulators)
+            results[...] = accumulators
             clamp_and_store()
 
         return run
@@ -376,11 +379,11 @@ class _StepStage:
 
     def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
         addends, accumulators, count_steps = self._addends, self._accumulators, self._steps.searchsorted
-        add, copyto = np.add, np.copyto
+        add = np.add
 
         def run() -> None:
-            add(sums, addends, out=accumulators)
-            copyto(y, count_steps(accumulators, "right"), casting="unsafe")
+            add(sums, addends, accumulators)
+            y[...] = count_steps(accumulators, "right")
 
         return run
 
@@ -423,10 +426,10 @@ def _steps_that_wrap(limit: int, multiplier: Multiplier, output: OutputStage) ->
 
 
 def _clamp_and_store(results: npt.NDArray[np.int32], y: npt.NDArray[Any], output: OutputStage) -> Run:
-    minimum, maximum, clip = np.array(output.minimum, np.int32), np.array(output.maximum, np.int32), results.clip
+    minimum, maximum = np.array(output.minimum, np.int32), np.array(output.maximum, np.int32)
 
     def run() -> None:
-        clip(minimum, maximum, out=results)
-        np.copyto(y, results, casting="unsafe")
+        clip(results, minimum, maximum, results)
+        y[...] = results
 
     return run

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.checks import require_same_type, require_type
-from tflm.kernels.einsum import einsum
 from tflm.kernels.fixed_point import inverse_square_root, wrap_int32
+from tflm.kernels.numpy_calls import einsum
 from tflm.kernels.product import Scratch, blocks
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.windows import in_turn

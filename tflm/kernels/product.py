@@ -88,11 +88,11 @@ def bind_product(x: npt.NDArray[Any], y: npt.NDArray[Any], weights: Weights, fin
     for block in blocks(positions, max(min(most, FACTORS_IN_A_BLOCK // max(per_position, 1)), 4)):
         window, target = x[(slice(None), *block)], y[(slice(None), *block)]
         steps.append(_bind_block(window, target, weights, finish, scratch))
-    product, copyto = weights.product, np.copyto
+    product = weights.product
 
     def run() -> None:
         for patches, window, matrix, sums, finish_block in steps:
-            copyto(patches, window)
+            patches[...] = window
             product(matrix, sums)
             finish_block()
 

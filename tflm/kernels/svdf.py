@@ -236,11 +236,12 @@ def _bind_float(
 
 def _shift(state: npt.NDArray[Any], filters: int, memory: int) -> tuple[Run, npt.NDArray[Any]]:
     """What makes room for a value of each filter, and where it belongs, (batches, filters)."""
-    flat = state.reshape(-1)
-    later, earlier = flat[1:], flat[:-1]
+    # As plain bytes: Python moves those where they overlap, numpy copies them twice.
+    content = state.reshape(-1).view(np.uint8).data
+    later, earlier = content[state.itemsize :], content[: -state.itemsize]
 
     def forget_oldest() -> None:
-        np.copyto(earlier, later)
+        earlier[:] = later
 
     return forget_oldest, state.reshape(-1, filters, memory)[:, :, -1]
 
@@ -260,8 +261,9 @@ def _bind_quantized(
     batches, units = y.shape
     forget_oldest, newest = _shift(state, *time.shape)
     values = np.empty((1, *newest.shape), state.dtype)
+    (of_each_batch,) = values
     limits = np.iinfo(state.dtype)
-    zero_point = state.dtype.type(np.int64(op.state_zero_point).astype(state.dtype))
+    zero_point = np.array(op.state_zero_point, np.int64).astype(state.dtype)
     features = IntegerWeights(
         feature[np.newaxis], None, x_dtype=x.dtype, x_zero_point=op.input_zero_point, constant=feature_is_constant
     )
@@ -282,8 +284,8 @@ def _bind_quantized(
         see()
         forget_oldest()
         if zero_point:
-            np.add(values, zero_point, out=values)  # wraps, as in the reference
-        np.copyto(newest, values[0])
+            np.add(values, zero_point, values)  # wraps, as in the reference
+        newest[...] = of_each_batch
         remember()
 
     return run

@@ -32,6 +32,7 @@ from tflm.kernels.fixed_point import (
 )
 from tflm.kernels.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.numpy_calls import clip, scalar
 from tflm.kernels.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.sigmoid import checked_log2, logistic_int16, tanh_int16
@@ -53,6 +54,10 @@ UNSUPPORTED = {
     **dict.fromkeys((16, 17), "a projection"),
     **dict.fromkeys((20, 21, 22, 23), "layer normalization"),
 }
+
+ONE = scalar(1, np.float32)
+LEAST, MOST = -(1 << 15), (1 << 15) - 1
+"""Of 16 bits."""
 
 GATE_SCALE = 2.0**-12
 """Of a gate before its function, Q3.12."""
@@ -302,28 +307,29 @@ def _bind_float(t: Tensors) -> Run:
     from_input = _bind_float_product(t.rows, t.input_weights, t.biases, gates, t.constant)
     from_hidden = _bind_float_product(t.hidden, t.recurrent_weights, None, recurrent, t.constant)
     work, scratch = (np.empty((t.batches, t.units), np.float32) for _ in range(2))
-    clip = np.float32(t.cell_clip)
+    cell_clip = np.float32(t.cell_clip)
     by_step = [(gate, *_gates(gate, t.units), y) for gate, y in zip(gates, t.y)]
     hidden, state, is_tanh = t.hidden, t.cell, t.is_tanh
+    add, multiply, tanh = np.add, np.multiply, np.tanh
 
     def run() -> None:
         t.refresh()
         from_input()
         for gate, sigmoids, update, forget, output, cell, y in by_step:
             from_hidden()
-            np.add(gate, recurrent, out=gate)
+            add(gate, recurrent, gate)
             _sigmoid(sigmoids)
             if is_tanh:
-                np.tanh(cell, out=cell)
-            np.multiply(forget, state, out=state)
-            np.multiply(update, cell, out=work)
-            np.add(state, work, out=state)
-            if clip > 0:
-                np.minimum(state, clip, out=state)
-                np.maximum(state, -clip, out=state)
-            np.tanh(state, out=scratch)
-            np.multiply(scratch, output, out=hidden)
-            np.copyto(y, hidden)
+                tanh(cell, cell)
+            multiply(forget, state, state)
+            multiply(update, cell, work)
+            add(state, work, state)
+            if cell_clip > 0:
+                np.minimum(state, cell_clip, out=state)
+                np.maximum(state, -cell_clip, out=state)
+            tanh(state, scratch)
+            multiply(scratch, output, hidden)
+            y[...] = hidden
 
     return run
 
@@ -349,10 +355,10 @@ def _gates(gate: npt.NDArray[Any], units: int) -> tuple[npt.NDArray[Any], ...]:
 
 def _sigmoid(x: npt.NDArray[np.float32]) -> None:
     """1 / (1 + exp(-x)), in place; exp of a large number overflows to infinity, which gives 0."""
-    np.negative(x, out=x)
-    np.exp(x, out=x)
-    np.add(x, np.float32(1), out=x)
-    np.reciprocal(x, out=x)
+    np.negative(x, x)
+    np.exp(x, x)
+    np.add(x, ONE, x)
+    np.reciprocal(x, x)
 
 
 def _bind_gate_product(
@@ -376,15 +382,8 @@ def _bind_gate_product(
     )
     significands, shifts = (np.repeat(column, len(weights) // 4) for column in zip(*multipliers))
     multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significands, shifts)
-    finish = SumRequantizer(factors, multiplier, OutputStage(0, -(1 << 15), (1 << 15) - 1))
+    finish = SumRequantizer(factors, multiplier, OutputStage(0, LEAST, MOST))
     return bind_product(x[np.newaxis], y.reshape(1, len(x), -1), factors, finish)
-
-
-def _saturate(values: Raw, zero_point: int = 0, minimum: int = -(1 << 15), maximum: int = (1 << 15) - 1) -> None:
-    """Add the zero point and saturate, in place; to 16 bits unless told."""
-    if zero_point:
-        np.add(values, zero_point, out=values)
-    values.clip(minimum, maximum, out=values)
 
 
 def _gate_table(is_tanh: bool) -> Raw:
@@ -407,12 +406,12 @@ def _table_of_tanh(power: int) -> Raw:
 
 
 def _all_int16() -> Raw:
-    return np.arange(-(1 << 15), 1 << 15)
+    return np.arange(LEAST, MOST + 1)
 
 
 def _by_bits(values: Raw) -> Raw:
     """A table over all int16, from -32768, with each value where its bits, read as unsigned, point."""
-    return np.roll(values, -(1 << 15))
+    return np.roll(values, LEAST)
 
 
 def _bind_quantized(t: Tensors, op: OpData) -> Run:
@@ -426,7 +425,8 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
         t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
     )
     table, tanh_of_cell = _gate_table(t.is_tanh), _table_of_tanh(op.cell_power)
-    lowest, highest = np.array(-(1 << 15), np.int32), np.array((1 << 15) - 1, np.int32)
+    lowest, highest, low_bits = scalar(LEAST), scalar(MOST), scalar(0xFFFF)
+    lowest_sum, highest_sum = scalar(LEAST, np.int32), scalar(MOST, np.int32)
     index = np.empty(sums.shape, np.intp)
     # The function of the cell gate stands in the second half of the table.
     halves = np.repeat([0, 0, 0, 1 << 16], t.units) + np.zeros(sums.shape, np.intp)
@@ -434,36 +434,41 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
     _, update, forget, output, cell = _gates(results, t.units)
     cell_index = np.empty(state.shape, np.intp)
     limits = np.iinfo(t.hidden.dtype)
-    hidden_range = op.hidden_zero_point, int(limits.min), int(limits.max)
-    clip, hidden, cell_state = op.cell_clip, t.hidden, t.cell
+    hidden_zero_point, hidden_lowest, hidden_highest = map(scalar, (op.hidden_zero_point, limits.min, limits.max))
+    # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
+    cell_clip = -LEAST if op.cell_clip is None else op.cell_clip
+    cell_lowest, cell_highest = scalar(max(LEAST, -cell_clip)), scalar(min(MOST, cell_clip))
+    add, multiply, bitwise_and = np.add, np.multiply, np.bitwise_and
+    look_up_gates, look_up_tanh = table.take, tanh_of_cell.take
+    scale_forget, scale_update, scale_output = op.forget.scale, op.update.scale, op.output.scale
+    hidden, cell_state = t.hidden, t.cell
 
     def run() -> None:
         t.refresh()
         from_input()
         for step, y in zip(gates, t.y):
             from_hidden()
-            np.add(step, recurrent, out=sums)
-            sums.clip(lowest, highest, out=sums)
-            np.copyto(index, sums)
-            np.bitwise_and(index, 0xFFFF, out=index)
-            np.add(index, halves, out=index)
-            table.take(index, out=results, mode="clip")
-            np.copyto(state, cell_state)
-            np.multiply(state, forget, out=state)
-            _saturate(op.forget.scale(state, scratch))
-            np.multiply(update, cell, out=work)
-            _saturate(op.update.scale(work, scratch))
-            np.add(state, work, out=state)
-            _saturate(state)
-            if clip is not None:
-                _saturate(state, 0, -clip, clip)
-            np.copyto(cell_state, state, casting="unsafe")
-            np.bitwise_and(state, 0xFFFF, out=cell_index)
-            tanh_of_cell.take(cell_index, out=work, mode="clip")
-            np.multiply(work, output, out=work)
-            _saturate(op.output.scale(work, scratch), *hidden_range)
-            np.copyto(hidden, work, casting="unsafe")
-            np.copyto(y, hidden)
+            add(step, recurrent, sums)
+            clip(sums, lowest_sum, highest_sum, sums)
+            index[...] = sums
+            bitwise_and(index, low_bits, index)
+            add(index, halves, index)
+            look_up_gates(index, None, results, "clip")
+            state[...] = cell_state
+            multiply(state, forget, state)
+            clip(scale_forget(state, scratch), lowest, highest, state)
+            multiply(update, cell, work)
+            clip(scale_update(work, scratch), lowest, highest, work)
+            add(state, work, state)
+            clip(state, cell_lowest, cell_highest, state)
+            cell_state[...] = state
+            bitwise_and(state, low_bits, cell_index)
+            look_up_tanh(cell_index, None, work, "clip")
+            multiply(work, output, work)
+            add(scale_output(work, scratch), hidden_zero_point, work)
+            clip(work, hidden_lowest, hidden_highest, work)
+            hidden[...] = work
+            y[...] = hidden
 
     return run
 

@@ -57,11 +57,6 @@ def require_channels(options: dict[str, int]) -> int:
     return count
 
 
-def scalar(value: float, dtype: npt.DTypeLike) -> Values:
-    """A number as an array without dimensions: what numpy takes fastest beside an array."""
-    return np.array(value, dtype)
-
-
 class Program:
     """Calls that are worked out once and made in each invoke: numpy functions over arrays that stay where they are."""
 

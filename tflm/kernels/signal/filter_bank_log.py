@@ -7,8 +7,9 @@ import functools
 import numpy as np
 
 from tflm.kernels.checks import element_count, require_type
+from tflm.kernels.numpy_calls import scalar
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room, scalar
+from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room
 from tflm.schema.enums import TensorType
 from tflm.targets import INT, Struct
 

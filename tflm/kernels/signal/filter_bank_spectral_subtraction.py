@@ -8,16 +8,9 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.kernels.checks import element_count, require_type
+from tflm.kernels.numpy_calls import scalar
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.signal.common import (
-    Program,
-    Values,
-    options_by_place,
-    require_channels,
-    require_rank,
-    require_room,
-    scalar,
-)
+from tflm.kernels.signal.common import Program, Values, options_by_place, require_channels, require_rank, require_room
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
 from tflm.targets import BOOL, INT32, POINTER, SIZE_T, UINT32, Struct

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import numpy as np
 
 from tflm.kernels.checks import element_count, require_type
+from tflm.kernels.numpy_calls import scalar
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.signal.common import Values, require_rank, require_room, scalar
+from tflm.kernels.signal.common import Values, require_rank, require_room
 from tflm.schema.enums import TensorType
 
 ShiftedRoots = Callable[[int], None]

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.signal.common import Program, Values, scalar
+from tflm.kernels.numpy_calls import scalar
+from tflm.kernels.signal.common import Program, Values
 from tflm.targets import INT, POINTER, Array, Struct, Target
 
 KISS_FFT_STATE = Struct("kiss_fft_state", nfft=INT, inverse=INT, factors=Array(INT, 64))

@@ -8,8 +8,9 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.kernels.checks import element_count, require_same_size, require_type
+from tflm.kernels.numpy_calls import scalar
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room, scalar
+from tflm.kernels.signal.common import Program, Values, options_by_place, require_rank, require_room
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import TensorType
 from tflm.targets import INT, Struct
