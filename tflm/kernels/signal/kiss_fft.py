@@ -224,7 +224,8 @@ class ComplexTransform:
         call = self._program.call
         work = np.empty((2, 2, x.shape[1]), combined.dtype)
         even, odd = work.reshape(2, -1)
-        call(np.add, x[:2], x[2:], work[:, 0])
+        call(np.add, x[0], x[2], work[0, 0])
+        call(np.add, x[1], x[3], work[1, 0])
         call(np.subtract, x[0], x[2], work[0, 1])
         # The difference of the odd slots, turned by a right angle.
         turned = work[1, 1]
