@@ -28,6 +28,7 @@ from tflm.kernels.fixed_point import (
     rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
 )
+from tflm.kernels.numpy_calls import clip, scalar
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
@@ -326,17 +327,15 @@ def _bind_plain_div(ops: Operands, minimum: Any, maximum: Any) -> Run:
         return _bind_plain(np.divide)(ops, minimum, maximum)
 
     checked = ops.constant2 and bool(ops.x2.all())
-    has_minimum = minimum > np.iinfo(np.int32).min
+    lowest, highest = scalar(minimum, np.float64), scalar(maximum, np.float64)
 
     def quotient(a: npt.NDArray[Any], b: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not checked and not b.all():
             raise OperatorError("divides by zero")
-        # A quotient of 32-bit integers differs from any whole number by 2^-31 or not at all: float64 tells.
-        np.divide(a, b, out=a)
-        np.trunc(a, out=a)
-        if has_minimum:
-            np.maximum(a, minimum, out=a)
-        np.minimum(a, maximum, out=a)
+        # A quotient of 32-bit integers differs from any whole number by 2^-31 or not at all: float64 tells. What lies
+        # behind the point is cut off when it becomes an integer again.
+        np.divide(a, b, a)
+        clip(a, lowest, highest, a)
         return a
 
     return bind_binary(ops, quotient, np.float64)

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tflm.kernels.checks import require_same_size, require_type
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.views import bind_copy
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import Struct
@@ -39,11 +40,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     y = context.get_eval_output(node, 0).elements.reshape(-1)
     if x.dtype.kind == "f" and y.dtype.kind in "iu":
         return _bind_truncation(x, y)
-
-    def run() -> None:
-        np.copyto(y, x, casting="unsafe")
-
-    return run
+    return bind_copy(y, x)
 
 
 def _bind_truncation(x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> Run:

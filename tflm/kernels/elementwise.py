@@ -93,8 +93,8 @@ def _bind_pairs(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) -
     def run() -> None:
         ops.refresh()
         for half, x in changing:
-            np.copyto(half, x)
-        np.copyto(index, pairs)
+            half[...] = x
+        index[...] = pairs
         table.take(index, out=y, mode="clip")
 
     return run
@@ -110,9 +110,9 @@ def _bind_blocks(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) 
     def run() -> None:
         ops.refresh()
         for x1, x2, y, a, b, work in blocks:
-            np.copyto(a, x1)
-            np.copyto(b, x2)
-            np.copyto(y, function(a, b, work), casting="unsafe")
+            a[...] = x1
+            b[...] = x2
+            y[...] = function(a, b, work)
 
     return run
 

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.fixed_point import FloatScaling, Multiplier, QuantizedMultiplier, Raw, spread, wrap_int32
+from tflm.kernels.fixed_point import (
+    FloatScaling,
+    Multiplier,
+    QuantizedMultiplier,
+    Raw,
+    spread,
+    wrap_int32,
+)
 from tflm.kernels.numpy_calls import clip
 from tflm.kernels.registration import Run
 
@@ -371,7 +378,7 @@ class _StepStage:
         if weights.may_wrap:
             self._steps = _steps_that_wrap(weights.limit, multiplier, output)
         else:
-            self._steps = _steps_from(output.minimum, _steps(weights.limit, multiplier, output))
+            self._steps = _steps_from(output.minimum, _steps(-weights.limit, weights.limit, multiplier, output))
         self.refresh()
 
     def refresh(self) -> None:
@@ -388,16 +395,16 @@ class _StepStage:
         return run
 
 
-def _steps(limit: int, multiplier: Multiplier, output: OutputStage) -> npt.NDArray[np.float64]:
+def _steps(least: int, most: int, multiplier: Multiplier, output: OutputStage) -> npt.NDArray[np.float64]:
     """For each output above the minimum, the least accumulator that gives it; by bisection.
 
     Args:
-        limit: a bound on the absolute values of accumulators, up to which the multiplier does not wrap.
+        least, most: the accumulators in question, for which the multiplier does not wrap.
     """
     outputs = np.arange(output.minimum + 1, output.maximum + 1)
-    below, from_here = (np.full(outputs.shape, end, np.int64) for end in (-limit - 1, limit + 1))
+    below, from_here = np.full(outputs.shape, least - 1), np.full(outputs.shape, most + 1)
     scratch = np.empty_like(below)
-    for _ in range((2 * limit + 2).bit_length()):
+    for _ in range((most - least + 1).bit_length()):
         middle = (below + from_here) >> 1
         reached = multiplier.scale(middle.copy(), scratch) + output.zero_point >= outputs
         below, from_here = np.where(reached, below, middle), np.where(reached, middle, from_here)
@@ -414,7 +421,7 @@ def _steps_that_wrap(limit: int, multiplier: Multiplier, output: OutputStage) ->
 
     Where the accumulator wraps, the output goes back to that of the least accumulator: up, modulo 2^8.
     """
-    steps = _steps(2**31 - 1, multiplier, output)
+    steps = _steps(-(2**31), 2**31 - 1, multiplier, output)
     least, most = steps.searchsorted([-(2**31), 2**31 - 1], "right")
     back = np.full((least - most) % LEVELS_OF_A_BYTE, -(2.0**31))
     periods = (limit + 2**31) >> 32

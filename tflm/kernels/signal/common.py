@@ -85,7 +85,7 @@ class Program:
 
     def gather_pairs(self, target: Values, source: Values, indices: npt.NDArray[np.intp]) -> None:
         """Add the copy of pairs of elements, by the indices of the pairs."""
-        pair = np.dtype(f"u{2 * source.itemsize}")
+        pair = np.dtype({2: np.uint32, 4: np.uint64, 8: np.complex128}[source.itemsize])
         self.gather(target.view(pair), source.view(pair), indices.reshape(-1))
 
     def clear(self, *targets: Values) -> None:

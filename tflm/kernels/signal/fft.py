@@ -185,7 +185,7 @@ def _bind_rfft(context: KernelContext, node: Node) -> Run:
         return program.run
     frames = x.reshape(-1, x.shape[-1])
     if op.length > frames.shape[1]:
-        padded = np.zeros((len(frames), op.length), x.dtype)
+        padded = np.zeros((len(frames), op.length), op.samples.passed_on)
         target = padded[:, : frames.shape[1]]
         program.copy(*((target[0], frames[0]) if len(frames) == 1 else (target, frames)))
         frames = padded

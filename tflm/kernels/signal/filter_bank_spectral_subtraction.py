@@ -92,20 +92,20 @@ def _bind(context: KernelContext, node: Node) -> Run:
     kept = _factors(options["one_minus_smoothing"], options["alternate_one_minus_smoothing"], count)
     smoothing = _factors(options["smoothing"], options["alternate_smoothing"], count)
     remaining = _factors(options["min_signal_remaining"], options["min_signal_remaining"], count)
-    factors = np.concatenate([smoothing, remaining])
+    factors = np.concatenate([smoothing, remaining, kept])
     signal, difference = (np.empty(count, np.uint32) for _ in range(2))
-    products, old = np.empty(2 * count, np.uint64), np.empty(count, np.uint64)
-    new = products[:count]
-    estimate, floor = np.split(products.view(np.uint32)[0::2], 2)  # the low halves
+    products = np.empty(3 * count, np.uint64)
+    new, least, old = np.split(products, 3)
+    shifted = products[: 2 * count]
+    estimate, floor, _ = np.split(products.view(np.uint32)[0::2], 3)  # the low halves
     program = Program()
     program.call(np.left_shift, x, smoothing_bits, signal)
     program.copy(new, signal)
-    program.copy(products[count:], x)
-    program.call(np.multiply, products, factors, products)
+    program.copy(least, x)
     program.copy(old, noise)
-    program.call(np.multiply, old, kept, old)
+    program.call(np.multiply, products, factors, products)
     program.call(np.add, new, old, new)
-    program.call(np.right_shift, products, fractional_bits, products)
+    program.call(np.right_shift, shifted, fractional_bits, shifted)
     program.copy(noise, estimate)
     program.smaller(noise, signal, difference)
     if options["clamping"]:

@@ -12,8 +12,9 @@ from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.signal.common import Values, require_rank, require_room
 from tflm.schema.enums import TensorType
 
-ShiftedRoots = Callable[[int], None]
-"""Writes square roots, rounded to the nearest integer and then shifted to the right by so many bits."""
+ShiftedRoots = Callable[[int, int], None]
+"""Writes square roots, rounded to the nearest integer and then shifted to the right by so many bits, of integers of
+which the largest is given too."""
 
 LARGEST_16_BITS = 2**16 - 1
 """The largest root that the reference gives to a number of 32 bits, rounded or not."""
@@ -46,11 +47,13 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
     def run() -> None:
         bits = scale_bits.item() & 31  # undefined in C beyond 31; x86 takes the count modulo 32
-        if x.item(x.argmax()) < EXACT_IN_FLOAT:
-            roots(bits)
+        largest = x.item(x.argmax())
+        if largest < EXACT_IN_FLOAT:
+            roots(bits, largest)
         else:
-            large_roots(bits)
-        rest.fill(0)
+            large_roots(bits, largest)
+        if rest.size:
+            rest.fill(0)
 
     return run if x.size else lambda: rest.fill(0)
 
@@ -58,17 +61,18 @@ def _bind(context: KernelContext, node: Node) -> Run:
 def _bind_roots(x: Values, y: Values) -> ShiftedRoots:
     """For integers below `EXACT_IN_FLOAT`."""
     floats, twice, mask = np.empty(x.size, np.float64), np.empty(x.size, np.uint32), np.empty(x.size, np.bool_)
+    unharmed = (2 * LARGEST_16_BITS + 1) ** 2 // 4
     one, too_large, instead = (scalar(value, np.uint32) for value in (1, 2 * LARGEST_16_BITS + 1, 2 * LARGEST_16_BITS))
     shifts = [scalar(bits + 1, np.uint32) for bits in range(32)]
-    sqrt, add, equal, right_shift, count_nonzero = np.sqrt, np.add, np.equal, np.right_shift, np.count_nonzero
+    sqrt, add, right_shift = np.sqrt, np.add, np.right_shift
 
-    def run(bits: int) -> None:
+    def run(bits: int, largest: int) -> None:
         floats[...] = x
         sqrt(floats, floats)
         add(floats, floats, floats)
         twice[...] = floats
-        equal(twice, too_large, mask)
-        if count_nonzero(mask):
+        if largest > unharmed:
+            np.equal(twice, too_large, mask)
             np.copyto(twice, instead, where=mask)
         add(twice, one, twice)
         right_shift(twice, shifts[bits], y)
@@ -81,20 +85,20 @@ def _bind_large_roots(x: Values, y: Values) -> ShiftedRoots:
     floats = np.empty(x.size, np.float64)
     roots, squares = (np.empty(x.size, np.uint64) for _ in range(2))
     mask, smaller = (np.empty(x.size, np.bool_) for _ in range(2))
-    one, largest, largest_16_bits = (scalar(value, np.uint64) for value in (1, 2**32 - 1, LARGEST_16_BITS))
+    one, largest_32_bits, largest_16_bits = (scalar(value, np.uint64) for value in (1, 2**32 - 1, LARGEST_16_BITS))
 
-    def run(bits: int) -> None:
+    def run(bits: int, largest: int) -> None:
         floats[...] = x
         np.sqrt(floats, floats)
         roots[...] = floats
-        np.minimum(roots, largest, out=roots)
+        np.minimum(roots, largest_32_bits, out=roots)
         np.multiply(roots, roots, squares)
         np.greater(squares, x, mask)
         np.subtract(roots, one, roots, where=mask)
         np.multiply(roots, roots, squares)
         np.subtract(x, squares, squares)
         np.greater(squares, roots, mask)  # what is left is more than half of the step to the next square
-        for limit in (largest_16_bits, largest):
+        for limit in (largest_16_bits, largest_32_bits):
             np.not_equal(roots, limit, smaller)
             np.logical_and(mask, smaller, mask)
         np.add(roots, one, roots, where=mask)

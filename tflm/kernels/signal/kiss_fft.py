@@ -10,6 +10,7 @@ what a butterfly takes together, positions count within the transforms that the 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -26,6 +27,13 @@ KISS_FFT_STATE = Struct("kiss_fft_state", nfft=INT, inverse=INT, factors=Array(I
 KISS_FFTR_STATE = Struct("kiss_fftr_state", substate=POINTER, tmpbuf=POINTER, super_twiddles=POINTER)
 
 
+MATRICES = {
+    2: np.array([[1, 1], [1, -1]], np.complex128),
+    4: np.array([[1, 1, 1, 1], [1, -1j, -1, 1j], [1, -1, 1, -1], [1, 1j, -1, -1j]], np.complex128),
+}
+"""What a transform of so many values multiplies them by, where that turns and adds but rounds nothing."""
+
+
 class Samples:
     """The arithmetic of samples, which is that of floats here and of fixed-point numbers in derived classes.
 
@@ -34,10 +42,14 @@ class Samples:
     Args:
         dtype: of a sample.
         added: the type of a sum that is halved.
+
+    Attributes:
+        passed_on: the type from one stage to the next: of samples, or of integers of which the bits of a sample count.
     """
 
     def __init__(self, dtype: npt.DTypeLike, added: npt.DTypeLike):
         self.dtype: np.dtype[Any] = np.dtype(dtype)
+        self.passed_on = self.dtype
         self.added: np.dtype[Any] = np.dtype(added)
 
     def roots(self, angles: Sequence[float]) -> Values:
@@ -47,6 +59,10 @@ class Samples:
     def divided(self, program: Program, x: Values, divisor: int) -> Values:
         """x / divisor in fixed-point; floats stay as they are."""
         return x
+
+    def in_halves(self, program: Program, x: Values) -> Values:
+        """x / 2, of a type that holds the sum of two of them; x may be integers of which the bits of a sample count."""
+        return self.divided(program, self.low_bits(x), 2)
 
     def scaled(self, program: Program, x: Values, factor: Values) -> Values:
         """x times a sample."""
@@ -64,6 +80,10 @@ class Samples:
         program.copy(joined[:first], x[:first])
         program.copy(joined[first:], self.turned(program, x[first:], roots[first // 2 :]))
         return joined
+
+    def low_bits(self, x: Values) -> Values:
+        """Samples, as a view of integers of which their bits count."""
+        return x.view(self.dtype)[:: x.itemsize // self.dtype.itemsize]
 
     def halved(self, program: Program, x: Values) -> Values:
         """x / 2 in place, rounded down in fixed-point."""
@@ -121,22 +141,72 @@ class FixedPoint(Samples):
 
 
 class FixedPoint16(FixedPoint):
-    """16-bit numbers, whose complex products are exact in floats of 64 bits."""
+    """16-bit numbers, whose complex products are exact in floats of 64 bits, and sums of these too."""
+
+    def __init__(self) -> None:
+        super().__init__(np.int16, added=np.int32, wide=np.int32)
+        self.passed_on = np.dtype(np.intp)  # the index of what they are, divided
+
+    def combined(self, program: Program, x: Values, roots: Values, matrix: Values) -> Values:
+        """The butterflies of a stage whose sums are products with a matrix.
+
+        Args:
+            x: samples, of whichever type.
+
+        Returns:
+            The type that is passed on.
+        """
+        divided = np.empty((len(matrix), x.size // (2 * len(matrix))), np.complex128)
+        products, result = np.empty_like(divided), np.empty(x.size, self.passed_on)
+        floats = divided.reshape(-1).view(np.float64)
+        self._divide(program, x, len(matrix), floats)
+        if not (roots == roots[0]).all():  # see `FixedPoint.turned_slots`
+            program.call(np.multiply, divided, _as_complex(roots).reshape(divided.shape) / (self.one + 1), divided)
+            program.call(np.add, floats, scalar(0.5, np.float64), floats)
+            program.call(np.floor, floats, floats)
+        program.call(np.dot, matrix, divided, products)
+        program.copy(result, products.reshape(-1).view(np.float64))
+        return result
+
+    def in_halves(self, program: Program, x: Values) -> Values:
+        floats = np.empty(x.size, np.float64)
+        self._divide(program, x, 2, floats)
+        return floats
+
+    def _divide(self, program: Program, x: Values, divisor: int, floats: Values) -> None:
+        if x.dtype != self.passed_on:
+            samples, x = x, np.empty(x.size, self.passed_on)
+            program.copy(x, samples)
+        program.call(_divided(self.one // divisor).take, x, None, floats, "wrap")
 
     def turned(self, program: Program, x: Values, roots: Values) -> Values:
-        real, imaginary = roots.T / (self.one + 1)
-        operands, products = (np.empty(x.size // 2, np.complex128) for _ in range(2))
+        if x.dtype != np.float64:
+            samples, x = x, np.empty(x.size, np.float64)
+            program.copy(x, samples)
+        operands, products = x.view(np.complex128), np.empty(x.size // 2, np.complex128)
         floats = products.view(np.float64)
-        program.copy(operands.view(np.float64), x)
-        program.call(np.multiply, operands, real + 1j * imaginary, products)
+        program.call(np.multiply, operands, _as_complex(roots) / (self.one + 1), products)
         # Beside 2^36 the last bit is worth 2^-16: the 16 bits above the 16 lowest ones are the integer part.
         program.call(np.add, floats, scalar(1.5 * 2**36 + 0.5, np.float64), floats)
         return floats.view(self.dtype)[1::4]
 
 
-INT16 = FixedPoint16(np.int16, added=np.int32, wide=np.int32)
+INT16 = FixedPoint16()
 INT32 = FixedPoint(np.int32, added=np.int32, wide=np.int64)
 FLOAT32 = Samples(np.float32, added=np.float32)
+
+
+@functools.cache
+def _divided(factor: int) -> Values:
+    """Every 16-bit sample by its bits, times a factor of 16 bits, rounded to a sample, as a float."""
+    samples = np.arange(1 << 16).astype(np.uint16).view(np.int16).astype(np.int64)
+    divided: Values = (2 * factor * samples + (1 << 15) >> 16).astype(np.float64)
+    return divided
+
+
+def _as_complex(pairs: Values) -> Values:
+    numbers: Values = pairs.astype(np.float64).reshape(-1).view(np.complex128)
+    return numbers
 
 
 def _cos_and_sin(angles: Sequence[float]) -> Values:
@@ -168,7 +238,7 @@ class ComplexTransform:
         inverse: whether the roots of unity turn the other way round.
 
     Attributes:
-        output: rows of pairs, in one dimension.
+        output: rows of pairs, in one dimension, of the type that is passed on.
     """
 
     def __init__(self, program: Program, samples: Samples, values: Values, n: int, *, inverse: bool):
@@ -195,10 +265,13 @@ class ComplexTransform:
     def _stage(self, values: Values, factor: int, rest: int, positions: int) -> Values:
         """Divide, multiply by roots of unity, and combine the slots."""
         samples, n = self._samples, len(self._roots)
-        divided = samples.divided(self._program, values, factor)
         steps = np.multiply.outer(np.arange(factor), np.arange(positions)) * (n // (factor * positions))
-        steps = np.broadcast_to(steps[:, None], (factor, rest, positions))
-        turned = samples.turned_slots(self._program, divided, self._roots[steps.reshape(-1)], 2 * rest * positions)
+        roots = self._roots[np.broadcast_to(steps[:, None], (factor, rest, positions)).reshape(-1)]
+        if factor in MATRICES and isinstance(samples, FixedPoint16):
+            matrix = MATRICES[factor]
+            return samples.combined(self._program, values, roots, matrix.conj() if self._inverse else matrix)
+        divided = samples.divided(self._program, samples.low_bits(values), factor)
+        turned = samples.turned_slots(self._program, divided, roots, 2 * rest * positions)
         combined = np.empty(values.shape, samples.dtype)
         combine = {2: self._combine_2, 3: self._combine_3, 4: self._combine_4, 5: self._combine_5}[factor]
         combine(turned.reshape(factor, -1), combined)
@@ -296,9 +369,9 @@ class RealTransform:
         """
         program, samples, rows = self._program, self._samples, self._rows
         count = 2 * (self._n // 2 + 1) * rows
-        both = samples.divided(program, self._with_mirrored(values), 2)
+        both = samples.in_halves(program, self._with_mirrored(values))
         x, mirrored = both[:count], both[count:]
-        sums, differences = (np.empty(count, samples.dtype) for _ in range(2))
+        sums, differences = (np.empty(count, both.dtype) for _ in range(2))
         program.call(np.add, x, mirrored, sums)
         program.call(np.subtract, x, mirrored, differences)
         turned = samples.turned(program, differences, np.repeat(half_roots(samples, self._n, -1), rows, axis=0))
@@ -312,7 +385,9 @@ class RealTransform:
         program.call(np.subtract, b[1::2], a[1::2], doubled[count + 1 :: 2])
         parts = np.zeros(2 * count + 1, samples.dtype)
         program.copy(parts[:-1], samples.halved(program, doubled))
-        real, imaginary = x[0 : 2 * rows : 2], x[1 : 2 * rows : 2]  # sums of the even and of the odd values
+        first = np.empty(2 * rows, samples.dtype)
+        program.copy(first, x[: 2 * rows])
+        real, imaginary = first[0::2], first[1::2]  # sums of the even and of the odd values
         program.call(np.add, real, imaginary, parts[0 : 2 * rows : 2])
         program.call(np.subtract, real, imaginary, parts[count : count + 2 * rows : 2])
         return parts
@@ -346,7 +421,7 @@ class InverseRealTransform:
         self._n, self._rows = length // 2, values.size // (2 * row_length)
         starts = np.arange(self._rows) * row_length
         folded = self._folded(values, starts)
-        self.output = ComplexTransform(program, samples, folded, self._n, inverse=True).output
+        self.output = samples.low_bits(ComplexTransform(program, samples, folded, self._n, inverse=True).output)
 
     def _folded(self, values: Values, starts: npt.NDArray[np.intp]) -> Values:
         """The spectra of pairs of values taken for complex ones: n bins, row by row."""

@@ -17,8 +17,13 @@ from tflm.targets import INT, Struct
 
 PCAN_PARAMS = Struct("TfLitePcanParams", snr_shift=INT)
 
-ONE_EXPONENT, LARGEST_EXPONENT = 1023, 1023 + 31
-"""The exponents of 1.0 and of the largest 32-bit numbers, as floats of 64 bits have them."""
+ONE_EXPONENT, EXPONENTS = 1023, 32
+"""The exponent of 1.0 as floats of 64 bits have it, and how many of them 32-bit numbers have."""
+
+DIGIT_BITS, FRACTION_BITS = 10, 11
+"""Binary digits of a noise estimate that count, and what they are a fraction with."""
+
+DIGITS = 1 << DIGIT_BITS
 
 SNR_BITS, OUTPUT_BITS = 12, 6
 """Fractional bits of the signal-to-noise ratio, and of the output."""
@@ -41,8 +46,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     noise, gains = context.get_eval_input(node, 1), context.get_eval_input(node, 2)
     y = context.get_eval_output(node, 0).elements
     program = Program()
-    gain = np.empty(x.size, np.uint64)
-    program.copy(gain, _gain(program, noise.elements[: x.size], gains).view(np.uint32))
+    gain = _gain(program, noise.elements[: x.size], gains)
     ratios, indices = np.empty(x.size, np.uint64), np.empty(x.size, np.intp)
     program.copy(ratios, x)
     program.call(np.multiply, ratios, gain, ratios)
@@ -68,46 +72,36 @@ def _squares() -> Values:
 
 
 def _gain(program: Program, noise: Values, gains: TfLiteEvalTensor) -> Values:
-    """The gain of each channel, int32: a polynomial in the digits of its noise estimate behind the leading one."""
-    table = np.zeros((LARGEST_EXPONENT + 1, 3), np.int32)
+    """The gain of each channel, a signed number in the bits of uint64."""
+    table = np.zeros(1 + EXPONENTS * DIGITS, np.uint64)
     _lay_out(table, gains.elements)
     largest = _largest_estimate(gains.elements.size)
     if largest < 2**32 - 1:
         program.call(_check_estimates, noise, largest, gains.name)
     if gains.offset is not None:
         program.call(_lay_out, table, gains.elements)
-    floats, digits, exponents = np.empty(noise.size, np.float64), *np.empty((2, noise.size), np.int64)
-    coefficients = np.empty((noise.size, 3), np.int32)
-    constant, linear, quadratic = coefficients.T
-    fraction = digits.view(np.int32)[0::2]  # Q1.10
-    sums, gain = (np.empty(noise.size, np.int32) for _ in range(2))
+    floats, indices, gain = np.empty(noise.size, np.float64), np.empty(noise.size, np.int64), np.empty_like(noise, "u8")
     program.copy(floats, noise)
-    # A float is its exponent and the digits behind the leading one: of these, 11 are kept, then 10.
-    program.call(np.right_shift, floats.view(np.int64), scalar(52 - 11, np.int64), digits)
-    program.call(np.right_shift, digits, scalar(11, np.int64), exponents)
-    program.call(np.bitwise_and, digits, scalar(2**11 - 2, np.int64), digits)
-    program.call(table.take, exponents, 0, coefficients, "clip")
-    program.call(np.multiply, quadratic, fraction, sums)
-    program.call(np.right_shift, sums, scalar(6, np.int32), sums)
-    program.call(np.add, sums, linear, sums)
-    program.call(np.multiply, sums, fraction, sums)
-    program.call(np.add, sums, constant, sums)
-    program.copy(gain, sums.view(np.int16)[1::2])
+    # A float is its exponent and the digits behind the leading one. That of 0 is all zeros: it comes before the others.
+    program.call(np.right_shift, floats.view(np.int64), scalar(52 - DIGIT_BITS), indices)
+    program.call(np.subtract, indices, scalar(ONE_EXPONENT * DIGITS - 1), indices)
+    program.gather(gain, table, indices)
     return gain
 
 
 def _lay_out(table: Values, gains: Values) -> None:
-    """Arrange the gains by the exponent of a float, in the bits in which they are added; in place.
+    """Set the table: the gain for a noise estimate of 0; then, by number of bits, for all digits behind the first.
 
-    Gains are given for 0 and 1, then for each number of bits: a constant, a linear and a quadratic coefficient, and
-    one that is not used.
+    Gains are given for 0 and 1, then for each number of bits: a constant, a linear and a quadratic coefficient of a
+    polynomial in the digits, and one that is not used.
     """
-    complete = np.zeros(2 + 4 * 31, np.int32)
+    complete = np.zeros(2 + 4 * (EXPONENTS - 1), np.int32)
     complete[: gains.size] = gains[: complete.size]
-    table[0, 0], table[ONE_EXPONENT, 0] = complete[:2]
-    table[ONE_EXPONENT + 1 :] = complete[2:].reshape(31, 4)[:, :3]
-    table *= [1 << 16, 1 << 5, 1]
-    table[:, 0] += 1 << 15  # to be rounded
+    table[:2] = complete[:2].view(np.uint32)
+    fraction = np.arange(DIGITS, dtype=np.int32) << (FRACTION_BITS - DIGIT_BITS)
+    for row, (constant, linear, quadratic, _) in zip(table[1:].reshape(-1, DIGITS)[1:], complete[2:].reshape(-1, 4)):
+        slope = (quadratic * fraction >> 6) + (linear << 5)
+        row[...] = (slope * fraction + (constant << 16) + (1 << 15) >> 16).view(np.uint32)  # rounded
 
 
 def _largest_estimate(size: int) -> int:
