@@ -32,8 +32,10 @@ $(VENV)/bin/python:
 
 $(RUNTIME): pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
+	$(VENV)/bin/python -m compileall -q tflm
 	touch $@
 
 $(TESTING): pyproject.toml | $(VENV)/bin/python
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[test,oracle]'
+	$(VENV)/bin/python -m compileall -q tflm
 	touch $@ $(RUNTIME)

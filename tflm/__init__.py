@@ -12,6 +12,10 @@ interpreter.invoke()
 print(interpreter.output(0).dequantized(), interpreter.arena_used_bytes())
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from tflm import schema, targets
 from tflm.errors import (
     ArenaError,
@@ -40,9 +44,11 @@ from tflm.micro_interpreter import MicroInterpreter
 from tflm.micro_measurement import ArenaMeasurement, Peak, measure_arena
 from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.micro_profiler import MicroProfiler
-from tflm.planning import ModelPlan, plan
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
+
+if TYPE_CHECKING:
+    from tflm.planning import ModelPlan, plan
 
 __all__ = [
     "AllOpsResolver",
@@ -83,3 +89,12 @@ __all__ = [
     "targets",
     "verify",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What of `__all__` is imported when it is first used."""
+    if name in ("ModelPlan", "plan"):
+        from tflm import planning
+
+        return getattr(planning, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
