@@ -20,6 +20,7 @@ import collections
 import contextlib
 import dataclasses
 import functools
+import importlib
 import json
 import math
 import os
@@ -456,15 +457,23 @@ def beside(paths: list[str], options: argparse.Namespace) -> None:
         print(f"| {kind} | {counts['tflm'][kind]} | {counts['tflite-micro'][kind]} |")
 
 
-def guided(paths: list[str], arguments: list[str]) -> None:
-    """Let libFuzzer change files by what they reach; runs until it finds something, or as its arguments say."""
+def guided(paths: list[str], keep: Path, arguments: list[str]) -> None:
+    """Let libFuzzer change files by what they reach; runs until it finds something, or as its arguments say.
+
+    Files that reach something new are kept in `keep`/corpus, and are where the next run goes on.
+    """
     import atheris
 
+    global tflm  # what is imported anew tells libFuzzer what it reaches
+    for name in [name for name in sys.modules if name.startswith("tflm")]:
+        del sys.modules[name]
     with atheris.instrument_imports(include=["tflm"]):
-        for name in [name for name in sys.modules if name.startswith("tflm")]:
-            del sys.modules[name]
-        __import__("tflm")
-    atheris.Setup([sys.argv[0], *arguments, *sorted({str(Path(path).parent) for path in paths})], check)
+        tflm = importlib.import_module("tflm")
+        list(tflm.kernels.REGISTRATIONS.values())  # kernels are imported when somebody asks for them
+    corpus = keep / "corpus"
+    corpus.mkdir(parents=True, exist_ok=True)
+    places = [f"-artifact_prefix={keep}/", f"-seed_inputs={','.join(paths)}", str(corpus)]
+    atheris.Setup([sys.argv[0], *arguments, *places], check)
     atheris.Fuzz()
 
 
@@ -489,7 +498,7 @@ def main() -> None:
     if not paths:
         sys.exit(f"no models are given, and there are none in {DEFAULT_MODELS}")
     if options.atheris:
-        guided(paths, others.split())
+        guided(paths, options.keep, others.split())
     elif options.beside_tflite_micro:
         beside(paths, options)
     else:
