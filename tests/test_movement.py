@@ -208,6 +208,10 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
             StridedSliceOptions(shrink_axis_mask=1),
         ),
     ),
+    "a step beyond 32 bits": (
+        "leads from 1 beyond 32 bits",
+        (BuiltinOperator.STRIDED_SLICE, [(3,)], [(1,)], [[1], [3], [2**31 - 1]], StridedSliceOptions()),
+    ),
     "too few numbers for a slice": ("has shape [1]", (BuiltinOperator.SLICE, [(3, 2)], [(2, 2)], [[1], [2]])),
     "more dimensions than there is room for": (
         "8 is the most",

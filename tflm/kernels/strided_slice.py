@@ -70,6 +70,10 @@ def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
         else:
             stop = end_index(last, size, stride, masked=bool(options.end_mask >> axis & 1))
             selected = range(start, stop, stride)
+            if start + len(selected) * stride > np.iinfo(np.int32).max:  # the reference counts on to there
+                raise OperatorError(
+                    f"has a stride of {stride}, which leads from {start} beyond 32 bits", tensor=strides.name
+                )
             slices.append(slice(start, None if stop < 0 else stop, stride) if selected else slice(0))
             shape.append(len(selected))
     if shape != list(output.dims):
