@@ -6,13 +6,21 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from differential import assert_same_as_tflm
+from differential import assert_same_as_tflm, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import INSTALLED, Oracle
 from strategies import OPERATORS
 
-from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, MulOptions, TensorType
+from tflm.schema import (
+    ActivationFunctionType,
+    BuiltinOperator,
+    LeakyReluOptions,
+    ModelBuilder,
+    MulOptions,
+    TensorType,
+    quantized,
+)
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
 
@@ -28,6 +36,20 @@ def oracle() -> Iterator[Oracle]:
 @given(data=st.data())
 def test_kernel_gives_what_tflm_gives(oracle: Oracle, operator: str, data: st.DataObject) -> None:
     assert_same_as_tflm(oracle, *data.draw(OPERATORS[operator]))
+
+
+def test_a_negative_slope_that_rounds_to_one_has_the_wrong_sign(oracle: Oracle) -> None:
+    """TFLM takes the sign off a significand of -2^31, which stays what it is."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 256), TensorType.INT8, quantized(1.5193523168563843))
+    y = main.tensor("y", (1, 256), TensorType.INT8, quantized(1.8162567615509033))
+    main.operator(BuiltinOperator.LEAKY_RELU, [x], [y], LeakyReluOptions(alpha=-1.1954151391983032))
+    main.output(y)
+    every = np.arange(-128, 128, dtype=np.int8).reshape(1, 256)
+    assert_same_as_tflm(oracle, builder.build(), [[every]])
+    ((values,),) = run(builder.build(), [[every]])
+    np.testing.assert_array_equal(values[:, :128], every[:, :128])
 
 
 def test_options_of_another_operator_say_nothing(oracle: Oracle) -> None:

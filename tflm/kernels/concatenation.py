@@ -170,7 +170,8 @@ def _columns(whole: TfLiteEvalTensor, parts: Sequence[TfLiteEvalTensor], axis: i
     rows = math.prod(whole.dims[:axis])
     widths = [element_count(part) // max(rows, 1) for part in parts]
     matrix = whole.elements.reshape(rows, sum(widths))
-    copies, start = [], 0
+    copies: list[Copy] = []
+    start = 0
     for part, width in zip(parts, widths):
         copies.append((matrix[:, start : start + width], part.elements.reshape(rows, width)))
         start += width

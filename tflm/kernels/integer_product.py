@@ -402,7 +402,8 @@ def _steps(least: int, most: int, multiplier: Multiplier, output: OutputStage) -
         least, most: the accumulators in question, for which the multiplier does not wrap.
     """
     outputs = np.arange(output.minimum + 1, output.maximum + 1)
-    below, from_here = np.full(outputs.shape, least - 1), np.full(outputs.shape, most + 1)
+    below: Raw = np.full(outputs.shape, least - 1)
+    from_here: Raw = np.full(outputs.shape, most + 1)
     scratch = np.empty_like(below)
     for _ in range((most - least + 1).bit_length()):
         middle = (below + from_here) >> 1

@@ -249,7 +249,8 @@ def _steps_along(
     axis: int, axis_taps: list[Tap], source: npt.NDArray[Any], target: npt.NDArray[Any], combine: np.ufunc, start: Any
 ) -> Iterator[Step]:
     def cut(array: npt.NDArray[Any], part: slice | int) -> npt.NDArray[Any]:
-        return array[(*[slice(None)] * axis, part)]
+        index = (*[slice(None)] * axis, part)
+        return array[index]
 
     if target.shape[axis] == 1:
         window = cut(source, slice(axis_taps[0].inputs.start, axis_taps[-1].inputs.stop))

@@ -86,8 +86,8 @@ def bind_product(x: npt.NDArray[Any], y: npt.NDArray[Any], weights: Weights, fin
     steps = []
     scratch = Scratch(weights.dtype)
     for block in blocks(positions, max(min(most, FACTORS_IN_A_BLOCK // max(per_position, 1)), 4)):
-        window, target = x[(slice(None), *block)], y[(slice(None), *block)]
-        steps.append(_bind_block(window, target, weights, finish, scratch))
+        of_all_groups = (slice(None), *block)
+        steps.append(_bind_block(x[of_all_groups], y[of_all_groups], weights, finish, scratch))
     product = weights.product
 
     def run() -> None:

@@ -136,6 +136,8 @@ class Columns:
         self.rows = math.prod(x.shape[i] for i in axes)
         self.count = math.prod(x.shape[i] for i in kept)
         self.matrix = np.zeros((self.rows, max(self.count, 2)), dtype)
+        self._source: npt.NDArray[Any]
+        self._target: npt.NDArray[Any]
         if self.count == 1:
             self._target, self._source = self.matrix[:, 0], x.reshape(-1)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.checks import require_alike, require_scale, require_type, require_zero_point
-from tflm.kernels.fixed_point import QuantizedMultiplier, Raw, int32_from_float, round_half_away_array, wrap_int32
+from tflm.kernels.fixed_point import (
+    QuantizedMultiplier,
+    Raw,
+    int32_from_float,
+    quantize_multiplier,
+    round_half_away_array,
+    wrap_int32,
+)
 from tflm.kernels.integer_product import Requantization
 from tflm.kernels.lookup import bind_lookup
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
@@ -144,9 +152,20 @@ def _prepare_leaky_relu(context: KernelContext, node: Node) -> None:
         input.zero_point,
         output.zero_point,
         identity=QuantizedMultiplier.of(ratio),
-        alpha=QuantizedMultiplier.of(abs(input.scale * alpha / output.scale)),
+        alpha=_multiplier_of_slope(input.scale * alpha / output.scale),
         alpha_sign=-1 if alpha < 0 else 1,
     )
+
+
+def _multiplier_of_slope(real: float) -> QuantizedMultiplier:
+    """The multiplier of a slope without its sign.
+
+    A negative significand that rounds to -1 is left so by the reference, and its negative is again -1 in 32 bits.
+    """
+    significand, shift = quantize_multiplier(abs(real))
+    if real < 0 and significand == 2**30 and math.frexp(real)[0] != -0.5:
+        return QuantizedMultiplier(-(2**31), shift - 1)
+    return QuantizedMultiplier(significand, shift)
 
 
 def _bind_leaky_relu(context: KernelContext, node: Node) -> Run:

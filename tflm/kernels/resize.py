@@ -89,7 +89,8 @@ def _nearest(size: int, wanted: int, options: Options) -> npt.NDArray[np.intp]:
 
 def _rounded(places: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     whole = np.floor(places)
-    return whole + (places - whole >= 0.5)
+    rounded: npt.NDArray[np.float32] = whole + (places - whole >= 0.5)
+    return rounded
 
 
 def _scale(size: int, wanted: int, options: Options) -> np.float32:

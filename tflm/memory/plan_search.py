@@ -279,7 +279,7 @@ class _Engine:
         self._code = placement_search
         self._memory = placement_search.new_search(problem)
         self._weights = _weights(problem, lifetimes)
-        self._blame = np.zeros(len(problem.size))
+        self._blame: npt.NDArray[np.float64] = np.zeros(len(problem.size))
         self._chance = np.random.default_rng(0)
         self._chunk = 1
         with clock.paused():
