@@ -53,8 +53,8 @@ class HostMemory:
                 pending.append(thing.base)
             elif isinstance(thing, FunctionType):
                 pending += (thing.__closure__, thing.__defaults__, thing.__kwdefaults__)
-            elif gc.is_tracked(thing):
-                pending += gc.get_referents(thing)
+            elif referents := gc.get_referents(thing):
+                pending += referents
             else:
                 continue
             self._seen[id(thing)] = thing
