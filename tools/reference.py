@@ -13,7 +13,7 @@ import textwrap
 import typing
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
@@ -112,7 +112,10 @@ def _command(function: Callable[..., Any]) -> Iterator[str]:
 def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, ParameterInfo, Any]]:
     hints = typing.get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
-        (info,) = hints[name].__metadata__
+        hint = hints[name]
+        if typing.get_origin(hint) is not Annotated:  # Python 3.10 makes what defaults to None optional once more
+            hint = typing.get_args(hint)[0]
+        (info,) = hint.__metadata__
         yield name, info, parameter.default
 
 
