@@ -38,7 +38,9 @@ def strided_slice(draw: Draw) -> Case:
     for axis, size in enumerate(shape):
         anywhere = st.integers(-size - 1, size + 1) | st.sampled_from([-(2**31), 2**31 - 1])
         low, high = st.sampled_from([0, 0, 1, -size, -size - 1]), st.sampled_from([size, size, size + 1, size - 1, -1])
-        stride = draw(st.sampled_from([*[1, 1, 1, 1, 2, 3, -1, -1, -1, -2] * 3, 2**31 - 1, -(2**31)]))
+        stride = draw(
+            st.sampled_from([*[1, 1, 1, 1, 2, 3, -1, -1, -1, -2] * 3, 2**31 - 9, -(2**31)])
+        )  # no further: TFLM counts on in 32 bits
         wide = draw(st.integers(0, 3)) > 0
         begin.append(draw((low if stride > 0 else high) if wide else anywhere))
         end.append(draw((high if stride > 0 else low) if wide else anywhere))
