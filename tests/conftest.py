@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from oracle import INSTALLED, Oracle
 
 settings.register_profile("default", deadline=None, max_examples=100)
 settings.register_profile("long", deadline=None, max_examples=2000)
@@ -21,3 +23,13 @@ def corpus() -> Path:
     if not (CORPUS / "models").is_dir():
         pytest.skip(f"no models in {CORPUS}; set TFLM_CORPUS to a folder with models/ and golden/")
     return CORPUS
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    """TFLM itself, in a process of its own."""
+    if not INSTALLED:
+        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
+    oracle = Oracle()
+    yield oracle
+    oracle.close()

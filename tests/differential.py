@@ -49,3 +49,14 @@ def assert_close(actual: Arrays, expected: Arrays) -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-6)
         else:
             np.testing.assert_array_equal(ours, theirs)
+
+
+def measured_figures(model: bytes) -> dict[str, int]:
+    """What this package says of a model's arena in the wheel."""
+    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+    return {"total": measured.arena_used_bytes, "head": measured.head_bytes, "tail": measured.tail_bytes}
+
+
+def printed_figures(text: str) -> dict[str, int]:
+    """Total, head and tail in what TFLM prints."""
+    return {key: int(text.split(f"allocation {key} ")[1].split()[0]) for key in ("total", "head", "tail")}

@@ -13,10 +13,10 @@ import models
 import numpy as np
 import pytest
 from conftest import CORPUS
-from differential import assert_close, run
+from differential import assert_close, measured_figures, printed_figures, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import INSTALLED, Oracle, OracleError
+from oracle import Oracle, OracleError
 from strategies import OPERATORS
 
 import tflm
@@ -51,15 +51,6 @@ def lines(path: Path) -> Iterator[dict[str, Any]]:
         for line in file:
             if line.strip():
                 yield json.loads(line)
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not INSTALLED:
-        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
 
 
 def test_every_recorded_figure_is_reproduced(corpus: Path) -> None:
@@ -204,17 +195,6 @@ def test_an_operator_takes_what_the_wheel_says(oracle: Oracle, operator: str, da
     except OracleError:  # it has to invoke the model first, with zeros, which is no division for one
         return
     assert measured_figures(model) == printed_figures(printed)
-
-
-def measured_figures(model: bytes) -> dict[str, int]:
-    """What this package says of a model's arena in the wheel."""
-    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
-    return {"total": measured.arena_used_bytes, "head": measured.head_bytes, "tail": measured.tail_bytes}
-
-
-def printed_figures(text: str) -> dict[str, int]:
-    """Total, head and tail in what TFLM prints."""
-    return {key: int(text.split(f"allocation {key} ")[1].split()[0]) for key in ("total", "head", "tail")}
 
 
 @given(

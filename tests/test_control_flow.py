@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
-from differential import assert_same_as_tflm, run
+from differential import assert_same_as_tflm, measured_figures, printed_figures, run
 from hypothesis import given
 from hypothesis import strategies as st
 from models import FLOAT32, INT32, Case
-from oracle import INSTALLED, Oracle
+from oracle import Oracle
 from strategies import control_flow
-from test_arena import printed_figures
 
 import tflm
 from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, TensorType, WhileOptions
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
-
-
-needs_oracle = pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
 
 
 def counting(limit_type: TensorType = TensorType.BOOL, *, body_shape: tuple[int, ...] = (1,)) -> bytes:
@@ -94,7 +81,6 @@ def test_a_limit_is_a_number_of_iterations(limit: object) -> None:
         tflm.MicroInterpreter(tflm.Model(counting()), tflm.AllOpsResolver(), bytearray(99), while_limit=limit)  # type: ignore[arg-type]
 
 
-@needs_oracle
 def test_a_condition_is_the_first_byte_of_a_tensor(oracle: Oracle) -> None:
     for goes_on in ([0], [256]):
         inputs = [np.array(goes_on, np.int32), np.array([7], np.int32)]
@@ -115,7 +101,6 @@ def test_a_branch_of_another_size_is_refused_when_it_runs() -> None:
         run(choosing((4,)), [[np.array([False]), X]])
 
 
-@needs_oracle
 def test_a_branch_of_another_type_is_given_the_bytes(oracle: Oracle) -> None:
     assert_same_as_tflm(oracle, choosing((3,), INT32), [[np.array([False]), X]])
 
@@ -130,13 +115,7 @@ def test_without_options_there_is_nothing_to_run() -> None:
             run(builder.build(), [])
 
 
-@needs_oracle
 @given(case=st.one_of(control_flow.OPERATORS.values()))
 def test_subgraphs_take_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
     model, _ = case
-    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
-    assert printed_figures(oracle.allocations(model)) == {
-        "total": measured.arena_used_bytes,
-        "head": measured.head_bytes,
-        "tail": measured.tail_bytes,
-    }
+    assert measured_figures(model) == printed_figures(oracle.allocations(model))

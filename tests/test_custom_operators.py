@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from differential import run
+from differential import measured_figures, printed_figures, run
 from flatbuffers import flexbuffers
 from hypothesis import given
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16, INT32, Case
-from oracle import INSTALLED, Oracle, OracleError
+from oracle import Oracle, OracleError
 from strategies import custom
-from test_arena import printed_figures
 
 import tflm
 from tflm.schema import ModelBuilder, TensorType
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
-
-
-needs_oracle = pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
-
-
-@needs_oracle
 @given(case=st.one_of(custom.OPERATORS.values()))
 def test_the_arena_is_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
     model, _ = case
@@ -38,9 +26,7 @@ def test_the_arena_is_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
         printed = oracle.allocations(model)
     except OracleError:
         return  # it does not take the model, or not with zeros for boxes, which have no extent
-    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
-    assert printed_figures(printed)["total"] == measured.arena_used_bytes
-    assert printed_figures(printed)["head"] == measured.head_bytes
+    assert measured_figures(model) == printed_figures(printed)
 
 
 # --- CIRCULAR_BUFFER -------------------------------------------------------------------------------------------------
@@ -89,7 +75,6 @@ def fast_detections(draw: Any, per_box: int = 1) -> Case:
     return custom.detections(draw, use_regular_nms=False, max_classes_per_detection=per_box)
 
 
-@needs_oracle
 @given(data=st.data(), per_box=st.integers(1, 3))
 def test_fast_detections_are_those_of_tflm(oracle: Oracle, data: st.DataObject, per_box: int) -> None:
     """TFLM leaves what it does not write as it was; here that is 0, and the scores that are written are not."""

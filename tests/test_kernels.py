@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from differential import assert_same_as_tflm, run
 from hypothesis import given
 from hypothesis import strategies as st
-from oracle import INSTALLED, Oracle
+from oracle import Oracle
 from strategies import OPERATORS
 
 from tflm.schema import (
@@ -21,15 +19,6 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
-
-pytestmark = pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

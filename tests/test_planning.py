@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import models
 import numpy as np
 import pytest
-from differential import assert_close, run
+from differential import assert_close, printed_figures, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import INSTALLED, Oracle, OracleError
+from oracle import Oracle, OracleError
 from strategies import LARGE, OPERATORS
-from test_arena import corpus_models, printed_figures
+from test_arena import corpus_models
 from test_real_models import recorded
 
 import tflm
@@ -32,15 +32,6 @@ from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, wi
 IN_PLACE = sorted(operator.name for operator in ELEMENT_WISE | COPYING)
 
 MODES = [{"in_place": in_place, "reorder": reorder} for in_place in (False, True) for reorder in (False, True)]
-
-
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not INSTALLED:
-        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
 
 
 def head_bytes(model: bytes) -> int:

@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import numpy as np
-import pytest
-from differential import assert_close
+from differential import assert_close, measured_figures, printed_figures
 from hypothesis import given
 from hypothesis import strategies as st
 from models import Case
-from oracle import INSTALLED, Oracle
+from oracle import Oracle
 from strategies import signal
-from test_arena import printed_figures
 
 import tflm
 
 CASES = st.one_of(*signal.OPERATORS.values())
 
 
-@pytest.fixture(scope="module")
-def oracle() -> Iterator[Oracle]:
-    if not INSTALLED:
-        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
-    oracle = Oracle()
-    yield oracle
-    oracle.close()
-
-
 @given(case=CASES)
 def test_they_take_what_the_wheel_says(oracle: Oracle, case: Case) -> None:
     model, _ = case
-    measured = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
-    assert printed_figures(oracle.allocations(model)) == {
-        "total": measured.arena_used_bytes,
-        "head": measured.head_bytes,
-        "tail": measured.tail_bytes,
-    }
+    assert measured_figures(model) == printed_figures(oracle.allocations(model))
 
 
 @given(case=CASES)
