@@ -1,21 +1,55 @@
-# make demo: run the hello world.  make test: tests, linter and type checker.  make reference: write the pages of the
-# documentation that follow from the code.  Each makes its own environment first.
+# make demo       run the hello world
+# make test       linter, type checker and tests: what continuous integration runs
+# make reference  write the pages of the documentation that follow from the code
+# make format     format the code
+# make matrix     the tests on every Python of $(PYTHONS) that is there
+# make minimum    the tests with the lowest versions of the dependencies that are allowed
+# make i386       the real models and the tests of the kernels on a Python of 32 bits, in $(I386)
+# make processors the compiled kernels for each instruction set of x86 that they know, on a processor that has them all
+# make wheel      the hello world and the command, from the built wheel
+# make coverage   the tests with the share of lines that they run, which has a floor
+# make long       2000 examples an operator, mutants of models, a soak: an hour or two
+#
+# Each makes its own environment first.
 
 PYTHON ?= python3
-VENV := .venv
+PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
+NUMPY ?=
+VENV ?= .venv
+I386 ?= ../i386
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
+PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
+LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
+COVERAGE_FLOOR := 90
 
-.PHONY: demo test reference format clean
+# Tests hand over what is wrong on purpose, and read fields of tables that may be absent.
+TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
+	comparison-overlap no-any-return misc dict-item func-returns-value)
+
+.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel coverage long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
 
-test: $(TESTING)
+test: lint pytest
+
+lint: $(TESTING)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/mypy --no-warn-unused-ignores $(TESTS_TYPES) tests tools
+
+pytest: $(TESTING)
 	$(VENV)/bin/pytest
+
+# TFLM itself has no build for 32 bits: the oracle runs in the environment's own Python. Debian's flatbuffers is too old.
+i386: $(TESTING)
+	$(PIP) install --upgrade --no-deps --target $(VENV)/i386 flatbuffers
+	PYTHONPATH=$(CURDIR)/$(VENV)/i386 TFLM_ORACLE=$(CURDIR)/$(VENV)/bin/python tools/i386.sh $(I386) -m pytest -o addopts= -p no:cacheprovider \
+		tests/test_real_models.py tests/test_kernels.py tests/test_signal.py tests/test_fixed_point.py \
+		tests/test_products.py tests/test_gathering.py tests/test_movement.py tests/test_resizing.py \
+		tests/test_control_flow.py tests/test_custom_operators.py
 
 reference: $(TESTING)
 	$(VENV)/bin/python tools/reference.py
@@ -24,18 +58,55 @@ format: $(TESTING)
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+matrix:
+	@for python in $(PYTHONS); do \
+		$$python --version >/dev/null 2>&1 || { echo "$$python is not there: left out"; continue; }; \
+		$(MAKE) matrix-entry PYTHON=$$python VENV=build/$$python || exit 1; \
+	done
+
+matrix-entry: $(TESTING)
+	$(PIP) install 'numpy$(NUMPY)'
+	$(VENV)/bin/pytest
+
+minimum:
+	$(MAKE) build/minimum/testing.stamp VENV=build/minimum
+	build/minimum/bin/pip install --quiet --disable-pip-version-check $(LOWEST)
+	build/minimum/bin/pytest
+
+wheel:
+	rm -rf build/wheel
+	$(PYTHON) -m venv build/wheel
+	build/wheel/bin/pip install --quiet --disable-pip-version-check build
+	build/wheel/bin/python -m build --outdir build/wheel/dist
+	build/wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo build/wheel/dist/*.whl)[cli]"
+	cd build/wheel && bin/python ../../examples/hello_world/hello_world.py
+	cd build/wheel && bin/tflm arena ../../examples/hello_world/hello_world_int8.tflite
+
+processors: $(TESTING)
+	for path in avx512vnni avx512 avx2 sse2; do \
+		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py tests/test_real_models.py || exit 1; \
+	done
+
+coverage: $(TESTING)
+	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
+
+long: $(TESTING)
+	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest
+	$(VENV)/bin/python tools/fuzz.py --count 100000
+	$(VENV)/bin/python tools/soak.py
+
 clean:
-	rm -rf $(VENV)
+	rm -rf $(VENV) build
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable .
+	$(PIP) install --editable .
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@
 
 $(TESTING): pyproject.toml | $(VENV)/bin/python
-	$(VENV)/bin/pip install --quiet --disable-pip-version-check --editable '.[test,oracle]'
+	$(PIP) install --editable '.[test,oracle,benchmark,vela,images,metrics,dask]'
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@ $(RUNTIME)

@@ -25,17 +25,21 @@ def run(model: bytes, invocations: Sequence[Arrays], arena_bytes: int = 1 << 20,
     return outputs
 
 
-def assert_same_as_tflm(oracle: Oracle, model: bytes, invocations: Sequence[Arrays]) -> None:
-    """The same integers, floats to 1e-5, at each invoke; and what TFLM refuses or dies of is refused here."""
+def assert_same_as_tflm(oracle: Oracle, model: bytes, invocations: Sequence[Arrays], **options: Any) -> None:
+    """The same integers, floats to 1e-5, at each invoke; and what TFLM refuses or dies of is refused here.
+
+    Args:
+        options: of the interpreter.
+    """
     try:
         expected = oracle.run(model, invocations)
     except OracleError as error:
         try:
-            answer = run(model, invocations)
+            answer = run(model, invocations, **options)
         except tflm.TflmError:
             return
         raise AssertionError(f"TFLM refuses this ({error}), here it gives {answer}") from None
-    for ours, theirs in zip(run(model, invocations), expected):
+    for ours, theirs in zip(run(model, invocations, **options), expected):
         assert_close(ours, theirs)
 
 

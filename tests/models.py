@@ -6,7 +6,7 @@ The models of single operators are in `strategies/`, a module a family.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from hypothesis import strategies as st
@@ -183,7 +183,7 @@ def graph(draw: Draw) -> bytes:
         chosen = draw(st.integers(0, len(tensors) - 1))
         width = widths[chosen]
         kind = draw(st.sampled_from(["RELU", "RESHAPE", "ADD", "FULLY_CONNECTED"]))
-        inputs, options = [tensors[chosen]], None
+        inputs, options = [tensors[chosen]], cast(Any, None)
         if kind == "ADD":
             same = [tensor for tensor, other in zip(tensors, widths) if other == width]
             inputs.append(draw(st.sampled_from(same)))

@@ -15,7 +15,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-INSTALLED = importlib.util.find_spec("tflite_micro") is not None
+PYTHON = os.environ.get("TFLM_ORACLE", sys.executable)
+"""The interpreter that TFLM's package is installed for, where that is another one."""
+
+INSTALLED = "TFLM_ORACLE" in os.environ or importlib.util.find_spec("tflite_micro") is not None
 
 
 class OracleError(Exception):
@@ -34,12 +37,16 @@ class Oracle:
         Raises:
             OracleError: TFLM can't run the model.
         """
-        outputs, _ = self._ask(model, invocations)
+        outputs, _ = self._ask(model, invocations, False)
         return outputs
 
-    def allocations(self, model: bytes) -> str:
-        """What TFLM prints of its arena for the model, after one invoke on zeros."""
-        _, printed = self._ask(model, None)
+    def allocations(self, model: bytes, inputs: list[np.ndarray[Any, Any]] | None = None) -> str:
+        """What TFLM prints of its arena for the model, after one invoke on these inputs, or on zeros.
+
+        Raises:
+            OracleError: TFLM can't run the model.
+        """
+        _, printed = self._ask(model, None if inputs is None else [inputs], True)
         return printed
 
     def close(self) -> None:
@@ -52,7 +59,7 @@ class Oracle:
     def _ask(self, *request: Any) -> Any:
         if self._child is None:
             self._child = subprocess.Popen(
-                [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+                [PYTHON, "-I", __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
             )
         assert self._child.stdin is not None
         assert self._child.stdout is not None
@@ -73,32 +80,29 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
     while True:
         try:
-            model, invocations = pickle.load(requests)
+            model, invocations, prints = pickle.load(requests)
         except EOFError:
             return
         try:
-            answer: tuple[str, Any] = "ok", _run(runtime, model, invocations)
+            answer: tuple[str, Any] = "ok", _run(runtime, model, invocations, prints)
         except Exception as error:
             answer = "error", f"{type(error).__name__}: {error}"
         pickle.dump(answer, answers)
         answers.flush()
 
 
-def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None) -> Any:
+def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None, prints: bool) -> Any:
     interpreter = runtime.Interpreter.from_bytes(model, arena_size=1 << 22)
     if invocations is None:
-        for i in range(_count(interpreter.get_input_details)):
-            details = interpreter.get_input_details(i)
-            interpreter.set_input(np.zeros(details["shape"], details["dtype"]), i)
-        interpreter.invoke()
-        return None, _captured(interpreter.print_allocations)
+        details = [interpreter.get_input_details(i) for i in range(_count(interpreter.get_input_details))]
+        invocations = [[np.zeros(of["shape"], of["dtype"]) for of in details]]
     outputs = []
     for inputs in invocations:
         for i, values in enumerate(inputs):
             interpreter.set_input(values, i)
         interpreter.invoke()
         outputs.append([np.array(interpreter.get_output(i)) for i in range(_count(interpreter.get_output_details))])
-    return outputs, ""
+    return outputs, _captured(interpreter.print_allocations) if prints else ""
 
 
 def _count(details: Callable[[int], Any]) -> int:

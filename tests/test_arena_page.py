@@ -152,7 +152,7 @@ def test_widths_are_lifetimes_and_heights_are_sizes(open_page: Open, model: Path
         left, top, right, bottom = drawn[i]
         buffer = measured["buffers"][i]
         steps = buffer["last_use"] - buffer["first_use"] + 1
-        return (right - left) / steps, (bottom - top - SMALLEST_PIXELS) / buffer["bytes"]
+        return (right - left) / steps, (bottom - top - SMALLEST_PIXELS) / max(buffer["bytes"], 1)
 
     a_step, a_byte = proportions(largest)
     for i in range(len(drawn)):
@@ -180,11 +180,15 @@ def test_the_pointer_shows_what_it_is_on(open_page: Open, model: Path) -> None:
     assert not page.locator("#tip").is_visible()
 
 
-def test_the_wheel_zooms_and_a_double_click_shows_all_again(open_page: Open, model: Path) -> None:
+def test_the_wheel_zooms_with_ctrl_alone_and_a_double_click_shows_all_again(open_page: Open, model: Path) -> None:
     page = open_page(model)
     before = boxes(page)
     page.hover("svg.map")
     page.mouse.wheel(0, -400)
+    assert boxes(page) == before
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -400)
+    page.keyboard.up("Control")
     page.wait_for_function(
         "w => document.querySelector('rect.buffer').width.baseVal.value > w", arg=before[0][2] - before[0][0]
     )
@@ -206,8 +210,58 @@ def test_head_temp_and_tail_are_to_scale(open_page: Open) -> None:
 
 def test_two_plans_stand_side_by_side_at_one_scale(open_page: Open) -> None:
     page = open_page(INT8_MODEL, "--planner", "linear", "--beside", "greedy")
-    assert page.locator("h2").all_inner_texts() == ["linear plan on cortex-m", "greedy plan on cortex-m"]
+    assert page.locator("h2").all_inner_texts() == [
+        "linear plan on cortex-m with reference kernels",
+        "greedy plan on cortex-m with reference kernels",
+    ]
     heights = page.eval_on_selector_all(
         "svg.map", "maps => maps.map(m => m.querySelector('rect.buffer').height.baseVal.value)"
     )
     assert heights[0] == pytest.approx(heights[1])
+
+
+@pytest.mark.parametrize("width", [1400, 420])
+def test_blocks_say_what_makes_them_and_what_they_are(open_page: Open, corpus: Path, width: int) -> None:
+    page = open_page(corpus / "models" / "person_detect.tflite")
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_timeout(200)  # for what is drawn anew
+    labels = page.eval_on_selector_all("rect.buffer", "all => all.map(r => r.getAttribute('aria-label'))")
+    assert "2 CONV_2D 48x48x16" in labels
+    assert "input 96x96x1" in labels
+    overruns = """texts => texts.filter(t => { const box = t.getBBox();
+        return box.x + box.width > t.ownerSVGElement.clientWidth + 1; }).length"""
+    assert page.eval_on_selector_all("svg.map text.name", overruns) == 0
+    shown = page.eval_on_selector_all("svg.map text.name tspan", "all => all.map(t => t.textContent)")
+    assert len(shown) > 10
+    assert all(
+        any(part in label for label in labels for part in [line.rstrip("\N{HORIZONTAL ELLIPSIS}")]) for line in shown
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_colours_have_a_legend_and_axes_their_titles(open_page: Open, corpus: Path) -> None:
+    page = open_page(corpus / "models" / "person_detect.tflite")
+    fills = set(page.eval_on_selector_all("rect.buffer", "all => all.map(r => r.getAttribute('fill'))"))
+    explained = set(page.eval_on_selector_all("#legend rect", "all => all.map(r => r.getAttribute('fill'))"))
+    assert fills <= explained
+    legend = page.locator("#legend").inner_text()
+    assert all(word in legend for word in ("input of the model", "convolution", "no plan is smaller", "peak"))
+    text = page.locator("svg.map").text_content()
+    assert "offset in the arena (bytes)" in text
+    assert "step (0 fills the inputs" in text
+    assert "peak" in text
+    assert "Between head and tail" in page.locator("p.gap").inner_text()
+
+
+def test_the_keyboard_shows_what_the_pointer_shows(open_page: Open, model: Path) -> None:
+    page = open_page(model)
+    (measured,) = figures("arena", model)["models"]
+    largest = max(range(len(measured["buffers"])), key=lambda i: measured["buffers"][i]["bytes"])
+    block = page.locator(f'rect.buffer[data-index="{largest}"]')
+    block.hover()
+    shown = page.locator("#tip").inner_text()
+    page.hover("h1")
+    block.focus()
+    assert page.locator("#tip").inner_text() == shown
+    block.evaluate("shape => shape.blur()")
+    assert not page.locator("#tip").is_visible()

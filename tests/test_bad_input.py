@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -432,7 +433,7 @@ ARENAS: dict[str, Callable[[], Any]] = {
     "memoryview of words": lambda: memoryview(bytearray(4096)).cast("I"),
     "mmap": lambda: mmap.mmap(-1, 4096),
     **{
-        f"array of {dtype}": lambda dtype=dtype: np.zeros(4096 // np.dtype(dtype).itemsize, dtype)
+        f"array of {dtype}": partial(np.zeros, 4096 // np.dtype(dtype).itemsize, dtype)
         for dtype in ("uint8", "int8", "int32", "float32", "float64", "bool", ">i4", "complex64")
     },
     "array of rows": lambda: np.zeros((64, 64), np.uint8),
@@ -476,12 +477,12 @@ def test_an_operator_that_is_missing_is_named_with_the_method_that_adds_it() -> 
     """And once it is added, the same interpreter goes on, in the same arena."""
     resolver = tflm.MicroMutableOpResolver(2)
     interpreters = two_interpreters(resolver)
-    for operator in ("FULLY_CONNECTED", "RELU"):
+    for operator, version in (("FULLY_CONNECTED", 1), ("RELU", 2)):
         method = f"add_{operator.lower()}"
         for interpreter in interpreters:
             with pytest.raises(tflm.UnresolvedOperator, match=rf"{operator} .* call resolver\.{method}\(\)") as raised:
                 interpreter.allocate_tensors()
-            assert (raised.value.operator, raised.value.version) == (operator, 1)
+            assert (raised.value.operator, raised.value.version) == (operator, version)
         getattr(resolver, method)()
     for interpreter in interpreters:
         interpreter.allocate_tensors()

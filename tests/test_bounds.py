@@ -16,7 +16,7 @@ from strategies import LARGE
 from test_broken_models import finished, table_of, vector_of
 
 import tflm
-from tflm.micro_host_memory import ALWAYS_ALLOWED, MULTIPLE, HostMemory
+from tflm.runtime.micro_host_memory import ALWAYS_ALLOWED, MULTIPLE, HostMemory
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, TensorType
 
 LOADING_MULTIPLE, VERIFYING_MULTIPLE = 128, 256
@@ -113,14 +113,14 @@ def shared_windows(count: int) -> bytes:
 def test_operators_keep_a_multiple_of_arena_and_file_at_the_most(model: Callable[[int], bytes], count: int) -> None:
     """A few run; with many, the first that would take too much is named, and nothing of it stays."""
     arena = bytearray(1 << 17)
-    interpreter = tflm.MicroInterpreter(tflm.Model(model(3)), tflm.AllOpsResolver(), arena)
+    interpreter = tflm.MicroInterpreter(tflm.Model(model(3)), tflm.AllOpsResolver(), arena, delegates=())
     interpreter.allocate_tensors()
     interpreter.invoke()
     assert interpreter.host_bytes() > 0
     del interpreter
     data = model(count)
     limit = MULTIPLE * (len(arena) + len(data)) + ALWAYS_ALLOWED
-    refused = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), arena)
+    refused = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), arena, delegates=())
     with traced() as memory:
         with pytest.raises(tflm.OperatorError, match=f"of the host's memory, more than the {limit}") as raised:
             refused.allocate_tensors()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 from test_cli import INT8_MODEL, figures, refusal, run
 from test_planning import wide_graph
@@ -11,6 +13,8 @@ from test_planning import wide_graph
 import tflm
 from tflm.memory import plan_bytes
 from tflm.memory.minimalloc_csv import read_csv
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.schema.patch import with_metadata
 
 
 @pytest.fixture
@@ -45,11 +49,38 @@ def test_plan_says_what_was_gained(branches: Path) -> None:
     assert "no plan of these buffers is smaller" in answer.stdout
 
 
-def test_a_model_can_be_planned_where_it_stands(branches: Path) -> None:
+def test_a_model_can_be_planned_where_it_stands_if_told_so(branches: Path) -> None:
     before = branches.read_bytes()
-    assert run("plan", branches, "-o", branches).returncode == 0
-    assert branches.read_bytes().endswith(before[8:])
+    answer = run("plan", branches, "-o", branches, "--reorder")
+    assert answer.returncode == 2
+    assert "--force" in answer.stderr
+    assert branches.read_bytes() == before
+    assert run("plan", branches, "-o", branches, "--reorder", "--force").returncode == 0
+    assert tflm.Model.from_file(branches).metadata("OfflineMemoryAllocation") is not None
     assert len(list(branches.parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize("place", ["beside", "in place"])
+def test_a_plan_that_gains_nothing_leaves_the_bytes_alone_unless_told(tmp_path: Path, place: str) -> None:
+    model = tmp_path / "model.tflite"
+    model.write_bytes(INT8_MODEL.read_bytes())
+    output = model if place == "in place" else tmp_path / "planned.tflite"
+    answer = run("plan", model, "-o", output, "--force")
+    assert output.read_bytes() == INT8_MODEL.read_bytes()
+    assert "nothing is gained" in answer.stdout
+    assert "the head stays at" in answer.stdout
+    assert not figures("plan", model, "-o", output, "--force")["written"]
+    assert figures("plan", model, "-o", output, "--force", "--always")["written"]
+    assert tflm.Model.from_file(output).metadata("OfflineMemoryAllocation") is not None
+
+
+def test_what_moved_is_said_and_why_the_rest_did_not(branches: Path) -> None:
+    printed = figures("plan", branches, "--reorder")
+    gained = printed["head_bytes_before"] - printed["head_bytes"]
+    assert printed["gains"]
+    assert f"the head shrinks by {gained:,} bytes" in run("plan", branches, "--reorder").stdout
+    assert not figures("plan", branches)["gains"]
+    assert "so much is alive at one operator" in " ".join(run("plan", branches).stdout.split())
 
 
 def test_the_planned_buffers_can_be_had_as_csv(branches: Path) -> None:
@@ -63,3 +94,44 @@ def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
     assert "No such file" in refusal("plan", INT8_MODEL, "-o", tmp_path / "nowhere" / "planned.tflite")
     assert run("plan", INT8_MODEL, "--planner", "best").returncode == 2
     assert run("plan", INT8_MODEL, "--planner", "greedy", "--steps", 5).returncode == 2
+
+
+def test_a_plan_does_not_stand_in_the_way_of_looking_at_every_tensor(branches: Path) -> None:
+    """It is ignored then, as is said; the tensors are those of the model without it."""
+    planned, dumps = branches.with_name("planned.tflite"), [branches.with_suffix(f".{i}.npz") for i in range(2)]
+    assert run("plan", branches, "-o", planned, "--always").returncode == 0
+    plain, ignoring = (
+        run("run", model, "--random", 1, "--dump-tensors", "--outputs", dump)
+        for model, dump in zip((branches, planned), dumps)
+    )
+    assert plain.stderr == ""
+    assert ignoring.returncode == 0
+    assert "plan is ignored" in ignoring.stderr
+    expected, given = (dict(np.load(dump)) for dump in dumps)
+    assert expected.keys() == given.keys()
+    assert all(np.array_equal(expected[key], given[key]) for key in expected)
+    comparison = run("compare", branches, planned)
+    assert comparison.returncode == 0
+    assert "plan is ignored" in comparison.stderr
+    linear = [figures("arena", model, "--planner", "linear") for model in (branches, planned)]
+    assert linear[0]["needed_bytes"] == linear[1]["needed_bytes"]
+
+
+def test_with_all_tensors_preserved_a_plan_is_ignored_with_a_warning(branches: Path) -> None:
+    planned = tflm.plan(tflm.Model.from_file(branches)).model
+    interpreter = tflm.MicroInterpreter(planned, tflm.AllOpsResolver(), bytearray(1 << 16), preserve_all_tensors=True)
+    with pytest.warns(tflm.PlanIgnored, match="memory of its own"):
+        interpreter.allocate_tensors()
+    buffers = sorted((buffer.offset, buffer.bytes) for buffer in interpreter.planned_buffers())
+    assert all(offset + size <= after for (offset, size), (after, _) in itertools.pairwise(buffers))
+
+
+def test_a_plan_that_loses_values_is_obeyed_if_that_is_wanted(branches: Path) -> None:
+    model = tflm.Model.from_file(branches)
+    count = len(model.subgraphs[0].tensors or ())
+    lossy = branches.with_name("lossy.tflite")
+    lossy.write_bytes(with_metadata(model, METADATA_NAME, encode_offsets([0] * count)))
+    assert "share bytes" in refusal("arena", lossy)
+    assert run("arena", lossy, "--checks", "tflm").returncode == 0
+    assert run("run", lossy, "--random", 1, "--checks", "tflm").returncode == 0
+    assert "there are all and tflm" in run("arena", lossy, "--checks", "some").stderr

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle import INSTALLED
+from strategies import LARGE
 
 import tflm
 from tflm.compat.tflite_micro import runtime
@@ -91,5 +92,61 @@ def test_operators_of_your_own_are_registrations() -> None:
     interpreter.set_input(np.array([1, -2, 3], np.float32), 0)
     interpreter.invoke()
     assert interpreter.get_output(0).tolist() == [-1, 2, -3]
-    with pytest.raises(ValueError, match="Registration"):
-        runtime.Interpreter.from_bytes(model, custom_op_registerers=["AddNegated"])  # type: ignore[list-item]
+    with pytest.raises(RuntimeError, match="Registration"):
+        runtime.Interpreter.from_bytes(model, custom_op_registerers=["AddNegated"])
+
+
+def test_decoded_tensors_may_lie_beside_the_arena() -> None:
+    data, _ = LARGE["TFLM_DECODE"]()
+    inside, beside, small = (
+        runtime.Interpreter.from_bytes(data, arena_size=1 << 20, alt_decompression_memory_size=size)
+        for size in (0, 1 << 18, (1 << 18) - 1)
+    )
+    answers = []
+    for interpreter in (inside, beside, small):
+        interpreter.invoke()
+        answers.append(interpreter.get_output(0))
+    assert np.array_equal(answers[0], answers[1])
+    assert np.array_equal(answers[0], answers[2])
+    with pytest.raises(RuntimeError, match="too small"):
+        runtime.Interpreter.from_bytes(data, arena_size=1 << 16)
+    runtime.Interpreter.from_bytes(data, arena_size=1 << 16, alt_decompression_memory_size=1 << 18)
+
+
+def test_errors_are_worded_as_there() -> None:
+    interpreter = runtime.Interpreter.from_file(MODEL)
+    for call in (interpreter.get_output, interpreter.get_input_details, interpreter.get_output_details):
+        with pytest.raises(IndexError, match="Tensor is out of bound"):
+            call(1)
+    with pytest.raises(RuntimeError, match="TFLM could not register custom op via SomeRandomOp"):
+        runtime.Interpreter.from_file(MODEL, ["SomeRandomOp"])
+    for wrong in ("SomeRandomOp", [("wrong", "format")]):
+        with pytest.raises(ValueError, match="must be a list of strings"):
+            runtime.Interpreter.from_file(MODEL, wrong)  # type: ignore[arg-type]
+
+
+def test_the_package_has_the_names_of_the_other() -> None:
+    import tflm.compat.tflite_micro as tflite_micro
+
+    assert tflite_micro.runtime is runtime
+    assert tflite_micro.__version__ == tflm.__version__
+    assert not hasattr(tflite_micro, "nothing")
+
+
+def test_one_decode_after_the_other_has_the_memory_beside_the_arena() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), tflm.schema.TensorType.FLOAT32)
+    for i, values in enumerate(([1.0, 2.0], [10.0, 20.0], [100.0, 200.0])):
+        head = np.array([0, 1, 0, 0, 1, 1, 2, *[0] * 9], np.uint8)  # a look-up table of two values, indices of one bit
+        table = np.concatenate([head, np.array(values, np.float32).view(np.uint8)])
+        codes, metadata = main.constant(f"codes{i}", np.array([0x40], np.uint8)), main.constant(f"head{i}", table)
+        decoded, total = (main.tensor(f"{n}{i}", (1, 2), tflm.schema.TensorType.FLOAT32) for n in ("decoded", "sum"))
+        main.operator("TFLM_DECODE", [codes, metadata], [decoded])
+        main.operator(tflm.schema.BuiltinOperator.ADD, [x, decoded], [total], tflm.schema.AddOptions())
+        x = total
+    main.output(x)
+    interpreter = runtime.Interpreter.from_bytes(builder.build(), arena_size=1 << 14, alt_decompression_memory_size=8)
+    interpreter.set_input(np.zeros((1, 2), np.float32), 0)
+    interpreter.invoke()
+    assert interpreter.get_output(0).tolist() == [[111.0, 222.0]]

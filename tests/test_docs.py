@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 import reference
 from strategies import LARGE
-from test_cli import FLOAT_MODEL, INT8_MODEL, figures
+from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
 
 import tflm
 from tflm.kernels import REGISTRATIONS
+from tflm.schema import TensorType
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -48,7 +49,17 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/getting_started.md", "docs/sizing_an_arena.md"])
+@pytest.mark.parametrize(
+    "page",
+    [
+        "README.md",
+        "docs/getting_started.md",
+        "docs/sizing_an_arena.md",
+        "docs/delegates.md",
+        "docs/kernel_libraries.md",
+        "docs/litert.md",
+    ],
+)
 def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(
     page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,13 +104,25 @@ def key_paths(value: Any, path: str = "") -> set[str]:
 
 def test_the_keys_of_json_are_the_documented_ones(tmp_path: Path) -> None:
     np.savez(tmp_path / "in.npz", in_0_0=np.zeros((1, 1), np.int8))
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    main.operator(
+        "FlexErf", [main.input("x", (2,), TensorType.FLOAT32)], [y := main.tensor("y", (2,), TensorType.FLOAT32)]
+    )
+    main.output(y)
+    of_tensorflow = tmp_path / "flex.tflite"
+    of_tensorflow.write_bytes(builder.build())
     printed = {
-        "arena": figures("arena", INT8_MODEL, FLOAT_MODEL),
+        "arena": figures("arena", INT8_MODEL, FLOAT_MODEL, "--board", "esp32-s3-eye"),
+        "check": json.loads(run("check", of_tensorflow, "--board", "nano33ble", "--json").stdout),
         "compare": figures("compare", FLOAT_MODEL, INT8_MODEL, "--tolerance", 0),
+        "flash": figures("flash", INT8_MODEL, "--target", "cortex-m4", "--kernels", "cmsis-nn"),
         "inspect": figures("inspect", INT8_MODEL),
         "plan": figures("plan", INT8_MODEL),
         "profile": figures("profile", INT8_MODEL, "--runs", 1),
         "run": figures("run", INT8_MODEL, "--inputs", tmp_path / "in.npz"),
+        "resize": figures("resize", INT8_MODEL, "-o", tmp_path / "resized.tflite"),
+        "versions": figures("versions", INT8_MODEL),
     }
     sections = re.split(r"^## tflm ", (DOCS / "json.md").read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
     documented = {

@@ -12,7 +12,7 @@ from models import counter
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
-from tflm.cli.export import resolver_method
+from tflm.firmware.resolver_methods import resolver_method
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, CastOptions, ShapeOptions, TensorType
 
@@ -106,6 +106,19 @@ def test_the_resolver_holds_exactly_the_operators_that_are_used(tmp_path: Path) 
 def test_the_resolver_of_tflm_has_the_method(operator: str) -> None:
     methods = set(re.findall(r"TfLiteStatus (\w+)\(\)", RESOLVER.read_text()))
     assert resolver_method(operator) in methods | ONLY_IN_THE_PACKAGE
+
+
+@pytest.mark.parametrize("name", ["a\nint evil;\n", "a\rint evil;", "a\u2028int evil;", "a\\", "a??"])
+def test_no_name_of_a_file_gets_out_of_its_comment(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.tflite"
+    path.write_bytes(INT8_MODEL.read_bytes())
+    out = tmp_path / name
+    assert run("export", path, out).returncode == 0
+    for file in out.iterdir():
+        first, second = file.read_text().splitlines()[:2]
+        assert first.startswith("// Made by: tflm export ")
+        assert not first.endswith(("\\", "??/"))
+        assert "int evil" not in second
 
 
 def test_a_folder_that_can_not_be_written_is_named(tmp_path: Path) -> None:

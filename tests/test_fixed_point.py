@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tflm.errors import OperatorError
-from tflm.kernels import fixed_point as fp
+from tflm.kernels.arithmetic import fixed_point as fp
 
 int32 = st.integers(-(2**31), 2**31 - 1) | st.sampled_from([-(2**31), -(2**31) + 1, -1, 0, 1, 2**31 - 1])
 significands = st.integers(2**30, 2**31 - 1)

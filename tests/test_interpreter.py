@@ -216,7 +216,7 @@ def test_variables_start_at_zero_and_do_so_again_after_reset() -> None:
 
 def test_the_profiler_sees_each_operator_once_an_invoke() -> None:
     profiler = tflm.MicroProfiler()
-    interpreter = ready(chain(3), profiler=profiler)
+    interpreter = ready(chain(3), profiler=profiler, delegates=())
     interpreter.invoke()
     interpreter.invoke()
     assert [event.tag for event in profiler.events] == ["RELU"] * 6
@@ -356,6 +356,21 @@ def test_a_kernel_can_ask_for_memory_only_in_the_phase_for_it(phase: str, call: 
         ready(custom_model(), resolver=resolver).invoke()
 
 
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda context, node: context.request_scratch_buffer_in_arena(-64),
+        lambda context, node: context.allocate_persistent_buffer(-256),
+        lambda context, node: context.allocate_array(-1, np.int32),
+    ],
+)
+def test_no_operator_gets_less_than_nothing(ask: Any) -> None:
+    resolver = tflm.AllOpsResolver()
+    resolver.add_custom(tflm.Registration("SCALE", prepare=ask, invoke=invoke_scale))
+    with pytest.raises(tflm.OperatorError, match=r"SCALE.*asks for -\d+ bytes"):
+        ready(custom_model(), resolver=resolver)
+
+
 def test_a_missing_input_is_an_error_of_the_operator() -> None:
     builder = ModelBuilder()
     main = builder.subgraph()
@@ -405,6 +420,27 @@ def test_quantized_and_dequantized_undo_each_other_within_half_a_step(
     tensor.data[...] = tensor.quantized(real)
     low, high = (-128 - zero_point) * scale, (127 - zero_point) * scale
     assert np.all(abs(tensor.dequantized() - np.clip(real, low, high)) <= scale * 0.50001)
+
+
+def quantizing(type: TensorType, scale: float = 1.0) -> Any:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (1,), type, quantized(scale)))
+    return ready(builder.build()).input(0)
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64])
+@pytest.mark.filterwarnings("error")
+def test_what_is_too_large_saturates(type: TensorType) -> None:
+    tensor = quantizing(type)
+    limits = np.iinfo(tensor.data.dtype)
+    for far in (1e30, 2.0**63, np.inf):
+        assert [tensor.quantized([real]).tolist() for real in (far, -far)] == [[limits.max], [limits.min]]
+
+
+def test_halves_are_rounded_away_from_zero() -> None:
+    tensor = quantizing(TensorType.INT8, 0.5)
+    assert [tensor.quantized([real]).item() for real in (0.25, 0.75, 1.25, -0.25, -1.25)] == [1, 2, 3, -1, -3]
 
 
 def test_dequantized_follows_the_channel() -> None:

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.micro_interpreter import BUFFER_ELEMENTS
+from tflm.runtime.micro_interpreter import BUFFER_ELEMENTS
+from tflm.runtime.turn import Turn
 from tflm.schema import BuiltinOperator, TensorType
 
 HALF = tflm.quantized(0.5)
@@ -224,7 +225,7 @@ def test_interpreters_that_share_an_allocator_count_as_one() -> None:
 
 
 def test_an_operator_can_not_run_its_own_interpreter() -> None:
-    refusals = []
+    refusals: list[tflm.InterpreterError] = []
 
     def meet() -> None:
         with pytest.raises(tflm.InterpreterError, match="in an operator that calls back") as raised:
@@ -279,3 +280,36 @@ def test_numpy_works_in_other_threads_as_it_did() -> None:
     interpreter.invoke()
     assert (np.geterr(), np.getbufsize()) == settings
     assert inside == [("ignore", BUFFER_ELEMENTS)] * 2
+
+
+class LateTurn(Turn):
+    """A turn that the first to come gets only after `meanwhile`."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def take(self, call: str) -> None:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        super().take(call)
+
+
+def test_a_model_is_allocated_once_though_two_threads_saw_that_it_was_not() -> None:
+    prepared = []
+    resolver = tflm.AllOpsResolver()
+    registration = tflm.Registration(
+        "MEET", prepare=lambda context, node: prepared.append(node.index), invoke=lambda context, node: None
+    )
+    resolver.add_custom(registration)
+    allocator = tflm.MicroAllocator(bytearray(1 << 14))
+    allocator.turn = turn = LateTurn()
+    interpreter = tflm.MicroInterpreter(summing_model(), resolver, allocator)
+
+    def in_another_thread() -> None:
+        thread = threading.Thread(target=interpreter.allocate_tensors)
+        thread.start()
+        thread.join()
+
+    turn.meanwhile = in_another_thread
+    interpreter.allocate_tensors()
+    assert prepared == [0]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
-from differential import assert_same_as_tflm, run
+from differential import assert_close, assert_same_as_tflm, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
@@ -12,7 +14,11 @@ from strategies import OPERATORS
 
 from tflm.schema import (
     ActivationFunctionType,
+    BatchMatMulOptions,
     BuiltinOperator,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    FullyConnectedOptions,
     LeakyReluOptions,
     ModelBuilder,
     MulOptions,
@@ -24,7 +30,9 @@ from tflm.schema import (
 @pytest.mark.parametrize("operator", OPERATORS)
 @given(data=st.data())
 def test_kernel_gives_what_tflm_gives(oracle: Oracle, operator: str, data: st.DataObject) -> None:
-    assert_same_as_tflm(oracle, *data.draw(OPERATORS[operator]))
+    """By the delegates that there are by default, and by numpy alone."""
+    delegates = data.draw(st.sampled_from([None, ()]))
+    assert_same_as_tflm(oracle, *data.draw(OPERATORS[operator]), delegates=delegates)
 
 
 def test_a_negative_slope_that_rounds_to_one_has_the_wrong_sign(oracle: Oracle) -> None:
@@ -51,3 +59,38 @@ def test_options_of_another_operator_say_nothing(oracle: Oracle) -> None:
     main.output(y)
     values = np.array([[-4, 0.5, 9]], np.float32)
     assert_same_as_tflm(oracle, builder.build(), [[values, values]])
+
+
+LAYERS: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any]] = {
+    "MUL": ((256,), (1,), MulOptions()),
+    "PRELU": ((256,), (1,), None),
+    "FULLY_CONNECTED": ((256, 1), (1, 1), FullyConnectedOptions()),
+    "BATCH_MATMUL": ((256, 1), (1, 1), BatchMatMulOptions()),
+    "CONV_2D": ((1, 16, 16, 1), (1, 1, 1, 1), Conv2DOptions(stride_w=1, stride_h=1)),
+    "DEPTHWISE_CONV_2D": (
+        (1, 16, 16, 1),
+        (1, 1, 1, 1),
+        DepthwiseConv2DOptions(stride_w=1, stride_h=1, depth_multiplier=1),
+    ),
+}
+
+
+@pytest.mark.parametrize("exponent", [24, 30])
+@pytest.mark.parametrize("operator", LAYERS)
+def test_results_wrap_where_the_zero_point_is_added(oracle: Oracle, operator: str, exponent: int) -> None:
+    """Products at the output's scale next to -2^31: the scales multiply to a little less than 2^exponent."""
+    x_shape, weights_shape, options = LAYERS[operator]
+    step = 2.0**-23
+    scales = 1 + 512 * step, 1 - 512 * step, 2.0**-exponent
+    every = np.arange(-128, 128, dtype=np.int8).reshape(x_shape)
+    for zero_point in (-128, 127):
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        x = main.input("x", x_shape, TensorType.INT8, quantized(scales[0]))
+        weights = main.constant("weights", np.ones(weights_shape, np.int8), quantized([scales[1]]))
+        y = main.tensor("y", x_shape, TensorType.INT8, quantized(scales[2], zero_point))
+        main.operator(BuiltinOperator[operator], [x, weights], [y], options)
+        main.output(y)
+        expected = oracle.run(builder.build(), [[every]])
+        for delegates in (None, ()):
+            assert_close(run(builder.build(), [[every]], delegates=delegates)[0], expected[0])

@@ -15,21 +15,18 @@ from differential import assert_close, printed_figures, run
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import LARGE, OPERATORS
+from strategies import OPERATORS
 from test_arena import corpus_models
 from test_real_models import recorded
 
 import tflm
 from tflm.memory import OptimalPlanner
-from tflm.micro_allocator import PlannedBuffer
 from tflm.planning.head_plan import Head
 from tflm.planning.operator_order import smaller_order
+from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.schema import AddOptions, BuiltinOperator, ConcatenationOptions, TensorType, read_model, write_model
-from tflm.schema.in_place import COPYING, ELEMENT_WISE
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
-
-IN_PLACE = sorted(operator.name for operator in ELEMENT_WISE | COPYING)
 
 MODES = [{"in_place": in_place, "reorder": reorder} for in_place in (False, True) for reorder in (False, True)]
 
@@ -216,31 +213,6 @@ def test_an_unknown_planner_is_refused() -> None:
 # An output in the place of an input.
 
 
-@pytest.mark.parametrize("operator", IN_PLACE)
-@given(data=st.data())
-@settings(max_examples=12)
-def test_an_output_may_overwrite_its_input(oracle: Oracle, operator: str, data: st.DataObject) -> None:
-    model, invocations = data.draw(OPERATORS[operator])
-    try:
-        expected = oracle.run(model, invocations)
-        plan = tflm.plan(tflm.Model(model), in_place=True)
-    except (OracleError, tflm.TflmError):
-        return
-    for output, overwritten in plan.overwritten.items():
-        assert plan.offsets[output] == plan.offsets[overwritten]
-    for answers in (run(plan.data, invocations), oracle.run(plan.data, invocations)):
-        for answer, right in zip(answers, expected):
-            assert_close(answer, right)
-
-
-@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in IN_PLACE])
-def test_so_may_a_large_one(name: str) -> None:
-    model, invocations = LARGE[name]()
-    plan = tflm.plan(tflm.Model(model), in_place=True)
-    for answer, right in zip(*(run(data, invocations, arena_bytes=1 << 23) for data in (plan.data, model))):
-        assert_close(answer, right)
-
-
 def test_what_is_still_needed_is_not_overwritten() -> None:
     """The input is also an output of the model, which only the last operator reads."""
     builder = tflm.ModelBuilder()
@@ -275,18 +247,18 @@ def wide_graph(widths: Sequence[int], joined: bool) -> bytes:
     """Branches that grow from one input to `widths` and shrink again, all grown before the first shrinks."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (1, 16), TensorType.FLOAT32)
+    x = main.input("x", (2, 8), TensorType.FLOAT32)  # two rows: what is put beside it does not lie behind it
     grown = []
     for i, width in enumerate(widths):
-        grown.append(main.tensor(f"grown{i}", (1, 16 * width), TensorType.FLOAT32))
+        grown.append(main.tensor(f"grown{i}", (2, 8 * width), TensorType.FLOAT32))
         main.operator(BuiltinOperator.CONCATENATION, [x] * width, [grown[-1]], ConcatenationOptions(axis=1))
     small = []
     for i, tensor in enumerate(grown):
-        small.append(main.tensor(f"small{i}", (1, 1), TensorType.FLOAT32))
+        small.append(main.tensor(f"small{i}", (2, 1), TensorType.FLOAT32))
         axis = main.constant(f"axis{i}", np.array([1], np.int32))
         main.operator(BuiltinOperator.SUM, [tensor, axis], [small[-1]], tflm.schema.ReducerOptions(keep_dims=True))
     if joined:
-        total = main.tensor("total", (1, 1), TensorType.FLOAT32)
+        total = main.tensor("total", (2, 1), TensorType.FLOAT32)
         main.operator(BuiltinOperator.ADD_N, small, [total])
         small = [total]
     main.output(*small)
@@ -357,10 +329,14 @@ def test_the_order_is_the_best_of_all_and_keeps_what_depends(model: bytes, data:
     before = peak(operators, main.inputs or (), main.outputs, sizes)
     found = smaller_order(tflm.Model(model), sizes, {})
     assert (before if found is None else found.peak_bytes) == min(peaks)
-    if found is not None:
-        order = [operators[i] for i in found.order]
+    in_a_hurry = smaller_order(tflm.Model(model), sizes, {}, seconds=-1.0)
+    assert in_a_hurry is None or min(peaks) <= in_a_hurry.peak_bytes < before
+    for answer in (found, in_a_hurry):
+        if answer is None:
+            continue
+        order = [operators[i] for i in answer.order]
         assert is_valid(order)
-        assert peak(order, main.inputs or (), main.outputs, sizes) == found.peak_bytes
+        assert peak(order, main.inputs or (), main.outputs, sizes) == answer.peak_bytes
 
 
 def test_a_variable_is_read_before_it_is_assigned() -> None:

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tflm.kernels.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
-from tflm.kernels.float_product import FloatWeights
-from tflm.kernels.integer_product import IntegerWeights, OutputStage, SumRequantizer
-from tflm.kernels.product import blocks
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.layers.float_product import FloatWeights
+from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.layers.product import blocks
 
 SMALL = st.integers(1, 5)
 

@@ -8,7 +8,7 @@ from differential import run
 from strategies.single_operator import SingleOperator
 
 import tflm
-from tflm.kernels.fixed_point import inverse_square_root
+from tflm.kernels.arithmetic.fixed_point import inverse_square_root
 from tflm.schema import BuiltinOperator, L2NormOptions, ResizeBilinearOptions, TensorType, quantized
 
 

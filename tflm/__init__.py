@@ -16,45 +16,77 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tflm import schema, targets
+from tflm import boards, delegates, libraries, schema, targets
+from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.boards.device_check import DeviceFinding, check_device
 from tflm.errors import (
     ArenaError,
     ArenaExhausted,
+    ArgumentError,
+    DataError,
+    DelegateError,
+    FirmwareError,
     InterpreterError,
     ModelError,
     OperatorError,
     PlanFileError,
+    PlanIgnored,
     ResolverError,
+    RewriteError,
     TensorError,
     TensorIndexError,
     TflmError,
     UnresolvedOperator,
 )
 from tflm.kernels import KernelContext, Node, Registration
-from tflm.kernels.ethos_u import ethos_u
+from tflm.kernels.reference.ethos_u import ethos_u
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.micro_allocator import (
+from tflm.runtime.micro_allocator import (
     MicroAllocator,
     PlannedBuffer,
     RecordedAllocation,
     RecordedAllocationType,
     RecordingMicroAllocator,
 )
-from tflm.micro_interpreter import MicroInterpreter
-from tflm.micro_measurement import ArenaMeasurement, Peak, measure_arena
-from tflm.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
-from tflm.micro_profiler import MicroProfiler
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_measurement import (
+    ArenaMeasurement,
+    Peak,
+    SeparateArenas,
+    measure_arena,
+    measure_separate_arenas,
+)
+from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.runtime.micro_profiler import MicroProfiler
+from tflm.runtime.value_tags import findings_in_plan
+from tflm.schema import verifier
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
+from tflm.schema.versioning.update import update_versions
 
 if TYPE_CHECKING:
+    __version__: str
+    from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
+    from tflm.firmware.flash import Flash, flash
+    from tflm.firmware.instructions import Estimate, estimate
     from tflm.planning import ModelPlan, plan
+    from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
 
 __all__ = [
     "AllOpsResolver",
     "ArenaError",
     "ArenaExhausted",
     "ArenaMeasurement",
+    "ArgumentError",
+    "BoardFit",
+    "CalibrationReport",
+    "DataError",
+    "DelegateError",
+    "DeviceFinding",
+    "Estimate",
+    "Evaluation",
+    "FirmwareError",
+    "Flash",
     "InterpreterError",
     "KernelContext",
     "MicroAllocator",
@@ -69,32 +101,76 @@ __all__ = [
     "OperatorError",
     "Peak",
     "PlanFileError",
+    "PlanIgnored",
     "PlannedBuffer",
     "RecordedAllocation",
     "RecordedAllocationType",
     "RecordingMicroAllocator",
     "Registration",
     "ResolverError",
+    "RewriteError",
+    "SeparateArenas",
     "TensorError",
     "TensorIndexError",
     "TfLiteEvalTensor",
     "TfLiteTensor",
     "TflmError",
+    "TiledModel",
+    "TiledStage",
     "UnresolvedOperator",
+    "__version__",
+    "board_fit",
+    "boards",
+    "calibrate_report",
+    "check_device",
+    "delegates",
+    "estimate",
     "ethos_u",
+    "evaluate",
+    "flash",
+    "fold",
+    "libraries",
     "measure_arena",
+    "measure_separate_arenas",
     "plan",
     "quantized",
+    "resize",
     "schema",
+    "strip",
     "targets",
+    "tile",
+    "update_versions",
     "verify",
 ]
 
 
+verifier.add_plan_check(findings_in_plan)
+
+
 def __getattr__(name: str) -> Any:
     """What of `__all__` is imported when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version  # takes a while to load
+
+        return version("pytflm")
+    if name in ("Flash", "flash"):
+        from tflm.firmware import flash as flash_module
+
+        return getattr(flash_module, name)
+    if name in ("Estimate", "estimate"):
+        from tflm.firmware import instructions
+
+        return getattr(instructions, name)
     if name in ("ModelPlan", "plan"):
         from tflm import planning
 
         return getattr(planning, name)
+    if name in ("CalibrationReport", "Evaluation", "calibrate_report", "evaluate"):
+        from tflm import evaluation
+
+        return getattr(evaluation, name)
+    if name in ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"):
+        from tflm import rewriting
+
+        return getattr(rewriting, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

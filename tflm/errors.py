@@ -1,4 +1,4 @@
-"""Every way in which tflm says no: one tree, so that `except tflm.TflmError` catches all of it.
+"""Every way in which tflm says no: one tree, so that `except tflm.TflmError` catches all of it; and its warnings.
 
 Each kind keeps its parts as attributes beside the message, for programs that want to act on them.
 """
@@ -10,6 +10,10 @@ class TflmError(Exception):
     """The root of all errors raised on purpose by this package."""
 
 
+class ArgumentError(TflmError, TypeError, ValueError):
+    """A call was given something else than it takes; the message says what it takes, and how to come by it."""
+
+
 class ModelError(TflmError):
     """The bytes are not a model that can be trusted.
 
@@ -18,10 +22,22 @@ class ModelError(TflmError):
         table: name of the schema table, or `file`.
         field: name of the field, or empty.
         reason: what is wrong, and where possible what would be right.
+        level: "error", or "warning" for what is odd and runs all the same.
+        unsound: whether the model does run, in TFLM and with `checks="tflm"`, to answers that mean nothing.
     """
 
-    def __init__(self, reason: str, *, table: str = "file", field: str = "", place: str = ""):
+    def __init__(
+        self,
+        reason: str,
+        *,
+        table: str = "file",
+        field: str = "",
+        place: str = "",
+        level: str = "error",
+        unsound: bool = False,
+    ):
         self.reason, self.table, self.field, self.place = reason, table, field, place
+        self.level, self.unsound = level, unsound
         name = f"{table}.{field}" if field else table
         super().__init__(f"{name}{f' at {place}' if place else ''}: {reason}")
 
@@ -64,6 +80,14 @@ class PlanFileError(TflmError):
         super().__init__(f"line {line}: {reason}")
 
 
+class PlanIgnored(UserWarning):
+    """The memory plan that a model has is not followed, because every tensor is to have memory of its own."""
+
+
+class RewriteError(TflmError):
+    """A rewritten model does not do what the one did that it came from; a fault of this package, found in time."""
+
+
 class ResolverError(TflmError):
     """An operator can't be added to a resolver: no room left, already there, or not known."""
 
@@ -79,6 +103,10 @@ class UnresolvedOperator(TflmError):
     def __init__(self, operator: str, version: int, reason: str):
         self.operator, self.version = operator, version
         super().__init__(reason)
+
+
+class DelegateError(TflmError):
+    """A delegate takes what it can't have: a node that is not there, or another's, or of a version it does not know."""
 
 
 class OperatorError(TflmError):
@@ -126,3 +154,11 @@ class TensorIndexError(TflmError, IndexError):
 
 class InterpreterError(TflmError, RuntimeError):
     """A call that is not allowed now, such as `invoke` before `allocate_tensors`."""
+
+
+class FirmwareError(TflmError):
+    """What a firmware takes can't be said: something was not measured, or a file of measurements can't be read."""
+
+
+class DataError(TflmError):
+    """A file or an array does not hold what a model's inputs take, or what is said of them."""

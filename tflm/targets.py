@@ -1,4 +1,4 @@
-"""Data models of the machines that a firmware runs on.
+"""The machines that a firmware runs on: their data models, and parts with the extensions that they have.
 
 TFLM places C structures in the arena, and how large they are depends on the machine and its compiler. A structure is
 declared once, by its fields, in the module that uses it:
@@ -13,13 +13,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
+
+from tflm.errors import ArgumentError
+
+
+@dataclass(frozen=True)
+class Build:
+    """How TFLM was compiled, where that shows in its structures.
+
+    Attributes:
+        compression: with support for compressed weights, which adds fields to some structures.
+        recording: the program runs models in TFLM's recording interpreter, whose allocators are larger.
+        fully_connected_extension: from more recent sources, where 16 more bytes follow the parsed options of
+            FULLY_CONNECTED.
+    """
+
+    compression: bool = False
+    recording: bool = False
+    fully_connected_extension: bool = False
 
 
 @dataclass(frozen=True)
 class Target:
-    """One data model.
+    """A machine: its data model, and what its kernels can use.
 
     Attributes:
         name: what the command line and `by_name` call it.
@@ -28,9 +46,9 @@ class Target:
         short_enums: whether an enum takes the smallest integer that holds its values (1, 2 or 4 bytes) or always an
             int of 4 bytes.
         int64_alignment, double_alignment: alignment in bytes of 64-bit integers and doubles.
-        compression: TFLM was built with support for compressed weights, which adds fields to some structures.
-        recording: the program runs models in TFLM's recording interpreter, whose allocators are larger.
-        fully_connected_extension: in more recent sources 16 more bytes follow the parsed options of FULLY_CONNECTED.
+        family: which kernel libraries are made for it: "cortex-m", "espressif"; empty for those of no maker.
+        extensions: what kernel libraries choose their code by: "dsp" and "mve" of Cortex-M, "esp32s3" and "esp32p4".
+        build: how TFLM is compiled for it.
     """
 
     name: str
@@ -39,9 +57,12 @@ class Target:
     short_enums: bool
     int64_alignment: int = 8
     double_alignment: int = 8
-    compression: bool = False
-    recording: bool = False
-    fully_connected_extension: bool = False
+    family: str = ""
+    extensions: frozenset[str] = frozenset()
+    build: Build = Build()
+
+    def __repr__(self) -> str:
+        return f"Target({self.name!r}, {self.description!r})"
 
 
 HOST = Target("host", "x86-64 and other 64-bit machines (LP64)", pointer_size=8, short_enums=False)
@@ -50,27 +71,72 @@ HOST_WHEEL = Target(
     "the tflite-micro package for Python: host with compression support, from a recent source",
     pointer_size=8,
     short_enums=False,
-    compression=True,
-    recording=True,
-    fully_connected_extension=True,
+    build=Build(compression=True, recording=True, fully_connected_extension=True),
 )
 CORTEX_M = Target("cortex-m", "32-bit Arm Cortex-M, arm-none-eabi-gcc", pointer_size=4, short_enums=True)
 RISCV32 = Target("riscv32", "32-bit RISC-V (ilp32)", pointer_size=4, short_enums=False)
 XTENSA = Target("xtensa", "Xtensa LX (ESP32, HiFi DSPs)", pointer_size=4, short_enums=False)
 
 TARGETS: dict[str, Target] = {target.name: target for target in (HOST, CORTEX_M, RISCV32, XTENSA, HOST_WHEEL)}
-"""The targets that have a name. Any other `Target` may be given wherever a target is asked for."""
+"""The data models. Any other `Target` may be given wherever a target is asked for."""
+
+
+def _part(model: Target, family: str, name: str, description: str, *extensions: str) -> Target:
+    return replace(model, name=name, description=description, family=family, extensions=frozenset(extensions))
+
+
+_cortex_m = functools.partial(_part, CORTEX_M, "cortex-m")
+_esp32_xtensa = functools.partial(_part, XTENSA, "espressif")
+_esp32_riscv = functools.partial(_part, RISCV32, "espressif")
+
+PARTS: dict[str, Target] = {
+    target.name: target
+    for target in (
+        _cortex_m("cortex-m0", "Arm Cortex-M0"),
+        _cortex_m("cortex-m0plus", "Arm Cortex-M0+"),
+        _cortex_m("cortex-m3", "Arm Cortex-M3"),
+        _cortex_m("cortex-m4", "Arm Cortex-M4", "dsp"),
+        _cortex_m("cortex-m7", "Arm Cortex-M7", "dsp"),
+        _cortex_m("cortex-m23", "Arm Cortex-M23"),
+        _cortex_m("cortex-m33", "Arm Cortex-M33 with the DSP extension", "dsp"),
+        _cortex_m("cortex-m52", "Arm Cortex-M52 with Helium", "dsp", "mve"),
+        _cortex_m("cortex-m55", "Arm Cortex-M55 with Helium", "dsp", "mve"),
+        _cortex_m("cortex-m85", "Arm Cortex-M85 with Helium", "dsp", "mve"),
+        _esp32_xtensa("esp32", "Espressif ESP32 (Xtensa LX6)"),
+        _esp32_xtensa("esp32s2", "Espressif ESP32-S2 (Xtensa LX7)"),
+        _esp32_xtensa("esp32s3", "Espressif ESP32-S3 (Xtensa LX7 with vectors)", "esp32s3"),
+        _esp32_riscv("esp32c3", "Espressif ESP32-C3 (RISC-V)"),
+        _esp32_riscv("esp32c6", "Espressif ESP32-C6 (RISC-V)"),
+        _esp32_riscv("esp32p4", "Espressif ESP32-P4 (RISC-V with vectors)", "esp32p4"),
+    )
+}
+"""Parts that kernel libraries tell apart. A part without an extension that its kind may have is
+`dataclasses.replace(part, extensions=frozenset())`."""
 
 
 def by_name(name: str) -> Target:
-    """The target called `name`.
+    """The data model or part called `name`.
 
     Raises:
-        ValueError: there is none of that name; the message lists them.
+        ArgumentError: there is none of that name; the message lists them.
     """
-    if name not in TARGETS:
-        raise ValueError(f"unknown target {name!r}; known are {', '.join(TARGETS)}")
-    return TARGETS[name]
+    known = TARGETS | PARTS
+    if name not in known:
+        raise ArgumentError(f"unknown target {name!r}; known are {', '.join(known)}")
+    return known[name]
+
+
+def require_target(value: object) -> Target:
+    """The value, which must be a target.
+
+    Raises:
+        ArgumentError: it is something else.
+    """
+    if isinstance(value, Target):
+        return value
+    name = value if isinstance(value, str) and value in TARGETS | PARTS else CORTEX_M.name
+    known = ", ".join(TARGETS | PARTS)
+    raise ArgumentError(f"{value!r} is not a target; tflm.targets.by_name({name!r}) gives one by its name: {known}")
 
 
 class CType(Protocol):
@@ -139,16 +205,16 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class When(CType):
-    """A field that is there only in builds for which the target's attribute `option` is true."""
+    """A field that is there only in builds for which the attribute `option` is true."""
 
     option: str
     type: CType
 
     def size(self, target: Target) -> int:
-        return self.type.size(target) if getattr(target, self.option) else 0
+        return self.type.size(target) if getattr(target.build, self.option) else 0
 
     def alignment(self, target: Target) -> int:
-        return self.type.alignment(target) if getattr(target, self.option) else 1
+        return self.type.alignment(target) if getattr(target.build, self.option) else 1
 
 
 class Struct(CType):
@@ -169,6 +235,10 @@ class Struct(CType):
     def extend(self, name: str, /, **fields: CType) -> Struct:
         """A class derived from this one. Base and fields are laid out as one, for its base is not plain data."""
         return Struct(name, **self.fields, **fields)
+
+    def without(self, *fields: str) -> Struct:
+        """The structure as it was before these fields were added to it."""
+        return Struct(self.name, **{name: kind for name, kind in self.fields.items() if name not in fields})
 
     @functools.cache  # noqa: B019  # structures are module constants
     def _layout(self, target: Target) -> tuple[int, int]:

@@ -29,6 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,13 +58,14 @@ class Session(NamedTuple):
 # --- Engines, each in its own process ----------------------------------------------------------------------------
 
 
-def ours(path: Path) -> Session:
-    """This package."""
+def ours(path: Path, *, compiled: bool = True) -> Session:
+    """This package, with the compiled engine or by numpy alone."""
     import tflm
 
     resolver = tflm.AllOpsResolver()
     load, model = timed(lambda: tflm.Model.from_file(path))
-    interpreter = tflm.MicroInterpreter(model, resolver, bytearray(ARENA_BYTES))
+    delegates = None if compiled else ()
+    interpreter = tflm.MicroInterpreter(model, resolver, bytearray(ARENA_BYTES), delegates=delegates)
     allocate, _ = timed(interpreter.allocate_tensors)
     inputs = [interpreter.input(i) for i in range(interpreter.inputs_size())]
     outputs = [interpreter.output(i) for i in range(interpreter.outputs_size())]
@@ -132,12 +134,14 @@ def litert(resolver: str) -> Callable[[Path], Session]:
 
 ENGINES: dict[str, Callable[[Path], Session]] = {
     "tflm": ours,
+    "tflm-numpy": partial(ours, compiled=False),
     "tflite-micro": tflite_micro,
     "litert": litert("AUTO"),
     "litert-builtin": litert("BUILTIN_WITHOUT_DEFAULT_DELEGATES"),
     "litert-reference": litert("BUILTIN_REF"),
 }
-"""This package, TFLM itself, and LiteRT with its default delegate, without it, and with its reference kernels."""
+"""This package as it comes and by numpy alone, TFLM itself, and LiteRT with its default delegate, without it, and with
+its reference kernels."""
 
 
 def serve(engine: str, path: Path) -> None:

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import tflm
-from tflm.micro_allocator import LoggingMicroAllocator
-from tflm.micro_interpreter import lay_out
+from tflm.runtime.micro_allocator import LoggingMicroAllocator
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_interpreter import lay_out
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
@@ -42,7 +43,7 @@ def draw_allocations(path: Path) -> None:
     model, target = tflm.Model.from_file(HELLO_WORLD), tflm.targets.CORTEX_M
     size = tflm.measure_arena(model, tflm.AllOpsResolver(), target=target).minimum_arena_bytes
     allocator = LoggingMicroAllocator(np.zeros(size, np.uint8), "greedy", target)
-    lay_out(model, tflm.AllOpsResolver(), allocator)
+    lay_out(MicroGraph(model, tflm.AllOpsResolver()), allocator)
     figure = Figure(figsize=(10, 5), layout="constrained")
     axes = figure.subplots()
     for section, colour in COLOURS.items():
@@ -85,6 +86,7 @@ def main() -> None:
         tflm_command("arena", HELLO_WORLD, "--plot", IMAGES / "hello_world.svg")
         two = ("arena", vision, "--planner", "greedy", "--beside", "optimal")
         tflm_command(*two, "--plot", IMAGES / "greedy_beside_optimal.svg", "--html", page)
+        tflm_command("tile", vision, "--plot", IMAGES / "bands.svg")
         draw_allocations(IMAGES / "allocations.svg")
         photograph_page(IMAGES / "arena_page.png", page)
 

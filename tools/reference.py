@@ -18,9 +18,10 @@ from typing import Annotated, Any
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
+from tflm.boards import boards
 from tflm.cli.app import app, options
 from tflm.kernels import REGISTRATIONS
-from tflm.micro_op_resolver import method_name
+from tflm.runtime.micro_op_resolver import method_name
 from tflm.schema import TensorType
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -48,6 +49,14 @@ The types are those that an operator's main tensor may have, which is most often
 types of its own: weights of int8 or int4 and biases of int32 or int64 beside inputs of int8 and int16, for example. An
 operator given what it can't take refuses the model when it is allocated, with an `OperatorError` that names the tensor.
 Types, shapes and options are those of TFLM's reference kernels."""
+
+BOARDS_INTRODUCTION = """\
+What `--board` knows. Figures are those of the maker, of the whole chip: what stack, drivers, radio and the program
+itself take of RAM and flash comes on top of the model's. An arena lies in one memory, in one piece, or with its tail in
+another; `tflm arena MODEL --board NAME` says which one is large enough. The kernels are those that firmware for the
+board usually has; `--kernels` names others. [Sizing an arena](sizing_an_arena.md) says how to find out.
+
+The table is `tflm/boards/boards.csv`. A board that is not in it is `--target PART --ram SIZE`."""
 
 COMMON_TYPES = (
     TensorType.FLOAT32,
@@ -93,15 +102,16 @@ def commands() -> str:
         COMMANDS_INTRODUCTION,
         "Options before the command:\n\n" + _parameter_table(options),
     ]
-    for command in sorted(app.registered_commands, key=lambda command: command.callback.__name__):
-        parts += _command(command.callback)
+    callbacks = [command.callback for command in app.registered_commands if command.callback is not None]
+    for callback in sorted(callbacks, key=lambda callback: callback.__name__):
+        parts += _command(callback)
     return _page(parts)
 
 
 def _command(function: Callable[..., Any]) -> Iterator[str]:
     text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
     lines = [line.strip() for line in examples.splitlines()[1:]]
-    arguments = " ".join(info.metavar for _, info, _ in _parameters(function) if isinstance(info, ArgumentInfo))
+    arguments = " ".join(info.metavar or "" for _, info, _ in _parameters(function) if isinstance(info, ArgumentInfo))
     yield f"## tflm {function.__name__}"
     yield text.strip()
     yield _fenced("sh", lines)
@@ -141,7 +151,7 @@ def _parameter_table(function: Callable[..., Any]) -> str:
 
 def api() -> str:
     """The page of all public names."""
-    names = [name for name in tflm.__all__ if not inspect.ismodule(getattr(tflm, name))]
+    names = [name for name in tflm.__all__ if not name.startswith("_") and not inspect.ismodule(getattr(tflm, name))]
     constants = [name for name in names if not callable(getattr(tflm, name))]
     errors = [name for name in names if _is_class(name) and issubclass(getattr(tflm, name), Exception)]
     classes = [name for name in names if _is_class(name) and name not in errors]
@@ -168,14 +178,15 @@ def _is_class(name: str) -> bool:
 def _targets() -> str:
     rows = [
         f"| `tflm.targets.{_constant_name(target)}` | `{name}` | {target.description} |"
-        for name, target in tflm.targets.TARGETS.items()
+        for name, target in (tflm.targets.TARGETS | tflm.targets.PARTS).items()
     ]
     head = ["| target | by name | |", "| --- | --- | --- |"]
     return "## Targets\n\n" + "\n".join(head + rows)
 
 
 def _constant_name(target: tflm.targets.Target) -> str:
-    return next(name for name, value in vars(tflm.targets).items() if value is target)
+    constants = (name for name, value in vars(tflm.targets).items() if value is target)
+    return next(constants, f'PARTS["{target.name}"]')
 
 
 def _object(name: str, value: Any) -> Iterator[str]:
@@ -281,6 +292,28 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+# --- Boards ------------------------------------------------------------------------------------------------------
+
+
+def board_table() -> str:
+    """The page of all boards."""
+    rows = [_row(["board", "", "part", "usual kernels", "RAM, fastest first", "flash", ""]), _row(["---"] * 7)]
+    for board in boards().values():
+        ram = " + ".join(f"{bank.name} {_size(bank.bytes)}" for bank in board.ram)
+        part = f"`{board.target.name}`" + (f", {board.npu}" if board.npu else "")
+        flash = "" if board.flash_bytes is None else _size(board.flash_bytes)
+        source = f"[source]({board.source})"
+        rows.append(_row([f"`{board.name}`", board.description, part, f"`{board.kernels}`", ram, flash, source]))
+    return _page(["# Boards", GENERATED, BOARDS_INTRODUCTION, "\n".join(rows)])
+
+
+def _size(size: int) -> str:
+    for unit, factor in (("M", 1 << 20), ("K", 1 << 10)):
+        if size % factor == 0:
+            return f"{size // factor:,}{unit}"
+    return f"{size:,}"
+
+
 # --- All of them -------------------------------------------------------------------------------------------------
 
 
@@ -296,7 +329,12 @@ def _page(parts: Iterable[str]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-PAGES: dict[str, Callable[[], str]] = {"commands.md": commands, "api.md": api, "operators.md": operators}
+PAGES: dict[str, Callable[[], str]] = {
+    "commands.md": commands,
+    "api.md": api,
+    "operators.md": operators,
+    "boards.md": board_table,
+}
 
 
 def main() -> None:

@@ -175,11 +175,11 @@ def large_flow(operator: BuiltinOperator, type: TensorType) -> Case:
     sums = [body.tensor("count", *COUNTER), given[1]]
     body.operator(BuiltinOperator.ADD, [given[0], body.constant("one", np.array([1], np.int32))], sums[:1])
     body.output(*sums)
-    condition = builder.subgraph("condition")
-    given = [condition.input("counter", *COUNTER), condition.input("x", shape, type)]
-    less = condition.tensor("less", (1,), TensorType.BOOL)
-    condition.operator(BuiltinOperator.LESS, [given[0], condition.constant("3", np.array([3], np.int32))], [less])
-    condition.output(less)
+    until = builder.subgraph("condition")
+    given = [until.input("counter", *COUNTER), until.input("x", shape, type)]
+    less = until.tensor("less", (1,), TensorType.BOOL)
+    until.operator(BuiltinOperator.LESS, [given[0], until.constant("3", np.array([3], np.int32))], [less])
+    until.output(less)
     return builder.build(), [[np.array([0], np.int32), np.ones(shape, ELEMENT_TYPES[type].dtype)]]
 
 

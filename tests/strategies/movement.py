@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -334,5 +335,7 @@ def _large_broadcast_args() -> Case:
     return model.case(BuiltinOperator.BROADCAST_ARGS, [((100_000,), INT64, None)])
 
 
-LARGE = {f"{name}-{type.name}": partial(_large, name, type) for name in LARGE_OPERATORS for type in SPACE_TYPES}
+LARGE: dict[str, Callable[[], Case]] = {
+    f"{name}-{type.name}": partial(_large, name, type) for name in LARGE_OPERATORS for type in SPACE_TYPES
+}
 LARGE |= {"FILL": _large_fill, "BROADCAST_ARGS": _large_broadcast_args}

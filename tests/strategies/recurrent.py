@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
@@ -50,7 +51,7 @@ def _svdf(
 ) -> bytes:
     type, time_type, state_type = types
     filters = rank * units
-    parameters = [None] * 6
+    parameters: list[Any] = [None] * 6
     if type != FLOAT32:
         x, feature, time = draw(scales(-8, 0)), draw(scales(-8, 0)), draw(scales(-14, -4))
         state = float32(x * feature * draw(factors(-8, 8)))
@@ -85,7 +86,7 @@ def lstm(draw: Draw) -> Case:
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     batches, steps, size, units = (draw(st.integers(1, n)) for n in (3, 5, 8, 6))
     time_major = draw(st.booleans())
-    shape = (steps, batches, size) if time_major else (batches, steps, size)
+    shape: tuple[int, ...] = (steps, batches, size) if time_major else (batches, steps, size)
     if draw(st.integers(0, 4)) == 0:
         shape = (*shape, draw(st.integers(1, 2)))
     clip = draw(st.sampled_from([0.0, 0.0, 0.5, 3.0, 1e9]))

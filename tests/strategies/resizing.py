@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import numpy as np
 from hypothesis import assume
@@ -41,7 +42,7 @@ def resize(draw: Draw, operator: BuiltinOperator) -> Case:
     model.constant(np.array(wanted, np.int32))
     align, half = draw(st.booleans()), draw(st.booleans())
     if operator == BuiltinOperator.RESIZE_NEAREST_NEIGHBOR:
-        options = ResizeNearestNeighborOptions(align_corners=align, half_pixel_centers=half)
+        options: Any = ResizeNearestNeighborOptions(align_corners=align, half_pixel_centers=half)
     else:
         half = half and not align
         assume(type == FLOAT32 or all(_stays_inside(*sizes, align, half) for sizes in zip((height, width), wanted)))

@@ -6,14 +6,22 @@ from typing import Annotated
 
 import typer
 
+import tflm
 from tflm.cli.arena import arena
-from tflm.cli.command_line import Commands
+from tflm.cli.check import check
+from tflm.cli.command_line import Commands, with_checks
 from tflm.cli.compare import compare
+from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
+from tflm.cli.flash import flash
 from tflm.cli.inspect import inspect
 from tflm.cli.plan import plan
 from tflm.cli.profile import profile
-from tflm.cli.run import run
+from tflm.cli.resize import resize
+from tflm.cli.run import SeedOrNot, run
+from tflm.cli.tile import fold, strip, tile
+from tflm.cli.versions import versions
+from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
 
 app = typer.Typer(
     name="tflm",
@@ -25,15 +33,32 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-for command in (arena, compare, export, inspect, plan, profile, run):
-    app.command()(command)
+COMMANDS = (
+    arena,
+    calibrate_report,
+    check,
+    compare,
+    evaluate,
+    export,
+    flash,
+    fold,
+    inspect,
+    plan,
+    profile,
+    resize,
+    strip,
+    tile,
+    versions,
+)
+for command in COMMANDS:
+    app.command()(with_checks(command))
+app.command(cls=SeedOrNot)(with_checks(run))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # takes a while to load
-
-        print(version("pytflm"))
+        print(f"tflm {tflm.__version__}")
+        print(f"follows tflite-micro {TFLM_COMMIT} of {TFLM_DATE}, and answers of its package {TFLM_WHEEL}")
         raise typer.Exit
 
 
@@ -41,7 +66,8 @@ def _print_version(wanted: bool) -> None:
 def options(
     debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where a command fails.")] = False,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version, and TFLM's."),
     ] = False,
 ) -> None:
     """Options of the program itself."""

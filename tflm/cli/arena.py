@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,26 +11,57 @@ import numpy as np
 import typer
 
 import tflm
+from tflm import libraries
+from tflm.boards import Bank, Board, boards
+from tflm.boards.board_fit import board_fit, fits_of
+from tflm.boards.board_report import (
+    board_figures,
+    concerns_line,
+    fit_figures,
+    fit_report,
+    fits_table,
+    libraries_table,
+    verdict,
+)
+from tflm.boards.device_check import operator_findings
 from tflm.cli.arena_page import arena_page
 from tflm.cli.command_line import (
     AsJson,
+    BoardName,
     CheckFailed,
+    KernelsName,
+    Machine,
+    Shapes,
     TargetName,
     bytes_from,
-    console,
+    kernels_from,
     load_model,
+    machine_from,
     print_json,
+    print_line,
     progress,
-    table,
-    target_from,
-    with_thousands,
+    show,
+    show_table,
+    title_of,
+    with_shapes,
 )
-from tflm.memory import ARENA_ALIGNMENT, PLANNERS
-from tflm.micro_interpreter import lay_out
-from tflm.targets import Target, align_up
+from tflm.cli.flash import budget_report
+from tflm.libraries import REFERENCE
+from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
+from tflm.report import Column, Report, Table, with_thousands
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_interpreter import lay_out
+from tflm.runtime.micro_measurement_report import shown
+from tflm.targets import align_up
 
-LARGEST_BUFFERS = 10
 SHARED_ARENA_BYTES = 1 << 26
+
+PLANNER_NAMES = (*PLANNERS, *MODEL_PLANNERS)
+
+NAME_THE_PART = (
+    "these are figures of TFLM's reference kernels; most firmware has a library for its part: "
+    "--target cortex-m4, esp32s3 and so on, or --board, shows what that takes"
+)
 
 
 @dataclass
@@ -42,16 +73,18 @@ class SharedArena:
     tail_bytes: int
 
 
-def share(models: Sequence[tflm.Model], target: Target, planner: str) -> SharedArena:
+def share(models: Sequence[tflm.Model], machine: Machine, planner: str) -> SharedArena:
     """Lay models out in one arena, one after the other.
 
     Raises:
         TflmError: a model can't be laid out.
     """
-    allocator = tflm.MicroAllocator(np.zeros(SHARED_ARENA_BYTES, np.uint8), planner, target)
+    allocator = tflm.MicroAllocator(
+        np.zeros(SHARED_ARENA_BYTES, np.uint8), planner, machine.target, kernels=machine.kernels
+    )
     with np.errstate(all="ignore"):
         for model in models:
-            lay_out(model, tflm.AllOpsResolver(), allocator)
+            lay_out(MicroGraph(model, tflm.AllOpsResolver(), (), machine.kernels), allocator)
     return SharedArena(allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes)
 
 
@@ -60,11 +93,13 @@ def figures(path: Path, measured: tflm.ArenaMeasurement) -> dict[str, Any]:
     return {
         "model": str(path),
         "target": measured.target.name,
+        "kernels": measured.kernels.name,
         "arena_used_bytes": measured.arena_used_bytes,
         "head_bytes": measured.head_bytes,
         "tail_bytes": measured.tail_bytes,
         "minimum_arena_bytes": measured.minimum_arena_bytes,
         "temp_bytes": measured.temp_bytes,
+        "npu_bytes": measured.npu_bytes,
         "records": {
             kind.value: {
                 "requested_bytes": record.requested_bytes,
@@ -97,13 +132,19 @@ def buffer_figures(buffer: tflm.PlannedBuffer) -> dict[str, Any]:
 
 def arena(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="One .tflite file, or several to share.")],
-    target: TargetName = "cortex-m",
+    target: TargetName = None,
+    kernels: KernelsName = None,
+    board: BoardName = None,
+    all_boards: Annotated[bool, typer.Option("--boards", help="Which boards the model fits.")] = False,
+    ram: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of a part that is no board of the table, such as 64K.")
+    ] = None,
     planner: Annotated[
         str,
         typer.Option(
             metavar="NAME",
-            help=f"How the head is planned: {', '.join(PLANNERS)}.",
-            autocompletion=lambda: list(PLANNERS),
+            help=f"How the head is planned: {', '.join(PLANNER_NAMES)}.",
+            autocompletion=lambda: list(PLANNER_NAMES),
         ),
     ] = "greedy",
     budget: Annotated[
@@ -119,30 +160,41 @@ def arena(
     beside: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME", help="A second plan to draw beside the first.", autocompletion=lambda: list(PLANNERS)
+            metavar="NAME", help="A second plan to draw beside the first.", autocompletion=lambda: list(PLANNER_NAMES)
         ),
     ] = None,
+    shape: Shapes = None,
     as_json: AsJson = False,
 ) -> None:
     """Show how large an arena a model needs on a machine, to the byte, and what takes the room.
 
     \b
     Examples:
-      tflm arena model.tflite --target cortex-m --budget 64K
+      tflm arena model.tflite --board nano33ble
+      tflm arena model.tflite --target cortex-m4 --kernels cmsis-nn --budget 64K
       tflm arena model.tflite --planner optimal --beside greedy --html arena.html
       tflm arena wake_word.tflite commands.tflite --json
+      tflm arena model.tflite --shape input=1,96,96,1
     """
-    machine = target_from(target)
+    machine = machine_from(target, None if all_boards else kernels, board)
     for name in (planner, beside):
-        if name is not None and name not in PLANNERS:
-            raise typer.BadParameter(f"no planner is called {name!r}; there are {', '.join(PLANNERS)}")
+        if name is not None and name not in PLANNER_NAMES:
+            raise typer.BadParameter(f"no planner is called {name!r}; there are {', '.join(PLANNER_NAMES)}")
     if beside is not None and html is None and plot is None:
         raise typer.BadParameter("--beside needs --html or --plot to draw to")
     if len(models) > 1 and (html is not None or plot is not None):
         raise typer.BadParameter("--html and --plot draw the plan of one model")
+    if sum((all_boards, all_targets, board is not None, ram is not None)) > 1:
+        raise typer.BadParameter("give one of --board, --boards, --ram and --all-targets")
+    if all_targets and kernels is not None:
+        raise typer.BadParameter("--all-targets has the figures of the reference kernels; give one --target")
     limit = None if budget is None else bytes_from(budget)
-    loaded = [load_model(path) for path in models]
-    machines = list(tflm.targets.TARGETS.values()) if all_targets else [machine]
+    place = _with_ram(machine, ram) if ram is not None else machine.board
+    loaded = [with_shapes(load_model(path), shape) for path in models]
+    if all_boards:
+        _show_boards(models, loaded, kernels, planner, as_json)
+        return
+    machines = [Machine(each, REFERENCE, None) for each in tflm.targets.TARGETS.values()] if all_targets else [machine]
     measured = []
     with progress("laying out", len(loaded) * len(machines)) as advance:
         for path, model in zip(models, loaded):
@@ -153,118 +205,143 @@ def arena(
     needed = max(m.minimum_arena_bytes for _, m in measured)
     if shared is not None:
         needed = max(needed, align_up(shared.arena_used_bytes, ARENA_ALIGNMENT))
-    if as_json:
-        print_json(
-            {
-                "target": None if all_targets else machine.name,
-                "planner": planner,
-                "models": [figures(path, m) for path, m in measured],
-                "shared": None if shared is None else asdict(shared),
-                "budget_bytes": limit,
-                "needed_bytes": needed,
-                "fits": limit is None or needed <= limit,
-            }
-        )
-    elif all_targets:
-        console().print(_target_table(measured))
-    else:
-        for path, measurement in measured:
-            _show(path, measurement)
-        if shared is not None:
-            _show_shared(shared, needed)
-    if html is not None or plot is not None:
-        _draw(models[0], loaded[0], machine, [name for name in (planner, beside) if name is not None], html, plot)
-    if limit is not None and needed > limit:
-        raise CheckFailed(f"needs {needed:,} bytes, {needed - limit:,} more than the budget of {limit:,}")
-
-
-def measure(model: tflm.Model, target: Target, planner: str) -> tflm.ArenaMeasurement:
-    """What a model needs on a target, with every operator at hand."""
-    return tflm.measure_arena(model, tflm.AllOpsResolver(), target=target, planner=planner)
-
-
-def _show(path: Path, measured: tflm.ArenaMeasurement) -> None:
-    out = console()
-    out.print(f"{path.name} on {measured.target.name}", style="bold", markup=False)
-    out.print(f"smallest arena that works  {with_thousands(measured.minimum_arena_bytes)}")
-    out.print(f"in use once allocated      {with_thousands(measured.arena_used_bytes)}")
-    out.print(f"  head (tensors, scratch)  {with_thousands(measured.head_bytes)}")
-    out.print(f"  tail (the runtime's)     {with_thousands(measured.tail_bytes)}")
-    peak = measured.peak
-    where = f"operator {peak.operator_index} {peak.operator}" if peak.operator else "inputs are filled"
-    out.print(f"most is alive at           step {peak.step}, {where}: {with_thousands(peak.bytes)}")
-    out.print()
-    out.print(_buffer_table("Alive there", peak.buffers[:LARGEST_BUFFERS], measured.steps))
-    rest = [buffer for buffer in measured.buffers if buffer not in peak.buffers]
-    rest.sort(key=lambda buffer: -buffer.bytes)
-    if rest and len(peak.buffers) < LARGEST_BUFFERS:
-        out.print()
-        out.print(_buffer_table("Largest others", rest[: LARGEST_BUFFERS - len(peak.buffers)], measured.steps))
-    out.print()
-    rows = ((kind.value, r.count, r.used_bytes) for kind, r in measured.records.items() if r.count)
-    out.print(table("Tail, as recorded", {"what": "left", "count": "right", "bytes": "right"}, rows))
-    out.print()
-
-
-def _buffer_table(title: str, buffers: Sequence[tflm.PlannedBuffer], steps: list[str]) -> object:
-    columns = {
-        "bytes": "right",
-        "offset": "right",
-        "buffer": "left",
-        "type": "left",
-        "shape": "left",
-        "alive in steps": "left",
-    }
-    rows = (
-        (
-            b.bytes,
-            b.offset,
-            b.name if b.kind == "tensor" else f"scratch of {b.name}",
-            "" if b.type is None else b.type.name,
-            " ".join(map(str, b.dims)),
-            f"{_step(b.first_use, steps)} to {_step(b.last_use, steps)}",
-        )
-        for b in buffers
-    )
-    return table(title, columns, rows)
-
-
-def _step(step: int, steps: list[str]) -> str:
-    return f"{step} {steps[step]}" if steps[step] else ("inputs" if step == 0 else f"{step}")
-
-
-def _target_table(measured: list[tuple[Path, tflm.ArenaMeasurement]]) -> object:
-    columns = {
-        "model": "left",
-        "target": "left",
-        "smallest arena": "right",
-        "used": "right",
-        "head": "right",
-        "tail": "right",
-    }
-    rows = (
-        (path.name, m.target.name, m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes)
-        for path, m in measured
-    )
-    return table(None, columns, rows)
-
-
-def _show_shared(shared: SharedArena, needed: int) -> None:
-    out = console()
-    out.print("all in one arena", style="bold")
-    out.print(f"needed                     {with_thousands(needed)}")
-    out.print(f"in use once allocated      {with_thousands(shared.arena_used_bytes)}")
-    out.print(f"  head (the largest one)   {with_thousands(shared.head_bytes)}")
-    out.print(f"  tail (of all together)   {with_thousands(shared.tail_bytes)}")
-
-
-def _draw(
-    path: Path, model: tflm.Model, target: Target, planners: list[str], html: Path | None, plot: Path | None
-) -> None:
-    plans = {name: figures(path, measure(model, target, name)) for name in planners}
+    drawn = [name for name in (planner, beside) if name is not None] if html is not None or plot is not None else []
+    plans = {name: _drawn(models[0], loaded[0], machine, name) for name in drawn}
     if html is not None:
-        html.write_text(arena_page(path.name, plans), encoding="utf-8")
+        html.write_text(arena_page(title_of(models[0]), plans), encoding="utf-8")
     if plot is not None:
         from tflm.cli.arena_plot import arena_plot  # matplotlib takes a while to load
 
-        arena_plot(plot, path.name, plans)
+        arena_plot(plot, title_of(models[0]), plans)
+    fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
+    if as_json:
+        print_json(
+            {
+                "target": None if all_targets else machine.target.name,
+                "kernels": None if all_targets else machine.kernels.name,
+                "planner": planner,
+                "models": [figures(path, m) for path, m in measured],
+                "other_kernels": [_kernels_figures(m) for model in loaded for m in others(model, machine, planner)],
+                "shared": None if shared is None else asdict(shared),
+                "boards": [fit_figures(fit) for fit in fits],
+                "budget_bytes": limit,
+                "needed_bytes": needed,
+                "fits": (limit is None or needed <= limit) and all(fit.fits for fit in fits),
+            }
+        )
+    elif all_targets:
+        show_table(_target_table(measured))
+    else:
+        for i, (path, measurement) in enumerate(measured):
+            if i:
+                print_line()
+            show(_full_report(path, loaded[i], measurement, machine, planner))
+            for fit in fits[i : i + 1]:
+                print_line()
+                show(fit_report(fit))
+                print_line()
+                show(budget_report(loaded[i], fit))
+        if shared is not None:
+            print_line()
+            show(_shared_report(shared, needed))
+    if limit is not None and needed > limit:
+        raise CheckFailed(f"needs {needed:,} bytes, {needed - limit:,} more than the budget of {limit:,}")
+    for fit in fits:
+        if not fit.fits:
+            raise CheckFailed(f"does not fit {fit.board.name}: {verdict(fit).removeprefix('no: ')}")
+
+
+def _with_ram(machine: Machine, ram: str) -> Board:
+    """A board of which no more is known than a part and the size of its memory."""
+    banks = (Bank("RAM", bytes_from(ram)),)
+    return Board(f"a part with {ram}", machine.target.description, machine.target, machine.kernels.name, "", banks)
+
+
+def _show_boards(paths: list[Path], models: list[tflm.Model], kernels: str | None, planner: str, as_json: bool) -> None:
+    """What each model takes of every board of the table; of those that the kernels are for, where some are named."""
+    family = "" if kernels is None else kernels_from(kernels).family
+    known = [board for board in boards().values() if family in ("", board.target.family)]
+    fits = [list(fits_of(model, known, kernels=kernels, planner=planner)) for model in models]
+    if as_json:
+        by_model = [{"model": str(p), "boards": [board_figures(fit) for fit in each]} for p, each in zip(paths, fits)]
+        print_json({"planner": planner, "models": by_model})
+        return
+    for path, of_model in zip(paths, fits):
+        table = fits_table(of_model)
+        show(Report(f"{title_of(path)} on boards, with the kernels that are usual there", [], [table]))
+
+
+def others(model: tflm.Model, machine: Machine, planner: str) -> Iterator[tflm.ArenaMeasurement]:
+    """What a model needs with the other kernel libraries that are for the part; nothing for a mere data model."""
+    for name in libraries.MODULES if machine.target.family else ():
+        library = libraries.by_name(name)
+        if name != machine.kernels.name and library.family in ("", machine.target.family):
+            yield measure(model, machine._replace(kernels=library), planner)
+
+
+def _kernels_figures(measured: tflm.ArenaMeasurement) -> dict[str, Any]:
+    return {
+        "kernels": measured.kernels.name,
+        "arena_used_bytes": measured.arena_used_bytes,
+        "head_bytes": measured.head_bytes,
+        "tail_bytes": measured.tail_bytes,
+        "minimum_arena_bytes": measured.minimum_arena_bytes,
+    }
+
+
+def _full_report(
+    path: Path, model: tflm.Model, measured: tflm.ArenaMeasurement, machine: Machine, planner: str
+) -> Report:
+    """The measurement, beside what other kernel libraries would take, and what goes another way on the device."""
+    report = shown(measured, title_of(path))
+    if machine.target.family:
+        report.tables.append(libraries_table(measured, list(others(model, machine, planner))))
+    elif machine.target.pointer_size == 4:
+        report.notes.append(NAME_THE_PART)
+    findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
+    line = concerns_line(findings)
+    report.notes.extend([line] if line else [])
+    return report
+
+
+def _drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
+    """A measurement for a picture: the figures, what other kernels take, which tensors go in and come out."""
+    main = model.subgraphs[0]
+    return {
+        **figures(path, measure(model, machine, planner)),
+        "other_kernels": [_kernels_figures(each) for each in others(model, machine, planner)],
+        "inputs": list(main.inputs or ()),
+        "outputs": list(main.outputs or ()),
+    }
+
+
+def measure(model: tflm.Model, machine: Machine, planner: str) -> tflm.ArenaMeasurement:
+    """What a model needs on a machine, with every operator at hand."""
+    resolver = tflm.AllOpsResolver()
+    return tflm.measure_arena(model, resolver, target=machine.target, kernels=machine.kernels, planner=planner)
+
+
+def _target_table(measured: list[tuple[Path, tflm.ArenaMeasurement]]) -> Table:
+    columns = {
+        "model": Column.NAME,
+        "target": Column.TEXT,
+        "smallest arena": Column.NUMBER,
+        "used": Column.NUMBER,
+        "head": Column.NUMBER,
+        "tail": Column.NUMBER,
+    }
+    rows = (
+        (title_of(path), m.target.name, m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes)
+        for path, m in measured
+    )
+    return Table("", columns, rows)
+
+
+def _shared_report(shared: SharedArena, needed: int) -> Report:
+    facts = [
+        ("needed", with_thousands(needed)),
+        ("in use once allocated", with_thousands(shared.arena_used_bytes)),
+        ("  head (the largest one)", with_thousands(shared.head_bytes)),
+        ("  tail (of all together)", with_thousands(shared.tail_bytes)),
+    ]
+    return Report("all in one arena", facts)

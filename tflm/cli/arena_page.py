@@ -13,7 +13,7 @@ def arena_page(title: str, plans: dict[str, dict[str, Any]]) -> str:
 
     Args:
         title: of the page.
-        plans: for each planner, what `tflm.cli.arena.figures` gives.
+        plans: for each planner, what `tflm.cli.arena.figures` gives, and the model's `inputs` and `outputs`.
     """
     template = files("tflm.cli").joinpath("arena_page.html").read_text(encoding="utf-8")
     # Inside a script, "</" would end it; JSON may write the slash as \/ as well.

@@ -8,6 +8,8 @@ from typing import Any
 from tflm.cli.command_line import CommandError
 
 INCHES = (10, 5)
+NAMED_BUFFERS = 8
+"""How many of the buffers have their names in the picture, the largest first."""
 
 
 def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None:
@@ -33,8 +35,11 @@ def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None
     all_axes = figure.subplots(1, len(plans), sharey=True, squeeze=False)[0]
     for axes, (planner, plan) in zip(all_axes, plans.items()):
         _draw(axes, plan)
-        axes.set_title(f"{title}, {planner}: head {plan['head_bytes']:,} bytes on {plan['target']}")
+        axes.set_title(
+            f"{title}, {planner}: head {plan['head_bytes']:,} bytes on {plan['target']}, {plan['kernels']} kernels"
+        )
     all_axes[0].set_ylabel("offset in the arena (bytes)")
+    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
     try:
         figure.savefig(path)
     except ValueError as error:
@@ -55,9 +60,19 @@ def _draw(axes: Any, plan: dict[str, Any]) -> None:
             linewidth=0.5,
             hatch="//" if buffer["kind"] == "scratch" else None,
         )
+    for buffer in sorted(plan["buffers"], key=lambda buffer: -int(buffer["bytes"]))[:NAMED_BUFFERS]:
+        _name(axes, plan, buffer)
     peak = plan["peak"]
-    axes.axvline(peak["step"], color="black", linewidth=0.5, linestyle=":")
+    axes.axvline(peak["step"], color="black", linewidth=0.5, linestyle=":", label="step of the peak")
     axes.axhline(peak["bytes"], color="black", linewidth=0.5, linestyle="--", label="most alive at once")
     axes.set_xlabel("step (0 fills the inputs, then one for each operator)")
     axes.set_xlim(-0.5, len(plan["steps"]) - 0.5)
-    axes.legend(loc="upper right")
+
+
+def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:
+    """What makes a buffer, and its shape, in its middle."""
+    maker = plan["steps"][buffer["first_use"]]
+    what = f"{buffer['first_use'] - 1} {maker.replace('WISE_', 'WISE_' + chr(10))}" if maker else "input"
+    shape = "scratch" if buffer["kind"] == "scratch" else "x".join(map(str, buffer["dims"]))
+    middle = (buffer["first_use"] + buffer["last_use"]) / 2, buffer["offset"] + buffer["bytes"] / 2
+    axes.text(*middle, f"{what}\n{shape}", ha="center", va="center", fontsize=6, clip_on=True)

@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import math
 import os
 import re
 import sys
+import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 from typer.core import TyperGroup
 
 import tflm
+from tflm import boards, libraries
+from tflm.boards import Board
+from tflm.libraries import KernelLibrary, library_for
+from tflm.report import Report, Table
+from tflm.schema.model import CHECKS
 
 PIPE_WIDTH = 160
 """Columns of a table that goes to a file or another program, unless $COLUMNS says otherwise."""
@@ -45,6 +54,7 @@ class Commands(TyperGroup):
         Raises:
             typer.Exit: with status 1, after the reason was printed.
         """
+        warnings.showwarning = _show_warning
         try:
             return super().invoke(ctx)
         except (tflm.TflmError, CommandError, OSError) as error:
@@ -55,6 +65,10 @@ class Commands(TyperGroup):
             else:
                 print(f"tflm: {described(error)}", file=sys.stderr)
             raise typer.Exit(1) from None
+
+
+def _show_warning(message: Warning | str, *place: Any, **settings: Any) -> None:
+    print(f"tflm: {message}", file=sys.stderr)
 
 
 def described(error: Exception) -> str:
@@ -115,41 +129,85 @@ def _with_finite_numbers(figures: Any) -> Any:
     return figures
 
 
-def table(title: str | None, columns: dict[str, str], rows: Iterable[Iterable[Any]]) -> Table:
-    """A table of text.
+def show(report: Report) -> None:
+    """Print a report: its title, facts, tables and notes."""
+    if report.title:
+        print_line(report.title, "bold")
+    width = max((len(label) for label, _ in report.facts), default=0)
+    for label, value in report.facts:
+        print_line(f"{label.ljust(width)}  {value}", indent=width + 2)
+    for i, table in enumerate(report.tables):
+        if i or report.facts:
+            print_line()
+        show_table(table)
+    if report.notes and (report.tables or report.facts):
+        print_line()
+    for note in report.notes:
+        print_line(note)
 
-    Args:
-        title: above it, if any.
-        columns: headings, and for each "left" or "right".
-        rows: their cells; numbers get separators of thousands.
-    """
-    result = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="dim")
-    for heading, side in columns.items():
-        result.add_column(heading, justify="right" if side == "right" else "left", overflow="fold")
-    for row in rows:
-        result.add_row(*(Text(f"{cell:,}" if isinstance(cell, int) else str(cell)) for cell in row))
-    return result
+
+def show_table(table: Table) -> None:
+    """Print a table: its title, headings and rows."""
+    out = console()
+    if table.title:
+        out.print(Text(table.title, "bold"), soft_wrap=True)
+    for i, line in enumerate(table.lines(out.width)):
+        out.print(Text(line, "" if i else "dim"), soft_wrap=True)
+
+
+def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
+    """Print a line, broken at blanks where it is too long; what follows the first is indented."""
+    out = console()
+    wrapper = textwrap.TextWrapper(out.width, subsequent_indent=" " * indent, break_long_words=False)
+    lines = wrapper.wrap(" ".join(text.splitlines()))
+    for line in lines or [""]:
+        out.print(Text(line, style), soft_wrap=True)
+
+
+STANDARD_INPUT = Path("-")
+
+
+def title_of(path: Path) -> str:
+    """What a model is called on the screen."""
+    return "standard input" if path == STANDARD_INPUT else path.name
+
+
+def with_checks(command: Callable[..., None]) -> Callable[..., None]:
+    """A command with the option that all have which load models: how strictly these are checked."""
+
+    @functools.wraps(command)
+    def checking(*arguments: Any, checks: str, **options: Any) -> None:
+        if checks not in CHECKS:
+            raise typer.BadParameter(f"{checks!r} are no checks; there are {' and '.join(CHECKS)}")
+        checks_of_models.set(checks)
+        command(*arguments, **options)
+
+    signature = inspect.signature(command, eval_str=True)
+    added = inspect.Parameter("checks", inspect.Parameter.KEYWORD_ONLY, default="all", annotation=Checks)
+    checking.__signature__ = signature.replace(  # type: ignore[attr-defined]  # typer reads it
+        parameters=[*signature.parameters.values(), added]
+    )
+    checking.__annotations__ = {**command.__annotations__, "checks": Checks}
+    return checking
+
+
+checks_of_models: ContextVar[str] = ContextVar("checks_of_models", default="all")
+"""How strictly models are checked that a command loads."""
 
 
 def load_model(path: Path) -> tflm.Model:
-    """The model in a file.
+    """The model in a file, a pipe, or for "-" in standard input.
 
     Raises:
         CommandError: it is no model; the message names the file, and says what is wrong where.
         OSError: it can't be read.
     """
     try:
-        return tflm.Model.from_file(path)
+        if path == STANDARD_INPUT:
+            return tflm.Model(sys.stdin.buffer.read(), checks_of_models.get())
+        return tflm.Model.from_file(path, checks_of_models.get())
     except tflm.ModelError as error:
         raise CommandError(f"{path}: {described(error)}") from error
-
-
-def with_thousands(size: int) -> str:
-    """Bytes as people read them: 73,728 B (72.0 KiB)."""
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if size >= factor:
-            return f"{size:,} B ({size / factor:.1f} {unit})"
-    return f"{size:,} B"
 
 
 UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
@@ -167,26 +225,123 @@ def bytes_from(text: str) -> int:
     return int(float(match[1]) * UNITS[match[2].upper()])
 
 
+def with_shapes(model: tflm.Model, texts: list[str] | None) -> tflm.Model:
+    """The model for inputs of other shapes, each given as input=1,96,96,1; the model itself where there are none.
+
+    Raises:
+        typer.BadParameter: this is no shape; or no input is called so.
+        OperatorError: an operator does not allow it.
+    """
+    shapes: dict[str | int, list[int]] = {}
+    for text in texts or ():
+        match = re.fullmatch(r"(.+)=\[?([0-9]+(?:,[0-9]+)*)\]?", text.replace(" ", ""))
+        if match is None:
+            raise typer.BadParameter(f"{text!r} is no shape of an input; write it as input=1,96,96,1")
+        shapes[match[1]] = [int(dimension) for dimension in match[2].split(",")]
+    try:
+        return tflm.Model(tflm.resize(model, shapes), model.checks) if shapes else model
+    except tflm.ArgumentError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
 def target_from(name: str) -> tflm.targets.Target:
     """The target of that name.
 
     Raises:
         typer.BadParameter: there is none; the message lists them.
     """
-    if name not in tflm.targets.TARGETS:
-        raise typer.BadParameter(f"no target is called {name!r}; there are {', '.join(tflm.targets.TARGETS)}")
-    return tflm.targets.TARGETS[name]
+    known = tflm.targets.TARGETS | tflm.targets.PARTS
+    if name not in known:
+        raise typer.BadParameter(f"no target is called {name!r}; there are {', '.join(known)}")
+    return known[name]
 
 
-ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="A .tflite file.", show_default=False)]
+def kernels_from(name: str) -> KernelLibrary:
+    """The kernel library of that name.
+
+    Raises:
+        typer.BadParameter: there is none; the message lists them.
+    """
+    try:
+        return libraries.by_name(name)
+    except tflm.ArgumentError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+class Machine(NamedTuple):
+    """What a model is laid out for: a target, a kernel library, and where one was named, a board."""
+
+    target: tflm.targets.Target
+    kernels: KernelLibrary
+    board: Board | None
+
+
+def machine_from(target: str | None, kernels: str | None, board: str | None, default: str = "cortex-m") -> Machine:
+    """What `--target`, `--kernels` and `--board` ask for. A board has a part, and kernels that are usual on it.
+
+    Args:
+        default: the target, where neither it nor a board is named.
+
+    Raises:
+        typer.BadParameter: there is none of that name; the library is not for the part; or the part is named twice.
+    """
+    if board is not None and target is not None:
+        raise typer.BadParameter("give --board, which has its part, or --target")
+    try:
+        named = None if board is None else boards.by_name(board)
+        machine = target_from(target or default) if named is None else named.target
+        usual = "reference" if named is None else named.kernels
+        return Machine(machine, library_for(kernels or usual, machine), named)
+    except tflm.ArgumentError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+ModelPath = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="A .tflite file; - for standard input.", show_default=False)
+]
 TargetName = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--target",
         "-t",
         metavar="NAME",
-        help=f"The machine: {', '.join(tflm.targets.TARGETS)}.",
-        autocompletion=lambda: list(tflm.targets.TARGETS),
+        help=f"The machine: {', '.join(tflm.targets.TARGETS)}; or a part, such as cortex-m4, cortex-m55, "
+        "esp32s3. Without it and --board, cortex-m; host, to run a model.",
+        autocompletion=lambda: list(tflm.targets.TARGETS | tflm.targets.PARTS),
     ),
+]
+KernelsName = Annotated[
+    str | None,
+    typer.Option(
+        "--kernels",
+        "-k",
+        metavar="NAME",
+        help=f"The kernel library of the firmware: {', '.join(libraries.MODULES)}. Of a board, the usual "
+        "one; otherwise reference.",
+        autocompletion=lambda: list(libraries.MODULES),
+    ),
+]
+BoardName = Annotated[
+    str | None,
+    typer.Option(
+        "--board",
+        "-b",
+        metavar="NAME",
+        help="A board, for its part, kernels and memories; docs/boards.md lists them.",
+        autocompletion=lambda: list(boards.boards()),
+    ),
+]
+Checks = Annotated[
+    str,
+    typer.Option(
+        "--checks",
+        metavar="NAME",
+        help="all, or tflm: obey what TFLM obeys, too, such as a plan that loses values.",
+        autocompletion=lambda: list(CHECKS),
+    ),
+]
+Shapes = Annotated[
+    list[str] | None,
+    typer.Option("--shape", metavar="INPUT=SHAPE", help="Another shape of an input, such as input=1,96,96,1."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print figures for other programs.")]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -17,13 +17,18 @@ from tflm.cli.command_line import (
     CheckFailed,
     CommandError,
     ModelPath,
-    console,
     load_model,
     print_json,
+    print_line,
     progress,
-    table,
+    show_table,
 )
-from tflm.cli.run import Arrays, answers, inputs_of, outputs_of, read_inputs, ready_interpreter, recorded, set_inputs
+from tflm.cli.run import answers, delegates_from, set_inputs
+from tflm.delegates import Delegate
+from tflm.evaluation.input_files import Arrays, read_inputs, recorded
+from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
+from tflm.report import Column, Table
+from tflm.runtime.execution_plan import PlannedNode
 
 Real = npt.NDArray[np.float64]
 
@@ -55,7 +60,7 @@ def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Differen
         error[np.isnan(error)] = np.inf
         finite = theirs[np.isfinite(theirs)]
         largest, scale = float(abs(error).max(initial=0)), float(abs(finite).max(initial=0))
-        noise, signal = float((error**2).sum()), float((finite**2).sum())
+        noise, signal = float((error**2).sum(dtype=np.float64)), float((finite**2).sum(dtype=np.float64))
     relative = largest / scale if scale else (0.0 if largest == 0 else None)
     snr = None if noise == 0 else (10 * (math.log10(signal) - math.log10(noise)) if signal else -math.inf)
     return Difference(tensor, operator, largest, relative, snr)
@@ -64,15 +69,17 @@ def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Differen
 class Probe:
     """A model that is run with real inputs, and keeps the real values of every tensor it makes."""
 
-    def __init__(self, path: Path):
+    def __init__(self, path: Path, delegates: Sequence[Delegate] | None = None):
         self.model = load_model(path)
-        self.interpreter = ready_interpreter(self.model, preserve_all_tensors=True)
+        self.interpreter = ready_interpreter(self.model, preserve_all_tensors=True, delegates=delegates)
         self.inputs, self.outputs = inputs_of(self.interpreter), outputs_of(self.interpreter)
         main = self.model.subgraphs[0]
         operators = enumerate(main.operators or ())
         self.makers = {tensor: (i, self.model.operator_name(op)) for i, op in operators for tensor in op.outputs or ()}
         names = [tensor.name or "" for tensor in main.tensors or ()]
-        self.made = {names[tensor]: tensor for tensor in self.makers if names.count(names[tensor]) == 1}
+        hidden = _hidden_tensors(self.interpreter.execution_plan())
+        shown = [tensor for tensor in self.makers if tensor not in hidden]
+        self.made = {names[tensor]: tensor for tensor in shown if names.count(names[tensor]) == 1}
 
     def step(self, real_inputs: list[Real]) -> tuple[list[Real], dict[str, Real]]:
         """Real values of the outputs, and of every tensor that an operator makes, by name."""
@@ -85,6 +92,13 @@ class Probe:
         """The operator that makes a tensor, with its number."""
         index, operator = self.makers[self.made[name]]
         return f"{index} {operator}"
+
+
+def _hidden_tensors(plan: Sequence[PlannedNode]) -> set[int]:
+    """Those inside of what a delegate computes as it likes: it need not write them."""
+    nodes = [planned for planned in plan if planned.delegate is not None and not planned.delegate.runs_in_order]
+    made = {tensor for planned in nodes for replaced in planned.replaced for tensor in replaced.node.outputs}
+    return made.difference(*(planned.node.outputs for planned in nodes))
 
 
 def _real(tensor: Any) -> Real:
@@ -163,7 +177,9 @@ def first_beyond(differences: list[Difference], tolerance: float) -> Difference 
 
 def compare(
     model: ModelPath,
-    other: Annotated[Path, typer.Argument(metavar="OTHER", help="Another model, or an .npz of inputs and outputs.")],
+    other: Annotated[
+        Path | None, typer.Argument(metavar="[OTHER]", help="Another model, or an .npz of inputs and outputs.")
+    ] = None,
     inputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random ones otherwise.")
     ] = None,
@@ -172,10 +188,16 @@ def compare(
     tolerance: Annotated[
         float, typer.Option(metavar="SHARE", min=0, help="Relative error from which on a tensor diverges.")
     ] = 0.1,
+    delegate: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Compare the model as this delegate runs it with the reference kernels."),
+    ] = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where two models differ, tensor by tensor; or a model and recorded outputs.
+    """Show where two models differ, tensor by tensor; or a model and recorded outputs; or a model and itself.
+
+    With a delegate, the first tensor to diverge is of the first operator where the delegate departs from the kernels.
 
     Inputs are real values: each model gets them in its own quantization, so a float model can be compared with its
     quantized form. Errors are of real values.
@@ -183,10 +205,16 @@ def compare(
     \b
     Examples:
       tflm compare float.tflite int8.tflite
+      tflm compare model.tflite --delegate flex --tolerance 0
       tflm compare model.tflite golden.npz --tolerance 0 --check
     """
     tensors: list[Difference] = []
-    if other.suffix == ".npz":
+    if (other is None) == (delegate is None):
+        raise typer.BadParameter("compare takes another model, a recording, or --delegate")
+    if other is None:
+        a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
+        outputs, tensors = compare_models(a, b, _real_inputs((a, b), inputs, seed, steps))
+    elif other.suffix == ".npz":
         if inputs is not None:
             raise typer.BadParameter("--inputs is for two models; a recording has its own inputs")
         outputs = compare_recorded(model, other)
@@ -199,7 +227,7 @@ def compare(
         print_json(
             {
                 "model": str(model),
-                "other": str(other),
+                "other": f"--delegate {delegate}" if other is None else str(other),
                 "tolerance": tolerance,
                 "outputs": [asdict(d) for d in outputs],
                 "tensors": [asdict(d) for d in tensors],
@@ -230,7 +258,7 @@ def _random_real(tensor: Any, rng: np.random.Generator) -> Real:
     """Real values over the range that a quantized input can hold; a normal curve for floats."""
     dtype = tensor.data.dtype
     if dtype.kind not in "iu":
-        return np.asarray(rng.standard_normal(tensor.dims))
+        return np.asarray(rng.standard_normal(tensor.dims), np.float64)
     limits = np.iinfo(dtype)
     return _dequantized(tensor, rng.integers(limits.min, limits.max, tensor.dims, dtype, endpoint=True))
 
@@ -241,25 +269,24 @@ def _dequantized(tensor: Any, values: npt.NDArray[Any]) -> Real:
 
 
 def _show(outputs: list[Difference], tensors: list[Difference], diverging: Difference | None, tolerance: float) -> None:
-    out = console()
-    out.print(_difference_table("Outputs", outputs))
+    show_table(_difference_table("Outputs", outputs))
     if tensors:
-        out.print()
-        out.print(_difference_table("Tensors of both models", tensors))
-        out.print()
+        print_line()
+        show_table(_difference_table("Tensors of both models", tensors))
+        print_line()
         if diverging is None:
-            out.print(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
+            print_line(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
         else:
-            out.print(f"first to diverge: {diverging.tensor} of operator {diverging.operator}", markup=False)
+            print_line(f"first to diverge: {diverging.tensor} of operator {diverging.operator}")
 
 
-def _difference_table(title: str, differences: list[Difference]) -> object:
+def _difference_table(title: str, differences: list[Difference]) -> Table:
     columns = {
-        "operator": "left",
-        "tensor": "left",
-        "largest error": "right",
-        "relative": "right",
-        "SNR dB": "right",
+        "operator": Column.TEXT,
+        "tensor": Column.NAME,
+        "largest error": Column.NUMBER,
+        "relative": Column.NUMBER,
+        "SNR dB": Column.NUMBER,
     }
     rows = (
         (
@@ -271,4 +298,4 @@ def _difference_table(title: str, differences: list[Difference]) -> object:
         )
         for d in differences
     )
-    return table(title, columns, rows)
+    return Table(title, columns, rows)

@@ -12,21 +12,22 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.cli.command_line import CommandError, ModelPath, TargetName, load_model, target_from
+from tflm.cli.command_line import (
+    BoardName,
+    CommandError,
+    KernelsName,
+    Machine,
+    ModelPath,
+    TargetName,
+    load_model,
+    machine_from,
+)
+from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
-from tflm.micro_resource_variable import count_resource_variables
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.runtime.micro_resource_variable import count_resource_variables
+from tflm.schema.enums import TensorType
 
 BYTES_A_LINE = 12
-
-CAPITALS = {
-    "Batchmatmul": "BatchMatMul",
-    "BatchMatmul": "BatchMatMul",
-    "Cumsum": "CumSum",
-    "Padv2": "PadV2",
-    "UnidirectionalSequenceLstm": "UnidirectionalSequenceLSTM",
-}
-"""Method names of TFLM's resolver that don't follow from the operator's."""
 
 C_TYPES = {
     TensorType.FLOAT32: "float",
@@ -65,7 +66,7 @@ RESOLVER_HEADER = Template("""\
 #ifndef ${guard}_OP_RESOLVER_H_
 #define ${guard}_OP_RESOLVER_H_
 
-#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+$condition#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 
 using ${camel}OpResolver = tflite::MicroMutableOpResolver<$count>;
 
@@ -78,12 +79,19 @@ $additions
 #endif  // ${guard}_OP_RESOLVER_H_
 """)
 
+TYPED_CONDITION = """\
+#ifndef CMSIS_NN
+#error "Compile this with -DCMSIS_NN, too: without it TFLM's headers put registrations for all types in place of these"
+#endif
+
+"""
+
 ARENA_HEADER = Template("""\
 // $origin
 #ifndef ${guard}_ARENA_SIZE_H_
 #define ${guard}_ARENA_SIZE_H_
 
-// The smallest arena in which AllocateTensors() succeeds on $target, and what is in use after it:
+// The smallest arena in which AllocateTensors() succeeds on $target with $kernels kernels, and what is in use after it:
 // $used bytes, $head of them in the head and $tail in the tail.
 constexpr unsigned int k${camel}ArenaSize = $minimum;
 
@@ -154,40 +162,34 @@ RESOURCE_INCLUDES = """\
 """
 
 
-def resolver_method(operator: str) -> str:
-    """The method of TFLM's resolver that adds an operator: AddConv2D for CONV_2D, AddWindow for SignalWindow."""
-    words = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
-    if "_" in words or "-" in words or words.isupper() or words in BuiltinOperator.__members__:
-        words = "".join(word[:1].upper() + word[1:].lower() for word in re.split("[_-]", words))
-        words = re.sub("([0-9])d$", r"\1D", words)
-    if operator == "SignalPCAN":
-        words = "PCAN"
-    return f"Add{CAPITALS.get(words, words)}"
-
-
 def identifier(stem: str) -> str:
     """A file's stem as a C identifier in lower case."""
     name = re.sub("[^0-9a-z]+", "_", stem.lower()).strip("_") or "model"
     return f"model_{name}" if name[0].isdigit() else name
 
 
-def operators_of(model: tflm.Model) -> list[str]:
-    """Every operator that any subgraph uses, once, in alphabetical order."""
-    return sorted({model.operator_name(op) for subgraph in model.subgraphs for op in subgraph.operators or ()})
+def in_one_line(text: str) -> str:
+    """Text that stays in a comment of C++ which ends with its line.
+
+    A line break would end it, a backslash at its end would take the next line in, and so would its trigraph.
+    """
+    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
 
 
-def sources(model: tflm.Model, stem: str, target: tflm.targets.Target, origin: str) -> dict[str, str]:
+def sources(model: tflm.Model, stem: str, machine: Machine, origin: str, typed: bool = False) -> dict[str, str]:
     """The files by name.
 
     Args:
         stem: of the model's file; identifiers are made from it.
+        machine: what the firmware is for.
         origin: the command that made the files, for their first line.
+        typed: add operators by registrations for int8 alone, where the model has them in no other type.
 
     Raises:
         TflmError: the model can't be laid out in an arena.
         CommandError: an input or output has a type that C++ has no name for.
     """
-    measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=target)
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
     name = identifier(stem)
     names = {
         "origin": f"Made by: {origin}",
@@ -196,15 +198,20 @@ def sources(model: tflm.Model, stem: str, target: tflm.targets.Target, origin: s
         "guard": name.upper(),
     }
     operators = operators_of(model)
+    registrations = typed_registrations(model) if typed else {}
     return {
         "model_data.h": MODEL_HEADER.substitute(names),
         "model_data.cc": MODEL_SOURCE.substitute(names, data=_hexadecimal(model.data), size=len(model.data)),
         "op_resolver.h": RESOLVER_HEADER.substitute(
-            names, count=len(operators), additions="\n".join(_addition(operator) for operator in operators)
+            names,
+            count=len(operators),
+            additions="\n".join(_addition(operator, registrations.get(operator)) for operator in operators),
+            condition=TYPED_CONDITION if registrations else "",
         ),
         "arena_size.h": ARENA_HEADER.substitute(
             names,
-            target=target.name,
+            target=machine.target.name,
+            kernels=machine.kernels.name,
             minimum=measured.minimum_arena_bytes,
             used=measured.arena_used_bytes,
             head=measured.head_bytes,
@@ -219,9 +226,10 @@ def _hexadecimal(data: memoryview) -> str:
     return "\n".join("    " + re.sub("([0-9a-f]{2})", r"0x\1", line).replace(",", ", ") + "," for line in lines)
 
 
-def _addition(operator: str) -> str:
+def _addition(operator: str, registration: str | None) -> str:
     if operator in REGISTRATIONS:
-        return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}());"
+        argument = f"tflite::Register_{registration}()" if registration else ""
+        return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}({argument}));"
     raise CommandError(f"{operator!r} is an operator of your own: this package can't lay it out in an arena")
 
 
@@ -251,10 +259,9 @@ def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
     if tensor.quantization is not None and tensor.quantization.scale and tensor.quantization.zero_point:
         what += f", real = {tensor.quantization.scale[0]:.9g} * (integer - {tensor.quantization.zero_point[0]})"
     is_float = tensor.type == TensorType.FLOAT32
-    what = re.sub(r"[^\x20-\x7e]|\\", "?", what)  # a name from the file must not end the comment
     return code.substitute(
         index=index,
-        what=what,
+        what=in_one_line(what),
         count=count,
         type=C_TYPES[tensor.type],
         format="%f" if is_float else "%d",
@@ -265,7 +272,16 @@ def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
 def export(
     model: ModelPath,
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if it is not there.")],
-    target: TargetName = "cortex-m",
+    target: TargetName = None,
+    kernels: KernelsName = None,
+    board: BoardName = None,
+    typed: Annotated[
+        bool,
+        typer.Option(
+            "--typed",
+            help="Add operators for int8 alone, which saves flash with CMSIS-NN; sources need -DCMSIS_NN.",
+        ),
+    ] = False,
 ) -> None:
     """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
 
@@ -273,9 +289,10 @@ def export(
     Example:
       tflm export model.tflite firmware/ --target cortex-m
     """
-    origin = shlex.join(["tflm", *sys.argv[1:]])
-    files = sources(load_model(model), model.stem, target_from(target), origin)
+    origin = in_one_line(shlex.join(["tflm", *sys.argv[1:]]))
+    files = sources(load_model(model), model.stem, machine_from(target, kernels, board), origin, typed)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(text)
+    for name in files:
         print(directory / name)

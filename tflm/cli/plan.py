@@ -13,31 +13,46 @@ from rich.console import Console
 import tflm
 from tflm.cli.command_line import (
     AsJson,
+    BoardName,
+    KernelsName,
     ModelPath,
     TargetName,
-    console,
     load_model,
+    machine_from,
     print_json,
-    target_from,
-    with_thousands,
+    show,
+    title_of,
 )
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, BufferRequirements, MemoryPlanner, OptimalPlanner, SearchProgress
 from tflm.memory.minimalloc_csv import NamedBuffer, write_csv
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
-from tflm.targets import Target, align_up
+from tflm.planning.plan_report import shown
+from tflm.targets import align_up
+
+Overlap = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="Let outputs reach into inputs as these kernels' loops allow it: reference. Wrong with other kernels.",
+    ),
+]
 
 
-def figures(path: Path, found: tflm.ModelPlan, before: tflm.ArenaMeasurement, after: tflm.ArenaMeasurement) -> Any:
+def figures(path: Path, found: tflm.ModelPlan, written: bool) -> Any:
     """A plan for other programs; sizes in bytes."""
     return {
         "model": str(path),
         "target": found.target.name,
+        "kernels": found.after.kernels.name,
         "greedy_head_bytes": found.greedy_head_bytes,
         "head_bytes": found.head_bytes,
+        "head_bytes_before": found.before.head_bytes,
         "lower_bound_bytes": found.lower_bound_bytes,
         "proved_optimal": found.proved_optimal,
-        "minimum_arena_bytes_before": before.minimum_arena_bytes,
-        "minimum_arena_bytes": after.minimum_arena_bytes,
+        "minimum_arena_bytes_before": found.minimum_arena_bytes_before,
+        "minimum_arena_bytes": found.minimum_arena_bytes,
+        "gains": found.gains,
+        "written": written,
         "offsets": list(found.offsets),
         "overwritten": [{"output": output, "input": input} for output, input in found.overwritten.items()],
         "order": None if found.order is None else list(found.order.order),
@@ -61,7 +76,9 @@ def plan(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the model with the plan goes.")
     ] = None,
-    target: TargetName = "cortex-m",
+    target: TargetName = None,
+    kernels: KernelsName = None,
+    board: BoardName = None,
     planner: Annotated[str, typer.Option(metavar="NAME", help=f"Who plans: {', '.join(PLANNERS)}.")] = "optimal",
     time_limit: Annotated[
         float | None,
@@ -79,23 +96,30 @@ def plan(
         bool, typer.Option("--in-place", help="Let outputs overwrite inputs that are not needed any more.")
     ] = False,
     reorder: Annotated[bool, typer.Option("--reorder", help="Try another order of the operators, too.")] = False,
+    overlap: Overlap = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the planned buffers as MiniMalloc's CSV.")
     ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")] = False,
+    always: Annotated[bool, typer.Option("--always", help="Write the plan even where it gains nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find a smaller plan of the arena's head, and write it into the model, where TFLM obeys it.
+
+    A plan that gains nothing is not written: FILE then has the model as it was.
 
     \b
     Examples:
       tflm plan model.tflite -o planned.tflite
       tflm plan model.tflite -o planned.tflite --in-place --reorder --time-limit 60
     """
-    machine = target_from(target)
+    machine = machine_from(target, kernels, board)
     if planner not in PLANNERS:
         raise typer.BadParameter(f"no planner is called {planner!r}; there are {', '.join(PLANNERS)}")
     if planner != "optimal" and (time_limit, steps) != (None, None):
         raise typer.BadParameter("--time-limit and --steps are for the optimal planner")
+    if output is not None and not force and same_file(model, output):
+        raise typer.BadParameter(f"{output} is the model itself; --force replaces it")
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
@@ -103,21 +127,37 @@ def plan(
         chosen: str | MemoryPlanner = planner
         if planner == "optimal":
             chosen = OptimalPlanner(time_limit=time_limit, step_limit=steps, progress=progress)
-        found = tflm.plan(loaded, None, chosen, target=machine, in_place=in_place, reorder=reorder)
-    before, after = measure(loaded, machine), measure(found.model, machine)
-    if as_json:
-        print_json(figures(model, found, before, after))
-    else:
-        _show(model, found, before, after)
-    if csv is not None:
-        csv.write_text(buffers_as_csv(after), encoding="utf-8")
+        found = tflm.plan(
+            loaded,
+            None,
+            chosen,
+            target=machine.target,
+            kernels=machine.kernels,
+            in_place=in_place,
+            reorder=reorder,
+            overlap=overlap,
+        )
+    written = output is not None and (found.gains or always)
     if output is not None:
-        found.write(output)
+        if written:
+            found.write(output)
+        elif not same_file(model, output):
+            output.write_bytes(loaded.data)
+    if csv is not None:
+        csv.write_text(buffers_as_csv(found.after), encoding="utf-8")
+    if as_json:
+        print_json(figures(model, found, written))
+        return
+    report = shown(found, title_of(model))
+    if not found.gains:
+        kept = "" if output is None or always else f"; {output} has the model as it was (--always writes the plan)"
+        report.notes.append(f"nothing is gained{kept}")
+    show(report)
 
 
-def measure(model: tflm.Model, target: Target) -> tflm.ArenaMeasurement:
-    """What a model needs on a target that obeys its plan."""
-    return tflm.measure_arena(model, tflm.AllOpsResolver(), target=target)
+def same_file(model: Path, output: Path) -> bool:
+    """Whether a model would be written to where it stands."""
+    return model.exists() and output.exists() and model.samefile(output)
 
 
 @contextmanager
@@ -131,21 +171,3 @@ def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
         yield lambda at: status.update(
             f"searching: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
         )
-
-
-def _show(path: Path, found: tflm.ModelPlan, before: tflm.ArenaMeasurement, after: tflm.ArenaMeasurement) -> None:
-    out = console()
-    out.print(f"{path.name} on {found.target.name}", style="bold", markup=False)
-    out.print(f"head as TFLM plans it      {with_thousands(found.greedy_head_bytes)}")
-    out.print(f"head with this plan        {with_thousands(found.head_bytes)}")
-    out.print(f"most that is alive at once {with_thousands(found.lower_bound_bytes)}")
-    out.print(f"smallest arena             {with_thousands(after.minimum_arena_bytes)}")
-    out.print(f"  it was                   {with_thousands(before.minimum_arena_bytes)}")
-    if found.overwritten:
-        out.print(f"outputs over their inputs  {len(found.overwritten)}")
-    if found.order is not None:
-        out.print(f"operators reordered        {' '.join(map(str, found.order.order))}")
-    if found.proved_optimal:
-        out.print("no plan of these buffers is smaller")
-    else:
-        out.print("a smaller plan may exist: the search was not over; --time-limit gives it more time")

@@ -2,70 +2,65 @@
 
 from __future__ import annotations
 
-import itertools
-import zipfile
-from collections.abc import Mapping
+import re
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import typer
+from typer.core import TyperCommand
 
 import tflm
 from tflm.cli.command_line import (
     AsJson,
+    BoardName,
     CommandError,
+    KernelsName,
     ModelPath,
     TargetName,
-    console,
     load_model,
+    machine_from,
     print_json,
     progress,
-    table,
-    target_from,
+    show_table,
 )
+from tflm.delegates import Delegate
+from tflm.evaluation.input_files import FILE_KINDS, Arrays, read_given
+from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
 from tflm.memory.tensor import TfLiteTensor
-
-Arrays = list[npt.NDArray[Any]]
-
-FIRST_ARENA_BYTES = 1 << 20
-LARGEST_ARENA_BYTES = 1 << 32
+from tflm.report import Column, Table
 
 
 class Step(NamedTuple):
-    """What one invoke gave: the outputs, and every tensor by index where they are kept."""
+    """What one invoke gave: outputs, their real values (None where not quantized); all tensors by index, if kept."""
 
     outputs: Arrays
+    real: list[npt.NDArray[np.float32] | None]
     tensors: dict[int, npt.NDArray[Any]]
 
 
-def ready_interpreter(model: tflm.Model, **settings: Any) -> tflm.MicroInterpreter:
-    """An interpreter with every operator at hand, in an arena as large as it needs.
+NO_DELEGATES = "none"
+
+
+def delegates_from(name: str | None) -> list[Delegate] | None:
+    """What `--delegate` asks for: None for those that are there by default, a list of none or of one otherwise.
 
     Raises:
-        TflmError: the model can't be run.
+        typer.BadParameter: there is no delegate of that name.
     """
-    size = FIRST_ARENA_BYTES
-    while True:
-        interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), np.zeros(size, np.uint8), **settings)
-        try:
-            interpreter.allocate_tensors()
-            return interpreter
-        except tflm.ArenaExhausted:
-            if size >= LARGEST_ARENA_BYTES:
-                raise
-            size *= 8
+    if name is None or name == NO_DELEGATES:
+        return None if name is None else []
+    try:
+        return [tflm.delegates.by_name(name)]
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
 
 
-def inputs_of(interpreter: tflm.MicroInterpreter) -> list[TfLiteTensor]:
-    """The inputs, in order."""
-    return [interpreter.input(i) for i in range(interpreter.inputs_size())]
-
-
-def outputs_of(interpreter: tflm.MicroInterpreter) -> list[TfLiteTensor]:
-    """The outputs, in order."""
-    return [interpreter.output(i) for i in range(interpreter.outputs_size())]
+DelegateName = Annotated[
+    str | None,
+    typer.Option("--delegate", metavar="NAME", help="none, flex, or package.module:Class; what fits, otherwise."),
+]
 
 
 def random_inputs(tensors: list[TfLiteTensor], rng: np.random.Generator) -> Arrays:
@@ -81,74 +76,6 @@ def _random_values(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.
     limits = np.iinfo(dtype)
     low, high = max(int(limits.min), -(1 << 15)), min(int(limits.max), (1 << 15) - 1)
     return rng.integers(low, high, shape, endpoint=True).astype(dtype)
-
-
-def read_inputs(path: Path, tensors: list[TfLiteTensor]) -> list[Arrays]:
-    """The inputs of each step that a file holds: .npz with `in_<step>_<i>`, .npy, or raw bytes for a single input.
-
-    Raises:
-        CommandError: the file is none of that, or does not fit the model's inputs.
-        OSError: it can't be read.
-    """
-    if path.suffix == ".npz":
-        return _steps_in(path, recorded(path, "in"), len(tensors))
-    if len(tensors) != 1:
-        names = ", ".join(f"in_0_{i}" for i in range(len(tensors)))
-        raise CommandError(f"{path}: the model has {len(tensors)} inputs; give them in an .npz as {names}")
-    if path.suffix == ".npy":
-        return [[_loaded(path)]]
-    wanted, raw = tensors[0].data, path.read_bytes()
-    if len(raw) != wanted.nbytes:
-        kind = f"{wanted.dtype} of shape {list(wanted.shape)}"
-        raise CommandError(f"{path}: has {len(raw)} bytes; the input is {kind}, {wanted.nbytes} bytes")
-    return [[np.frombuffer(raw, wanted.dtype).reshape(wanted.shape)]]
-
-
-def recorded(path: Path, side: str) -> dict[tuple[int, int], npt.NDArray[Any]]:
-    """The arrays called `<side>_<step>_<i>` in an .npz, by step and i.
-
-    Raises:
-        CommandError: it is no .npz, or a name has another form.
-        OSError: it can't be read.
-    """
-    arrays = {}
-    for key, values in _loaded(path).items():
-        kind, _, numbers = key.partition("_")
-        if kind != side:
-            continue
-        step, _, index = numbers.partition("_")
-        if not (step.isdecimal() and index.isdecimal()):
-            raise CommandError(f"{path}: {key!r} should be called {side}_<step>_<i>")
-        arrays[int(step), int(index)] = values
-    return arrays
-
-
-def _loaded(path: Path) -> Any:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        arrays = dict(loaded) if isinstance(loaded, Mapping) else loaded
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise CommandError(f"{path}: is no {path.suffix} file that numpy can read: {error}") from error
-    if isinstance(arrays, dict):
-        for key, values in arrays.items():
-            if not isinstance(values, np.ndarray):  # numpy gives what is no array as bytes
-                raise CommandError(f"{path}: {key!r} is no array")
-    return arrays
-
-
-def _steps_in(path: Path, arrays: dict[tuple[int, int], npt.NDArray[Any]], count: int) -> list[Arrays]:
-    if not arrays:
-        raise CommandError(f"{path}: has no inputs; they are called in_0_0 for the first input of the first step")
-    steps = 1 + max(step for step, _ in arrays)
-    places = ((step, i) for step in range(steps) for i in range(count))
-    wanted = set(
-        itertools.islice(places, len(arrays) + 1)
-    )  # a step's number may be any; one beyond all there are is missing
-    for step, i in sorted(wanted - arrays.keys()):
-        raise CommandError(f"{path}: in_{step}_{i} is missing; the model has {count} inputs for each step")
-    for step, i in sorted(arrays.keys() - wanted):
-        raise CommandError(f"{path}: in_{step}_{i} is too many; the model has {count} inputs")
-    return [[arrays[step, i] for i in range(count)] for step in range(steps)]
 
 
 def set_inputs(tensors: list[TfLiteTensor], values: Arrays) -> None:
@@ -179,10 +106,16 @@ def answers(interpreter: tflm.MicroInterpreter, steps: list[Arrays], dump_tensor
             interpreter.invoke()
             kept = {}
             if dump_tensors:
-                kept = {i: np.array(t.elements) for i, t in enumerate(interpreter.eval_tensors()) if t.data is not None}
-            results.append(Step([np.array(tensor.data) for tensor in outputs_of(interpreter)], kept))
+                kept = {i: t.elements.copy() for i, t in enumerate(interpreter.eval_tensors()) if t.data is not None}
+            outputs = outputs_of(interpreter)
+            real = [tensor.dequantized() if _is_quantized(tensor) else None for tensor in outputs]
+            results.append(Step([np.array(tensor.data, tensor.data.dtype) for tensor in outputs], real, kept))
             advance()
     return results
+
+
+def _is_quantized(tensor: TfLiteTensor) -> bool:
+    return tensor.quantization is not None and tensor.data.dtype.kind in "iu"
 
 
 def write_outputs(path: Path, results: list[Step]) -> None:
@@ -208,42 +141,97 @@ def write_outputs(path: Path, results: list[Step]) -> None:
         path.write_bytes(output.tobytes())
 
 
+class SeedOrNot(TyperCommand):
+    """A command whose `--random` may stand without its number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Give a `--random` that no number follows the number 0."""
+        given: list[str] = []
+        for argument, following in zip(args, [*args[1:], ""]):
+            given.append(argument)
+            if argument == "--random" and not re.fullmatch("-?[0-9]+", following):
+                given.append("0")
+        return super().parse_args(ctx, given)
+
+
+def input_names(model: tflm.Model) -> dict[str, int]:
+    """What the inputs are called, by tensor and by signature, with their places."""
+    main = model.subgraphs[0]
+    inputs, tensors = list(main.inputs or ()), main.tensors or []
+    names = {
+        entry.name or "": inputs.index(entry.tensor_index)
+        for signature in model.root.signature_defs or ()
+        if signature.subgraph_index == 0
+        for entry in signature.inputs or ()
+        if entry.tensor_index in inputs
+    }
+    return names | {tensors[index].name or f"{i}": i for i, index in enumerate(inputs)}
+
+
+def _how_to_give_inputs(model: tflm.Model) -> str:
+    main = model.subgraphs[0]
+    tensors = [(main.tensors or [])[index] for index in main.inputs or ()]
+    wanted = (f"{t.name or '(no name)'} ({t.type.name} of shape {list(t.shape or ())})" for t in tensors)
+    how = f"give --inputs FILE ({FILE_KINDS}) or --inputs NAME=FILE for each, or --random to make values up"
+    return f"the model takes {' and '.join(wanted)}: {how}"
+
+
 def run(
     model: ModelPath,
     inputs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="An .npz with in_<step>_<i>, an .npy, or raw bytes.")
+        list[str] | None,
+        typer.Option(
+            metavar="[NAME=]FILE",
+            help=f"Inputs: {FILE_KINDS}. An .npz has in_<step>_<i>, or the inputs' names. May be given for each input.",
+        ),
     ] = None,
     outputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Where answers go: .npz as out_<step>_<j>, .npy, or raw bytes.")
     ] = None,
-    random: Annotated[int | None, typer.Option(metavar="SEED", min=0, help="Make inputs up.")] = None,
+    real: Annotated[
+        bool, typer.Option("--real", help="The files hold real values: quantized inputs get them quantized.")
+    ] = False,
+    random: Annotated[
+        int | None, typer.Option(metavar="[SEED]", min=0, help="Make inputs up; with seed 0 unless told.")
+    ] = None,
     steps: Annotated[
         int | None, typer.Option(metavar="COUNT", min=1, help="How many steps to make up; 1 unless told.")
     ] = None,
     dump_tensors: Annotated[
         bool, typer.Option("--dump-tensors", help="Keep every tensor, as tensor_<step>_<index>.")
     ] = False,
-    target: TargetName = "host",
+    target: TargetName = None,
+    kernels: KernelsName = None,
+    board: BoardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on inputs from a file, or on random ones, and show or keep what it answers.
+    """Run a model on inputs from files, or on random ones, and show or keep what it answers.
 
     \b
     Examples:
+      tflm run model.tflite --random
+      tflm run model.tflite --inputs photo.png
+      tflm run model.tflite --inputs x=x.csv --inputs y=y.csv --real
       tflm run model.tflite --inputs in.npz --outputs out.npz
-      tflm run model.tflite --random 1 --steps 10 --json
     """
-    if (inputs is None) == (random is None):
-        raise typer.BadParameter("give either --inputs FILE or --random SEED")
-    if inputs is not None and steps is not None:
-        raise typer.BadParameter("--steps is for random inputs; the file says how many steps it has")
+    machine = machine_from(target, kernels, board, "host")
+    if inputs and random is not None:
+        raise typer.BadParameter("give either --inputs or --random")
+    if real and not inputs:
+        raise typer.BadParameter("--real is for inputs from files")
+    if steps is not None and random is None:
+        raise typer.BadParameter("--steps is for random inputs; a file says how many steps it has")
     if dump_tensors and (outputs is None or outputs.suffix != ".npz"):
         raise typer.BadParameter("--dump-tensors needs --outputs with an .npz")
-    settings = {"target": target_from(target), "preserve_all_tensors": dump_tensors}
-    interpreter = ready_interpreter(load_model(model), **settings)
+    loaded = load_model(model)
+    if not inputs and random is None and loaded.subgraphs[0].inputs:
+        raise typer.BadParameter(_how_to_give_inputs(loaded))
+    interpreter = ready_interpreter(
+        loaded, target=machine.target, kernels=machine.kernels, preserve_all_tensors=dump_tensors
+    )
     tensors = inputs_of(interpreter)
-    if inputs is not None:
-        given = read_inputs(inputs, tensors)
+    if inputs:
+        given = read_given(inputs, tensors, input_names(loaded), real)
     else:
         rng = np.random.default_rng(random)
         given = [random_inputs(tensors, rng) for _ in range(steps or 1)]
@@ -254,7 +242,7 @@ def run(
     if as_json:
         print_json(_figures(model, names, results))
     elif outputs is None:
-        console().print(_output_table(names, results))
+        show_table(_output_table(names, results))
 
 
 def _figures(model: Path, names: list[str], results: list[Step]) -> dict[str, Any]:
@@ -266,21 +254,38 @@ def _figures(model: Path, names: list[str], results: list[Step]) -> dict[str, An
             "type": str(array.dtype),
             "shape": list(array.shape),
             "values": array.tolist(),
+            "real_values": None if real is None else real.tolist(),
         }
         for s, step in enumerate(results)
-        for j, array in enumerate(step.outputs)
+        for j, (array, real) in enumerate(zip(step.outputs, step.real))
     ]
     return {"model": str(model), "steps": len(results), "outputs": outputs}
 
 
-def _output_table(names: list[str], results: list[Step]) -> object:
-    columns = {"step": "right", "output": "left", "type": "left", "shape": "left", "values": "left"}
+def _output_table(names: list[str], results: list[Step]) -> Table:
+    columns = {
+        "step": Column.NUMBER,
+        "output": Column.NAME,
+        "type": Column.TEXT,
+        "shape": Column.TEXT,
+        "values": Column.TEXT,
+    }
+    quantized = any(real is not None for step in results for real in step.real)
+    if quantized:
+        columns["real values"] = Column.TEXT
     rows = (
-        (str(s), names[j], array.dtype, " ".join(map(str, array.shape)), _abbreviated(array))
+        (
+            str(s),
+            names[j],
+            array.dtype,
+            " ".join(map(str, array.shape)),
+            _abbreviated(array),
+            *(["" if real is None else _abbreviated(real)] if quantized else []),
+        )
         for s, step in enumerate(results)
-        for j, array in enumerate(step.outputs)
+        for j, (array, real) in enumerate(zip(step.outputs, step.real))
     )
-    return table(None, columns, rows)
+    return Table("", columns, rows)
 
 
 def _abbreviated(array: npt.NDArray[Any]) -> str:

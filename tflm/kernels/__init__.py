@@ -1,4 +1,9 @@
-"""The operators: one module a family, each of them a registration; and the arithmetic that they share."""
+"""The operators, and how the runtime finds them.
+
+`registration` says what an operator is to the runtime. `arithmetic` has fixed point and tables, `support` what
+operators of all kinds share, `layers` products and convolutions, `reference` the operators themselves. Each imports
+only those named before it.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +76,7 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "signal.stacker": ("SignalStacker",),
     "signal.window": ("SignalWindow",),
 }
-"""The modules of this package that have operators, and the names of these."""
+"""The modules of `reference` that have operators, and the names of these."""
 
 
 class Registrations(Mapping[str, Registration]):
@@ -95,7 +100,7 @@ class Registrations(Mapping[str, Registration]):
 
 @functools.cache
 def _registrations_of(module: str) -> dict[str, Registration]:
-    values = vars(importlib.import_module(f"{__name__}.{module}")).values()
+    values = vars(importlib.import_module(f"{__name__}.reference.{module}")).values()
     return {value.name: value for value in values if isinstance(value, Registration)}
 
 

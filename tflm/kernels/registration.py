@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.overlap import Moves, Overlap
+from tflm.kernels.requests import OperatorMemory, Options, Requests, nothing
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
@@ -29,8 +31,6 @@ TFLITE_NODE = Struct(
 )
 NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registration=POINTER)
 
-Options = TypeVar("Options", bound=Table)
-
 
 class InvokeAborted(Exception):
     """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
@@ -46,7 +46,12 @@ class Node:
         inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an input that is left out.
         builtin_options: the table of options, or None.
         custom_options: the bytes that a custom operator was given; empty if none.
+        version: the version of the operator that the model asks for.
+        called_subgraphs: the subgraphs that it runs, in the order in which they are planned.
         op_data: whatever the kernel keeps from one phase for the next; at first, the bytes reserved for that.
+        pending: what the present phase has still to take from the arena.
+        persistent, scratch: what it got, by the names of its requests: arrays of bytes, and handles for
+            `KernelContext.get_scratch_buffer`.
     """
 
     operator: str
@@ -56,11 +61,24 @@ class Node:
     intermediates: tuple[int, ...]
     builtin_options: Table | None
     custom_options: memoryview
+    version: int = 1
+    called_subgraphs: tuple[int, ...] = ()
     op_data: Any = field(default=None, repr=False)
+    pending: Requests = field(default=nothing, repr=False)
+    persistent: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
+    scratch: dict[str, int] = field(default_factory=dict, repr=False)
+
+    def __repr__(self) -> str:
+        return f"Node({self.index} {self.operator}, inputs={list(self.inputs)}, outputs={list(self.outputs)})"
 
     def options(self, kind: type[Options]) -> Options | None:
         """The options, if they are of that kind; None if there are none, or others."""
         return self.builtin_options if isinstance(self.builtin_options, kind) else None
+
+    def array(self, name: str, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """What was asked for by that name, as elements. Where a kernel library asks for none, the host keeps it."""
+        held = self.persistent.get(name)
+        return np.zeros(count, dtype) if held is None else held.view(dtype)[:count]
 
     def has_input(self, index: int) -> bool:
         """Whether input `index` is there and was not left out."""
@@ -100,13 +118,26 @@ class KernelContext(Protocol):
 
     # While an operator initialises or prepares.
 
+    def allocate_requested(self, node: Node) -> None:
+        """Take from the arena what the node's declaration asks for in this phase.
+
+        The runtime does so after the phase. A kernel that fills arrays, or changes the shapes that the requests follow
+        from, has it done earlier, once its checks are through; a second call does nothing.
+        """
+
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the arena's tail, aligned to 16, for as long as the model is there."""
 
     def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A one-dimensional array in the arena's tail, like `allocate_persistent_buffer`."""
 
-    # While an operator prepares.
+    def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        """Input `index` in full; takes nothing from the arena."""
+
+    def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        """Output `index` in full; takes nothing from the arena."""
+
+    # While an operator prepares, for one that does not declare what it asks for.
 
     def request_scratch_buffer_in_arena(self, size: int) -> int:
         """Ask for `size` bytes that are there while this operator runs; gives a handle. 12 requests at the most."""
@@ -120,8 +151,11 @@ class KernelContext(Protocol):
     def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
         """Intermediate tensor `index` in full. The arena holds it until the operator has prepared."""
 
-    def make_dims_writable(self, tensor: TfLiteEvalTensor) -> None:
-        """Reserve a copy of a tensor's dims in the tail, as TFLM does before it changes them."""
+    def reset_decompression_memory_allocations(self) -> None:
+        """Give back all of the alternate decompression memory: each operator has it from its start."""
+
+    def allocate_decompression_memory(self, size: int) -> npt.NDArray[np.uint8] | None:
+        """Bytes of the alternate decompression memory, aligned to 16; None where it has no room, or is not there."""
 
     # While an operator prepares, binds or runs.
 
@@ -180,27 +214,59 @@ class Registration:
         init: an earlier phase, run over the whole graph before the first `prepare`; rarely needed.
         invoke: runs the operator, where no `bind` is given.
         reset: puts the operator's state back to what it was after `prepare`.
+        free: gives back what the host holds for the operator; called once, when the interpreter goes.
+        has_state: whether, beside its tensors, it looks at or changes what others do, too: then it keeps its place
+            among others that do. None for what is assumed of an operator: that a custom one may.
+        ends_invoke: whether it may end an invoke early, so that what stands after it must not run before it.
         op_data: the C structure that TFLM's kernel keeps; reserved when the operator initialises, where it has a
             size on the target. `Node.op_data` are its bytes until the kernel puts something else there.
+        requests: what else it asks of the arena while it prepares, in TFLM's order.
+        init_requests: the same, while it initialises.
         builtin_data: the C structure that TFLM parses the options into; None where it has none.
         min_version, max_version: the versions of the operator in a model that the kernel implements.
         types: the element types that its main tensor may have, which is most often the first input. Empty where any
             will do, or where it has none.
+        overlap: how far behind the output each input may begin where the two share bytes; None where they may share
+            none.
+        moves: the bytes of inputs that become bytes of outputs, where the operator does nothing else.
+        opaque: whether it is not known in which order the operator reads and writes its tensors.
     """
 
     operator: BuiltinOperator | str
     bind: Bind | None = None
     prepare: Prepare | None = None
-    init: Prepare | None = None
+    init: Callable[[KernelContext, Any], Any] | None = None
     invoke: Callable[[KernelContext, Node], None] | None = None
     reset: Callable[[KernelContext, Node], None] | None = None
+    free: Callable[[KernelContext, Node], None] | None = None
+    has_state: bool | None = None
+    ends_invoke: bool = False
     op_data: CType | None = None
+    requests: Requests = nothing
+    init_requests: Requests = nothing
     builtin_data: Struct | None = None
     min_version: int = 1
     max_version: int = 1
     types: tuple[TensorType, ...] = ()
+    overlap: Overlap | None = None
+    moves: Moves | None = None
+    opaque: bool = False
+
+    def __repr__(self) -> str:
+        types = ", ".join(type.name for type in self.types)
+        return f"Registration({self.name}, versions {self.min_version} to {self.max_version}, {types or 'any type'})"
+
+    @property
+    def shares_state(self) -> bool:
+        """Whether it keeps its place among other operators with state."""
+        return self.has_state if self.has_state is not None else isinstance(self.operator, str)
 
     @property
     def name(self) -> str:
         """Name of the operator as messages show it."""
         return self.operator.name if isinstance(self.operator, BuiltinOperator) else self.operator
+
+    @property
+    def memory(self) -> OperatorMemory:
+        """All that the operator asks of the arena with TFLM's own kernels."""
+        return OperatorMemory(self.op_data, self.requests, self.init_requests)

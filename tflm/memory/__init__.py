@@ -9,6 +9,7 @@ from tflm.memory.optimal_memory_planner import OptimalPlanner
 from tflm.memory.plan_search import SearchedPlan, SearchLimits, SearchProgress, Stopped, search_plan
 from tflm.memory.planner import BufferRequirements, MemoryPlanner, PlacingPlanner, lower_bound_bytes, plan_bytes
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
+from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
 
 PLANNERS: dict[str, type[PlacingPlanner]] = {
     "greedy": GreedyMemoryPlanner,
@@ -17,10 +18,14 @@ PLANNERS: dict[str, type[PlacingPlanner]] = {
     "breadth": BreadthMemoryPlanner,
     "optimal": OptimalPlanner,
 }
-"""The planners that have a name."""
+"""The planners that have a name, and go by sizes and lifetimes alone."""
+
+MODEL_PLANNERS: dict[str, type[TfLiteMemoryPlanner]] = {"tflite": TfLiteMemoryPlanner}
+"""The planners that have a name, and go by the model."""
 
 __all__ = [
     "ARENA_ALIGNMENT",
+    "MODEL_PLANNERS",
     "PLANNERS",
     "Allocation",
     "Arena",
@@ -39,6 +44,7 @@ __all__ = [
     "SearchedPlan",
     "SimpleMemoryAllocator",
     "Stopped",
+    "TfLiteMemoryPlanner",
     "lower_bound_bytes",
     "plan_bytes",
     "search_plan",

@@ -40,6 +40,9 @@ class Arena:
         flat = view.cast("B") if view.nbytes else bytearray()
         self.bytes: npt.NDArray[np.uint8] = np.frombuffer(flat, np.uint8)
 
+    def __repr__(self) -> str:
+        return f"Arena({self.size} bytes)"
+
     @property
     def size(self) -> int:
         """Bytes in the arena."""

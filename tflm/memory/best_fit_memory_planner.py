@@ -38,10 +38,10 @@ def place_by_breadth(buffers: Sequence[BufferRequirements]) -> list[int]:
         return []
     table = np.array(buffers, np.int64)
     size, first, last = table[:, 0], table[:, 1], table[:, 2]
-    by_size = np.lexsort((np.arange(len(buffers)), -size))
+    by_size = np.argsort(-size, kind="stable")
     steps = np.unique(table[:, 1:3])
     alive = [by_size[((first <= step) & (last >= step))[by_size]] for step in steps]
-    breadth = np.array([size[members].sum() for members in alive])
+    breadth = np.array([size[members].sum(dtype=np.int64) for members in alive], np.int64)
     order: dict[int, None] = {}
     for at in np.lexsort((steps, -breadth)).tolist():
         order.update(dict.fromkeys(alive[at].tolist()))

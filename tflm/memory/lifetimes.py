@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from tflm.errors import ModelError
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator
-from tflm.schema.verifier import called_subgraphs
 from tflm.targets import BOOL, INT, INT32, POINTER, SIZE_T, Struct
 
 ALLOCATION_INFO = Struct(
@@ -66,8 +64,28 @@ class AllocationInfo:
         self.last_used = step
 
 
+class StepNode(Protocol):
+    """A node of an execution plan, as far as lifetimes depend on it; tensors by index, -1 for an input left out."""
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """The tensors that it reads."""
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """The tensors that it makes."""
+
+    @property
+    def intermediates(self) -> tuple[int, ...]:
+        """Tensors that carry quantization only."""
+
+    @property
+    def called_subgraphs(self) -> tuple[int, ...]:
+        """The subgraphs that it runs."""
+
+
 class Step(NamedTuple):
-    """A step of the invocation: the operator that runs, or None where a subgraph is entered."""
+    """A step of the invocation: the node that runs, by its place in the plan, or None where a subgraph is entered."""
 
     subgraph_index: int
     node_index: int | None
@@ -81,7 +99,9 @@ class AllocationInfoBuilder:
 
     Args:
         model: the model.
+        nodes: the execution plan of each subgraph.
         tensors: the eval tensors of each subgraph.
+        unplaced: those of each subgraph, by index, that get no place.
         requests: the scratch buffers that operators asked for.
         offline_offsets: an offset, or -1, for each tensor, subgraph after subgraph; None without an offline plan.
 
@@ -92,16 +112,22 @@ class AllocationInfoBuilder:
     def __init__(
         self,
         model: Model,
+        nodes: Sequence[Sequence[StepNode]],
         tensors: Sequence[Sequence[TfLiteEvalTensor]],
+        unplaced: Sequence[frozenset[int]],
         requests: Sequence[ScratchBufferRequest],
         offline_offsets: Sequence[int] | None,
     ):
         self._model = model
+        self._nodes = nodes
         self._step = 0
         self.steps: list[Step] = [Step(0, None)]
         self._tensors = [
-            [_tensor_info(tensor, table.is_variable) for tensor, table in zip(eval_tensors, subgraph.tensors or ())]
-            for eval_tensors, subgraph in zip(tensors, model.subgraphs)
+            [
+                _tensor_info(tensor, not table.is_variable and i not in without_place)
+                for i, (tensor, table) in enumerate(zip(eval_tensors, subgraph.tensors or ()))
+            ]
+            for eval_tensors, subgraph, without_place in zip(tensors, model.subgraphs, unplaced)
         ]
         self._scratch: dict[tuple[int, int], list[AllocationInfo]] = {}
         self._infos = [info for infos in self._tensors for info in infos]
@@ -119,9 +145,9 @@ class AllocationInfoBuilder:
         return self._infos
 
     def _check_intermediates(self) -> None:
-        for i, subgraph in enumerate(self._model.subgraphs):
-            for j, operator in enumerate(subgraph.operators or ()):
-                for tensor in operator.intermediates or ():
+        for i, nodes in enumerate(self._nodes):
+            for j, node in enumerate(nodes):
+                for tensor in node.intermediates:
                     if self._tensors[i][tensor].bytes:
                         raise ModelError(
                             f"intermediate tensor {tensor} has a size; only empty ones, which carry quantization, "
@@ -143,9 +169,9 @@ class AllocationInfoBuilder:
         for tensor in subgraph.inputs or ():
             infos[tensor].create(self._step)
             infos[tensor].use(self._step)
-        for node_index, operator in enumerate(subgraph.operators or ()):
-            self._advance(index, node_index)
-            self._mark_operator(operator, infos, self._scratch.get((index, node_index), ()))
+        for position, node in enumerate(self._nodes[index]):
+            self._advance(index, position)
+            self._mark_node(node, infos, self._scratch.get((index, position), ()))
         for tensor in subgraph.outputs or ():
             infos[tensor].create(self._step)
             infos[tensor].use(self._step)
@@ -154,20 +180,18 @@ class AllocationInfoBuilder:
         self._step += 1
         self.steps.append(Step(subgraph_index, node_index))
 
-    def _mark_operator(
-        self, operator: Operator, infos: Sequence[AllocationInfo], scratch: Sequence[AllocationInfo]
-    ) -> None:
-        outputs = [infos[tensor] for tensor in operator.outputs or ()]
+    def _mark_node(self, node: StepNode, infos: Sequence[AllocationInfo], scratch: Sequence[AllocationInfo]) -> None:
+        outputs = [infos[tensor] for tensor in node.outputs]
         for info in (*outputs, *scratch):
             info.create(self._step)
-        for called in called_subgraphs(operator):
+        for called in node.called_subgraphs:
             self._advance(called, None)
             self._mark_subgraph(called)
-        inputs = [infos[tensor] for tensor in operator.inputs or () if tensor >= 0]
+        inputs = [infos[tensor] for tensor in node.inputs if tensor >= 0]
         for info in (*inputs, *outputs, *scratch):
             info.use(self._step)
 
 
-def _tensor_info(tensor: TfLiteEvalTensor, is_variable: bool) -> AllocationInfo:
+def _tensor_info(tensor: TfLiteEvalTensor, may_be_planned: bool) -> AllocationInfo:
     size = tensor.byte_length
-    return AllocationInfo(tensor, size, needs_allocating=tensor.data is None and not is_variable and size != 0)
+    return AllocationInfo(tensor, size, needs_allocating=tensor.data is None and may_be_planned and size != 0)

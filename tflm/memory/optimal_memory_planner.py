@@ -43,6 +43,11 @@ class OptimalPlanner(GreedyMemoryPlanner):
         self.place = self._search
 
     @property
+    def time_limit(self) -> float | None:
+        """Seconds, None without a limit."""
+        return self._limits.seconds
+
+    @property
     def proved_optimal(self) -> bool:
         """Whether the plan is known to be the smallest there is."""
         return self.searched is not None and self.searched.stopped is Stopped.PROVED_OPTIMAL

@@ -11,7 +11,10 @@ Integers = npt.NDArray[np.int64]
 
 
 class PlacedBuffers:
-    """Keeps placed buffers by rising offset.
+    """Keeps placed buffers where those that are alive with another one are found without a look at all.
+
+    A buffer that is alive for less than 2^n steps is in a cell of 2^n steps: the one in which it begins. So all that
+    are alive with another one are in the cells that this one touches, and in the cell before those, for each n.
 
     Args:
         capacity: the largest number of them.
@@ -19,13 +22,15 @@ class PlacedBuffers:
 
     def __init__(self, capacity: int):
         self._count = 0
-        self._rows = np.zeros((4, capacity), np.int64)  # offset, end, first step, last step
+        self._columns = np.zeros((4, capacity), np.int64)  # offset, end, first step, last step
+        self._cells: dict[int, dict[int, list[int]]] = {}
 
     def add(self, buffer: BufferRequirements, offset: int) -> None:
         """Take note of a buffer's place."""
-        at = int(self._rows[0, : self._count].searchsorted(offset, side="right"))
-        self._rows[:, at + 1 : self._count + 1] = self._rows[:, at : self._count]
-        self._rows[:, at] = offset, offset + buffer.size, buffer.first_time_used, buffer.last_time_used
+        first, last = buffer.first_time_used, buffer.last_time_used
+        self._columns[:, self._count] = offset, offset + buffer.size, first, last
+        power = (last - first).bit_length()
+        self._cells.setdefault(power, {}).setdefault(first >> power, []).append(self._count)
         self._count += 1
 
     def lowest_gap(self, wanted: BufferRequirements) -> int:
@@ -44,10 +49,20 @@ class PlacedBuffers:
 
     def _gaps(self, wanted: BufferRequirements) -> tuple[Integers, Integers]:
         """Where each gap between buffers alive with `wanted` begins, and its bytes; last, the top, without bytes."""
-        offset, end, first, last = self._rows[:, : self._count]
+        offset, end, first, last = self._columns[:, self._near(wanted)]
         alive = (first <= wanted.last_time_used) & (last >= wanted.first_time_used)
-        offset, end = offset[alive], end[alive]
+        by_offset = offset[alive].argsort(kind="stable")
+        offset, end = offset[alive][by_offset], end[alive][by_offset]
         floors = np.zeros(len(end) + 1, np.int64)
         np.maximum.accumulate(end, out=floors[1:])
         np.maximum(floors, 0, out=floors)
         return floors, offset - floors[:-1]
+
+    def _near(self, wanted: BufferRequirements) -> npt.NDArray[np.intp]:
+        """The columns of all buffers that are alive with `wanted`, and of some others."""
+        columns: list[int] = []
+        for power, cells in self._cells.items():
+            touched = range((wanted.first_time_used >> power) - 1, (wanted.last_time_used >> power) + 1)
+            for cell in touched if len(touched) < len(cells) else [cell for cell in cells if cell in touched]:
+                columns += cells.get(cell, ())
+        return np.array(columns, np.intp)

@@ -76,7 +76,7 @@ def pairs_alive_together(buffers: Sequence[BufferRequirements]) -> int:
     first, last = np.sort(table[:, 1]), np.sort(table[:, 2])
     begun = first.searchsorted(table[:, 2], side="right")
     over = last.searchsorted(table[:, 1], side="left")
-    return int((begun - over - 1).sum())
+    return int((begun - over - 1).sum(dtype=np.int64))
 
 
 def _share_memory(buffers: Sequence[BufferRequirements]) -> list[bool]:
@@ -87,7 +87,7 @@ def _share_memory(buffers: Sequence[BufferRequirements]) -> list[bool]:
 
     def shares(size: int, first_step: int, last_step: int, offset: int) -> bool:
         together = (first <= last_step) & (first_step <= last) & (begin < offset + size) & (offset < end)
-        return bool(together.sum() > 1)
+        return bool(np.count_nonzero(together) > 1)
 
     return [_is_fixed(buffer) and shares(*buffer) for buffer in buffers]
 
@@ -103,8 +103,8 @@ def _sections(first_step: Integers, last_step: Integers) -> tuple[Integers, Inte
     the last time.
     """
     firsts = np.unique(first_step)
-    ends_before_next_first = np.searchsorted(firsts, np.unique(last_step), side="right") - 1
-    steps = firsts[np.unique(ends_before_next_first)]
+    firsts_so_far = np.searchsorted(firsts, np.unique(last_step), side="right").astype(np.int64)
+    steps = firsts[np.unique(firsts_so_far) - 1]
     return np.searchsorted(steps, first_step, side="left"), np.searchsorted(steps, last_step, side="right")
 
 

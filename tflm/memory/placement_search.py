@@ -115,8 +115,8 @@ def new_search(problem: Problem) -> Search:
         waiting=integers(frames),
         used_parts=integers(frames),
         parts=integers(2 * sections + 2, 4),
-        weight=np.zeros(buffers),
-        blame=np.zeros(buffers),
+        weight=np.zeros(buffers, np.float64),
+        blame=np.zeros(buffers, np.float64),
         scratch=integers(sections + 2 * (buffers + 1)),
         progress=integers(3),
     )

@@ -223,7 +223,7 @@ class _Descent:
             return stopped
         if pairs_alive_together(self._buffers) > LARGEST_NUMBER_OF_PAIRS:
             return Stopped.TOO_LARGE
-        lifetimes = np.array([buffer.last_time_used + 1 - buffer.first_time_used for buffer in self._buffers])
+        lifetimes = np.array([buffer.last_time_used + 1 - buffer.first_time_used for buffer in self._buffers], np.int64)
         engine = _Engine(problem_of(self._buffers), lifetimes, self._clock)
         shares = SHARES if self._clock.limits.capacity < self.bound else SHARES[:1]
         rounds = itertools.count()
@@ -279,7 +279,7 @@ class _Engine:
         self._code = placement_search
         self._memory = placement_search.new_search(problem)
         self._weights = _weights(problem, lifetimes)
-        self._blame: npt.NDArray[np.float64] = np.zeros(len(problem.size))
+        self._blame: npt.NDArray[np.float64] = np.zeros(len(problem.size), np.float64)
         self._chance = np.random.default_rng(0)
         self._chunk = 1
         with clock.paused():
@@ -327,6 +327,6 @@ def _weights(problem: Problem, lifetime: Integers) -> dict[str, npt.NDArray[np.f
 
 def _falling_ranks(*keys: Integers) -> npt.NDArray[np.float64]:
     """The most for the buffer with the largest first key, then the largest second; of equals, for the first."""
-    ranks = np.empty(len(keys[0]))
-    ranks[np.lexsort([-key for key in reversed(keys)])] = np.arange(len(ranks), 0, -1)
+    ranks = np.empty(len(keys[0]), np.float64)
+    ranks[np.lexsort([-key for key in reversed(keys)])] = np.arange(len(ranks), 0, -1, dtype=np.float64)
     return ranks

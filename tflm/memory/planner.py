@@ -76,6 +76,9 @@ class PlacingPlanner(MemoryPlanner):
         self._offsets: list[int] | None = None
         self._working_bytes: int | None = None
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self._requirements)} buffers)"
+
     def init(self, working_bytes: int) -> None:
         self._requirements, self._offsets, self._working_bytes = [], None, working_bytes
 

@@ -79,6 +79,7 @@ class SimpleMemoryAllocator:
 
     def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
         """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`."""
+        require_size(what, size)
         start = align_down(self.tail - size, alignment)
         if start < self.temp:
             raise ArenaExhausted(what, requested=size, available=self.tail - align_up(self.temp, alignment))
@@ -155,9 +156,20 @@ class SimpleMemoryAllocator:
         self._live_temps = list(checkpoint.live_temps)
 
     def _check_fits(self, what: str, size: int, start: int) -> None:
+        require_size(what, size)
         available = self.tail - start
         if available < size:
             raise ArenaExhausted(what, requested=size, available=available)
+
+
+def require_size(what: str, size: int) -> None:
+    """Refuse to allocate less than nothing.
+
+    Raises:
+        ArenaError: naming what it was for.
+    """
+    if size < 0:
+        raise ArenaError(f"{what} can't have {size} bytes; 0 is the least")
 
 
 class Allocation(NamedTuple):

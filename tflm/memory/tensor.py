@@ -74,9 +74,10 @@ class TfLiteEvalTensor:
         data: its elements as an array of `dims`: a view of the model for a constant, a view of the arena once that
             is planned, None before. 4-bit constants are the packed bytes, in one dimension.
         offset: where in the arena it is, in bytes; None for a constant and before planning.
+        is_constant: whether its data is in the model.
     """
 
-    __slots__ = ("data", "dims", "name", "offset", "type")
+    __slots__ = ("data", "dims", "is_constant", "name", "offset", "type")
 
     def __init__(self, model: Model, tensor: Tensor):
         self.name = tensor.name or ""
@@ -85,8 +86,13 @@ class TfLiteEvalTensor:
         self.offset: int | None = None
         self.data: npt.NDArray[Any] | None = None
         constant = model.constant(tensor)
+        self.is_constant = constant is not None
         if constant is not None:
             self.data = _constant_array(constant, self.type, self.dims)
+
+    def __repr__(self) -> str:
+        place = "" if self.offset is None else f" at {self.offset}"
+        return f"TfLiteEvalTensor({self.name!r}, {self.type.name}, {list(self.dims)}{place})"
 
     @property
     def elements(self) -> npt.NDArray[Any]:
@@ -119,7 +125,7 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         try:
-            values = np.asarray(value)
+            values = np.asarray(value, None)
         except ValueError as error:
             raise TensorError(f"can't write this to a tensor: {error}") from None
         if values.dtype != self.dtype and not _fits(values, isinstance(value, np.ndarray), self.dtype):
@@ -171,7 +177,7 @@ class TfLiteTensor:
         self.dims = eval_tensor.dims
         self.bytes = eval_tensor.byte_length
         self.is_variable = tensor.is_variable
-        self.is_constant = eval_tensor.data is not None and eval_tensor.offset is None
+        self.is_constant = eval_tensor.is_constant
         self.quantization = affine_quantization(tensor)
         self.scale = self.quantization.scale[0] if self.quantization else 0.0
         self.zero_point = self.quantization.zero_point[0] if self.quantization else 0
@@ -203,7 +209,7 @@ class TfLiteTensor:
         if self.data.dtype.kind == "c":
             raise TensorError(f"{self.name!r} holds {self.data.dtype}, which are no real values; look at its data")
         with np.errstate(all="ignore"):
-            values = np.asarray(self.data).astype(np.float64)
+            values = np.array(self.data, np.float64)
             if self.quantization is not None:
                 scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
                 values = (values - zero_point) * scale
@@ -218,7 +224,7 @@ class TfLiteTensor:
             TensorError: a value is not a real number, or not one that an unquantized tensor can hold; or the scale is
                 not positive.
         """
-        given = np.asarray(values)
+        given = np.asarray(values, None)
         if given.dtype.kind not in "biuf":
             raise TensorError(f"only real numbers can be quantized for {self.name!r}, not {given.dtype}")
         with np.errstate(all="ignore"):
@@ -231,11 +237,13 @@ class TfLiteTensor:
         scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
         if not np.all(scale > 0):
             raise TensorError(f"{self.name!r} has a scale that is not positive; nothing can be quantized for it")
+        limits = np.iinfo(dtype)
         with np.errstate(all="ignore"):
             scaled = real / scale
             rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + zero_point
-        limits = np.iinfo(dtype)
-        saturated: npt.NDArray[Any] = np.clip(rounded, limits.min, limits.max).astype(dtype)
+            inside = np.clip(rounded, limits.min, limits.max).astype(dtype)
+        # As a float, the largest integer of 64 bits is one that does not fit any more.
+        saturated: npt.NDArray[Any] = np.where(rounded >= limits.max, dtype.type(limits.max), inside)
         return saturated
 
     def _unquantized(self, real: npt.NDArray[np.float64]) -> npt.NDArray[Any]:

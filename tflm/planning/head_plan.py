@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.overlap import FAR, NOWHERE
 from tflm.memory import (
     ARENA_ALIGNMENT,
     BufferRequirements,
@@ -16,8 +19,11 @@ from tflm.memory import (
 )
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
-from tflm.micro_allocator import PlannedBuffer
+from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement, Part, Trailing
 from tflm.planning.in_place import overwritten_inputs
+from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
+from tflm.runtime.micro_allocator import PlannedBuffer
+from tflm.runtime.value_tags import OPAQUE, operator_facts
 from tflm.schema.model import Model
 from tflm.targets import align_up
 
@@ -38,14 +44,21 @@ class Head:
     Args:
         model: the model, with its operators in the order in which they will run.
         buffers: those of its tensors, subgraph after subgraph, then the scratch buffers.
+        elsewhere: the same on other machines that the plan is to hold for, which have the same tensors.
     """
 
-    def __init__(self, model: Model, buffers: Sequence[PlannedBuffer]):
+    def __init__(
+        self, model: Model, buffers: Sequence[PlannedBuffer], elsewhere: Sequence[Sequence[PlannedBuffer]] = ()
+    ):
         self.model = model
         self._tensor_count = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
         self._buffers = {buffer.tensor: buffer for buffer in buffers if buffer.tensor is not None}
         self._tensors = {index: _requirements(buffer) for index, buffer in self._buffers.items()}
-        self._scratch = [_requirements(buffer) for buffer in buffers if buffer.kind == "scratch"]
+        self._scratch = [
+            [_requirements(buffer) for buffer in of_part if buffer.kind == "scratch"]
+            for of_part in (buffers, *elsewhere)
+        ]
+        self._blocks = _largest_blocks(map(_scratch_blocks, self._scratch))
 
     def tensor_bytes(self) -> dict[int, int]:
         """Sizes of the first subgraph's tensors, by index."""
@@ -53,36 +66,102 @@ class Head:
 
     def scratch_bytes(self) -> dict[int, int]:
         """Sizes of the scratch buffers of each operator together, for a model without operators that run others."""
-        return {block.first_time_used - 1: block.size for block in _scratch_blocks(self._scratch)}
+        return {block.first_time_used - 1: block.size for block in self._blocks}
 
-    def planned(self, planner: MemoryPlanner, in_place: bool) -> HeadPlan:
-        """The best plan; with `in_place` it is no larger than without."""
-        plain_bound = lower_bound_bytes([*self._tensors.values(), *self._scratch])
+    def planned(
+        self,
+        planner: MemoryPlanner,
+        in_place: bool,
+        views: bool = False,
+        view_alignment: int = 1,
+        overlap: bool = False,
+    ) -> HeadPlan:
+        """The best plan; with `in_place` or `views` it is no larger than without."""
+        best = self._planned_apart(planner, in_place)
+        with_views = self.planned_with_views(alignment=view_alignment, overlap=overlap) if views else None
+        return min((best, with_views or best), key=lambda plan: plan.head_bytes)
+
+    def _planned_apart(self, planner: MemoryPlanner, in_place: bool) -> HeadPlan:
+        plain_bound = lower_bound_bytes([*self._tensors.values(), *self._blocks])
         overwritten = overwritten_inputs(self.model, self._main_buffers()) if in_place else {}
         best = self._planned(planner, overwritten)
         if overwritten and best.head_bytes > plain_bound:
             best = min(best, self._planned(planner, {}), key=lambda plan: plan.head_bytes)
         return best
 
+    def planned_with_views(
+        self,
+        apart: Collection[str] = (),
+        seconds: float | None = None,
+        alignment: int = 1,
+        rounds: int = ROUNDS_PER_BODY,
+        overlap: bool = False,
+    ) -> HeadPlan | None:
+        """A plan in which tensors lie inside others; see `Views`. None where there are none of the kind.
+
+        With `overlap`, outputs may reach into inputs as far as the registrations declare it.
+        """
+        views = Views(self.model, self._main_buffers(), apart=apart, alignment=alignment)
+        main = views.bodies()
+        if not overlap and all(len(body.offsets) == 1 for body in main):
+            return None
+        called = [i for i in self._tensors if i not in self._main_buffers()]
+        bodies = [*main, *(_body({i: 0}, self._tensors) for i in called)]
+        scratch = [_scratch_body(block) for block in self._blocks]
+        on_device = [_body(body.offsets, self._tensors) for body in bodies]
+        bound = most_alive([*bodies, *scratch])
+        trailing = self._trailing(bodies) if overlap else []
+        if trailing:
+            bound = max(align_up(body.bytes, ARENA_ALIGNMENT) for body in bodies)
+        placed = BodyPlacement(bodies, scratch, on_device, trailing).search(bound, seconds, rounds)
+        offsets = [ONLINE_PLANNED_BUFFER] * self._tensor_count
+        for body, at in zip(bodies, placed):
+            for tensor, offset in body.offsets.items():
+                offsets[tensor] = at + offset
+        head = self._bytes_on_device(offsets)
+        return HeadPlan(offsets, head, bound, head == bound, {})
+
+    def _trailing(self, bodies: Sequence[Body]) -> list[Trailing]:
+        """Outputs of the first subgraph that may reach into an input, each with how far it must be behind."""
+        steps = last_steps(self.model)
+        parts = {
+            tensor: Part(i, offset, self._buffers[tensor].bytes)
+            for i, body in enumerate(bodies)
+            for tensor, offset in body.offsets.items()
+        }
+        given = set(self.model.subgraphs[0].outputs or ())
+        kept = {i for i, body in enumerate(bodies) if given & body.offsets.keys()}  # the caller reads them at the end
+        found = []
+        for index, operator in enumerate(self.model.subgraphs[0].operators or ()):
+            registration = REGISTRATIONS.get(self.model.operator_name(operator), OPAQUE)
+            inputs, outputs = operator.inputs or (), operator.outputs or ()
+            if registration.overlap is None or len(outputs) != 1 or outputs[0] not in parts:
+                continue
+            facts = operator_facts(self.model.root, self.model.subgraphs[0], operator)
+            for i, tensor in enumerate(inputs):
+                once = inputs.count(tensor) == 1 and tensor in parts and parts[tensor].body not in kept
+                allowed = registration.overlap(facts, i) if once else NOWHERE
+                if allowed.stop >= FAR:
+                    found.append(Trailing(steps[index], parts[tensor], parts[outputs[0]], allowed.start))
+        return found
+
     def left_to_greedy(self) -> HeadPlan:
         """The plan that has no offsets."""
-        buffers = [*self._tensors.values(), *self._scratch]
-        head, bound = plan_bytes(buffers, place_greedily(buffers)), lower_bound_bytes(buffers)
-        return HeadPlan([ONLINE_PLANNED_BUFFER] * self._tensor_count, head, bound, head == bound, {})
+        offsets = [ONLINE_PLANNED_BUFFER] * self._tensor_count
+        head, bound = self._bytes_on_device(offsets), lower_bound_bytes([*self._tensors.values(), *self._blocks])
+        return HeadPlan(offsets, head, bound, head == bound, {})
 
     def _planned(self, planner: MemoryPlanner, overwritten: Mapping[int, int]) -> HeadPlan:
         groups = self._groups(overwritten)
-        blocks = _scratch_blocks(self._scratch)
-        problem = [*(_in_one_place([self._tensors[i] for i in group]) for group in groups), *blocks]
+        problem = [*(_in_one_place([self._tensors[i] for i in group]) for group in groups), *self._blocks]
         placed = _place(planner, problem)
         offsets = [ONLINE_PLANNED_BUFFER] * self._tensor_count
         for group, offset in zip(groups, placed):
             for index in group:
                 offsets[index] = offset
-        tensors = [tensor._replace(offline_offset=offsets[index]) for index, tensor in self._tensors.items()]
-        on_device = [*tensors, *self._scratch]
-        head, bound = plan_bytes(on_device, place_greedily(on_device)), lower_bound_bytes(problem)
-        searched = isinstance(planner, OptimalPlanner) and planner.proved_optimal and len(blocks) == len(self._scratch)
+        head, bound = self._bytes_on_device(offsets), lower_bound_bytes(problem)
+        one_each = [len(scratch) for scratch in self._scratch] == [len(self._blocks)]
+        searched = isinstance(planner, OptimalPlanner) and planner.proved_optimal and one_each
         return HeadPlan(
             offsets=offsets,
             head_bytes=head,
@@ -90,6 +169,11 @@ class Head:
             proved_optimal=head == bound or (searched and head == plan_bytes(problem, placed)),
             overwritten=dict(overwritten),
         )
+
+    def _bytes_on_device(self, offsets: Sequence[int]) -> int:
+        tensors = [tensor._replace(offline_offset=offsets[index]) for index, tensor in self._tensors.items()]
+        on_devices = [[*tensors, *scratch] for scratch in self._scratch]
+        return max(plan_bytes(buffers, place_greedily(buffers)) for buffers in on_devices)
 
     def _groups(self, overwritten: Mapping[int, int]) -> list[list[int]]:
         """The tensors that lie in one place, by index."""
@@ -111,6 +195,19 @@ def _requirements(buffer: PlannedBuffer) -> BufferRequirements:
     return BufferRequirements(align_up(buffer.bytes, ARENA_ALIGNMENT), buffer.first_use, buffer.last_use)
 
 
+def _body(offsets: Mapping[int, int], tensors: Mapping[int, BufferRequirements]) -> Body:
+    """Tensors in each other's place, as a device counts their lives."""
+    pieces = [
+        Piece(offset, offset + tensors[i].size, tensors[i].first_time_used, tensors[i].last_time_used)
+        for i, offset in offsets.items()
+    ]
+    return Body(dict(offsets), max(piece.end for piece in pieces), tuple(pieces))
+
+
+def _scratch_body(block: BufferRequirements) -> Body:
+    return Body({}, block.size, (Piece(0, block.size, block.first_time_used, block.last_time_used),))
+
+
 def _in_one_place(buffers: Sequence[BufferRequirements]) -> BufferRequirements:
     """Buffers of one size of which each begins when another ends."""
     first = min(buffer.first_time_used for buffer in buffers)
@@ -128,6 +225,15 @@ def _scratch_blocks(scratch: Sequence[BufferRequirements]) -> list[BufferRequire
         lifetime = buffer.first_time_used, buffer.last_time_used
         sizes[lifetime] = sizes.get(lifetime, 0) + buffer.size
     return [BufferRequirements(size, *lifetime) for lifetime, size in sizes.items()]
+
+
+def _largest_blocks(of_parts: Iterable[Sequence[BufferRequirements]]) -> list[BufferRequirements]:
+    """For each operator that has a block on one machine or another, the largest."""
+    largest: dict[tuple[int, int], BufferRequirements] = {}
+    for block in itertools.chain.from_iterable(of_parts):
+        lifetime = block.first_time_used, block.last_time_used
+        largest[lifetime] = max(block, largest.get(lifetime, block), key=lambda block: block.size)
+    return list(largest.values())
 
 
 def _place(planner: MemoryPlanner, buffers: Sequence[BufferRequirements]) -> list[int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.kernels import REGISTRATIONS
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
@@ -12,9 +14,6 @@ from tflm.schema.verifier import called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
 """Sets of operators that are looked at after each step. Up to so many, the order found is the best there is."""
-
-STATEFUL = frozenset({"ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"})
-"""Operators of resource variables, whose order among themselves is kept."""
 
 
 class OperatorOrder(NamedTuple):
@@ -46,7 +45,7 @@ class _Reached(NamedTuple):
 
 
 def smaller_order(
-    model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]
+    model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int], seconds: float | None = None
 ) -> OperatorOrder | None:
     """An order of the first subgraph's operators with a lower peak than theirs; None where none was found.
 
@@ -56,7 +55,9 @@ def smaller_order(
     Args:
         tensor_bytes: sizes of those tensors of the subgraph that are in the head, by index.
         scratch_bytes: likewise of the scratch buffers of those operators that have some.
+        seconds: time limit, or None. When it is over, only the best set of each step is followed.
     """
+    deadline = None if seconds is None else time.monotonic() + seconds
     if any(called_subgraphs(operator) for operator in model.subgraphs[0].operators or ()):
         return None
     graph = _Graph(model, tensor_bytes, scratch_bytes)
@@ -65,10 +66,12 @@ def smaller_order(
     level = {0: _Reached(graph.bytes_at_start, graph.bytes_at_start, ())}
     for _ in range(graph.count):
         level = graph.next_level(level, limit)
-        if len(level) > LARGEST_NUMBER_OF_SETS:
+        is_late = deadline is not None and time.monotonic() > deadline
+        largest_number = 1 if is_late else LARGEST_NUMBER_OF_SETS
+        if len(level) > largest_number:
             exact = False
             best = sorted(level.items(), key=lambda item: item[1][:2])
-            level = dict(best[:LARGEST_NUMBER_OF_SETS])
+            level = dict(best[:largest_number])
     if not level:
         return None
     (found,) = level.values()
@@ -156,4 +159,6 @@ def _has_state(model: Model, operator: Operator) -> bool:
     code = model.operator_name(operator)
     tables = model.subgraphs[0].tensors or []
     variables = any(t >= 0 and tables[t].is_variable for t in (*(operator.inputs or ()), *(operator.outputs or ())))
-    return variables or code in STATEFUL or code not in BuiltinOperator.__members__
+    if code in REGISTRATIONS:
+        return variables or REGISTRATIONS[code].shares_state
+    return variables or code not in BuiltinOperator.__members__

@@ -15,7 +15,7 @@ Tensors are named by their index, as in the format.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +36,7 @@ from tflm.schema.tables import (
     TensorMap,
 )
 from tflm.schema.verifier import SCHEMA_VERSION
+from tflm.schema.versioning import needed_version, signature_of
 from tflm.schema.writer import write_model
 
 
@@ -69,6 +70,9 @@ class ModelBuilder:
             description=description,
             buffers=[Buffer()],  # tensors without data point here, by custom
         )
+
+    def __repr__(self) -> str:
+        return f"ModelBuilder({self.model.description!r}, subgraphs: {len(_list(self.model.subgraphs))})"
 
     def subgraph(self, name: str = "main") -> SubgraphBuilder:
         """Add a subgraph; the first one is what `invoke` runs."""
@@ -172,10 +176,10 @@ class SubgraphBuilder:
         """Add a tensor with data; gives its index.
 
         Args:
-            values: the elements; their dtype decides the type, their shape the shape.
+            values: the elements; their dtype decides the type (INT64 for Python's integers), their shape the shape.
             type, shape: what the bytes of `values` stand for, where numpy can't say it (4-bit weights, for one).
         """
-        array = np.ascontiguousarray(values)
+        array = _as_array(values)
         kind = TENSOR_TYPES[array.dtype] if type is None else type
         buffer = self.builder.buffer(array.tobytes())
         return self.tensor(name, np.shape(values) if shape is None else shape, kind, quantization, buffer=buffer)
@@ -187,13 +191,17 @@ class SubgraphBuilder:
         outputs: Sequence[int],
         options: BuiltinOptions | BuiltinOptions2 | None = None,
         *,
-        version: int = 1,
+        version: int | None = None,
         custom_options: bytes | None = None,
         intermediates: Sequence[int] | None = None,
     ) -> None:
-        """Add an operator: a builtin one, or a custom one by its name. An input of -1 is one that is left out."""
+        """Add an operator: a builtin one, or a custom one by its name. An input of -1 is one that is left out.
+
+        Args:
+            operator, inputs, outputs, options, custom_options, intermediates: as the format has them.
+            version: None for the version that its options and tensors need, as they are now; 1 for a custom operator.
+        """
         table = Operator(
-            opcode_index=self.builder.operator_code(operator, version),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             custom_options=custom_options,
@@ -203,11 +211,21 @@ class SubgraphBuilder:
             table.builtin_options_2 = cast(BuiltinOptions2, options)
         else:
             table.builtin_options = cast(BuiltinOptions | None, options)
+        if version is None:
+            version = 1 if isinstance(operator, str) else needed_version(signature_of(operator, table, self.table))
+        table.opcode_index = self.builder.operator_code(operator, version)
         _list(self.table.operators).append(table)
 
     def output(self, *tensors: int) -> None:
         """Add tensors that the subgraph gives."""
         self.table.outputs = (*(self.table.outputs or ()), *tensors)
+
+
+def _as_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """In C's order; Python's own integers are INT64, whatever the machine's are."""
+    array = np.ascontiguousarray(values, None)
+    is_from_numpy = isinstance(values, np.ndarray | np.generic)
+    return array if is_from_numpy or array.dtype.kind != "i" else array.astype(np.int64)
 
 
 Item = TypeVar("Item")

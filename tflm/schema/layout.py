@@ -129,6 +129,10 @@ class _DataclassFields:
         return vars(owner)["__dataclass_fields__"]
 
 
+SHOWN_ELEMENTS, SHOWN_CHARACTERS = 8, 60
+"""How much of a vector and of a string the repr of a table shows."""
+
+
 @dataclass_transform()
 class Table:
     """Base of every schema table. Subclasses are dataclasses: `dataclasses.fields` and `replace` work on them.
@@ -164,6 +168,13 @@ class Table:
 def _short(value: object) -> str:
     if isinstance(value, (memoryview, bytes)):
         return f"<{len(value)} bytes>"
+    if isinstance(value, (list, tuple)) and value:
+        kind = type(value[0]).__name__
+        return (
+            f"<{len(value)} of {kind}>" if isinstance(value[0], Table) or len(value) > SHOWN_ELEMENTS else f"{value!r}"
+        )
+    if isinstance(value, str) and len(value) > SHOWN_CHARACTERS:
+        return f"{value[:SHOWN_CHARACTERS]!r}..."
     return repr(value)
 
 

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import mmap
 import os
+import stat
 from typing import Any
 
-from tflm.errors import ModelError
+from tflm.errors import ArgumentError, ModelError
 from tflm.schema import verifier
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
+
+CHECKS = ("all", "tflm")
+"""How strictly a model may be checked."""
+
+
+FLEX_PREFIX = "Flex"
+"""How the names of custom operators begin that are TensorFlow's: the host runs them, no device does."""
 
 
 class Model:
@@ -18,33 +26,62 @@ class Model:
 
     Args:
         data: anything with the buffer protocol that holds a `.tflite` file. It must not be changed afterwards.
+        checks: "all"; or "tflm" to obey what TFLM obeys, too, even if the answers mean nothing then: a memory plan
+            that puts values over others which are still needed, for one.
 
     Attributes:
         data: the file's bytes, a read-only view.
+        checks: as given.
         root: the root table, `tflm.schema.Model`; every constant in it is a view into `data`.
 
     Raises:
-        ModelError: on the first thing that is wrong, naming the table and the field. `tflm.verify` gives them all.
+        ArgumentError: the data is a path; `from_file` takes those.
+        ModelError: on the first error, naming the table and the field. `tflm.verify` gives them all.
+        ValueError: there are no such checks.
     """
 
-    def __init__(self, data: Any):
+    def __init__(self, data: Any, checks: str = "all"):
+        if checks not in CHECKS:
+            raise ValueError(f"checks are {' or '.join(map(repr, CHECKS))}, not {checks!r}")
+        self.checks = checks
         self.data = _bytes_of(data)
         self.root = read_model(self.data)
         for finding in verifier.findings_in(self.root):
-            raise finding
+            if finding.level == "error" and not (finding.unsound and checks == "tflm"):
+                raise finding
 
     @classmethod
-    def from_file(cls, path: str | os.PathLike[str]) -> Model:
-        """The model in the file at `path`, which is mapped into memory, not read.
+    def from_file(cls, path: str | os.PathLike[str], checks: str = "all") -> Model:
+        """The model in the file at `path`, which is mapped into memory, not read; a pipe is read to its end.
+
+        Args:
+            path: of the file.
+            checks: as for `Model`.
 
         Raises:
+            ArgumentError: this is no path.
             OSError: the file can't be opened.
             ModelError: it is not a good model.
         """
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentError(f"from_file takes a path, not {type(path).__name__}; tflm.Model(data) takes bytes")
         with open(path, "rb") as file:
-            if os.fstat(file.fileno()).st_size == 0:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                return cls(file.read(), checks)
+            if status.st_size == 0:
                 raise ModelError(f"{os.fspath(path)} is empty")
-            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), checks)
+
+    def __repr__(self) -> str:
+        operators = sum(len(subgraph.operators or ()) for subgraph in self.subgraphs)
+        what = f"{self.description[:60]!r}, " if self.description else ""
+        return f"Model({what}{len(self.data)} bytes, operators: {operators}, subgraphs: {len(self.subgraphs)})"
+
+    def _repr_html_(self) -> str:
+        from tflm.schema.model_report import model_report, shown  # only notebooks ask
+
+        return shown(model_report(self)).html()
 
     @property
     def description(self) -> str:
@@ -90,21 +127,41 @@ class Model:
         return found
 
 
+def require_model(value: object) -> Model:
+    """The value, which must be a `Model`.
+
+    Raises:
+        ArgumentError: it is something else, such as a path.
+    """
+    if isinstance(value, Model):
+        return value
+    if isinstance(value, (str, os.PathLike)):
+        raise ArgumentError(f"a model is wanted, not a path: tflm.Model.from_file({os.fspath(value)!r})")
+    raise ArgumentError(f"a tflm.Model is wanted, not {type(value).__name__}: tflm.Model(data) makes one of bytes")
+
+
 def verify(data: Any) -> list[ModelError]:
-    """Everything that is wrong with the bytes of a model; an empty list for a good one.
+    """Everything that is wrong with the bytes of a model, or odd, by its `level`; an empty list for a good one.
 
     Args:
         data: the bytes of a `.tflite` file, anything with the buffer protocol.
+
+    Raises:
+        ArgumentError: the data is a path.
     """
     findings: list[ModelError] = []
     try:
         root = read_model(_bytes_of(data), findings)
     except ModelError as error:
         return [*findings, error]
-    return findings or list(verifier.findings_in(root))
+    if any(finding.level == "error" for finding in findings):
+        return findings
+    return [*findings, *verifier.findings_in(root)]
 
 
 def _bytes_of(data: Any) -> memoryview:
+    if isinstance(data, (str, os.PathLike)):
+        raise ArgumentError(f"bytes are wanted, not a path: tflm.Model.from_file({os.fspath(data)!r}) reads a file")
     try:
         return memoryview(data).cast("B").toreadonly()
     except (TypeError, ValueError, BufferError) as error:

@@ -51,15 +51,27 @@ def read_model(data: memoryview, findings: list[ModelError] | None = None) -> Mo
 
     Raises:
         ModelError: on the first finding, where no list of findings was given, and always where the file is too
-            short or is marked as something else.
+            short or no model at all.
     """
     if len(data) < 8:
         raise ModelError(f"{len(data)} bytes are too few for a model: it is empty or was cut off")
     if data[4:8] != IDENTIFIER:
-        raise ModelError(
-            f"identifier {bytes(data[4:8])!r} at byte 4, expected {IDENTIFIER!r}: this is not a .tflite model"
-        )
+        return _model_without_identifier(data, findings)
     return Reader(data, findings).table_at(0, Model, ())
+
+
+def _model_without_identifier(data: memoryview, findings: list[ModelError] | None) -> Model:
+    """TFLM does not look at the identifier, and its own tools have left it out: what is a model without it is one."""
+    odd = f"identifier {bytes(data[4:8])!r} at byte 4, expected {IDENTIFIER!r}"
+    try:
+        model = Reader(data, None).table_at(0, Model, ())
+    except ModelError:
+        model = Model()
+    if not model.subgraphs or not model.buffers:
+        raise ModelError(f"{odd}: this is not a .tflite model")
+    if findings is not None:
+        findings.append(ModelError(odd, level="warning"))
+    return model
 
 
 class Reader:

@@ -4,12 +4,15 @@ Each rule is a generator of findings over the tables. Together they make sure th
 nowhere, that every constant is as large as its shape, that every tensor has one writer, which comes before its
 readers, that every scale can be divided by, and that no subgraph runs itself.
 
+What is odd and runs in TFLM all the same is a warning. What runs there, but on bytes that nobody has written or to
+answers that depend on who writes last, is an error that is marked as unsound: it can be run if that is wanted.
+
 A dimension of zero is no fault: such models run in TFLM. The operators that can't take one say so when they prepare.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +21,7 @@ from tflm.errors import ModelError
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
-from tflm.schema.offline_plan import check_offline_plan, offline_offsets
+from tflm.schema.offline_plan import ONLINE, offline_offsets
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
 from tflm.schema.tables import Model, Operator, OperatorCode, QuantizationParameters, SignatureDef, SubGraph, Tensor
 
@@ -54,25 +57,37 @@ Findings = Iterator[ModelError]
 def findings_in(model: Model) -> Findings:
     """Every finding in a model's tables, in the order of the file; nothing for a good model.
 
-    Whether an offline plan has overlaps can be told only of a model that is good in all else.
+    Whether an offline plan loses values can be told only of a model without errors in all else.
     """
-    sound = True
+    is_good = True
     for finding in _findings_in_tables(model):
-        sound = False
+        is_good = is_good and finding.level == "warning"
         yield finding
     try:
-        if sound:
-            check_offline_plan(model, called_subgraphs, lambda operator: _builtin_operator(model, operator))
-        else:
-            offline_offsets(model)
+        offsets = offline_offsets(model)
     except ModelError as finding:
         yield finding
+        return
+    if is_good and offsets is not None and any(offset != ONLINE for offset in offsets):
+        for check in _plan_checks:
+            yield from check(model, offsets)
+
+
+PlanCheck = Callable[[Model, "tuple[int, ...]"], Findings]
+"""Gives what is wrong with a model's offline plan, from the model and the offset of each tensor."""
+
+_plan_checks: list[PlanCheck] = []
+
+
+def add_plan_check(check: PlanCheck) -> None:
+    """Let offline plans be judged by what knows operators, which is above the file format."""
+    _plan_checks.append(check)
 
 
 def _findings_in_tables(model: Model) -> Findings:
     if model.version != SCHEMA_VERSION:
-        reason = f"schema version {model.version}, only version {SCHEMA_VERSION} is known; convert the model again"
-        yield ModelError(reason, table="Model", field="version")
+        reason = f"schema version {model.version}, only version {SCHEMA_VERSION} is known"
+        yield ModelError(reason, table="Model", field="version", level="warning")
     if not model.subgraphs:
         yield ModelError("a model needs at least one subgraph", table="Model", field="subgraphs")
     for i, code in enumerate(model.operator_codes or ()):
@@ -113,10 +128,6 @@ def called_subgraphs(operator: Operator) -> list[int]:
     """Indices of the subgraphs that an operator runs, in the order in which they are planned."""
     fields = CALLED_SUBGRAPHS.get(type(operator.builtin_options), ())
     return [getattr(operator.builtin_options, field) for field in fields]
-
-
-def _builtin_operator(model: Model, operator: Operator) -> BuiltinOperator:
-    return builtin_code((model.operator_codes or [])[operator.opcode_index])
 
 
 def _elsewhere(table: str, field: str, place: str) -> ModelError:
@@ -181,24 +192,34 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
             is_scratch = index not in writers and _has_scratch_inputs(model, operator)
             if index >= 0 and index not in filled and not is_scratch:
                 filled.add(index)
-                yield ModelError(unfilled(index), table="Operator", field="inputs", place=here)
+                level = "warning" if index not in writers and _assigns_variable(model, operator) else "error"
+                yield ModelError(
+                    unfilled(index), table="Operator", field="inputs", place=here, level=level, unsound=True
+                )
         own: set[int] = set()
         for index in operator.outputs or ():
             if index in inputs or index in own or writers[index] != i:
                 other = "the subgraph's caller" if index in inputs else f"operator {writers[index]}"
                 reason = f"tensor {index} is written by {other} as well; a tensor has one writer"
-                yield ModelError(reason, table="Operator", field="outputs", place=here)
+                yield ModelError(reason, table="Operator", field="outputs", place=here, unsound=True)
             own.add(index)
         filled |= own
     for index in subgraph.outputs or ():
         if index not in filled:
-            yield ModelError(unfilled(index), table="SubGraph", field="outputs", place=place)
+            yield ModelError(unfilled(index), table="SubGraph", field="outputs", place=place, unsound=True)
 
 
 def _has_scratch_inputs(model: Model, operator: Operator) -> bool:
     """Whether inputs of the operator may be memory that only it writes: those of an NPU's command stream are."""
     codes = model.operator_codes or []
     return 0 <= operator.opcode_index < len(codes) and codes[operator.opcode_index].custom_code == "ethos-u"
+
+
+def _assigns_variable(model: Model, operator: Operator) -> bool:
+    """Whether the operator sets a resource variable, whose first value tools leave out where it is the default."""
+    codes = model.operator_codes or []
+    is_known = 0 <= operator.opcode_index < len(codes)
+    return is_known and builtin_code(codes[operator.opcode_index]) is BuiltinOperator.ASSIGN_VARIABLE
 
 
 def _is_filled(model: Model, tensor: Tensor) -> bool:
@@ -257,7 +278,8 @@ def _quantization(quantization: QuantizationParameters, tensor: Tensor, place: s
         if not low <= zero_point <= high:
             yield finding("zero_point", f"{zero_point} is not between {low} and {high}, as {tensor.type.name} needs it")
     if scales and zero_points and len(zero_points) not in (1, len(scales)):
-        yield finding("zero_point", f"{len(zero_points)} zero points for {len(scales)} scales")
+        reason = f"{len(zero_points)} zero points for {len(scales)} scales; the first counts for all"
+        yield ModelError(reason, table="QuantizationParameters", field="zero_point", place=place, level="warning")
     shape, dimension = tensor.shape or (), quantization.quantized_dimension
     if len(scales) < 2 or shape == (len(scales),):  # a bias has the quantized dimension of its weights, or its own
         return

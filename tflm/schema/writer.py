@@ -88,7 +88,8 @@ def _write_target(builder: Any, wire: Wire, value: Any) -> int | None:
         return int(builder.CreateByteVector(data))
     if isinstance(wire, ScalarVector):
         packed = struct.pack(f"<{len(value)}{wire.code}", *value)
-        builder.Prep(wire.align, len(packed))
+        # Some machines of 32 bits, and numpy there, align what has 64 bits to 4 bytes only.
+        builder.Prep(max(wire.align, struct.calcsize(f"<{wire.code}")), len(packed))
         return int(builder.CreateNumpyVector(np.frombuffer(packed, "<" + wire.code)))
     if isinstance(wire, TableVector):
         return _write_offsets(builder, [_write_table(builder, item) for item in value])

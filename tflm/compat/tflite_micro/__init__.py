@@ -1,1 +1,28 @@
-"""The interface of the `tflite-micro` package: import `runtime` from here instead of from there."""
+"""The interface of the `tflite-micro` package: `import tflm.compat.tflite_micro as tflite_micro`.
+
+`runtime` is run by this package, and `__version__` is its version. `compression` is the one of `tflite-micro`, which is
+Python of its own and has to be installed for that.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from tflm.compat.tflite_micro import runtime
+
+__all__ = ["__version__", "compression", "runtime"]  # the others are got when they are asked for
+
+
+def __getattr__(name: str) -> Any:
+    """What of `__all__` is got when it is first used."""
+    if name == "__version__":
+        from importlib.metadata import version  # takes a while to load
+
+        return version("pytflm")
+    if name == "compression":
+        try:
+            return importlib.import_module("tflite_micro.tensorflow.lite.micro.compression")
+        except ImportError as error:
+            raise AttributeError(f"compression is that of tflite-micro: pip install tflite-micro ({error})") from error
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

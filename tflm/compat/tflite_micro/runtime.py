@@ -22,9 +22,9 @@ from tflm import targets
 from tflm.errors import InterpreterError, TensorError, TensorIndexError, TflmError
 from tflm.kernels import Registration
 from tflm.memory.tensor import TfLiteTensor
-from tflm.micro_allocator import RecordedAllocationType, RecordingMicroAllocator
-from tflm.micro_interpreter import MicroInterpreter
-from tflm.micro_op_resolver import AllOpsResolver
+from tflm.runtime.micro_allocator import RecordedAllocationType, RecordingMicroAllocator
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 
 ARENA_BYTES_PER_MODEL_BYTE = 10
@@ -49,10 +49,10 @@ class Interpreter:
 
     Args:
         model_data: the bytes of a `.tflite` file.
-        custom_op_registerers: registrations of operators of your own. (There they are names of C++ functions.)
+        custom_op_registerers: a list of registrations of operators of your own; there they are names of C++ functions.
         arena_size: bytes; ten times the size of the model where it is None.
         intrepreter_config: what the interpreter is for.
-        alt_decompression_memory_size: must be 0: tensors are decompressed in the arena.
+        alt_decompression_memory_size: bytes beside the arena for the tensors that DECODE makes; 0 for none.
 
     Raises:
         ValueError: an argument is none that can be used.
@@ -62,27 +62,31 @@ class Interpreter:
     def __init__(
         self,
         model_data: Any,
-        custom_op_registerers: Sequence[Registration],
+        custom_op_registerers: Sequence[str | Registration],
         arena_size: int | None,
         intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
         alt_decompression_memory_size: int = 0,
     ):
         if model_data is None:
             raise ValueError("Model must not be None")
-        if not all(isinstance(registerer, Registration) for registerer in custom_op_registerers):
-            raise ValueError("custom_op_registerers are tflm.Registration objects here, not names of C++ functions")
-        if alt_decompression_memory_size:
-            raise ValueError("alt_decompression_memory_size must be 0; tensors are decompressed in the arena")
+        if not isinstance(custom_op_registerers, list) or not all(
+            isinstance(registerer, (str, Registration)) for registerer in custom_op_registerers
+        ):
+            raise ValueError("Custom ops registerers must be a list of strings, or of tflm.Registration objects")
         resolver = AllOpsResolver()
-        for registration in custom_op_registerers:
-            resolver.add_custom(registration)
+        for registerer in custom_op_registerers:
+            if isinstance(registerer, str):
+                reason = "there are no C++ functions here, give the tflm.Registration of the operator"
+                raise RuntimeError(f"TFLM could not register custom op via {registerer}: {reason}")
+            resolver.add_custom(registerer)
         size = len(model_data) * ARENA_BYTES_PER_MODEL_BYTE if arena_size is None else arena_size
         keep = intrepreter_config is InterpreterConfig.kPreserveAllTensors
         with _errors_of_the_package():
-            model = Model(model_data)
+            model = Model(model_data, checks="tflm")
             planner = "linear" if keep else "greedy"
             self._allocator = RecordingMicroAllocator(np.zeros(size, np.uint8), planner, targets.HOST_WHEEL)
-            self._interpreter = MicroInterpreter(model, resolver, self._allocator)
+            memory = np.zeros(alt_decompression_memory_size, np.uint8) if alt_decompression_memory_size else None
+            self._interpreter = MicroInterpreter(model, resolver, self._allocator, decompression_memory=memory)
             self._interpreter.allocate_tensors()
         self._keeps_tensors = keep
 
@@ -90,7 +94,7 @@ class Interpreter:
     def from_file(
         cls,
         model_path: str | os.PathLike[str],
-        custom_op_registerers: Sequence[Registration] | None = None,
+        custom_op_registerers: Sequence[str | Registration] | None = None,
         arena_size: int | None = None,
         intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
         alt_decompression_memory_size: int = 0,
@@ -111,7 +115,7 @@ class Interpreter:
     def from_bytes(
         cls,
         model_data: Any,
-        custom_op_registerers: Sequence[Registration] | None = None,
+        custom_op_registerers: Sequence[str | Registration] | None = None,
         arena_size: int | None = None,
         intrepreter_config: InterpreterConfig = InterpreterConfig.kAllocationRecording,
         alt_decompression_memory_size: int = 0,
@@ -159,7 +163,9 @@ class Interpreter:
         if input_data is None:
             raise ValueError("Input data must not be None")
         _require_index(index)
-        tensor, values = self._interpreter.input(index), np.asarray(input_data)
+        with _errors_of_the_package():
+            tensor = self._interpreter.input(index)
+        values = np.asarray(input_data, None)
         if values.dtype != tensor.data.dtype:
             reason = f"Got value of type {values.dtype} but expected type {tensor.data.dtype} for input {index}"
             raise ValueError(f"Cannot set tensor: {reason}")
@@ -175,7 +181,9 @@ class Interpreter:
             IndexError: there is no such output.
         """
         _require_index(index)
-        return np.array(self._interpreter.output(index).data)
+        with _errors_of_the_package():
+            data = self._interpreter.output(index).data
+        return np.array(data, data.dtype)
 
     def GetTensor(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:  # noqa: N802
         """Any tensor as it is after an invoke: `dtype`, `shape`, and a copy of its elements as `tensor_data`.
@@ -186,7 +194,9 @@ class Interpreter:
         """
         if not self._keeps_tensors:
             raise RuntimeError("GetTensor() needs an interpreter made with InterpreterConfig.kPreserveAllTensors")
-        data = np.array(self._interpreter.get_tensor(tensor_index, subgraph_index).data)
+        with _errors_of_the_package():
+            tensor = self._interpreter.get_tensor(tensor_index, subgraph_index)
+        data = np.array(tensor.data, tensor.data.dtype)
         return {"dtype": data.dtype.type, "shape": np.array(data.shape, np.int32), "tensor_data": data}
 
     def get_input_details(self, index: int) -> dict[str, Any]:
@@ -196,7 +206,8 @@ class Interpreter:
             IndexError: there is no such input.
         """
         _require_index(index)
-        return _details(self._interpreter.input(index))
+        with _errors_of_the_package():
+            return _details(self._interpreter.input(index))
 
     def get_output_details(self, index: int) -> dict[str, Any]:
         """Of output `index`: the same as of an input.
@@ -205,7 +216,8 @@ class Interpreter:
             IndexError: there is no such output.
         """
         _require_index(index)
-        return _details(self._interpreter.output(index))
+        with _errors_of_the_package():
+            return _details(self._interpreter.output(index))
 
 
 def _require_index(index: int | None) -> None:
@@ -231,7 +243,9 @@ def _errors_of_the_package() -> Iterator[None]:
     """That package knows a RuntimeError for whatever goes wrong with a model."""
     try:
         yield
-    except (InterpreterError, TensorError, TensorIndexError):
-        raise  # which are a RuntimeError, a ValueError and an IndexError
+    except TensorIndexError as error:
+        raise IndexError(f"Tensor is out of bound: {error}") from error
+    except (InterpreterError, TensorError):
+        raise  # which are a RuntimeError and a ValueError
     except TflmError as error:
         raise RuntimeError(str(error)) from error

@@ -1,0 +1,27 @@
+"""Memory of which all behind some place can be forbidden."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+
+PROT_NONE = 0
+
+
+class GuardedMemory:
+    """Bytes of which `guarded` ones stay: once `close` was called, to touch the one behind them ends the process."""
+
+    def __init__(self, size: int, guarded: int):
+        page = mmap.PAGESIZE
+        self._border = -(-guarded // page) * page
+        memory = mmap.mmap(-1, -(-(self._border + size) // page) * page)
+        self._address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+        self._behind = len(memory) - self._border
+        start = self._border - guarded
+        self.buffer = memoryview(memory)[start : start + size]
+
+    def close(self) -> None:
+        """Forbid what is behind."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.mprotect(ctypes.c_void_p(self._address + self._border), ctypes.c_size_t(self._behind), PROT_NONE):
+            raise OSError(ctypes.get_errno(), "mprotect")

@@ -1,0 +1,129 @@
+"""What a caller passes wrongly is refused at the call, with what was expected; public objects say what they are."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm
+
+PATH = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
+MODEL = tflm.Model.from_file(PATH)
+RESOLVER = tflm.AllOpsResolver()
+
+
+def interpreter(**changes: Any) -> tflm.MicroInterpreter:
+    """An interpreter made with one argument that is not what it should be."""
+    arguments = {"model": MODEL, "resolver": RESOLVER, "arena": bytearray(4096)} | changes
+    return tflm.MicroInterpreter(**arguments)
+
+
+FROM_FILE = r"tflm\.Model\.from_file"
+MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
+    "a path to the interpreter": (lambda: interpreter(model=PATH), FROM_FILE),
+    "a Path to the interpreter": (lambda: interpreter(model=Path(PATH)), FROM_FILE),
+    "bytes to the interpreter": (lambda: interpreter(model=b"TFL3"), r"tflm\.Model\(data\)"),
+    "a path to plan": (lambda: tflm.plan(PATH), FROM_FILE),  # type: ignore[arg-type]
+    "a path to measure_arena": (lambda: tflm.measure_arena(PATH, RESOLVER), FROM_FILE),  # type: ignore[arg-type]
+    "a path to Model": (lambda: tflm.Model(PATH), FROM_FILE),
+    "a path to verify": (lambda: tflm.verify(PATH), FROM_FILE),
+    "bytes to from_file": (lambda: tflm.Model.from_file(b"TFL3"), r"tflm\.Model\(data\)"),  # type: ignore[arg-type]
+    "the class of a resolver": (lambda: interpreter(resolver=tflm.AllOpsResolver), r"AllOpsResolver\(\.\.\.\)"),
+    "no resolver": (lambda: interpreter(resolver=None), "a resolver is wanted"),
+    "a resolver's class to measure_arena": (
+        lambda: tflm.measure_arena(MODEL, tflm.AllOpsResolver),  # type: ignore[arg-type]
+        "a resolver is wanted",
+    ),
+    "a target's name": (lambda: interpreter(target="cortex-m"), r"by_name\('cortex-m'\)"),
+    "no target's name": (lambda: interpreter(target="z80"), "cortex-m"),
+    "a target's name to plan": (lambda: tflm.plan(MODEL, target="cortex-m"), "by_name"),  # type: ignore[arg-type]
+    "an unknown planner": (lambda: interpreter(planner="best"), "known are greedy, linear"),
+    "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "known are greedy, linear"),
+    "the class of a planner": (lambda: interpreter(planner=tflm.memory.GreedyMemoryPlanner), "a planner is a name"),
+    "an unknown target": (lambda: tflm.targets.by_name("z80"), "known are host"),
+    "no registration": (lambda: tflm.AllOpsResolver().add_custom("Mine"), "Registration"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize(("call", "message"), MISTAKES.values(), ids=MISTAKES)
+def test_a_mistake_is_named_at_the_call(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(tflm.ArgumentError, match=message):
+        call()
+
+
+def test_tensors_are_asked_for_by_number() -> None:
+    made = interpreter()
+    made.allocate_tensors()
+    with pytest.raises(tflm.ArgumentError, match="by its number"):
+        made.input("x")  # type: ignore[arg-type]
+
+
+def public_objects() -> dict[str, Any]:
+    """One of each kind, small and large."""
+    made = interpreter()
+    made.allocate_tensors()
+    measured = tflm.measure_arena(MODEL, RESOLVER)
+    return {
+        "model": MODEL,
+        "a model's tables": MODEL.root,
+        "subgraph": MODEL.subgraphs[0],
+        "operator": (MODEL.subgraphs[0].operators or [])[0],
+        "tensor table": tflm.schema.Tensor(shape=tuple(range(1000)), name="x" * 1000),
+        "resolver": tflm.MicroMutableOpResolver(3),
+        "all operators": RESOLVER,
+        "interpreter": made,
+        "interpreter before": interpreter(),
+        "input": made.input(0),
+        "eval tensor": made.eval_tensors()[0],
+        "buffer": made.planned_buffers()[0],
+        "measurement": measured,
+        "peak": measured.peak,
+        "record": next(iter(measured.records.values())),
+        "plan": tflm.plan(MODEL),
+        "allocator": tflm.MicroAllocator(bytearray(4096)),
+        "recording allocator": tflm.RecordingMicroAllocator(bytearray(4096)),
+        "profiler": tflm.MicroProfiler(),
+        "registration": tflm.kernels.REGISTRATIONS["CONV_2D"],
+        "node": tflm.Node("ADD", 0, (0, 1), (2,), (), None, memoryview(b"")),
+        "target": tflm.targets.CORTEX_M,
+        "builder": tflm.ModelBuilder("mine"),
+        "planner": tflm.memory.OptimalPlanner(),
+        "offsets": tflm.memory.OffsetsPlanner(list(range(0, 160000, 16))),
+        "arena": tflm.memory.Arena(bytearray(100)),
+        "error": tflm.ArenaExhausted("x", requested=1, available=0),
+    }
+
+
+@pytest.mark.parametrize(("name", "value"), public_objects().items(), ids=public_objects())
+def test_a_repr_is_one_line_that_says_what_it_is(name: str, value: Any) -> None:
+    text = repr(value)
+    assert text.startswith(type(value).__name__)
+    assert len(text) < 250
+    assert "\n" not in text
+    assert " at 0x" not in text
+
+
+def test_a_notebook_shows_what_the_command_shows() -> None:
+    measured, plan = tflm.measure_arena(MODEL, RESOLVER, target=tflm.targets.CORTEX_M), tflm.plan(MODEL)
+    for value, shown in (
+        (MODEL, ["FULLY_CONNECTED", f"{len(MODEL.data):,} B", "multiply-accumulates", "zero point"]),
+        (measured, ["cortex-m", f"{measured.minimum_arena_bytes:,} B", "Alive there", "TfLiteEvalTensor data"]),
+        (plan, ["head with this plan", f"{plan.head_bytes:,} B", "the head stays at"]),
+    ):
+        text = value._repr_html_()
+        assert all(part in text for part in shown)
+    builder = tflm.ModelBuilder("<script>")
+    main = builder.subgraph()
+    main.output(main.constant("<b>", np.ones(1, np.float32)))
+    text = tflm.Model(builder.build())._repr_html_()
+    assert "<script>" not in text
+    assert "&lt;b&gt;" in text
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert tflm.__version__ == importlib.metadata.version("pytflm")

@@ -1,0 +1,257 @@
+"""Boards: what a model takes of their memories, and what is said of it before it is flashed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import typer
+from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
+
+import tflm
+from tflm.boards import Bank, Board, boards, by_name
+from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.boards.device_check import DeviceFinding, check_device
+from tflm.cli.command_line import machine_from
+from tflm.libraries import Effect, library_for
+from tflm.runtime.micro_measurement import measure_separate_arenas
+from tflm.schema import BuiltinOperator, TensorType
+
+MODEL = tflm.Model.from_file(INT8_MODEL)
+M4, M55 = tflm.targets.by_name("cortex-m4"), tflm.targets.by_name("cortex-m55")
+
+
+def test_every_board_has_a_part_kernels_for_it_memories_and_a_source() -> None:
+    for board in boards().values():
+        assert library_for(board.kernels, board.target).name == board.kernels
+        assert board.target.family
+        assert board.ram
+        assert all(bank.bytes > 0 for bank in board.ram)
+        assert board.flash_bytes
+        assert board.source.startswith("https://")
+
+
+def test_boards_are_found_by_name_and_an_unknown_one_lists_them() -> None:
+    assert by_name("nano33ble").target is M4
+    with pytest.raises(tflm.ArgumentError, match=r"nano34ble.*nano33ble.*pico2"):
+        by_name("nano34ble")
+
+
+def on_banks(*sizes: int, flash: int = 1 << 20) -> BoardFit:
+    """The model on a board with memories of these sizes."""
+    banks = tuple(Bank(f"bank {i}", size) for i, size in enumerate(sizes))
+    return board_fit(MODEL, Board("b", "a board", M4, "cmsis-nn", "", banks, flash))
+
+
+def places(fit: BoardFit) -> list[tuple[str, str | None]]:
+    return [(placement.part, placement.bank and placement.bank.name) for placement in fit.placements]
+
+
+def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> None:
+    needed = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn").minimum_arena_bytes
+    assert on_banks(needed).fits
+    assert not on_banks(needed - 1).fits
+    assert on_banks(needed, flash=len(MODEL.data)).fits
+    assert not on_banks(needed, flash=len(MODEL.data) - 1).fits
+
+
+def test_the_arena_goes_to_the_fastest_bank_that_holds_it_and_else_head_and_tail_apart() -> None:
+    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
+    whole = on_banks(1 << 20).measured.minimum_arena_bytes
+    assert places(on_banks(head, whole, 1 << 20)) == [("arena", "bank 1")]
+    assert places(on_banks(head, tail)) == [("head", "bank 0"), ("tail", "bank 1")]
+    assert places(on_banks(head - 1, tail)) == [("arena", None)]
+    assert places(on_banks(head, tail - 1)) == [("arena", None)]
+
+
+def test_separate_arenas_are_the_smallest_that_work() -> None:
+    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+
+    def allocate(head: int, tail: int) -> None:
+        memory = np.zeros(head, np.uint8), np.zeros(tail, np.uint8)
+        allocator = tflm.MicroAllocator(memory[0], target=M4, kernels="cmsis-nn", persistent_arena=memory[1])
+        tflm.MicroInterpreter(MODEL, tflm.AllOpsResolver(), allocator, delegates=[]).allocate_tensors()
+
+    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
+    allocate(head, tail)
+    for smaller in ((head - 16, tail), (head, tail - 16)):
+        with pytest.raises(tflm.ArenaExhausted):
+            allocate(*smaller)
+
+
+# --- What a device says of a model -------------------------------------------------------------------------------
+
+
+def one_operator(operator: BuiltinOperator | str, *types: TensorType, weights: TensorType | None = None) -> tflm.Model:
+    """A model of one operator with an input and an output of these types, and constant weights."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = (main.input("x", (2, 4), types[0]), main.tensor("y", (2, 4), types[1]))
+    inputs = [x]
+    if weights is not None:
+        inputs.append(main.constant("w", np.ones((4, 4), np.int8), tflm.quantized(0.5)))
+    main.operator(operator, inputs, [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+F32, I8, F16 = TensorType.FLOAT32, TensorType.INT8, TensorType.FLOAT16
+CASES: dict[str, tuple[Callable[[], tflm.Model], str, Effect, str]] = {
+    "flex": (lambda: one_operator("FlexErf", F32, F32), "cmsis-nn", Effect.LACKS, "SELECT_TF_OPS"),
+    "custom": (lambda: one_operator("MyOwn", F32, F32), "cmsis-nn", Effect.LACKS, "kernel of your own"),
+    "npu": (lambda: one_operator("ethos-u", I8, I8), "cmsis-nn", Effect.LACKS, "before Vela"),
+    "unknown": (lambda: one_operator(BuiltinOperator.UNIQUE, F32, F32), "reference", Effect.LACKS, "without it"),
+    "older": (lambda: one_operator("SignalFftAutoScale", I8, I8), "arduino", Effect.LACKS, "newer TFLM"),
+    "hybrid": (
+        lambda: one_operator(BuiltinOperator.FULLY_CONNECTED, F32, F32, weights=I8),
+        "cmsis-nn",
+        Effect.REFUSED,
+        "representative_dataset",
+    ),
+    "float16": (lambda: one_operator(BuiltinOperator.DEQUANTIZE, F16, F32), "cmsis-nn", Effect.REFUSED, "float16"),
+    "types": (lambda: one_operator(BuiltinOperator.RELU, F16, F16), "reference", Effect.REFUSED, "operator takes"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_keeps_a_model_from_running_is_said_with_what_to_do(name: str) -> None:
+    make, kernels, effect, advice = CASES[name]
+    model = make()
+    (finding,) = check_device(model, target=M4, kernels=kernels, board=by_name("nano33ble"))
+    assert (finding.effect, finding.operator_index) == (effect, 0)
+    assert finding.operator == model.operator_name(model.subgraphs[0].operators[0])
+    assert advice in finding.advice
+    assert finding.stops
+
+
+@pytest.mark.parametrize("kernels", ["reference", "cmsis-nn", "cmsis-nn:size", "arduino"])
+@pytest.mark.parametrize("path", [INT8_MODEL, FLOAT_MODEL], ids=lambda path: path.stem)
+def test_nothing_is_said_of_a_model_that_runs_as_here(path: Path, kernels: str) -> None:
+    assert check_device(tflm.Model.from_file(path), target=M4, kernels=kernels) == []
+
+
+def test_concerns_of_a_library_are_told_of_the_operators_that_they_apply_to(corpus: Path) -> None:
+    def told(name: str, kernels: str) -> list[DeviceFinding]:
+        model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+        return check_device(model, target=M4, kernels=kernels)
+
+    states = told("keyword_scrambled_8bit", "cmsis-nn")
+    assert {(f.operator, f.effect, f.shown, f.stops) for f in states} == {("SVDF", Effect.DIFFERS, True, False)}
+    assert len(states) == 7
+    assert told("keyword_scrambled_8bit", "reference") == []
+    lacking = told("audio_preprocessor_int8", "arduino")
+    assert {finding.effect for finding in lacking} == {Effect.LACKS}
+    assert all(finding.operator.startswith("Signal") for finding in lacking)
+
+
+# --- The commands ------------------------------------------------------------------------------------------------
+
+
+def test_arena_of_a_board_is_that_of_its_part_and_kernels() -> None:
+    printed = figures("arena", INT8_MODEL, "--board", "nano33ble")
+    (measured,), (fit,) = printed["models"], printed["boards"]
+    expected = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels="arduino")
+    assert (measured["target"], measured["kernels"]) == ("cortex-m4", "arduino")
+    assert measured["minimum_arena_bytes"] == fit["minimum_arena_bytes"] == expected.minimum_arena_bytes
+    assert fit["ram_share"] == expected.minimum_arena_bytes / (256 << 10)
+    assert fit["flash_share"] == len(MODEL.data) / (1 << 20)
+    assert fit["fits"]
+    assert {other["kernels"] for other in printed["other_kernels"]} == {"reference", "cmsis-nn", "cmsis-nn:size"}
+
+
+def test_the_kernels_that_a_figure_is_for_are_shown_and_what_others_would_take() -> None:
+    shown = run("arena", INT8_MODEL, "--target", "cortex-m55", "--kernels", "cmsis-nn").stdout
+    assert "on cortex-m55 with cmsis-nn kernels" in shown
+    for name in ("reference", "cmsis-nn", "cmsis-nn:size", "arduino"):
+        m = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M55, kernels=name)
+        sizes = m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes
+        assert [name, *(f"{size:,}" for size in sizes)] in [line.split() for line in shown.splitlines()]
+    assert "--board" in run("arena", INT8_MODEL).stdout  # a figure of reference kernels says what it is
+
+
+def test_what_does_not_fit_ends_with_status_1() -> None:
+    needed = on_banks(1 << 20).measured.minimum_arena_bytes
+    options = "--target", "cortex-m4", "--kernels", "cmsis-nn", "--ram"
+    assert run("arena", INT8_MODEL, *options, needed).returncode == 0
+    assert "1 bytes are missing" in refusal("arena", INT8_MODEL, *options, needed - 1)
+
+
+def test_boards_shows_every_board_that_the_kernels_are_for() -> None:
+    (of_model,) = figures("arena", INT8_MODEL, "--boards")["models"]
+    assert [fit["name"] for fit in of_model["boards"]] == list(boards())
+    (of_chip,) = figures("arena", INT8_MODEL, "--boards", "--kernels", "esp-nn")["models"]
+    assert {fit["name"] for fit in of_chip["boards"]} == {
+        board.name for board in boards().values() if board.target.family == "espressif"
+    }
+
+
+@pytest.mark.parametrize(
+    ("named", "reason"),
+    [
+        (("cortex-m4", None, "nano33ble"), "has its part"),
+        ((None, None, "nano34ble"), "known are nano33ble"),
+        (("cortex-m4", "esp-nn", None), "esp-nn.*esp32s3"),
+        ((None, "no-nn", None), "known are reference"),
+    ],
+)
+def test_a_machine_that_is_none_is_refused(named: tuple[str | None, str | None, str | None], reason: str) -> None:
+    with pytest.raises(typer.BadParameter, match=reason):
+        machine_from(*named)
+
+
+def test_check_prints_findings_and_ends_with_status_1_where_the_model_is_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "hybrid.tflite"
+    path.write_bytes(CASES["hybrid"][0]().data)
+    answer = run("check", path, "--board", "nano33ble")
+    assert answer.returncode == 1
+    assert "0 FULLY_CONNECTED" in answer.stdout
+    assert "representative_dataset" in answer.stdout
+    assert figures("check", INT8_MODEL, "--board", "nano33ble")["findings"] == []
+
+
+# --- Models compiled by Vela -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The int8 model, compiled for an Ethos-U55."""
+    vela = pytest.importorskip("ethosu.vela.vela", reason="Arm's compiler for Ethos-U, package ethos-u-vela")
+    folder = tmp_path_factory.mktemp("vela")
+    vela.main([str(INT8_MODEL), "--accelerator-config", "ethos-u55-128", "--output-dir", str(folder)])
+    return folder / f"{INT8_MODEL.stem}_vela.tflite"
+
+
+def test_a_model_of_velas_is_measured_as_tflm_lays_it_out(compiled: Path) -> None:
+    model = tflm.Model.from_file(compiled)
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=M55, kernels="cmsis-nn")
+    operator = model.subgraphs[0].operators[0]
+    count = len(operator.inputs) + len(operator.outputs)
+    scratch = [buffer.bytes for buffer in measured.buffers if buffer.kind == "scratch"]
+    assert scratch == [8 * count, 4 * count]  # addresses of 64 bits, sizes of size_t
+    (vela,) = (buffer for buffer in measured.buffers if buffer.tensor == operator.inputs[2])
+    assert measured.npu_bytes == vela.bytes
+    assert measured.peak.bytes == measured.head_bytes
+    assert all(buffer.first_use >= 0 for buffer in measured.buffers)
+    assert figures("arena", compiled, "--board", "alif-e7-he")["models"][0]["npu_bytes"] == vela.bytes
+
+
+def test_plan_leaves_what_vela_compiled_in_its_place(compiled: Path) -> None:
+    model = tflm.Model.from_file(compiled)
+    found = tflm.plan(model, target=M55, kernels="cmsis-nn", in_place=True, reorder=True)
+    assert found.data == bytes(model.data)
+    assert not found.gains
+    assert found.head_bytes == found.before.head_bytes
+
+
+def test_a_model_of_velas_is_exported_and_checked_against_the_board(compiled: Path, tmp_path: Path) -> None:
+    assert run("export", compiled, tmp_path, "--board", "alif-e7-he").returncode == 0
+    assert "resolver.AddEthosU()" in (tmp_path / "op_resolver.h").read_text()
+    assert "on cortex-m55 with cmsis-nn kernels" in (tmp_path / "arena_size.h").read_text()
+    model = tflm.Model.from_file(compiled)
+    assert check_device(model, target=M55, kernels="cmsis-nn", board=by_name("alif-e7-he")) == []
+    (finding,) = check_device(model, target=M55, kernels="cmsis-nn", board=replace(by_name("alif-e7-he"), npu=""))
+    assert finding.stops

@@ -1,0 +1,128 @@
+"""`tflm run` with inputs of all kinds, run as a user runs it."""
+
+from __future__ import annotations
+
+import wave
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import INT8_MODEL, figures, refusal, run
+
+import tflm
+from tflm.schema import BuiltinOperator, TensorType
+
+HALVES = tflm.quantized(0.5, 3)
+
+
+def write_sum(path: Path, *inputs: str, shape: tuple[int, ...], type: TensorType = TensorType.INT8) -> Path:
+    """A model whose outputs are each input plus zero, and so what was given."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    scale = HALVES if type in (TensorType.INT8, TensorType.UINT8) else None
+    tensors = [main.input(name, shape, type, scale) for name in inputs]
+    builder.signature("serve", {f"{name}_in": tensor for name, tensor in zip(inputs, tensors)}, {})
+    dims = main.constant("dims", np.array(shape, np.int32))
+    for name, tensor in zip(inputs, tensors):
+        output = main.tensor(f"{name} again", shape, type, scale)
+        main.operator(BuiltinOperator.RESHAPE, [tensor, dims], [output])
+        main.output(output)
+    path.write_bytes(builder.build())
+    return path
+
+
+def answered(*arguments: object) -> list[Any]:
+    """The outputs of each step."""
+    return [output["values"] for output in figures("run", *arguments)["outputs"]]
+
+
+def test_real_values_are_quantized_and_answers_are_shown_as_real_ones_too(tmp_path: Path) -> None:
+    model = write_sum(tmp_path / "model.tflite", "x", shape=(1, 3))
+    np.save(tmp_path / "x.npy", np.array([[1.0, -0.74, 1000.0]]))
+    (output,) = figures("run", model, "--inputs", tmp_path / "x.npy", "--real")["outputs"]
+    assert output["values"] == [[5, 2, 127]]
+    assert output["real_values"] == [[1.0, -0.5, 62.0]]
+    shown = run("run", model, "--inputs", tmp_path / "x.npy", "--real").stdout
+    assert "5 2 127" in shown
+    assert "1 -0.5 62" in shown
+    assert "not float64" in refusal("run", model, "--inputs", tmp_path / "x.npy")
+    np.save(tmp_path / "flat.npy", np.zeros(3))
+    assert "takes shape [1, 3], not [3]" in refusal("run", model, "--inputs", tmp_path / "flat.npy", "--real")
+
+
+def test_inputs_go_by_their_names(tmp_path: Path) -> None:
+    model = write_sum(tmp_path / "model.tflite", "x", "y/read:0", shape=(2,))
+    x, y = np.array([1, 2], np.int8), np.array([3, 4], np.int8)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "y.npy", y)
+    np.savez(tmp_path / "both.npz", **{"y/read:0": y, "x": x})
+    files = ("--inputs", f"y/read:0={tmp_path / 'y.npy'}", "--inputs", f"x_in={tmp_path / 'x.npy'}")
+    assert answered(model, *files) == answered(model, "--inputs", tmp_path / "both.npz") == [[1, 2], [3, 4]]
+    assert "input 1 (y/read:0) is missing" in refusal("run", model, "--inputs", f"x={tmp_path / 'x.npy'}")
+    assert "no input is called 'z'" in refusal("run", model, "--inputs", f"z={tmp_path / 'x.npy'}")
+    two = ("--inputs", tmp_path / "x.npy", "--inputs", tmp_path / "y.npy")
+    assert "which input is it for?" in refusal("run", model, *two)
+
+
+@pytest.mark.parametrize("suffix", [".png", ".jpg"])
+@pytest.mark.parametrize(("channels", "mode"), [(1, "L"), (3, "RGB")])
+def test_pictures_are_inputs(tmp_path: Path, suffix: str, channels: int, mode: str) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow, of the extra `images`")
+    pixels = np.full((4, 6, channels), 200, np.uint8)
+    image.fromarray(pixels.squeeze(), mode).save(tmp_path / f"photo{suffix}")
+    for type, expected in ((TensorType.UINT8, 200), (TensorType.INT8, 72), (TensorType.FLOAT32, 200 / 255)):
+        model = write_sum(tmp_path / "model.tflite", "x", shape=(1, 4, 6, channels), type=type)
+        (values,) = answered(model, "--inputs", tmp_path / f"photo{suffix}")
+        assert np.asarray(values) == pytest.approx(np.full((1, 4, 6, channels), expected), abs=1e-6)
+    small = write_sum(tmp_path / "model.tflite", "x", shape=(1, 6, 4, channels))
+    assert "this picture is 6 wide and 4 high" in refusal("run", small, "--inputs", tmp_path / f"photo{suffix}")
+
+
+def test_sound_is_an_input_of_one_step_after_the_other(tmp_path: Path) -> None:
+    samples = np.array([0, 256, -32768, 32767, -256, 512], "<i2")
+    with wave.open(str(tmp_path / "sound.wav"), "wb") as file:
+        file.setparams((1, 2, 16000, 0, "NONE", ""))
+        file.writeframes(samples.tobytes())
+    expected = {
+        TensorType.INT16: samples.astype(float),
+        TensorType.INT8: samples >> 8,
+        TensorType.FLOAT32: samples / 32768,
+    }
+    for type, values in expected.items():
+        model = write_sum(tmp_path / "model.tflite", "x", shape=(1, 3), type=type)
+        steps = answered(model, "--inputs", tmp_path / "sound.wav")
+        assert np.asarray(steps).reshape(-1) == pytest.approx(values)
+        assert len(steps) == 2
+    model = write_sum(tmp_path / "model.tflite", "x", shape=(1, 4))
+    assert "takes 4 values in each step" in refusal("run", model, "--inputs", tmp_path / "sound.wav")
+
+
+def test_numbers_as_text_are_inputs(tmp_path: Path) -> None:
+    model = write_sum(tmp_path / "model.tflite", "x", shape=(1, 3))
+    (tmp_path / "x.csv").write_text("1, 2, 3\n-4,5,6\n")
+    assert answered(model, "--inputs", tmp_path / "x.csv") == [[[1, 2, 3]], [[-4, 5, 6]]]
+    assert answered(model, "--inputs", tmp_path / "x.csv", "--real") == [[[5, 7, 9]], [[-5, 13, 15]]]
+    (tmp_path / "x.csv").write_text("1, 2.5, 3\n")
+    assert "2.5 is no int8; --real takes real values" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text("a, b, c\n")
+    assert "holds something that is no number" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+
+
+def test_without_inputs_it_says_how_to_give_them() -> None:
+    answer = run("run", INT8_MODEL)
+    assert answer.returncode == 2
+    for shown in ("INT8 of shape [1, 1]", "--inputs", ".wav", "--random"):
+        assert shown in answer.stderr
+    assert answered(INT8_MODEL, "--random") == answered(INT8_MODEL, "--random", 0)
+    assert run("run", INT8_MODEL, "--random", "--steps", 2).stdout.count("int8") == 2
+
+
+def test_a_model_without_inputs_needs_none(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    one, y = main.constant("one", np.ones(2, np.float32)), main.tensor("y", (2,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.NEG, [one], [y])
+    main.output(y)
+    (tmp_path / "model.tflite").write_bytes(builder.build())
+    assert answered(tmp_path / "model.tflite") == [[-1, -1]]

@@ -1,0 +1,141 @@
+"""What commands print on a narrow terminal and into pipes, and where models come from."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_cli import INT8_MODEL, figures, refusal, run
+
+import tflm
+from tflm.report import Column, Table, shortened
+from tflm.schema import (
+    BuiltinOperator,
+    CallOnceOptions,
+    FullyConnectedOptions,
+    TensorType,
+)
+
+NAME = "a_network/with_a/very_long_name/of_a_layer/and_its/Relu6"
+
+
+@pytest.fixture
+def long_names(tmp_path: Path) -> Path:
+    """A model with names longer than a terminal, that differ at their ends."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensor = main.input(f"{NAME}/input", (1, 64, 64, 12), TensorType.INT8, tflm.quantized(0.0123456))
+    for i in range(4):
+        output = main.tensor(f"{NAME}/{i}", (1, 64, 64, 12), TensorType.INT8, tflm.quantized(0.0123456))
+        main.operator(BuiltinOperator.RELU6, [tensor], [output])
+        tensor = output
+    main.output(tensor)
+    path = tmp_path / "a model whose file has quite a long name itself.tflite"
+    path.write_bytes(builder.build())
+    return path
+
+
+COMMANDS: dict[str, list[object]] = {
+    "arena": [],
+    "inspect": [],
+    "plan": [],
+    "profile": ["--runs", 1],
+    "run": ["--random"],
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_tables_fit_a_terminal_and_have_no_blanks_at_their_ends(command: str, long_names: Path) -> None:
+    answer = run(command, long_names, *COMMANDS[command], COLUMNS="80")
+    assert answer.returncode == 0, answer.stderr
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+    assert not re.search(r"[ \t]$", answer.stdout, re.MULTILINE)
+
+
+def test_numbers_are_never_broken(long_names: Path) -> None:
+    shown = run("arena", long_names, COLUMNS="60").stdout.split()
+    (measured,) = figures("arena", long_names)["models"]
+    for buffer in measured["buffers"]:
+        assert f"{buffer['bytes']:,}" in shown
+        assert f"{buffer['offset']:,}" in shown
+
+
+def test_names_are_shortened_in_the_middle() -> None:
+    assert shortened("abcdefgh", 8) == "abcdefgh"
+    assert shortened("abcdefghi", 5) == "ab\N{HORIZONTAL ELLIPSIS}hi"
+    table = Table("", {"bytes": Column.NUMBER, "name": Column.NAME}, [(123456789, NAME), (1, "x")])
+    assert list(table.lines(30)) == [
+        "      bytes  name",
+        "123,456,789  a_networ\N{HORIZONTAL ELLIPSIS}ts/Relu6",
+        "          1  x",
+    ]
+    assert max(map(len, table.lines(200))) == 13 + len(NAME)
+
+
+def test_profile_shows_what_call_once_runs() -> None:
+    builder = tflm.ModelBuilder()
+    main, once = builder.subgraph(), builder.subgraph("once")
+    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    _fully_connected(main, x, y)
+    main.output(y)
+    first, result = once.constant("c", np.ones((1, 8), np.float32)), once.tensor("r", (1, 8), TensorType.FLOAT32)
+    _fully_connected(once, first, result)
+    from tflm.cli.profile import timings
+
+    _, operators = timings(tflm.Model(builder.build()), runs=3, seed=0, delegate="none")
+    rows = {(op.subgraph_index, op.index): (op.operator, op.runs, op.multiply_accumulates) for op in operators}
+    assert rows == {
+        (0, 0): ("CALL_ONCE", 1, 0),
+        (0, 1): ("FULLY_CONNECTED", 1, 64),
+        (1, 0): ("FULLY_CONNECTED", 0, 64),
+    }
+    assert sum(op.share for op in operators if op.subgraph_index == 0) == pytest.approx(1)
+
+
+def _fully_connected(subgraph: Any, x: int, y: int) -> None:
+    weights = subgraph.constant("w", np.eye(8, dtype=np.float32))
+    subgraph.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y], FullyConnectedOptions())
+
+
+def test_a_model_may_come_through_a_pipe(tmp_path: Path) -> None:
+    expected = figures("arena", INT8_MODEL)["models"][0]["minimum_arena_bytes"]
+    for name in ("-", "/dev/stdin"):
+        command = [sys.executable, "-m", "tflm", "arena", name, "--json"]
+        with INT8_MODEL.open("rb") as model, subprocess.Popen(["cat"], stdin=model, stdout=subprocess.PIPE) as cat:
+            answer = subprocess.run(command, stdin=cat.stdout, capture_output=True, text=True, check=True)
+        assert f'"minimum_arena_bytes": {expected}' in answer.stdout
+    if not hasattr(os, "mkfifo"):
+        return
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    writer = threading.Thread(target=lambda: fifo.write_bytes(INT8_MODEL.read_bytes()))
+    writer.start()
+    assert tflm.Model.from_file(fifo).description == tflm.Model.from_file(INT8_MODEL).description
+    writer.join()
+
+
+def test_standard_input_that_is_no_model_is_named() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tflm", "inspect", "-"], input=b"nothing", capture_output=True, check=False
+    )
+    assert answer.returncode == 1
+    assert answer.stderr.startswith(b"tflm: -: ")
+
+
+def test_the_page_is_written_even_if_nobody_reads_the_output(tmp_path: Path) -> None:
+    page = tmp_path / "arena.html"
+    command = f"{sys.executable} -m tflm arena {INT8_MODEL} --html {page} | true"
+    subprocess.run(["bash", "-c", command], check=False)
+    assert page.read_text().endswith("</html>\n")
+
+
+def test_the_command_names_the_file_that_can_not_be_read(tmp_path: Path) -> None:
+    assert "Is a directory" in refusal("inspect", tmp_path)

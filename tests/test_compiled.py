@@ -1,0 +1,249 @@
+"""The compiled engine gives what the numpy kernels give."""
+
+from __future__ import annotations
+
+import gc
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pytest
+from differential import assert_close, run
+from guarded_memory import GuardedMemory
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import Arrays
+from strategies import OPERATORS
+from test_real_models import NAMES, recorded
+
+import tflm
+from tflm.delegates import Compiled
+from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.schema import BuiltinOperator, TensorType
+
+COMPILED = sorted(OPERATORS.keys() & {operator for operators in FAMILIES.values() for operator in operators})
+EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else 3
+
+
+def run_guarded(model: bytes, invocations: Sequence[Arrays], planner: str) -> list[Arrays]:
+    """Outputs of the engine, in an arena whose tensors end at a page that can't be touched.
+
+    What an invoke writes, it writes to tensors, not between them.
+    """
+    arena, tail = bytearray(1 << 20), bytearray(1 << 20)
+    measured = tflm.MicroAllocator(arena, planner, persistent_arena=tail)
+    tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), measured, delegates=()).allocate_tensors()
+    memory = GuardedMemory(len(arena), measured.head_bytes)
+    allocator = tflm.MicroAllocator(memory.buffer, planner, persistent_arena=tail)
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), allocator, delegates=[Compiled()])
+    interpreter.allocate_tensors()
+    memory.close()
+    between = np.ones(measured.head_bytes, np.bool_)
+    for buffer in interpreter.planned_buffers():
+        between[buffer.offset : buffer.offset + buffer.bytes] = False
+    canaries = np.frombuffer(memory.buffer, np.uint8)[: len(between)]
+    canaries[between] = 0xA5
+    outputs = []
+    for inputs in invocations:
+        for i, values in enumerate(inputs):
+            interpreter.input(i).data[...] = values
+        interpreter.invoke()
+        outputs.append([np.array(interpreter.output(i).data) for i in range(interpreter.outputs_size())])
+    assert (canaries[between] == 0xA5).all()
+    return outputs
+
+
+@pytest.mark.parametrize("operator", COMPILED)
+@given(data=st.data())
+@settings(max_examples=EXAMPLES)
+def test_compiled_kernels_give_what_numpy_kernels_give(operator: str, data: st.DataObject) -> None:
+    model, invocations = data.draw(OPERATORS[operator])
+    planner = data.draw(st.sampled_from(["greedy", "linear"]))
+    try:
+        expected = run(model, invocations, delegates=())
+    except tflm.TflmError as error:
+        with pytest.raises(type(error), match=re.escape(str(error))):
+            run(model, invocations, delegates=[Compiled()])
+        return
+    for ours, theirs in zip(run_guarded(model, invocations, planner), expected):
+        assert_close(ours, theirs)
+
+
+def relu_model() -> bytes:
+    """One RELU of 8 floats."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return builder.build()
+
+
+def allocated(**options: Any) -> tflm.MicroInterpreter:
+    """An interpreter of the model, ready to be invoked."""
+    interpreter = tflm.MicroInterpreter(tflm.Model(relu_model()), tflm.AllOpsResolver(), bytearray(1 << 14), **options)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def answer(interpreter: tflm.MicroInterpreter) -> list[float]:
+    """What it makes of -4 to 3."""
+    interpreter.input(0).data[...] = np.arange(-4, 4, dtype=np.float32)[np.newaxis]
+    interpreter.invoke()
+    values: list[float] = interpreter.output(0).data[0].tolist()
+    return values
+
+
+RELU_OF_RANGE = [0, 0, 0, 0, 0, 1, 2, 3]
+
+
+def in_a_process(script: str, cache: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A Python process that runs the model with its cache in that folder."""
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\nfrom test_compiled import *\n{script}"
+    variables = {**os.environ, "TFLM_CACHE_DIR": str(cache), **environment}
+    return subprocess.run([sys.executable, "-c", code], env=variables, capture_output=True, text=True, check=True)
+
+
+USES_NUMBA = "print(answer(allocated()) == RELU_OF_RANGE, 'numba' in sys.modules)"
+
+
+def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
+    first = in_a_process(USES_NUMBA, tmp_path / "cache")
+    assert "compiles" in first.stderr
+    kept = {path: path.read_bytes() for path in (tmp_path / "cache").iterdir() if path.name != "lock"}
+    assert kept
+    second = in_a_process(USES_NUMBA, tmp_path / "cache")
+    assert (second.stdout, second.stderr) == ("True False\n", "")
+    for path in kept:  # what was damaged, or may have been written by somebody else, is made anew
+        path.write_bytes(path.read_bytes()[:-1] + b"x")
+    assert "compiles" in in_a_process(USES_NUMBA, tmp_path / "cache").stderr
+    assert {path: path.read_bytes() for path in kept} == kept
+    (tmp_path / "cache").chmod(0o777)
+    assert "no folder" in in_a_process(USES_NUMBA, tmp_path / "cache").stderr
+
+
+def test_a_kernel_that_cannot_be_compiled_is_named_and_numpy_runs(tmp_path: Path) -> None:
+    script = (
+        "import warnings\n"
+        "from tflm.delegates.compiled import machine_code\n"
+        "machine_code.COMPILER = 'no_such_module'\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    print(answer(allocated()) == RELU_OF_RANGE)\n"
+        "print(*(warning.message for warning in caught))\n"
+    )
+    output = in_a_process(script, tmp_path).stdout
+    assert output.startswith("True\nkernel ")
+    assert "no_such_module" in output
+
+
+def test_the_engine_can_be_switched_off() -> None:
+    def delegates(interpreter: tflm.MicroInterpreter) -> list[str | None]:
+        return [node.delegate and node.delegate.name for node in interpreter.execution_plan()]
+
+    assert delegates(allocated()) == ["Compiled"]
+    assert delegates(allocated(delegates=())) == [None]
+    with mock.patch.dict(os.environ, TFLM_COMPILED="0"):
+        assert delegates(allocated()) == [None]
+
+
+def test_an_invoke_outlives_its_interpreter() -> None:
+    interpreter = allocated()
+    interpreter.input(0).data[...] = np.float32(-1)
+    invoke, output = interpreter.invoke, interpreter.output(0)
+    del interpreter
+    gc.collect()
+    for _ in range(1000):
+        invoke()
+    assert not output.data.any()
+
+
+def test_other_threads_run_while_a_large_model_does() -> None:
+    """Two interpreters in two threads give what each gives alone, though neither waits for the other."""
+    rng = np.random.default_rng(0)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (64, 512), TensorType.FLOAT32)
+    weights = main.constant("w", rng.standard_normal((512, 512)).astype(np.float32))
+    y = main.tensor("y", (64, 512), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y])
+    main.output(y)
+    model = tflm.Model(builder.build())
+    interpreters = [tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 20)) for _ in range(2)]
+    inputs = rng.standard_normal((2, 64, 512)).astype(np.float32)
+    expected = []
+    for interpreter, values in zip(interpreters, inputs):
+        interpreter.allocate_tensors()
+        interpreter.input(0).data[...] = values
+        interpreter.invoke()
+        expected.append(np.array(interpreter.output(0).data))
+
+    def repeat(interpreter: tflm.MicroInterpreter) -> None:
+        for _ in range(20):
+            interpreter.invoke()
+
+    threads = [threading.Thread(target=repeat, args=(interpreter,)) for interpreter in interpreters]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for interpreter, values in zip(interpreters, expected):
+        np.testing.assert_array_equal(interpreter.output(0).data, values)
+
+
+def test_a_second_thread_is_refused_while_a_large_model_runs() -> None:
+    rng = np.random.default_rng(0)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (256, 1024), TensorType.FLOAT32)
+    weights = main.constant("w", rng.standard_normal((1024, 1024)).astype(np.float32))
+    y = main.tensor("y", (256, 1024), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y])
+    main.output(y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(1 << 22))
+    interpreter.allocate_tensors()
+    refused = threading.Event()
+
+    def until_refused() -> None:
+        while not refused.is_set():
+            try:
+                interpreter.invoke()
+            except tflm.InterpreterError:
+                refused.set()
+
+    threads = [threading.Thread(target=until_refused) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    interpreter.invoke()
+
+
+def test_a_class_that_overrides_invoke_keeps_its_own() -> None:
+    class Counting(tflm.MicroInterpreter):
+        invokes = 0
+
+        def invoke(self) -> None:
+            self.invokes += 1
+            super().invoke()
+
+    interpreter = Counting(tflm.Model(relu_model()), tflm.AllOpsResolver(), bytearray(1 << 14))
+    interpreter.allocate_tensors()
+    assert answer(interpreter) == RELU_OF_RANGE
+    assert interpreter.invokes == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_write_to_their_tensors_only(corpus: Path, name: str) -> None:
+    """And give what numpy gives, in successive invokes."""
+    inputs, outputs = recorded(corpus, name)
+    model = (corpus / "models" / f"{name}.tflite").read_bytes()
+    for actual, expected in zip(run_guarded(model, inputs, "greedy"), outputs):
+        assert_close(actual, expected)

@@ -1,0 +1,258 @@
+"""A model over a data set: the same results whoever runs it, nothing lost, and what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tflm
+from tflm.evaluation.metrics import classification
+from tflm.evaluation.results import ResultsFile
+from tflm.evaluation.runner import Outcome, Runner
+from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
+
+RNG = np.random.default_rng(0)
+IMAGES = RNG.integers(-128, 128, (300, 8), dtype=np.int8)
+CLASSES = 3
+
+
+def classifier(type: TensorType = TensorType.INT8) -> tflm.Model:
+    """Scores of three classes for eight numbers."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    weights = np.random.default_rng(1).integers(-127, 128, (CLASSES, 8)).astype(np.int8)
+    quantized = type == TensorType.INT8
+    x = main.input("x", (1, 8), type, tflm.quantized(0.5, 3) if quantized else None)
+    values = weights if quantized else (weights * np.float32(0.01))
+    w = main.constant("w", values, tflm.quantized(0.01) if quantized else None)
+    y = main.tensor("y", (1, CLASSES), type, tflm.quantized(4.0, -1) if quantized else None)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, -1], [y], FullyConnectedOptions())
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def one_by_one(model: tflm.Model, samples: np.ndarray) -> np.ndarray:
+    """What the model gives for each sample, run by hand."""
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    answers = []
+    for sample in samples:
+        interpreter.input(0).data[...] = sample
+        interpreter.invoke()
+        answers.append(np.array(interpreter.output(0).data))
+    return np.array(answers)
+
+
+def test_answers_are_those_of_an_interpreter_and_metrics_follow_from_them() -> None:
+    model = classifier()
+    scores = one_by_one(model, IMAGES).reshape(len(IMAGES), CLASSES)
+    labels = RNG.integers(0, CLASSES, len(IMAGES))
+    found = tflm.evaluate(model, IMAGES, labels, top_k=2, workers=1)
+    assert np.array_equal(found.records["output0"].reshape(scores.shape), scores)
+    taken = scores.argmax(axis=1)
+    assert found.accuracy == np.mean(taken == labels)
+    assert found.classification is not None
+    expected = [[int(np.sum((labels == i) & (taken == j))) for j in range(CLASSES)] for i in range(CLASSES)]
+    assert found.classification.confusion.tolist() == expected
+    better = (scores > scores[np.arange(len(labels)), labels][:, None]).sum(axis=1)
+    assert found.classification.top_k_accuracy == np.mean(better < 2)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_results_are_the_same_bytes_for_any_number_of_workers(tmp_path: Path, workers: int) -> None:
+    inputs = RNG.integers(-128, 128, (2000, 8), dtype=np.int8)
+    tflm.evaluate(classifier(), inputs, workers=1, results=tmp_path / "one")
+    tflm.evaluate(classifier(), inputs, workers=workers, results=tmp_path / "several")
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "several").read_bytes()
+
+
+def test_a_run_that_was_cut_off_goes_on_where_its_results_are_good(tmp_path: Path) -> None:
+    path, whole = tmp_path / "results", tmp_path / "whole"
+    tflm.evaluate(classifier(), IMAGES, results=whole)
+    tflm.evaluate(classifier(), IMAGES, results=path, limit=100)
+    with open(path, "r+b") as file:
+        file.seek(-7, os.SEEK_END)
+        file.write(b"\xff")  # the last record is damaged
+        file.seek(0, os.SEEK_END)
+        file.write(b"half a record")
+    done: list[int] = []
+    found = tflm.evaluate(classifier(), IMAGES, results=path, report=lambda count, total: done.append(count))
+    assert found.count == len(IMAGES)
+    assert path.read_bytes() == whole.read_bytes()
+    assert tflm.evaluate(classifier(), IMAGES, results=path).samples_per_second == 0
+
+
+def test_results_of_another_model_are_not_gone_on_with(tmp_path: Path) -> None:
+    tflm.evaluate(classifier(), IMAGES[:5], results=tmp_path / "results")
+    with pytest.raises(tflm.DataError, match="another model"):
+        tflm.evaluate(classifier(TensorType.FLOAT32), IMAGES[:5], results=tmp_path / "results")
+
+
+def test_a_bad_sample_stops_or_is_left_out_by_name(tmp_path: Path) -> None:
+    samples = [np.zeros(8, np.int8), np.zeros(9, np.int8), np.ones(8, np.int8)]
+    with pytest.raises(tflm.DataError, match=r"sample 1: has shape \[9\]; input 'x' takes shape \[1, 8\]"):
+        tflm.evaluate(classifier(), samples, results=tmp_path / "kept")
+    found = tflm.evaluate(classifier(), samples, on_bad="leave-out", results=tmp_path / "kept")
+    assert found.records["ran"].tolist() == [True, False, True]
+    assert [reason.partition(":")[0] for reason in found.left_out] == ["sample 1"]
+
+
+def test_too_few_labels_and_labels_of_no_class_are_named() -> None:
+    with pytest.raises(tflm.DataError, match="299 labels for 300 samples"):
+        tflm.evaluate(classifier(), IMAGES, np.zeros(299, np.int64))
+    with pytest.raises(tflm.DataError, match="labels go from 7 to 7; the model tells 3 classes"):
+        tflm.evaluate(classifier(), IMAGES, np.full(300, 7))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_says_what_to_do() -> None:
+    runner = Runner(classifier())
+    outcome = Outcome("", [np.zeros((1, CLASSES), np.int8)], "", None)
+    file = ResultsFile(Path("/dev/full"), b"", runner.outputs)
+    with pytest.raises(tflm.DataError, match="No space left on device; 0 samples are kept: make room"):
+        file.append([outcome] * 5000)
+
+
+def test_real_values_are_quantized_as_the_input_says() -> None:
+    model = classifier()
+    real = RNG.normal(0, 20, (50, 8)).astype(np.float32)
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    integers = np.array([interpreter.input(0).quantized(row[None])[0] for row in real])
+    found = tflm.evaluate(model, real)
+    assert np.array_equal(found.records["output0"], one_by_one(model, integers))
+
+
+def test_a_reference_shows_how_far_answers_are_and_where_the_signal_goes() -> None:
+    quantized, exact = classifier(), classifier(TensorType.FLOAT32)
+    real = RNG.normal(0, 10, (64, 8)).astype(np.float32)
+    found = tflm.evaluate(quantized, real, reference=exact)
+    assert found.difference is not None
+    ours = np.array([(row.astype(np.float64) + 1) * 4 for row in found.records["output0"].reshape(-1, CLASSES)])
+    theirs = one_by_one(exact, real[:, None]).reshape(-1, CLASSES).astype(np.float64)
+    assert found.difference.mean_absolute_error == pytest.approx(np.abs(ours - theirs).mean())
+    worst = np.square(ours - theirs).mean(axis=1).argmax()
+    assert found.difference.worst[0][0] == worst
+    assert [(loss.operator, loss.tensor) for loss in found.signal] == [("0 FULLY_CONNECTED", "y")]
+
+
+def test_state_lives_within_a_clip_and_not_from_one_to_the_next(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 1), TensorType.FLOAT32)
+    feature, time = (main.constant(n, np.ones(s, np.float32)) for n, s in (("f", (1, 1)), ("t", (1, 3))))
+    bias = main.constant("b", np.zeros(1, np.float32))
+    state = main.tensor("state", (1, 3), TensorType.FLOAT32, is_variable=True)
+    y = main.tensor("y", (1, 1), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.SVDF, [x, feature, time, bias, state], [y], SVDFOptions(rank=1))
+    main.output(y)
+    for name, values in (("a", "1,2,3"), ("b", "5,7")):
+        (tmp_path / f"{name}.csv").write_text(values)
+    found = tflm.evaluate(tflm.Model(builder.build()), tmp_path)
+    assert found.records["output0"].ravel().tolist() == [6, 12]
+
+
+def test_folders_are_classes_and_files_are_read_by_their_kind(tmp_path: Path) -> None:
+    for label, name in enumerate(("no", "yes")):
+        (tmp_path / name).mkdir()
+        with wave.open(str(tmp_path / name / "clip.wav"), "wb") as file:
+            file.setnchannels(1), file.setsampwidth(2), file.setframerate(16000)
+            file.writeframes(np.full(8, 256 * label, np.int16).tobytes())
+        np.save(tmp_path / name / "array.npy", np.full((1, 8), label, np.int8))
+    (tmp_path / "yes" / "broken.npy").write_bytes(b"nothing")
+    found = tflm.evaluate(classifier(), tmp_path, on_bad="leave-out")
+    assert found.classes == ("no", "yes")
+    assert found.records["label"][found.records["ran"]].tolist() == [0, 0, 1, 1]
+    assert "broken.npy" in found.left_out[0]
+
+
+def test_a_mapped_file_is_read_as_it_is_needed(tmp_path: Path) -> None:
+    """A sparse file of 4 GiB, of which only some samples are run."""
+    path = tmp_path / "large.npy"
+    mapped = np.lib.format.open_memmap(path, "w+", np.int8, (1 << 29, 8))
+    mapped[5] = 7
+    del mapped
+    script = (
+        "import resource, sys, tflm\n"
+        "found = tflm.evaluate(tflm.Model.from_file(sys.argv[1]), sys.argv[2], limit=3000, workers=2)\n"
+        "print(found.count, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    (tmp_path / "model.tflite").write_bytes(classifier().data)
+    command = [sys.executable, "-c", script, str(tmp_path / "model.tflite"), str(path)]
+    count, kibibytes = map(int, subprocess.check_output(command, text=True).split())
+    assert count == 3000
+    assert kibibytes < 1 << 20
+
+
+def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
+    distributed = pytest.importorskip("distributed", reason="needs dask and distributed, of the extra `dask`")
+    inputs = RNG.integers(-128, 128, (6000, 8), dtype=np.int8)
+    tflm.evaluate(classifier(), inputs, workers=1, results=tmp_path / "here")
+    settings = {"dashboard_address": None, "silence_logs": 50, "processes": True, "threads_per_worker": 1}
+    with distributed.LocalCluster(n_workers=2, **settings) as cluster, distributed.Client(cluster) as client:
+        victim = next(iter(client.scheduler_info()["workers"].values()))["nanny"]
+        pid = client.run(os.getpid, nanny=False)
+        lost = threading.Event()
+
+        def kill_one(done: int, total: int | None) -> None:
+            if not lost.is_set():
+                lost.set()
+                os.kill(next(iter(pid.values())), signal.SIGKILL)
+
+        assert victim is not None
+        tflm.evaluate(classifier(), inputs, scheduler=client, results=tmp_path / "there", report=kill_one)
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+
+
+def test_calibration_says_what_is_cut_off_and_what_is_never_used() -> None:
+    wide = np.full((10, 8), 127, np.int8)
+    narrow = np.full((10, 8), 4, np.int8)
+    (cut, _) = tflm.calibrate_report(classifier(), wide).tensors
+    assert (cut.operator, cut.tensor, cut.saturated) == ("input", "x", 1)
+    assert (cut.room_from, cut.room_to) == ((-128 - 3) * 0.5, (127 - 3) * 0.5)
+    (unused, _) = tflm.calibrate_report(classifier(), narrow).tensors
+    assert unused.wasted_bits == 8
+    assert (unused.lowest, unused.highest) == (0.5, 0.5)
+
+
+def test_a_single_score_is_the_probability_of_class_one() -> None:
+    dtype = np.dtype([("ran", "?"), ("label", "<i8"), ("output0", "i1", (1, 1))])
+    records = np.array([(True, 1, [[5]]), (True, 0, [[-5]]), (True, 0, [[1]]), (False, 1, [[9]])], dtype)
+    found = classification(records)
+    assert found is not None
+    assert found.accuracy == pytest.approx(2 / 3)
+
+
+def test_the_command_prints_what_the_function_gives(tmp_path: Path) -> None:
+    (tmp_path / "model.tflite").write_bytes(classifier().data)
+    labels = RNG.integers(0, CLASSES, len(IMAGES))
+    np.savez(tmp_path / "data.npz", images=IMAGES, labels=labels)
+    command = [sys.executable, "-m", "tflm", "evaluate", str(tmp_path / "model.tflite")]
+    options = ["--inputs", str(tmp_path / "data.npz"), "--confusion", str(tmp_path / "c.png"), "--json"]
+    told = json.loads(subprocess.check_output([*command, *options, "--worst", str(tmp_path / "worst")], text=True))
+    found = tflm.evaluate(classifier(), IMAGES, labels)
+    assert told["accuracy"] == found.accuracy
+    assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(list((tmp_path / "worst").iterdir())) > 0
+
+
+def test_several_inputs_are_several_arrays() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    a, b = (main.input(name, (1, 2), TensorType.FLOAT32) for name in "ab")
+    y = main.tensor("y", (1, 2), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.SUB, [a, b], [y])
+    main.output(y)
+    model = tflm.Model(builder.build())
+    arrays = tuple(RNG.normal(size=(20, 2)).astype(np.float32) for _ in range(2))
+    found = tflm.evaluate(model, arrays)
+    assert np.array_equal(found.records["output0"].reshape(20, 2), arrays[0] - arrays[1])

@@ -1,0 +1,332 @@
+"""Flash, static RAM, instructions and time, against firmwares that were linked and operators that were counted."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_cli import INT8_MODEL, figures, refusal, run
+
+import tflm
+from tflm import libraries
+from tflm.firmware.flash import estimate_flash, shipped
+from tflm.firmware.instructions import BOARDS, coefficients
+from tflm.firmware.loop_trips import PATHS, places_inside
+from tflm.firmware.resolver_methods import resolver_method, typed_registrations
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.layers.windows import Axis
+from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
+
+BUILDS = {(entry.cpu, entry.kernels, entry.build): entry for entry in shipped()}
+M4 = BUILDS["cortex-m4", "cmsis-nn", "release"]
+SETS = st.lists(st.sampled_from(M4.operators), min_size=1, max_size=20, unique_by=lambda name: name.partition(":")[0])
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+# --- Flash -------------------------------------------------------------------------------------------------------
+
+
+def test_every_firmware_that_was_linked_is_as_large_as_said(corpus: Path) -> None:
+    linked = lines(corpus / "flash" / "linked.jsonl")
+    assert len(linked) == 714
+    for line in linked:
+        found = estimate_flash(line["operators"], cpu=line["cpu"], kernels=line["kernels"], build=line["build"])
+        assert found.flash_bytes == pytest.approx(line["flash"], rel=0.005)
+        assert (found.data_bytes, found.bss_bytes) == (line["data"], line["bss"])
+
+
+@given(SETS, st.randoms(use_true_random=False))
+def test_flash_grows_with_operators_and_less_than_the_sum_of_their_firmwares(names: list[str], random: Any) -> None:
+    def size(of: list[str]) -> int:
+        found = tflm.flash(operators=of, target="cortex-m4", kernels="cmsis-nn").flash_bytes
+        assert found is not None
+        return found
+
+    fewer = random.sample(names, random.randint(1, len(names)))
+    assert size(fewer) <= size(names)
+    assert size(names) <= sum(size([name]) for name in names)
+
+
+@settings(max_examples=25)
+@given(SETS)
+def test_an_operators_own_bytes_are_what_its_absence_saves(names: list[str]) -> None:
+    found = tflm.flash(operators=names, target="cortex-m4", kernels="cmsis-nn")
+    for part in found.operators:
+        rest = [name for name in names if name != part.operator]
+        without = tflm.flash(operators=rest, target="cortex-m4", kernels="cmsis-nn")
+        assert found.flash_bytes is not None
+        assert without.flash_bytes is not None
+        assert part.own_bytes == pytest.approx(found.flash_bytes - without.flash_bytes, abs=1)
+        assert set(part.shared_with) <= set(rest)
+
+
+def test_static_ram_is_208_bytes_and_what_the_resolver_keeps_of_each_operator() -> None:
+    def static(count: int) -> int:
+        found = tflm.flash(operators=M4.operators[:count], target="cortex-m4", kernels="reference")
+        assert found.bss_bytes is not None
+        return found.bss_bytes
+
+    assert {static(count + 1) - static(count) for count in range(1, 10)} == {36}
+
+
+def test_a_range_holds_firmwares_with_an_operator_that_was_not_measured(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One operator after the other is taken from the data of the build, and must come from another's."""
+    linked = [line for line in lines(corpus / "flash" / "linked.jsonl") if len(line["operators"]) > 1]
+    others = [line for line in linked if (line["cpu"], line["build"]) != ("cortex-m4", "release")]
+    for line in others[::9]:
+        build = line["cpu"], line["kernels"], line["build"]
+        taken = line["operators"][0]
+        without = replace(BUILDS[build], operators=tuple(n if n != taken else "" for n in BUILDS[build].operators))
+        data = tuple((BUILDS | {build: without}).values())
+        monkeypatch.setattr("tflm.firmware.flash.shipped", lambda data=data: data)
+        found = tflm.flash(operators=line["operators"], target=line["cpu"], kernels=build[1], build=build[2])
+        low, high = found.flash_range_bytes
+        assert found.flash_bytes is None
+        assert low * 0.97 <= line["flash"] <= high * 1.03
+
+
+@pytest.mark.parametrize("target", ["cortex-m7", "cortex-m33", "cortex-m0", "cortex-m85", "esp32"])
+def test_what_was_not_measured_has_a_range_and_no_figure(target: str) -> None:
+    found = tflm.flash(operators=["AddConv2D", "AddSoftmax"], target=target, kernels="reference")
+    assert (found.flash_bytes, found.data_bytes, found.bss_bytes, found.operators) == (None, None, None, ())
+    low, high = found.flash_range_bytes
+    assert 10_000 < low < high < 100_000
+    assert "not measured" in found.note
+
+
+def test_one_reads_a_file_of_sections_of_ones_own(tmp_path: Path) -> None:
+    data = {
+        "variant": "cortex-m4, mine",
+        "lib": "reference",
+        "ops": ["AddAdd", "AddSub"],
+        "base": [1000, 1, 2, 8, 16],
+        "groups": [[[0, 1], [100, 0, 0, 0, 0]], [[1], [10, 0, 0, 4, 0]], [[[0], [1]], [1, 0, 0, 0, 0]]],
+        "main": [0] * 9,
+        "custom": {},
+        "main_bss": 200,
+        "per_entry": 36,
+    }
+    path = tmp_path / "mine.json"
+    path.write_text(json.dumps(data))
+    found = tflm.flash(operators=["AddAdd", "AddSub"], target="cortex-m4", data=path)
+    assert found.flash_bytes == 1000 + 1 + 2 + 8 + 100 + 10 + 4 + 1
+    assert (found.data_bytes, found.bss_bytes) == (8 + 4, 16 + 200 + 2 * 36)
+    with pytest.raises(tflm.FirmwareError, match="AddMul: not in the data of this build"):
+        tflm.flash(operators=["AddMul"], target="cortex-m4", data=path)
+    path.write_text("[]")
+    with pytest.raises(tflm.FirmwareError, match="no file of groups of sections"):
+        tflm.flash(operators=["AddAdd"], target="cortex-m4", data=path)
+
+
+def test_targets_and_libraries_are_taken_as_they_are_or_by_name() -> None:
+    model, part = tflm.Model(INT8_MODEL.read_bytes()), tflm.targets.by_name("cortex-m4")
+    library = libraries.by_name("cmsis-nn")
+    assert tflm.flash(model, target=part, kernels=library) == tflm.flash(model, target="cortex-m4", kernels="cmsis-nn")
+    named = tflm.estimate(model, target="cortex-m4", kernels="cmsis-nn")
+    assert tflm.estimate(model, target=part, kernels=library) == named
+    assert tflm.estimate(model, target=part, kernels="arduino") == named
+    with pytest.raises(tflm.FirmwareError, match="'host' has no firmware"):
+        tflm.flash(model, target="host")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"operators": ["AddNothing"]}, "AddNothing: not in the data"),
+        ({"operators": ["AddAdd"], "kernels": "mine"}, "cmsis-nn, reference; not with 'mine'"),
+        ({"operators": ["AddAdd"], "build": "mine"}, "'release'.*; not for 'mine'"),
+        ({}, "give a model or operators"),
+    ],
+)
+def test_what_the_data_of_flash_does_not_know_is_named(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(tflm.FirmwareError, match=reason):
+        tflm.flash(target="cortex-m4", **arguments)
+
+
+# --- Registrations for one type ----------------------------------------------------------------------------------
+
+
+def convolutions(*types: TensorType) -> tflm.Model:
+    """A convolution of each type, one after the other over inputs of their own."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    for i, kind in enumerate(types):
+        scaled = {} if kind == TensorType.FLOAT32 else {"quantization": tflm.quantized(0.5)}
+        x = main.input(f"x{i}", (1, 4, 4, 2), kind, **scaled)
+        weights = np.zeros((3, 1, 1, 2), np.float32 if kind == TensorType.FLOAT32 else np.int8)
+        f = main.constant(f"f{i}", weights, **scaled)
+        y = main.tensor(f"y{i}", (1, 4, 4, 3), kind, **scaled)
+        main.operator(BuiltinOperator.CONV_2D, [x, f], [y], Conv2DOptions(stride_w=1, stride_h=1))
+        main.output(y)
+    return tflm.Model(builder.build())
+
+
+def test_registrations_for_int8_are_for_operators_that_are_in_no_other_type() -> None:
+    assert typed_registrations(convolutions(TensorType.INT8, TensorType.INT8)) == {"CONV_2D": "CONV_2D_INT8"}
+    assert typed_registrations(convolutions(TensorType.INT8, TensorType.FLOAT32)) == {}
+
+
+@pytest.mark.parametrize(("name", "plain", "typed"), [("person_detect", 71.9, 44.7), ("vww_96_int8", 85.7, 54.8)])
+def test_what_registrations_for_one_type_save(name: str, plain: float, typed: float, corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    found = tflm.flash(model, target="cortex-m4", kernels="cmsis-nn")
+    assert found.typed_flash_bytes is not None
+    assert found.flash_bytes == pytest.approx(plain * 1000, abs=50)
+    assert found.typed_flash_bytes == pytest.approx(typed * 1000, abs=60)
+
+
+def test_every_operator_that_this_package_has_is_in_the_data_but_for_ethos_u_and_the_packages_own() -> None:
+    methods = set(map(resolver_method, REGISTRATIONS))
+    assert methods - M4.places.keys() == {"AddBasicClassifier", "AddEthosU"}
+
+
+# --- Instructions ------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.builds(
+        Axis,
+        st.integers(1, 9),
+        st.integers(1, 4),
+        st.integers(1, 6),
+        st.integers(1, 3),
+        st.integers(1, 3),
+        st.integers(0, 3),
+    )
+)
+def test_places_inside_are_those_of_a_loop(axis: Axis) -> None:
+    for window, count in enumerate(places_inside(axis)):
+        places = [window * axis.stride - axis.before + tap * axis.dilation for tap in range(axis.taps)]
+        assert count == sum(0 <= place < axis.size for place in places)
+
+
+PART = {"dsp": "cortex-m4", "mve": "cortex-m55"}
+
+
+def test_models_take_the_instructions_that_were_counted(corpus: Path) -> None:
+    """The coefficients come of other operators than these."""
+    covered = defaultdict(list)
+    for line in lines(corpus / "golden" / "instructions_models.jsonl"):
+        model = tflm.Model.from_file(corpus / "models" / f"{line['model']}.tflite")
+        target, kernels, optimization = PART[line["extension"]], line["kernels"], line["optimization"]
+        found = tflm.estimate(model, target=target, kernels=kernels, optimization=optimization)
+        assert len(found.operators) == len(line["operators"])
+        for operator, (name, instructions, cycles) in zip(found.operators, line["operators"]):
+            assert operator.operator.startswith(name)
+            if operator.instructions and instructions > 12_000:
+                assert operator.instructions == pytest.approx(instructions, rel=0.08)
+                assert operator.cycles == pytest.approx(cycles, rel=0.08)
+        if found.covered == 1:
+            covered[line["model"]].append(found)
+            assert found.instructions == pytest.approx(sum(count for _, count, _ in line["operators"]), rel=0.03)
+    mlperf = {"ad01_int8", "kws_ref_model", "pretrainedResnet_quant", "vww_96_int8", "person_detect"}
+    assert mlperf <= covered.keys()
+    assert all(len(found) == 3 for found in covered.values())
+
+
+def test_the_boards_that_were_measured_take_as_long_as_said(corpus: Path) -> None:
+    measured = [line for line in lines(corpus / "golden" / "silicon.jsonl") if line["chip"] == "nRF52840"]
+    assert len(measured) == 4
+    for line in measured:
+        model = tflm.Model.from_file(corpus / "models" / f"{line['model']}.tflite")
+        found = tflm.estimate(model, board="nano33ble")
+        assert (found.optimization, found.covered) == ("-Os", 1)
+        assert found.milliseconds == pytest.approx(line["median_us"] / 1000, rel=0.2)
+
+
+@pytest.mark.parametrize("configuration", coefficients())
+def test_no_trip_takes_less_than_nothing_and_no_instruction_less_than_a_cycle(configuration: str) -> None:
+    for path in coefficients()[configuration]["paths"].values():
+        assert 0 <= path["largest_error"] < 0.09
+        for loop, (instructions, cycles) in path["trips"].items():
+            assert instructions >= 0, loop
+            assert cycles >= 0, loop
+        assert sum(cycles for _, cycles in path["trips"].values()) >= 1
+
+
+@pytest.mark.parametrize("kernels", PATHS)
+def test_every_path_is_of_an_operator_that_this_package_has(kernels: str) -> None:
+    assert PATHS[kernels].keys() <= REGISTRATIONS.keys()
+
+
+def test_no_milliseconds_where_nothing_was_measured() -> None:
+    model = tflm.Model(INT8_MODEL.read_bytes())
+    assert tflm.estimate(model, target="cortex-m4", mhz=64).milliseconds is not None
+    assert tflm.estimate(model, target="cortex-m4").milliseconds is None
+    assert tflm.estimate(model, target="cortex-m4", kernels="reference", mhz=64).milliseconds is None
+    assert tflm.estimate(model, target="cortex-m7", mhz=480).milliseconds is None
+    assert tflm.estimate(model, target="cortex-m55", mhz=400).milliseconds is None
+    assert tflm.estimate(model, target="cortex-m33", mhz=100).within is None
+
+
+def test_what_formulas_do_not_cover_is_counted_and_said() -> None:
+    found = tflm.estimate(convolutions(TensorType.INT8, TensorType.FLOAT32), target="cortex-m4", mhz=64)
+    assert math.isclose(found.covered, 0.5)
+    assert found.milliseconds is None
+    assert [operator.reason for operator in found.operators] == ["", "formulas are for int8; it has float32"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, "give a target"),
+        ({"board": "toaster"}, f"'toaster' has it; there are {', '.join(BOARDS)}"),
+        ({"target": "cortex-m0plus"}, "cmsis-nn/none/-O2"),
+        ({"target": "esp32s3"}, "no instructions were counted"),
+        ({"target": "cortex-m4", "optimization": "-O7"}, "-O2 and -Os, not for '-O7'"),
+        ({"target": "cortex-m4", "kernels": "reference", "optimization": "Os"}, "reference/dsp/-Os"),
+    ],
+)
+def test_what_was_not_counted_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(tflm.FirmwareError, match=re.escape(reason)):
+        tflm.estimate(tflm.Model(INT8_MODEL.read_bytes()), **arguments)
+
+
+# --- Commands ----------------------------------------------------------------------------------------------------
+
+
+def test_flash_of_a_model_on_the_command_line() -> None:
+    found = tflm.flash(tflm.Model(INT8_MODEL.read_bytes()), target="cortex-m4", kernels="cmsis-nn")
+    shown = run("flash", INT8_MODEL, "--kernels", "cmsis-nn").stdout
+    assert f"{found.flash_bytes:,} B" in shown
+    assert "AddFullyConnected" in shown
+    assert "-DCMSIS_NN" in shown
+    assert "no file of groups" in refusal("flash", INT8_MODEL, "--flash-data", INT8_MODEL)
+
+
+def test_the_whole_budget_of_a_board() -> None:
+    shown = run("arena", INT8_MODEL, "--board", "nucleo-l4r5zi").stdout
+    found = tflm.flash(tflm.Model(INT8_MODEL.read_bytes()), target="cortex-m4", kernels="cmsis-nn")
+    assert found.flash_bytes is not None
+    assert f"model, TFLM and kernels: {found.flash_bytes + found.model_bytes:,} of" in shown
+    assert "arena and static RAM" in shown
+
+
+def test_a_devices_profile_on_the_command_line() -> None:
+    answer = figures("profile", INT8_MODEL, "--board", "nano33ble")
+    found = tflm.estimate(tflm.Model(INT8_MODEL.read_bytes()), board="nano33ble")
+    assert (answer["instructions"], answer["milliseconds"]) == (found.instructions, found.milliseconds)
+    shown = run("profile", INT8_MODEL, "--target", "cortex-m4", "--optimization", "Os", "--mhz", "64").stdout
+    assert re.search(r"about 0\.[0-9]{1,3} ms, within 20%", shown)
+    assert "100% of the multiply-accumulates" in shown
+
+
+def test_export_writes_registrations_for_one_type(tmp_path: Path) -> None:
+    assert run("export", INT8_MODEL, tmp_path, "--typed").returncode == 0
+    header = (tmp_path / "op_resolver.h").read_text()
+    assert "resolver.AddFullyConnected(tflite::Register_FULLY_CONNECTED_INT8())" in header
+    assert "#ifndef CMSIS_NN" in header

@@ -1,0 +1,224 @@
+"""Scratch buffers of kernel libraries on random operators, against another statement of the libraries' rules."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from models import INT8, INT16, Draw
+
+import tflm
+from tflm.schema import (
+    BuiltinOperator,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    ModelBuilder,
+    Padding,
+    TensorType,
+    TransposeConvOptions,
+    quantized,
+)
+
+SMALL_AND_LARGE = st.integers(1, 9) | st.sampled_from([12, 16, 17, 24, 32, 40])
+
+
+class Windows(NamedTuple):
+    """One dimension of a convolution."""
+
+    size: int
+    taps: int
+    stride: int
+    dilation: int
+    padded: bool
+
+    @property
+    def places(self) -> int:
+        if self.padded:
+            return -(-self.size // self.stride)
+        return (self.size - (self.taps - 1) * self.dilation - 1) // self.stride + 1
+
+    @property
+    def before(self) -> int:
+        reach = (self.places - 1) * self.stride + (self.taps - 1) * self.dilation + 1
+        return max(reach - self.size, 0) // 2
+
+
+class Convolution(NamedTuple):
+    """A convolution of one kind and type, and the model of it."""
+
+    batches: int
+    rows: Windows
+    columns: Windows
+    depth: int
+    channels: int
+    type: TensorType
+
+    @property
+    def column(self) -> int:
+        return self.depth * self.rows.taps * self.columns.taps
+
+    @property
+    def input(self) -> tuple[int, int, int, int]:
+        return self.batches, self.rows.size, self.columns.size, self.depth
+
+    @property
+    def output(self) -> tuple[int, int, int, int]:
+        return self.batches, self.rows.places, self.columns.places, self.channels
+
+    def model(self, operator: BuiltinOperator) -> tflm.Model:
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        taps = self.rows.taps, self.columns.taps
+        depthwise = operator == BuiltinOperator.DEPTHWISE_CONV_2D
+        shape = (1, *taps, self.channels) if depthwise else (self.channels, *taps, self.depth)
+        x = main.input("x", self.input, self.type, quantized(0.5))
+        w = main.constant("w", np.ones(shape, np.int8), quantized(0.5))
+        b = main.constant("b", np.zeros(self.channels, np.int32 if self.type == INT8 else np.int64), quantized(0.25))
+        operands = [x, w, b]
+        output: tuple[int, ...] = self.output
+        if operator == BuiltinOperator.TRANSPOSE_CONV:
+            output = self.transposed_output
+            operands = [main.constant("shape", np.array(output, np.int32)), w, x, b]
+        y = main.tensor("y", output, self.type, quantized(0.5))
+        main.operator(operator, operands, [y], self.options(operator))
+        main.output(y)
+        return tflm.Model(builder.build())
+
+    @property
+    def transposed_output(self) -> tuple[int, ...]:
+        rows, columns = (
+            axis.size * axis.stride if axis.padded else (axis.size - 1) * axis.stride + axis.taps
+            for axis in (self.rows, self.columns)
+        )
+        return self.batches, rows, columns, self.channels
+
+    def options(self, operator: BuiltinOperator) -> Any:
+        options: dict[str, Any] = {
+            "padding": Padding.SAME if self.rows.padded else Padding.VALID,
+            "stride_h": self.rows.stride,
+            "stride_w": self.columns.stride,
+        }
+        if operator == BuiltinOperator.TRANSPOSE_CONV:
+            return TransposeConvOptions(**options)
+        options |= {"dilation_h_factor": self.rows.dilation, "dilation_w_factor": self.columns.dilation}
+        if operator == BuiltinOperator.CONV_2D:
+            return Conv2DOptions(**options)
+        return DepthwiseConv2DOptions(depth_multiplier=self.channels // self.depth, **options)
+
+
+@st.composite
+def convolutions(draw: Draw, multiplies: bool = False) -> Convolution:
+    padded = draw(st.booleans())
+    rows, columns = (
+        Windows(draw(sizes), draw(taps), draw(st.integers(1, 4)), draw(st.sampled_from([1, 1, 1, 2])), padded)
+        for sizes, taps in (
+            (st.just(1) | st.integers(1, 12), st.sampled_from([1, 1, 3, 5])),
+            (st.integers(1, 30), st.sampled_from([1, 2, 3, 3, 7])),
+        )
+    )
+    assume(rows.places > 0 and columns.places > 0)
+    depth = draw(st.just(1) | SMALL_AND_LARGE)
+    channels = depth * draw(st.sampled_from([1, 1, 2, 4])) if multiplies else draw(SMALL_AND_LARGE)
+    return Convolution(
+        draw(st.sampled_from([1, 1, 2])), rows, columns, depth, channels, draw(st.sampled_from([INT8, INT8, INT16]))
+    )
+
+
+def up(value: int, step: int) -> int:
+    return (value + step - 1) // step * step
+
+
+def cmsis_conv(c: Convolution, cpu: str) -> int:
+    if c.type == INT16:
+        return 8 * up(c.column, 8) if cpu == "mve" else 4 * c.column
+    both = (c.rows, c.columns)
+    if all(a.before == 0 and a.taps == a.dilation == 1 for a in both):
+        return 0
+    if cpu == "mve" and c.rows.size == c.rows.taps == c.columns.dilation == 1 and c.columns.stride * c.depth % 4 == 0:
+        a = c.columns
+        uneven = ((a.places - 1) * a.stride + a.taps - a.size) % 2
+        right = max(1, (a.before + uneven + a.stride - 1) // a.stride) if a.before + uneven else 0
+        left = max(1, (a.before + a.stride - 1) // a.stride) if a.before else 0
+        if left + max(a.places - right - left, 0) + right == a.places:
+            beyond = right if uneven else a.before
+            return max(a.taps * c.depth + a.before * c.depth, (a.taps - 1) * c.depth + beyond * c.depth)
+    return 4 * up(c.column, 16 if cpu == "mve" else 4)
+
+
+def cmsis_depthwise(c: Convolution, cpu: str) -> int:
+    if c.type == INT16:
+        return 0
+    taps = c.rows.taps * c.columns.taps
+    if cpu == "mve" and c.depth == 1 and c.channels > 1:
+        return cmsis_conv(c, cpu) + c.channels * taps
+    if c.depth != c.channels or c.batches != 1 or c.rows.dilation * c.columns.dilation != 1:
+        return 0
+    if cpu == "mve":
+        return 496 * taps
+    if cpu == "none" or (c.rows.taps == c.columns.taps == 3 and max(c.rows.before, c.columns.before) <= 1):
+        return 0
+    return 2 * c.channels * taps
+
+
+def cmsis_transpose(c: Convolution, cpu: str, outputs: int) -> list[int]:
+    if c.type == INT16:
+        return [8 * outputs]
+    if max(c.rows.stride, c.columns.stride) <= 2 and c.depth > 16:
+        return [4 * up(c.column, 16 if cpu == "mve" else 4), c.column * c.channels]
+    width = (c.columns.size - 1) * c.columns.stride + max(c.columns.taps, c.rows.stride)
+    return [4 * width * c.channels * max(c.rows.taps, c.rows.stride), 0]
+
+
+def s3_conv(c: Convolution) -> int:
+    (h, w), (kh, kw) = (c.rows.size, c.columns.size), (c.rows.taps, c.columns.taps)
+    padded = c.rows.before or c.columns.before
+    if kh == kw == c.rows.stride == c.columns.stride == 1 and not padded:
+        n = up(c.depth, 8)
+        return (w * h * n if c.depth % 8 else 0) + n * c.channels + (0 if w * h < 8 else 16 * n) + 64
+    if kw * c.depth < 16 <= c.column:
+        return 4 * c.channels + 16 + c.channels * up(c.column, 16) + 16 + up(c.column, 16) + 64
+    image = (w + 2 * c.columns.before) * (h + 2 * c.rows.before) * c.depth if padded else 0
+    right = max(0, c.columns.places * c.columns.stride + kw - 1 - w)
+    bottom = max(0, c.rows.places * c.rows.stride + kh - 1 - h)
+    bound = (w + right) * (h + bottom) * c.depth if right or bottom else 0
+    return (
+        image
+        + kw * kh * up(c.depth, 16) * c.channels
+        + up(kw * c.depth, 16) * kh * c.channels
+        + bound
+        + 64
+        + 4 * c.channels
+    )
+
+
+CPUS = {"none": "cortex-m0", "dsp": "cortex-m7", "mve": "cortex-m85"}
+
+
+def scratch(model: tflm.Model, part: str, kernels: str) -> list[int]:
+    found = tflm.measure_arena(model, tflm.AllOpsResolver(), target=tflm.targets.PARTS[part], kernels=kernels)
+    return [buffer.bytes for buffer in found.buffers if buffer.kind == "scratch"]
+
+
+@pytest.mark.parametrize("cpu", CPUS)
+@settings(max_examples=30)
+@given(plain=convolutions(), multiplied=convolutions(multiplies=True))
+def test_convolutions_of_cmsis_nn(plain: Convolution, multiplied: Convolution, cpu: str) -> None:
+    found = scratch(plain.model(BuiltinOperator.CONV_2D), CPUS[cpu], "cmsis-nn")
+    assert found == [size for size in [cmsis_conv(plain, cpu)] if size]
+    found = scratch(multiplied.model(BuiltinOperator.DEPTHWISE_CONV_2D), CPUS[cpu], "cmsis-nn")
+    assert found == [size for size in [cmsis_depthwise(multiplied, cpu)] if size]
+    model = plain.model(BuiltinOperator.TRANSPOSE_CONV)
+    outputs = prod((model.subgraphs[0].tensors or [])[-1].shape or ())
+    assert scratch(model, CPUS[cpu], "cmsis-nn") == cmsis_transpose(plain, cpu, outputs)
+
+
+@settings(max_examples=30)
+@given(plain=convolutions())
+def test_convolutions_of_esp_nn(plain: Convolution) -> None:
+    model = plain.model(BuiltinOperator.CONV_2D)
+    assert scratch(model, "esp32", "esp-nn") == []
+    assert scratch(model, "esp32s3", "esp-nn") == ([s3_conv(plain)] if plain.type == INT8 else [])

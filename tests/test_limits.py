@@ -1,0 +1,125 @@
+"""Numbers at which something changes: units, ties, sums that a float still holds, sizes that are refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from differential import run
+
+import tflm
+from tflm.cli.command_line import bytes_from
+from tflm.compat.tflite_micro import runtime
+from tflm.kernels.layers.integer_product import WEIGHTS_OF_A_SMALL_LAYER
+from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, ModelBuilder, Padding, TensorType
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("1000", 1000), ("1K", 1024), ("64k", 65536), ("3KiB", 3072), ("1.5M", 3 << 19), ("2MB", 2 << 20)],
+)
+def test_units_are_powers_of_1024(text: str, size: int) -> None:
+    assert bytes_from(text) == size
+
+
+def test_halves_are_quantized_away_from_zero() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (6,), TensorType.INT8, tflm.quantized(0.5))
+    y = main.tensor("y", (6,), TensorType.INT8, tflm.quantized(0.5))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    halves = interpreter.input(0).quantized([0.25, 0.75, 1.25, -0.25, -0.75, -1.25])
+    assert halves.tolist() == [1, 2, 3, -1, -2, -3]
+
+
+def test_a_sum_that_float32_does_not_hold_is_exact() -> None:
+    """1041 products of 127 and 127 are an odd number above 2^24; the bias takes it to 1, and the layer is not small."""
+    depth, rows = 1041, WEIGHTS_OF_A_SMALL_LAYER // 1041 + 1
+    total = 127 * 127 * depth
+    assert 1 << 24 < total < 1 << 25
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, depth), TensorType.INT8, tflm.quantized(1.0))
+    weights = main.constant("weights", np.full((rows, depth), 127, np.int8), tflm.quantized(1.0))
+    bias = main.constant("bias", np.full(rows, 1 - total, np.int32), tflm.quantized(1.0))
+    y = main.tensor("y", (1, rows), TensorType.INT8, tflm.quantized(1.0))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, bias], [y], FullyConnectedOptions())
+    main.output(y)
+    for delegates in ((), None):
+        ((answer,),) = run(builder.build(), [[np.full((1, depth), 127, np.int8)]], delegates=delegates)
+        assert set(answer.reshape(-1).tolist()) == {1}
+
+
+def convolution(filters: int, channels: int) -> bytes:
+    """An int8 CONV_2D with so many filters, and so many channels in its output."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4, 4, 2), TensorType.INT8, tflm.quantized(0.5))
+    weights = main.constant("weights", np.ones((filters, 1, 1, 2), np.int8), tflm.quantized([0.5] * filters))
+    y = main.tensor("y", (1, 4, 4, channels), TensorType.INT8, tflm.quantized(0.5))
+    options = Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1)
+    main.operator(BuiltinOperator.CONV_2D, [x, weights, -1], [y], options)
+    main.output(y)
+    return builder.build()
+
+
+@pytest.mark.parametrize("channels", [4, 6])
+def test_an_output_has_no_channel_without_a_filter(channels: int) -> None:
+    x = np.zeros((1, 4, 4, 2), np.int8)
+    assert run(convolution(3, 3), [[x]])[0][0].shape == (1, 4, 4, 3)
+    with pytest.raises(tflm.OperatorError, match="3"):
+        run(convolution(3, channels), [[x]])
+
+
+def relu(width: int) -> bytes:
+    """A float RELU of a row."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = (make(name, (1, width), TensorType.FLOAT32) for make, name in ((main.input, "x"), (main.tensor, "y")))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return builder.build()
+
+
+def test_the_smallest_arena_is_a_multiple_of_16() -> None:
+    """Where the tail has 8 bytes more than one, and nothing but head and tail counts."""
+    measured = tflm.measure_arena(tflm.Model(relu(1000)), tflm.AllOpsResolver(), target=tflm.targets.by_name("riscv32"))
+    assert measured.arena_used_bytes % 16 == 8
+    assert measured.minimum_arena_bytes == measured.arena_used_bytes + 8
+
+
+def test_the_compatible_arena_has_ten_bytes_for_each_of_the_model() -> None:
+    def needed(model: bytes) -> int:
+        plan = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+        return plan.minimum_arena_bytes
+
+    size = len(relu(1))
+    fits, exceeds = (
+        next(w for w in range(1, 4096, 16) if needed(relu(w)) > 10 * size + extra) for extra in (-256, 256)
+    )
+    runtime.Interpreter.from_bytes(relu(fits))
+    with pytest.raises(RuntimeError):
+        runtime.Interpreter.from_bytes(relu(exceeds))
+
+
+def test_scratch_memory_is_held_while_its_operator_runs() -> None:
+    """It shares no byte with what the operator reads and writes, nor with what lives across it."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 8, 8, 4), TensorType.INT8, tflm.quantized(0.5))]
+    axis = main.constant("axis", np.int32([1, 2]))
+    tensors.append(main.tensor("mean", (1, 1, 1, 4), TensorType.INT8, tflm.quantized(0.25)))
+    main.operator(BuiltinOperator.MEAN, [tensors[0], axis], [tensors[1]], tflm.schema.ReducerOptions(keep_dims=True))
+    tensors.append(main.tensor("y", (1, 1, 1, 4), TensorType.INT8, tflm.quantized(0.25)))
+    main.operator(BuiltinOperator.RELU, [tensors[1]], [tensors[2]])
+    main.output(tensors[2])
+    measured = tflm.measure_arena(tflm.Model(builder.build()), tflm.AllOpsResolver())
+    scratch = [buffer for buffer in measured.buffers if buffer.tensor is None]
+    assert scratch
+    for buffer in scratch:
+        assert (buffer.first_use, buffer.last_use) == (1, 1)
+        for other in measured.buffers:
+            if other is not buffer and other.first_use <= 1 <= other.last_use:
+                assert other.offset + other.bytes <= buffer.offset or buffer.offset + buffer.bytes <= other.offset

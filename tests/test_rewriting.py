@@ -1,0 +1,380 @@
+"""Models in bands of rows: the same answers, here and in TFLM, in smaller arenas."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import assert_close, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from image_graphs import Images, image_graph, windows
+from oracle import Oracle
+
+import tflm
+from tflm.planning.head_plan import Head
+from tflm.rewriting import rows as row_arithmetic
+from tflm.rewriting.candidates import band_rules, write_stages
+from tflm.rewriting.estimates import Liveness, stages_of
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.rows import Rows, Window, band_of_windows
+from tflm.rewriting.stage_search import ChosenStage
+from tflm.schema import (
+    BuiltinOperator,
+    ConcatenationOptions,
+    ModelBuilder,
+    PackOptions,
+    Padding,
+    SliceOptions,
+    SplitOptions,
+    TensorType,
+    quantized,
+)
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.schema.patch import with_metadata
+
+SMALLER_THAN = {"vww_96_int8": 64_368, "person_detect": 58_896, "pretrainedResnet_quant": 39_232}
+"""Bytes of an arena on Cortex-M that these models fit into, with a tenth more work."""
+
+
+def some_inputs(model: bytes, seed: int) -> list[np.ndarray[Any, Any]]:
+    """Random values for each input."""
+    main = tflm.Model(model).subgraphs[0]
+    shapes = [(main.tensors or [])[i].shape or () for i in main.inputs or ()]
+    rng = np.random.default_rng(seed)
+    return [rng.integers(-128, 128, shape).astype(np.int8) for shape in shapes]
+
+
+def network(size: int = 56, channels: int = 8) -> bytes:
+    """Convolutions whose images are the larger the earlier they come, and a classifier of one."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, size, size, 3))
+    x = images.convolution(images.last, channels, strides=(2, 2))
+    x = images.convolution(x)
+    x = images.convolution(x, 2 * channels, taps=(1, 1))
+    x = images.convolution(x, strides=(2, 2))
+    x = images.convolution(x, 2 * channels, taps=(1, 1))
+    images.main.output(images.convolution(x, 4, strides=(2, 2)))
+    return builder.build()
+
+
+# Rows.
+
+
+@given(
+    rows=st.integers(1, 30),
+    taps=st.integers(1, 5),
+    stride=st.integers(1, 4),
+    dilation=st.integers(1, 3),
+    padding=st.sampled_from([Padding.SAME, Padding.VALID]),
+    pads_columns=st.booleans(),
+    data=st.data(),
+)
+def test_windows_of_a_band_look_at_what_they_look_at_in_the_whole(
+    rows: int, taps: int, stride: int, dilation: int, padding: Padding, pads_columns: bool, data: st.DataObject
+) -> None:
+    extent, count = (taps - 1) * dilation + 1, windows(padding, rows, taps, stride, dilation)
+    if count < 1 or (pads_columns and padding == Padding.VALID):
+        return
+    before = max((count - 1) * stride + extent - rows, 0) // 2 if padding == Padding.SAME else 0
+    first = data.draw(st.integers(0, count - 1))
+    wanted = Rows(first, data.draw(st.integers(first + 1, count)))
+    band = band_of_windows(Window(rows, extent, stride, before, pads_columns), wanted)
+    assert 0 <= band.needed.first < band.needed.end <= rows
+    made = windows(band.padding, band.needed.size, taps, stride, dilation)
+    assert band.made.covers(wanted)
+    assert band.made.size == made
+    shift = max((made - 1) * stride + extent - band.needed.size, 0) // 2 if band.padding == Padding.SAME else 0
+    for row in range(*wanted):
+        whole = [row * stride - before + tap * dilation for tap in range(taps)]
+        begin = (row - band.made.first) * stride - shift
+        ours = [begin + tap * dilation for tap in range(taps)]
+        inside = [(at + band.needed.first) if 0 <= at < band.needed.size else None for at in ours]
+        assert inside == [at if 0 <= at < rows else None for at in whole]
+
+
+# Random graphs in random bands.
+
+
+def in_random_bands(model: bytes, data: st.DataObject) -> bytes:
+    """A model in stages and bands that are drawn, with its plan."""
+    graph = Graph(tflm.Model(model))
+    rules = band_rules(graph)
+    stage_of = stages_of(graph, Liveness(graph), rules, longest=8)
+    stages, position = [], 0
+    while position < len(rules):
+        ends = [end for end in range(position + 1, len(rules) + 1) if stage_of(position, end) is not None]
+        end = data.draw(st.sampled_from([*ends, None]))
+        stage = stage_of(position, end) if end is not None else None
+        if stage is not None and end is not None and stage.rows > 1:
+            cuts = data.draw(st.sets(st.integers(1, stage.rows - 1), min_size=1, max_size=12))
+            borders = [0, *sorted(cuts), stage.rows]
+            bands = [Rows(*border) for border in itertools.pairwise(borders)]
+            stages.append(ChosenStage(position, end, tuple(bands[:: data.draw(st.sampled_from([1, -1]))])))
+            position = end
+        else:
+            position += 1
+    write_stages(graph, rules, stages)
+    return planned(graph.checked())
+
+
+def planned(model: tflm.Model) -> bytes:
+    """A model with a plan whose tensors lie in others."""
+    head = Head(model, tflm.measure_arena(model, tflm.AllOpsResolver()).buffers)
+    plan = head.planned_with_views(rounds=1)
+    return bytes(model.data) if plan is None else with_metadata(model, METADATA_NAME, encode_offsets(plan.offsets))
+
+
+@given(model=image_graph(), seed=st.integers(0, 99), data=st.data())
+@settings(max_examples=25)
+def test_random_bands_of_random_graphs_give_the_same_answers(
+    oracle: Oracle, model: bytes, seed: int, data: st.DataObject
+) -> None:
+    rewritten = in_random_bands(model, data)
+    inputs = [some_inputs(model, seed), some_inputs(model, seed + 1)]
+    for expected, *answers in zip(oracle.run(model, inputs), run(rewritten, inputs), oracle.run(rewritten, inputs)):
+        for answer in answers:
+            assert_close(answer, expected)
+
+
+# The smallest arena.
+
+
+def test_bands_make_an_arena_smaller_and_keep_every_answer(oracle: Oracle) -> None:
+    model = tflm.Model(network())
+    tiled = tflm.tile(model, target=tflm.targets.CORTEX_M)
+    plan = tflm.plan(model, target=tflm.targets.CORTEX_M)
+    assert tiled.minimum_arena_bytes < 0.8 * plan.minimum_arena_bytes
+    assert tiled.minimum_arena_bytes_before == plan.minimum_arena_bytes_before
+    assert tiled.stages
+    assert 0 < tiled.extra_macs <= 0.1
+    assert tiled.needed_operators == ("CONCATENATION", "SLICE")
+    assert tiled.proved.tags
+    for target in tflm.targets.TARGETS.values():
+        measured = tflm.measure_arena(tiled.model, tflm.AllOpsResolver(), target=target)
+        assert measured.head_bytes <= tiled.minimum_arena_bytes
+    inputs = [some_inputs(model.data, seed) for seed in range(4)]
+    for answers in (run(tiled.data, inputs), oracle.run(tiled.data, inputs)):
+        for answer, expected in zip(answers, oracle.run(bytes(model.data), inputs)):
+            assert_close(answer, expected)
+
+
+@pytest.mark.parametrize("name", SMALLER_THAN)
+def test_real_models_fit_where_no_plan_fits(corpus: Path, oracle: Oracle, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    tiled = tflm.tile(model, target=tflm.targets.CORTEX_M, ram=SMALLER_THAN[name], verify=1)
+    assert tiled.minimum_arena_bytes <= SMALLER_THAN[name]
+    assert tiled.extra_macs <= 0.1
+    inputs = [some_inputs(model.data, 5)]
+    assert_close(oracle.run(tiled.data, inputs)[0], oracle.run(bytes(model.data), inputs)[0])
+
+
+def test_the_kernel_library_counts() -> None:
+    model, part = tflm.Model(network(40)), tflm.targets.by_name("cortex-m55")
+    tiled = tflm.tile(model, target=part, kernels="cmsis-nn", verify=1)
+    measured = tflm.measure_arena(tiled.model, tflm.AllOpsResolver(), target=part, kernels="cmsis-nn")
+    plan = tflm.plan(model, target=part, kernels="cmsis-nn")
+    assert tiled.minimum_arena_bytes == measured.minimum_arena_bytes < plan.minimum_arena_bytes
+    assert any(buffer.kind == "scratch" for buffer in measured.buffers)
+
+
+def test_what_nothing_makes_smaller_stays_as_it_is() -> None:
+    model = tflm.Model(network(size=2, channels=1))
+    tiled = tflm.tile(model)
+    assert tiled.data == model.data
+    assert tiled.minimum_arena_bytes == tiled.minimum_arena_bytes_before
+    assert tiled.proved.unchanged
+
+
+# Faults that are found.
+
+
+def test_wrong_rows_are_found_before_a_model_is_given_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = row_arithmetic.band_of_windows
+
+    def wrong(window: Window, wanted: Rows) -> Any:
+        band = right(window, wanted)
+        return band._replace(made=Rows(band.made.first - 1, band.made.end - 1)) if band.made.first > 1 else band
+
+    monkeypatch.setattr("tflm.rewriting.bands.band_of_windows", wrong)
+    with pytest.raises(tflm.TflmError, match=r"differs|slice"):
+        tflm.tile(tflm.Model(network()), target=tflm.targets.CORTEX_M)
+
+
+def test_a_plan_that_loses_a_value_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tflm.Model(network())
+    tiled = tflm.tile(model, target=tflm.targets.CORTEX_M)
+    measured = tflm.measure_arena(tiled.model, tflm.AllOpsResolver())
+    buffers = sorted(measured.buffers, key=lambda buffer: -buffer.bytes)
+    offsets = {buffer.tensor: buffer.offset for buffer in measured.buffers}
+    count = len(tiled.model.subgraphs[0].tensors or ())
+    moved = [offsets.get(i, -1) for i in range(count)]
+    second = buffers[1].tensor
+    assert second is not None
+    moved[second] = buffers[0].offset + 16
+    with pytest.raises(tflm.ModelError, match="share bytes"):
+        tflm.Model(with_metadata(tiled.model, METADATA_NAME, encode_offsets(moved)))
+
+
+# Small rewrites.
+
+
+@given(
+    size=st.tuples(st.integers(4, 12), st.integers(4, 12)),
+    rows=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    columns=st.tuples(st.integers(0, 3), st.integers(0, 3)),
+    taps=st.integers(1, 4),
+    stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    channels=st.integers(0, 4),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=40)
+def test_a_convolution_that_pads_by_itself_gives_what_it_gave_behind_a_pad(
+    oracle: Oracle,
+    size: tuple[int, int],
+    rows: tuple[int, int],
+    columns: tuple[int, int],
+    taps: int,
+    stride: int,
+    dilation: int,
+    channels: int,
+    seed: int,
+) -> None:
+    if any((taps - 1) * dilation >= of + sum(pads) for of, pads in zip(size, (rows, columns))):
+        return
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, *size, 2), seed)
+    x = images.pad(images.last, rows, columns)
+    strides, dilations = (stride, stride), (dilation, dilation)
+    images.convolution(x, channels, (taps, taps), strides, dilations, Padding.VALID)
+    images.main.output(images.last)
+    model = builder.build()
+    folded = tflm.fold(tflm.Model(model))
+    inputs = [some_inputs(model, seed)]
+    assert_close(oracle.run(folded, inputs)[0], oracle.run(model, inputs)[0])
+    assert_close(run(folded, inputs)[0], oracle.run(model, inputs)[0])
+
+
+@pytest.mark.parametrize(("size", "stride", "rows"), [(8, 1, (1, 1)), (8, 2, (1, 1)), (8, 2, (0, 1)), (9, 2, (1, 1))])
+def test_the_pads_that_converters_write_are_folded(size: int, stride: int, rows: tuple[int, int]) -> None:
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, size, size, 2))
+    images.convolution(images.pad(images.last, rows, rows), strides=(stride, stride), padding=Padding.VALID)
+    images.main.output(images.last)
+    folded = tflm.Model(tflm.fold(tflm.Model(builder.build())))
+    assert [folded.operator_name(operator) for operator in folded.subgraphs[0].operators or ()] == ["DEPTHWISE_CONV_2D"]
+
+
+def test_chains_to_no_effect_are_left_out(oracle: Oracle) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2, 6), TensorType.INT8, quantized(0.5, 1))
+    a = main.tensor("a", (3, 4), TensorType.INT8, quantized(0.5, 1))
+    b = main.tensor("b", (12,), TensorType.INT8, quantized(0.5, 1))
+    c = main.tensor("c", (12,), TensorType.INT8, quantized(0.5, 1))
+    d = main.tensor("d", (12,), TensorType.INT8, quantized(0.25, 3))
+    unread = main.tensor("unread", (12,), TensorType.INT8, quantized(0.5, 1))
+    main.operator(BuiltinOperator.RESHAPE, [x, main.constant("to a", np.array([3, 4], np.int32))], [a])
+    main.operator(BuiltinOperator.RESHAPE, [a, main.constant("to b", np.array([12], np.int32))], [b])
+    main.operator(BuiltinOperator.QUANTIZE, [b], [c], version=2)
+    main.operator(BuiltinOperator.RELU, [c], [unread], version=2)
+    main.operator(BuiltinOperator.QUANTIZE, [c], [d], version=2)
+    main.output(d)
+    model = builder.build()
+    folded = tflm.fold(tflm.Model(model))
+    main_after = tflm.Model(folded).subgraphs[0]
+    names = [tflm.Model(folded).operator_name(operator) for operator in main_after.operators or ()]
+    assert names == ["RESHAPE", "QUANTIZE"]
+    inputs = [some_inputs(model, 3)]
+    assert_close(oracle.run(folded, inputs)[0], oracle.run(model, inputs)[0])
+
+
+@given(model=image_graph())
+@settings(max_examples=10)
+def test_a_stripped_model_is_smaller_keeps_its_plan_and_its_answers(model: bytes) -> None:
+    planned_model = tflm.Model(planned(tflm.Model(model)))
+    stripped = tflm.strip(planned_model)
+    assert len(stripped) <= len(planned_model.data)
+    assert bytes(tflm.Model(stripped).metadata(METADATA_NAME) or b"") == bytes(
+        planned_model.metadata(METADATA_NAME) or b""
+    )
+    inputs = [some_inputs(model, 1)]
+    assert_close(run(stripped, inputs)[0], run(model, inputs)[0])
+
+
+# Tensors inside others.
+
+
+def test_a_plan_alone_gains_where_tensors_are_parted_and_joined_along_the_outer_dimension(oracle: Oracle) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    of = TensorType.INT8, quantized(0.5, 1)
+    x = main.input("x", (8, 64), *of)
+    halves = [main.tensor(f"half {i}", (4, 64), *of) for i in range(2)]
+    main.operator(BuiltinOperator.SPLIT, [main.constant("axis", np.int32(0)), x], halves, SplitOptions(num_splits=2))
+    signs = [main.tensor(f"sign {i}", (4, 64), *of) for i in range(2)]
+    for half, sign in zip(halves, signs):
+        main.operator(BuiltinOperator.RELU6, [half], [sign], version=2)
+    joined = main.tensor("joined", (8, 64), *of)
+    main.operator(BuiltinOperator.CONCATENATION, signs, [joined], ConcatenationOptions(axis=0), version=2)
+    begin, size = (main.constant("", np.array(of, np.int32)) for of in ([1, 0], [6, 64]))
+    rows = main.tensor("rows", (6, 64), *of)
+    main.operator(BuiltinOperator.SLICE, [joined, begin, size], [rows], SliceOptions(), version=2)
+    packed = main.tensor("packed", (2, 6, 64), *of)
+    main.operator(BuiltinOperator.PACK, [rows, rows], [packed], PackOptions(values_count=2, axis=0))
+    main.output(packed)
+    model = builder.build()
+    apart, inside = (tflm.plan(tflm.Model(model), views=views) for views in (False, True))
+    assert inside.head_bytes < 0.8 * apart.head_bytes
+    inputs = [some_inputs(model, seed) for seed in range(3)]
+    for answers in (run(inside.data, inputs), oracle.run(inside.data, inputs)):
+        for answer, expected in zip(answers, oracle.run(model, inputs)):
+            assert_close(answer, expected)
+
+
+def test_rewritten_models_run_in_litert() -> None:
+    litert = pytest.importorskip("ai_edge_litert.interpreter", reason="ai-edge-litert is not installed")
+    model = network()
+    tiled = tflm.tile(tflm.Model(model), target=tflm.targets.CORTEX_M)
+    answers = []
+    for data in (model, tiled.data):
+        resolver = litert.OpResolverType.BUILTIN_REF
+        interpreter = litert.Interpreter(model_content=data, experimental_op_resolver_type=resolver)
+        interpreter.allocate_tensors()
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], some_inputs(model, 7)[0])
+        interpreter.invoke()
+        answers.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    np.testing.assert_array_equal(*answers)
+
+
+def test_without_aliases_concatenation_copies_to_another_place() -> None:
+    tiled = tflm.tile(tflm.Model(network()), target=tflm.targets.CORTEX_M, alias=False, max_extra_macs=1.0)
+    plan = tiled.model
+    measured = tflm.measure_arena(plan, tflm.AllOpsResolver(), target=tflm.targets.CORTEX_M)
+    place = {buffer.tensor: (buffer.offset, buffer.offset + buffer.bytes) for buffer in measured.buffers}
+    for operator in plan.subgraphs[0].operators or ():
+        if plan.operator_name(operator) == "CONCATENATION":
+            begin, end = place[(operator.outputs or ())[0]]
+            assert all(place[t][1] <= begin or end <= place[t][0] for t in operator.inputs or ())
+
+
+def test_outputs_reach_into_inputs_if_that_is_wanted(oracle: Oracle) -> None:
+    model = tflm.Model(network(32))
+    plain, overlapping = (tflm.plan(model, overlap=overlap) for overlap in (None, "reference"))
+    assert overlapping.head_bytes < 0.9 * plain.head_bytes
+    inputs = [some_inputs(bytes(model.data), seed) for seed in range(3)]
+    for answers in (run(overlapping.data, inputs), oracle.run(overlapping.data, inputs)):
+        for answer, expected in zip(answers, oracle.run(bytes(model.data), inputs)):
+            assert_close(answer, expected)
+    with pytest.raises(tflm.ArgumentError, match="order of those kernels' loops"):
+        tflm.plan(model, target=tflm.targets.by_name("cortex-m4"), kernels="cmsis-nn", overlap="reference")
+
+
+def test_keyword_spotting_fits_where_outputs_reach_into_inputs(corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / "kws_ref_model.tflite")
+    tiled = tflm.tile(model, target=tflm.targets.CORTEX_M, overlap="reference", ram=16_832, verify=1)
+    assert tiled.minimum_arena_bytes <= 16_832

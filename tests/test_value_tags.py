@@ -1,0 +1,287 @@
+"""Memory plans that keep every value, and plans that do not: judged on tags, told by answers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import models
+import numpy as np
+import pytest
+from differential import assert_close, run
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Oracle
+
+import tflm
+from tflm.kernels import REGISTRATIONS
+from tflm.runtime.value_tags import Place, lost_values
+from tflm.schema import (
+    BuiltinOperator,
+    CallOnceOptions,
+    ConcatenationOptions,
+    Conv2DOptions,
+    FullyConnectedOptions,
+    TensorType,
+    VarHandleOptions,
+)
+from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
+from tflm.schema.patch import with_metadata
+
+FLOAT32 = TensorType.FLOAT32
+
+
+def planned(model: bytes, offsets: Sequence[int]) -> bytes:
+    """The model with a plan."""
+    return with_metadata(tflm.Model(model), METADATA_NAME, encode_offsets(offsets))
+
+
+def interpreter_of(model: tflm.Model, planner: Any = "greedy") -> tflm.MicroInterpreter:
+    """An interpreter with every tensor in place."""
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 17), planner=planner)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+@given(model=models.graph(), data=st.data())
+@settings(max_examples=60)
+def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
+    """In metadata and as a list of offsets, which are judged alike; what is refused runs if that is wanted."""
+    main = tflm.Model(model).subgraphs[0]
+    buffers = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver()).buffers
+    chosen = data.draw(st.lists(st.integers(0, 6), min_size=len(buffers), max_size=len(buffers)))
+    offsets = [ONLINE] * len(main.tensors or ())
+    for buffer, choice in zip(buffers, chosen):
+        if buffer.tensor is not None:
+            offsets[buffer.tensor] = 16 * choice
+    shared = planned(model, offsets)
+    tensors = [(main.tensors or [])[i] for i in main.inputs or ()]
+    rng = np.random.default_rng(0)
+    values = [rng.integers(-9, 9, t.shape).astype(tflm.schema.ELEMENT_TYPES[t.type].dtype) for t in tensors]
+    is_sound = tflm.verify(shared) == []
+    if is_sound:
+        ((expected,), (answer,)) = (run(data, [values], arena_bytes=1 << 17) for data in (model, shared))
+        assert_close(answer, expected)
+    else:
+        with pytest.raises(tflm.ModelError, match="share bytes"):
+            tflm.Model(shared)
+        interpreter_of(tflm.Model(shared, checks="tflm")).invoke()
+    if all(buffer.kind == "tensor" for buffer in buffers):
+        given_offsets = [16 * choice for choice in chosen]
+        if is_sound:
+            interpreter_of(tflm.Model(model), given_offsets)
+        else:
+            with pytest.raises(tflm.ArenaError, match="loses a value"):
+                interpreter_of(tflm.Model(model), given_offsets)
+
+
+def sums(builder: tflm.ModelBuilder) -> bytes:
+    """x -> NEG a -> NEG b; y = a + b."""
+    main = builder.subgraph()
+    x = main.input("x", (4,), FLOAT32)
+    a, b, y = (main.tensor(name, (4,), FLOAT32) for name in "aby")
+    main.operator(BuiltinOperator.NEG, [x], [a])
+    main.operator(BuiltinOperator.NEG, [a], [b])
+    main.operator(BuiltinOperator.ADD, [a, b], [y])
+    main.output(y)
+    return builder.build()
+
+
+def test_a_lost_value_is_told_with_both_tensors_and_the_operator() -> None:
+    data = planned(sums(tflm.ModelBuilder()), [64, 0, 0, 32])
+    (finding,) = tflm.verify(data)
+    assert finding.level == "error"
+    assert str(finding).endswith(
+        "tensor 1 ('a') and tensor 2 ('b') share bytes: "
+        "operator 1 NEG writes the second over the first before operator 2 ADD reads it"
+    )
+    with pytest.raises(tflm.ModelError, match="share bytes"):
+        tflm.Model(data)
+    interpreter = interpreter_of(tflm.Model(data, checks="tflm"))
+    interpreter.input(0).data[:] = 1
+    interpreter.invoke()
+    assert interpreter.output(0).data.tolist() == [2, 2, 2, 2]  # b + b, as in TFLM
+
+
+def test_checks_are_known_by_name() -> None:
+    with pytest.raises(ValueError, match="checks are 'all' or 'tflm', not 'none'"):
+        tflm.Model(sums(tflm.ModelBuilder()), checks="none")
+
+
+@pytest.fixture(scope="module")
+def bands() -> bytes:
+    """A tensor of eight rows in two slices, each negated, and joined again; tensors in the order of `BANDS`."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8, 4), FLOAT32)
+    parts = [main.tensor(f"part{i}", (1, 4, 4), FLOAT32) for i in range(2)]
+    negated = [main.tensor(f"negated{i}", (1, 4, 4), FLOAT32) for i in range(2)]
+    y = main.tensor("y", (1, 8, 4), FLOAT32)
+    size = main.constant("size", np.array([1, 4, 4], np.int32))
+    for i in range(2):
+        begin = main.constant(f"begin{i}", np.array([0, 4 * i, 0], np.int32))
+        main.operator(BuiltinOperator.SLICE, [x, begin, size], [parts[i]])
+        main.operator(BuiltinOperator.NEG, [parts[i]], [negated[i]])
+    main.operator(BuiltinOperator.CONCATENATION, negated, [y], ConcatenationOptions(axis=1))
+    main.output(y)
+    return builder.build()
+
+
+BANDS = ("x", "part0", "part1", "negated0", "negated1", "y")
+
+
+def is_right(model: bytes) -> bool:
+    """Whether the bands are negated, with the plan as it is."""
+    interpreter = interpreter_of(tflm.Model(model, checks="tflm"))
+    values = np.arange(32, dtype=np.float32).reshape(1, 8, 4)
+    interpreter.input(0).data[...] = values
+    interpreter.invoke()
+    return bool(np.array_equal(interpreter.output(0).data, -values))
+
+
+@pytest.mark.parametrize(
+    ("offsets", "is_sound"),
+    [
+        ((0, 0, 64, 0, 64, 0), True),  # everything in one place
+        ((0, 0, 64, 128, 192, 128), True),  # parts are views of x, negated ones of y
+        ((0, 0, 64, 0, 64, 16), False),  # joined over what is still to be joined
+        ((0, 0, 64, 64, 64, 128), False),  # the first half over the second
+        ((64, 0, 0, 192, 256, 192), True),  # one part after the other
+        ((0, 128, 128, 192, 0, 192), True),  # what was sliced is needed no more
+        ((64, 0, 0, 128, 192, 128), False),  # negated rows over rows that are still to be sliced
+    ],
+)
+def test_views_are_sound_where_bytes_are_where_they_belong(
+    bands: bytes, offsets: tuple[int, ...], is_sound: bool
+) -> None:
+    """SLICE's output in its input, CONCATENATION's inputs in its output."""
+    data = planned(bands, [*offsets, *[ONLINE] * 3])
+    assert (tflm.verify(data) == []) == is_sound
+
+
+@given(offsets=st.lists(st.integers(0, 12), min_size=6, max_size=6))
+def test_views_that_are_accepted_give_the_right_answer(bands: bytes, offsets: list[int]) -> None:
+    data = planned(bands, [*(16 * offset for offset in offsets), *[ONLINE] * 3])
+    assert is_right(data) or tflm.verify(data) != []
+
+
+def convolutions() -> bytes:
+    """Two convolutions that an NPU can run, and between them an operator that it can't."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    parameters = tflm.quantized(0.5)
+    x = main.input("x", (1, 16, 16, 4), TensorType.INT8, parameters)
+    tensors = [x]
+    for i in range(2):
+        weights = np.random.default_rng(i).integers(-9, 9, (4, 3, 3, 4)).astype(np.int8)
+        filter = main.constant(f"weights{i}", weights, tflm.quantized(0.25))
+        bias = main.constant(f"bias{i}", np.zeros(4, np.int32), tflm.quantized(0.125))
+        tensors.append(main.tensor(f"y{i}", (1, 16, 16, 4), TensorType.INT8, parameters))
+        options = Conv2DOptions(stride_h=1, stride_w=1)
+        main.operator(BuiltinOperator.CONV_2D, [tensors[-2], filter, bias], [tensors[-1]], options)
+        if i == 0:
+            real = main.tensor("real", (1, 16, 16, 4), FLOAT32)
+            main.operator(BuiltinOperator.DEQUANTIZE, [tensors[-1]], [real])
+            square = main.tensor("square", (1, 16, 16, 4), FLOAT32)
+            main.operator(BuiltinOperator.COS, [real], [square])
+            tensors.append(main.tensor("again", (1, 16, 16, 4), TensorType.INT8, parameters))
+            main.operator(BuiltinOperator.QUANTIZE, [square], [tensors[-1]])
+    main.output(tensors[-1])
+    return builder.build()
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u85-256"])
+def test_what_vela_compiles_is_sound_and_can_be_measured(tmp_path: Path, accelerator: str) -> None:
+    pytest.importorskip("ethosu.vela", reason="Arm's compiler for Ethos-U, package ethos-u-vela")
+    source = tmp_path / "net.tflite"
+    source.write_bytes(convolutions())
+    options = ["--accelerator-config", accelerator, "--output-dir", str(tmp_path)]
+    vela = "import sys; from ethosu.vela.vela import main; sys.exit(main(sys.argv[1:]))"
+    subprocess.run([sys.executable, "-c", vela, str(source), *options], check=True, capture_output=True)
+    data = (tmp_path / "net_vela.tflite").read_bytes()
+    assert tflm.verify(data) == []
+    model = tflm.Model(data)
+    names = [model.operator_name(operator) for operator in model.subgraphs[0].operators or ()]
+    assert names.count("ethos-u") == 2
+    assert set(names) > {"ethos-u", "COS"}
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver())
+    resolver = tflm.AllOpsResolver()
+    driven = tflm.MicroMutableOpResolver(len(set(names)))
+    for name in set(names):
+        driven.add(tflm.ethos_u(lambda *_: None) if name == "ethos-u" else REGISTRATIONS[name])
+    interpreter = tflm.MicroInterpreter(model, driven, bytearray(measured.minimum_arena_bytes))
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    with pytest.raises(tflm.OperatorError, match="needs a driver"):
+        tflm.MicroInterpreter(model, resolver, bytearray(1 << 17)).allocate_tensors()
+
+
+def test_an_opaque_operator_is_trusted_with_its_own_tensors_only() -> None:
+    """Its output may lie on its input, which may even be read afterwards; not on what others still need."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), FLOAT32)
+    a, b, c, y = (main.tensor(name, (4,), FLOAT32) for name in "abcy")
+    main.operator(BuiltinOperator.NEG, [x], [a])
+    main.operator(BuiltinOperator.NEG, [x], [b])
+    main.operator("somebody's own", [a], [c])
+    main.operator(BuiltinOperator.ADD_N, [a, b, c], [y])
+    main.output(y)
+    model = builder.build()
+    assert tflm.verify(planned(model, [64, 0, 16, 0, 32])) == []
+    (finding,) = tflm.verify(planned(model, [64, 0, 16, 16, 32]))
+    assert "tensor 2 ('b') and tensor 3 ('c')" in finding.reason
+
+
+def test_scratch_counts_and_a_library_of_kernels_may_have_an_order_of_its_own() -> None:
+    """What may lie under an output can be another library's."""
+    model = tflm.Model(sums(tflm.ModelBuilder())).root
+    places = {(0, 0): Place(0, 16), (0, 1): Place(16, 16), (0, 2): Place(32, 16), (0, 3): Place(48, 16)}
+    assert list(lost_values(model, places)) == []
+    lost, *_ = lost_values(model, places, scratch={(0, 1): [Place(16, 4)]})
+    assert (lost.tensor, lost.writer) == ("tensor 1 ('a')", "a scratch buffer")
+    overlapping = {**places, (0, 3): Place(32, 16)}
+    assert list(lost_values(model, overlapping)) == []
+    assert list(lost_values(model, overlapping, overlaps={"ADD": lambda operator, input: range(0)})) != []
+
+
+@pytest.mark.parametrize("scales", [[0.25], [0.25, 0.5]], ids=["one scale", "a scale for each row"])
+def test_a_product_without_an_output_scale_is_what_it_is_in_tflm(oracle: Oracle, scales: list[float]) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), TensorType.INT8, tflm.quantized(0.5))
+    weights = main.constant("w", np.arange(8, dtype=np.int8).reshape(2, 4), tflm.quantized(scales))
+    y = main.tensor("y", (1, 2), TensorType.INT8)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights], [y], FullyConnectedOptions())
+    main.output(y)
+    data = builder.build()
+    invocations = [[np.array([[1, -2, 3, 100]], np.int8)]]
+    ((answer,),), ((expected,),) = run(data, invocations), oracle.run(data, invocations)
+    assert np.array_equal(answer, expected)
+
+
+def test_a_variable_whose_first_value_was_cleared_is_odd_and_runs(oracle: Oracle) -> None:
+    """As TFLM's own model transforms leave it: the value that CALL_ONCE assigns has no bytes."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (4,), FLOAT32), main.tensor("y", (4,), FLOAT32)
+    handle, value = main.tensor("handle", (1,), TensorType.RESOURCE), main.tensor("value", (4,), FLOAT32)
+    names = VarHandleOptions(container="", shared_name="v")
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], names)
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handle, x], [])
+    main.operator(BuiltinOperator.READ_VARIABLE, [handle], [value])
+    main.operator(BuiltinOperator.ADD, [x, value], [y])
+    main.output(y)
+    first = builder.subgraph("first")
+    initial, own = first.tensor("initial", (4,), FLOAT32), first.tensor("own", (1,), TensorType.RESOURCE)
+    first.operator(BuiltinOperator.VAR_HANDLE, [], [own], names)
+    first.operator(BuiltinOperator.ASSIGN_VARIABLE, [own, initial], [])
+    data = builder.build()
+    assert [finding.level for finding in tflm.verify(data)] == ["warning"]
+    invocations = [[np.arange(4, dtype=np.float32)], [np.ones(4, np.float32)]]
+    for answers, expected in zip(run(data, invocations), oracle.run(data, invocations)):
+        assert_close(answers, expected)

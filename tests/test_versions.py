@@ -1,0 +1,246 @@
+"""Versions of operators: what each needs, what the real models need, and models that are brought to it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tflm
+from tflm.schema import (
+    BuiltinOperator,
+    ModelBuilder,
+    SparsityParameters,
+    TensorType,
+    options,
+    quantized,
+    versioning,
+)
+from tflm.schema.versioning.rules import RULES
+
+TYPES = {
+    **{f"f{bits}": TensorType[f"FLOAT{bits}"] for bits in (16, 32, 64)},
+    **{f"i{bits}": TensorType[f"INT{bits}"] for bits in (2, 4, 8, 16, 32, 64)},
+    **{f"u{bits}": TensorType[f"UINT{bits}"] for bits in (4, 8, 16, 32)},
+    "bf16": TensorType.BFLOAT16,
+    "b": TensorType.BOOL,
+    "s": TensorType.STRING,
+    "c64": TensorType.COMPLEX64,
+    "f8": TensorType.FLOAT8_E4M3FN,
+    "g8": TensorType.FLOAT8_E5M2,
+}
+
+SHARED_OPTIONS = {
+    "AVERAGE_POOL_2D": "Pool2D",
+    "MAX_POOL_2D": "Pool2D",
+    "UNIDIRECTIONAL_SEQUENCE_RNN": "SequenceRNN",
+    "ARG_MAX": "ArgMax",
+}
+"""Operators whose options are not called as they are."""
+
+SPARSE = {"FULLY_CONNECTED": {8}}
+"""Versions that the table has no case of, as it has no sparse tensors."""
+
+
+def table() -> Iterator[tuple[str, int, str, str, str]]:
+    """Each case of the table: operator, version, inputs, outputs, options."""
+    for line in (Path(__file__).parent / "operator_version_table.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        operators, _, cases = line.partition(": ")
+        for operator in operators.split():
+            for case in cases.split("; "):
+                match = re.fullmatch(r"(\d+)=(\S+)>(\S+)((?: \w+=\d)*)", case)
+                assert match, case
+                yield operator, int(match[1]), match[2], match[3], match[4]
+
+
+def options_of(operator: str, values: str) -> Any:
+    """The table of an operator's options with some values, those of the schema otherwise; None where it has none."""
+    name = SHARED_OPTIONS.get(operator, operator.replace("_", ""))
+    tables = {kind.casefold(): getattr(options, kind) for kind in dir(options) if kind.endswith("Options")}
+    kind = tables.get(f"{name}Options".casefold())
+    given = dict(value.split("=") for value in values.split())
+    if kind is None:
+        assert not given
+        return None
+    made = kind()
+    for field, value in given.items():
+        setattr(made, field, type(getattr(made, field))(int(value)))
+    return made
+
+
+def built(operator: str, inputs: str, outputs: str, values: str) -> tflm.schema.Model:
+    """A model of one operator."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+
+    def tensors(side: str) -> list[int]:
+        texts = re.findall(r"(?:bf\d+|[a-z]\d*|\?)(?:\[[\d,]*\])?(?:~[\d.]+(?:,[\d.]+)*(?:@\d)?)?", side)
+        assert ",".join(texts) == side
+        return [tensor(text) for text in texts]
+
+    def tensor(text: str) -> int:
+        if text == "?":
+            return -1
+        match = re.fullmatch(r"([a-z]+\d*)(?:\[([\d,]*)\])?(?:~([\d.,]+)(?:@(\d))?)?", text)
+        assert match, text
+        shape = tuple(map(int, match[2].split(","))) if match[2] else (4,)
+        scales = [float(scale) for scale in match[3].split(",")] if match[3] else []
+        quantization = quantized(scales, 0, int(match[4] or 0)) if scales else None
+        return main.tensor(text, shape, TYPES[match[1]], quantization)
+
+    given = options_of(operator, values)
+    main.operator(BuiltinOperator[operator], tensors(inputs), tensors(outputs), given)
+    return builder.model
+
+
+@pytest.mark.parametrize("operator", dict.fromkeys(name for name, *_ in table()))
+def test_each_branch_of_each_rule(operator: str) -> None:
+    """What TFLite's own tool says, read a second time; the builder writes that version."""
+    cases = [(version, parts) for name, version, *parts in table() if name == operator]
+    assert {version for version, _ in cases} >= {rule.version for rule in RULES.get(operator, ())} - SPARSE.get(
+        operator, set()
+    )
+    for version, parts in cases:
+        (found,) = versioning.operator_versions(built(operator, *parts))
+        assert (found.operator.name, found.needed, found.version) == (operator, version, version), parts
+
+
+def test_the_table_has_every_operator_that_has_a_rule() -> None:
+    assert {name for name, *_ in table()} >= set(RULES)
+    assert len(RULES) == 89
+
+
+def test_sparse_weights() -> None:
+    model = built("FULLY_CONNECTED", "f32,f32,f32", "f32", "")
+    weights = model.subgraphs[0].tensors[1]  # type: ignore[index]
+    weights.sparsity = SparsityParameters()
+    assert [found.needed for found in versioning.operator_versions(model)] == [8]
+
+
+def test_every_rule_says_what_it_brought() -> None:
+    for operator, rules in RULES.items():
+        for rule in rules:
+            assert versioning.brought_by(BuiltinOperator[operator], rule.version)
+
+
+# Models.
+
+
+def test_real_models_need_what_is_recorded(corpus: Path) -> None:
+    lines = (corpus / "golden" / "versions.jsonl").read_text().splitlines()
+    assert len(lines) == 61
+    for recorded in map(json.loads, lines):
+        root = tflm.Model.from_file(corpus / "models" / f"{recorded['model']}.tflite").root
+        found = [[op.operator.name, op.version, op.needed] for op in versioning.operator_versions(root)]
+        assert found == recorded["operators"]
+        assert versioning.runtime_of(root) == recorded["runtime_of_the_file"]
+        assert versioning.runtime_needed(root) == recorded["runtime_needed"]
+
+
+def test_real_models_are_brought_to_what_they_need_and_answer_the_same(corpus: Path) -> None:
+    differing = 0
+    for path in sorted((corpus / "models").glob("*.tflite")):
+        if path.stat().st_size > 400_000:
+            continue
+        model = tflm.Model.from_file(path)
+        before = versioning.operator_versions(model.root)
+        updated = tflm.Model(tflm.update_versions(model), checks="tflm")
+        after = versioning.operator_versions(updated.root)
+        assert [(op.operator, op.needed or op.version) for op in before] == [(op.operator, op.version) for op in after]
+        assert versioning.min_runtime_version(updated.root) == versioning.runtime_needed(model.root)
+        raised = versioning.operator_versions(tflm.Model(tflm.update_versions(model, downgrade=False), "tflm").root)
+        assert [max(op.version, op.needed or 0) for op in before] == [op.version for op in raised]
+        assert [subgraph.tensors for subgraph in updated.subgraphs] == [
+            subgraph.tensors for subgraph in model.subgraphs
+        ]
+        differing += before != after
+    assert differing > 5
+
+
+def relu(version: int | None) -> bytes:
+    """A model whose only operator needs version 2."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.INT8, quantized(1.0))
+    y = main.tensor("y", (4,), TensorType.INT8, quantized(1.0))
+    main.operator(BuiltinOperator.RELU, [x], [y], version=version)
+    main.output(y)
+    return builder.build()
+
+
+def answers(model: bytes) -> list[int]:
+    interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[:] = [-1, 0, 1, 2]
+    interpreter.invoke()
+    return interpreter.output(0).data.tolist()  # type: ignore[no-any-return]
+
+
+def versions_in(model: bytes) -> list[int]:
+    return [operator.version for operator in versioning.operator_versions(tflm.Model(model).root)]
+
+
+def test_the_builder_writes_what_is_needed_unless_it_is_told_another() -> None:
+    assert [versions_in(relu(version)) for version in (None, 1, 3)] == [[2], [1], [3]]
+
+
+def test_an_old_file_means_what_it_meant_and_a_new_one_can_be_brought_to_an_older_version() -> None:
+    old, new = relu(1), relu(3)
+    assert answers(old) == answers(new) == answers(relu(None)) == [0, 0, 1, 2]
+    assert versions_in(tflm.update_versions(tflm.Model(old))) == [2]
+    assert versions_in(tflm.update_versions(tflm.Model(new))) == [2]
+    assert versions_in(tflm.update_versions(tflm.Model(new), downgrade=False)) == [3]
+    assert answers(tflm.update_versions(tflm.Model(new))) == [0, 0, 1, 2]
+
+
+def test_operators_that_shared_a_code_get_one_each_where_they_need_different_versions() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, z = main.input("x", (4,), TensorType.INT8, quantized(1.0)), main.input("z", (4,), TensorType.FLOAT32)
+    y = main.tensor("y", (4,), TensorType.INT8, quantized(1.0))
+    w, v = (main.tensor(name, (4,), TensorType.FLOAT32) for name in "wv")
+    main.operator(BuiltinOperator.RELU, [x], [y], version=3)
+    main.operator(BuiltinOperator.RELU, [z], [w], version=3)
+    main.operator("mine", [w], [v], version=7)
+    main.output(y, v)
+    updated = tflm.update_versions(tflm.Model(builder.build()))
+    assert versions_in(updated) == [2, 1, 7]
+    assert len(tflm.Model(updated).operator_codes) == 3
+
+
+def test_metadata_takes_the_place_of_what_was_there() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.INT8, quantized(1.0))
+    main.output(x)
+    builder.metadata("min_runtime_version", b"9.9.9".ljust(16, b"\0"))
+    builder.metadata("mine", b"kept")
+    model = tflm.Model(builder.build())
+    assert versioning.min_runtime_version(model.root) == "9.9.9"
+    updated = tflm.Model(tflm.update_versions(model))
+    assert versioning.min_runtime_version(updated.root) == ""
+    assert bytes(updated.metadata("mine") or b"") == b"kept"
+    assert len(updated.root.metadata or ()) == 2
+
+
+def test_a_version_that_is_too_new_is_refused_with_what_it_brought() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.FLOAT32)
+    y = main.tensor("y", (4,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.SOFTMAX, [x], [y], version=4)
+    main.output(y)
+    with pytest.raises(tflm.UnresolvedOperator, match=r"SOFTMAX version 4, which brought FLOAT16, .* versions 1 to 3"):
+        tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096)).allocate_tensors()
+
+
+@pytest.mark.parametrize("value", [b"model", "model.tflite", None])
+def test_something_else_than_a_model_is_refused(value: Any) -> None:
+    with pytest.raises(tflm.ArgumentError):
+        tflm.update_versions(value)

@@ -1,0 +1,172 @@
+"""Whether a model fits a board, and what goes another way on a device, as commands show it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tflm.boards.board_fit import BoardFit, BoardRefusal, Placement
+from tflm.boards.device_check import DeviceFinding
+from tflm.report import Column, Report, Table
+from tflm.runtime.micro_measurement import ArenaMeasurement
+
+
+def fit_report(fit: BoardFit) -> Report:
+    """A board's verdict, then what the arena takes of each memory, in one piece or in two."""
+    board = fit.board
+    facts = [(_label(placement), _placed(fit, placement)) for placement in fit.placements]
+    if board.flash_bytes is not None:
+        facts.append(("flash", _share("the model's file", fit.model_bytes, board.flash_bytes)))
+    facts.append(("fits", verdict(fit)))
+    tables = [_bank_table(fit)] if fit.separate is not None else []
+    notes = ["what else the firmware keeps in RAM and flash is not counted: stack, buffers, the program"]
+    return Report(f"on {board.name}: {board.description}", facts, tables, notes)
+
+
+def verdict(fit: BoardFit) -> str:
+    """Whether the model fits the board, and what is left or missing."""
+    if fit.fits:
+        left = [f"{p.bank.bytes - p.bytes:,} bytes left of {p.bank.name}" for p in fit.placements if p.bank]
+        if fit.board.flash_bytes is not None:
+            left.append(f"{fit.board.flash_bytes - fit.model_bytes:,} of the flash")
+        return f"yes: {', '.join(left)}"
+    missing = []
+    if not fit.fits_ram:
+        largest = max(fit.board.ram, key=lambda bank: bank.bytes)
+        missing.append(f"{fit.measured.minimum_arena_bytes - largest.bytes:,} bytes are missing in {largest.name}")
+    if fit.board.flash_bytes is not None and not fit.fits_flash:
+        missing.append(f"{fit.model_bytes - fit.board.flash_bytes:,} bytes are missing in the flash")
+    return f"no: {', '.join(missing)}"
+
+
+def _label(placement: Placement) -> str:
+    return "RAM" if placement.part == "arena" else f"RAM for the {placement.part}"
+
+
+def _placed(fit: BoardFit, placement: Placement) -> str:
+    bank = placement.bank or max(fit.board.ram, key=lambda bank: bank.bytes)
+    return _share(f"{placement.part} in {bank.name}", placement.bytes, bank.bytes)
+
+
+def _share(what: str, taken: int, available: int) -> str:
+    return f"{what}: {taken:,} of {available:,} bytes, {taken / available:.1%}"
+
+
+def _bank_table(fit: BoardFit) -> Table:
+    """Each memory, with what is left of it beside the whole arena, the head alone, the tail alone."""
+    assert fit.separate is not None
+    pieces = {
+        "arena": fit.measured.minimum_arena_bytes,
+        "head": fit.separate.head_arena_bytes,
+        "tail": fit.separate.tail_arena_bytes,
+    }
+    columns = {"memory, fastest first": Column.TEXT, "bytes": Column.NUMBER}
+    columns |= {f"left beside {piece} of {size:,}": Column.TEXT for piece, size in pieces.items()}
+    rows = ((bank.name, bank.bytes, *(_left(bank.bytes - size) for size in pieces.values())) for bank in fit.board.ram)
+    return Table("Memories, for the arena in one piece or for head and tail apart", columns, rows)
+
+
+def _left(size: int) -> str:
+    return f"{size:,}" if size >= 0 else f"no, {-size:,} missing"
+
+
+def fits_table(fits: Sequence[BoardFit | BoardRefusal]) -> Table:
+    """Which boards a model fits."""
+    columns = {
+        "board": Column.TEXT,
+        "part": Column.TEXT,
+        "kernels": Column.TEXT,
+        "arena": Column.NUMBER,
+        "of RAM": Column.NUMBER,
+        "of flash": Column.NUMBER,
+        "fits": Column.TEXT,
+    }
+    return Table("", columns, map(_fit_row, fits))
+
+
+def _fit_row(fit: BoardFit | BoardRefusal) -> tuple[Any, ...]:
+    board = fit.board
+    if isinstance(fit, BoardRefusal):
+        return board.name, board.target.name, board.kernels, "", "", "", f"no: {fit.reason}"
+    measured = fit.measured
+    shares = f"{fit.ram_share:.1%}", f"{fit.flash_share:.1%}"
+    return board.name, board.target.name, measured.kernels.name, measured.minimum_arena_bytes, *shares, verdict(fit)
+
+
+def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement]) -> Table:
+    """What each kernel library takes that is made for the part."""
+    columns = {
+        "kernels": Column.TEXT,
+        "smallest arena": Column.NUMBER,
+        "used": Column.NUMBER,
+        "head": Column.NUMBER,
+        "tail": Column.NUMBER,
+    }
+    rows = (
+        (m.kernels.name, m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes)
+        for m in (measured, *others)
+    )
+    return Table(f"On {measured.target.name}, by kernel library", columns, rows)
+
+
+def concerns_line(findings: Sequence[DeviceFinding]) -> str:
+    """In one line, what goes another way on the device; empty where nothing does."""
+    if not findings:
+        return ""
+    operators = {(finding.subgraph_index, finding.operator_index) for finding in findings}
+    names = ", ".join(dict.fromkeys(finding.operator or "the model" for finding in findings))
+    stop = "some keep it from running" if any(f.stops for f in findings) else "answers differ"
+    what = "1 operator goes" if len(operators) == 1 else f"{len(operators)} operators go"
+    return f"{what} another way on the device ({names}; {stop}): tflm check says how"
+
+
+def findings_report(name: str, measured_for: str, findings: Sequence[DeviceFinding]) -> Report:
+    """What to know before a model is flashed."""
+    columns = {
+        "operator": Column.TEXT,
+        "what": Column.TEXT,
+        "what will happen": Column.TEXT,
+        "what to do": Column.TEXT,
+    }
+    rows = ((_place(f), f.effect.value, f.happens, f.advice) for f in findings)
+    tables = [Table("", columns, rows)] if findings else []
+    notes = [] if findings else ["every operator is there, and answers as here"]
+    if any(finding.shown for finding in findings):
+        notes.append("MicroInterpreter(..., target=..., kernels=...) answers as the device does where answers differ")
+    return Report(f"{name} on {measured_for}", [], tables, notes)
+
+
+def _place(finding: DeviceFinding) -> str:
+    if finding.operator_index is None:
+        return "the model"
+    inside = f"{finding.subgraph_index}:" if finding.subgraph_index else ""
+    return f"{inside}{finding.operator_index} {finding.operator}"
+
+
+def board_figures(fit: BoardFit | BoardRefusal) -> dict[str, Any]:
+    """A fit, or why there is none, for other programs; sizes in bytes."""
+    if isinstance(fit, BoardRefusal):
+        return {"name": fit.board.name, "target": fit.board.target.name, "fits": False, "reason": fit.reason}
+    return fit_figures(fit)
+
+
+def fit_figures(fit: BoardFit) -> dict[str, Any]:
+    """A fit for other programs; sizes in bytes."""
+    separate = fit.separate
+    return {
+        "name": fit.board.name,
+        "target": fit.board.target.name,
+        "kernels": fit.measured.kernels.name,
+        "minimum_arena_bytes": fit.measured.minimum_arena_bytes,
+        "head_arena_bytes": None if separate is None else separate.head_arena_bytes,
+        "tail_arena_bytes": None if separate is None else separate.tail_arena_bytes,
+        "ram": [{"name": bank.name, "bytes": bank.bytes} for bank in fit.board.ram],
+        "ram_share": fit.ram_share,
+        "placements": [
+            {"part": p.part, "bytes": p.bytes, "bank": None if p.bank is None else p.bank.name} for p in fit.placements
+        ],
+        "model_bytes": fit.model_bytes,
+        "flash_bytes": fit.board.flash_bytes,
+        "flash_share": None if fit.board.flash_bytes is None else fit.flash_share,
+        "fits": fit.fits,
+    }

@@ -1,0 +1,29 @@
+"""The compiled engine: kernels written in Python, compiled through LLVM, run as one program. Needs the extra `fast`.
+
+It changes no answer: every integer is the one that the kernels of `tflm.kernels.reference` give.
+
+- `language` says how a kernel is written, `intrinsics` what it can call (`vectors` has the LLVM IR of that),
+  `fixed_point`, `functions` and `casts` the arithmetic that kernels share.
+- `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` what goes in and comes out.
+- A module a family has kernels and what binds them; `bindings` has the table from operator to family.
+- `compiler` makes object files of kernels, in a process of its own (`numba_compiler` by way of numba); `machine_code`
+  keeps and loads them, for the `processor` that there is.
+- `program` runs steps in turn.
+
+To add a kernel:
+
+1. Write a function under `@kernel` in the module of its family: parameters by name and type, `return DONE` at the end.
+   numba works in 64 bits (int8 + int8 is an int64, as in Python): where a loop is to use narrow vectors, say
+   `as_int32(...)` at each step. Integers shift, divide and compare as in Python. Write only what belongs to the output.
+   Read only what belongs to the inputs: tests put a page that can't be touched behind an arena.
+2. Write what binds a node: from the context, the node and `node.op_data`, as the registration's `prepare` left it, to
+   a list of steps, `kernel.step(x=array, ...)`. What can be worked out here (tables, packed weights, sums) is an array
+   that the step owns. Give None where the case is not covered, or where 32 bits can't be shown to hold everything: the
+   numpy kernel then runs between compiled ones.
+   Where a numpy kernel says what it does (`Copies`, `Lookup`, `pair_table`), that is taken from it.
+3. List the operator in `BINDINGS` of the module and in `FAMILIES` of `bindings`.
+
+A tensor that `is_constant` may be read when the node is bound; any other may change from invoke to invoke. A kernel
+that meets what the numpy kernel would refuse (an index out of range) returns `REFUSED` before it has written anything
+that can't be written again: the numpy kernel then runs, and says what is wrong.
+"""

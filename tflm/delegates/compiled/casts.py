@@ -1,0 +1,45 @@
+"""Casts as C makes them, for kernels. What two numbers of 32 bits give has 64, until it is cast back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tflm.delegates.compiled.language import inlined
+
+
+@inlined
+def as_int16(value: Any) -> Any:
+    """An integer's low 16 bits, as a signed number."""
+    return np.int16(value)
+
+
+@inlined
+def as_int32(value: Any) -> Any:
+    """An integer's low 32 bits, as a signed number."""
+    return np.int32(value)
+
+
+@inlined
+def as_int64(value: Any) -> Any:
+    """An integer, or a float cut off towards zero."""
+    return np.int64(value)
+
+
+@inlined
+def as_float32(value: Any) -> Any:
+    """The nearest float32."""
+    return np.float32(value)
+
+
+@inlined
+def as_float64(value: Any) -> Any:
+    """A number in 64 bits."""
+    return np.float64(value)
+
+
+@inlined
+def as_uint64(value: Any) -> Any:
+    """A number in 64 bits without a sign."""
+    return np.uint64(value)

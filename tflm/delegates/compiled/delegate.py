@@ -1,0 +1,70 @@
+"""The engine as a delegate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+
+from tflm.delegates.compiled.bindings import bind_steps, has_kernels
+from tflm.delegates.compiled.program import Operator, Program
+from tflm.errors import OperatorError
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.runtime.delegate import Delegate, DelegateContext
+from tflm.runtime.execution_plan import DelegateParams
+from tflm.runtime.micro_graph import bind_node
+from tflm.runtime.turn import Turn
+
+
+class Compiled(Delegate):
+    """Runs operators by compiled kernels, as many in a row as there are. Needs the extra `fast`.
+
+    Results are those of the numpy kernels, bit by bit in integers. Where there is no compiled kernel for what an
+    operator asks for, its numpy kernel runs.
+    """
+
+    runs_in_order = True
+
+    def prepare(self, context: DelegateContext) -> None:
+        nodes = ((index, context.node_and_registration(index)[1]) for index in context.execution_plan())
+        taken = [index for index, registration in nodes if has_kernels(registration)]
+        if taken:
+            bind = partial(_bind, context.subgraph_index)
+            registration = Registration(self.name, bind, max_version=sys.maxsize)
+            context.replace_node_subsets_with_delegate_kernels(registration, taken)
+
+    def direct_invoke(self, run: Run, turn: Turn) -> Run | None:
+        segment = run.sole_segment if isinstance(run, Program) else None
+        return None if segment is None else segment.direct(turn)
+
+
+def _bind(subgraph_index: int, context: KernelContext, node: Node) -> Run:
+    params: DelegateParams = node.op_data
+    return Program([_operator(subgraph_index, context, *of) for of in params.replaced])
+
+
+def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:
+    """What runs a node; errors say where that is."""
+
+    def bind_numpy() -> Run:
+        with _located(subgraph_index, node):
+            run = bind_node(context, node, registration)
+
+        def run_located() -> None:
+            with _located(subgraph_index, node):
+                run()
+
+        return run_located
+
+    with _located(subgraph_index, node):
+        return Operator(bind_steps(context, node, registration), bind_numpy)
+
+
+@contextmanager
+def _located(subgraph_index: int, node: Node) -> Iterator[None]:
+    try:
+        yield
+    except OperatorError as error:
+        error.locate(subgraph_index, node.index, node.operator)
+        raise

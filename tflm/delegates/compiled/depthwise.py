@@ -1,0 +1,158 @@
+"""DEPTHWISE_CONV_2D: channels, and the columns beside each other, are the lanes of vectors."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
+from tflm.delegates.compiled.language import Step
+from tflm.delegates.compiled.products import bind_convolution, convolution_scaling
+from tflm.delegates.compiled.scaling import Scaling, copied
+from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
+from tflm.kernels.layers.convolution import OpData
+from tflm.kernels.layers.windows import Axis
+from tflm.kernels.reference.depthwise_conv_2d import OPERANDS
+from tflm.kernels.registration import KernelContext, Node
+
+
+class Runs(NamedTuple):
+    """What is computed side by side.
+
+    Attributes:
+        fill: what fills the image first.
+        image: the image.
+        offsets: where each run begins, in bytes.
+        taps: how far each tap's elements are from that, in bytes.
+        length: elements of a run.
+    """
+
+    fill: list[Step]
+    image: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+    taps: npt.NDArray[np.int64]
+    length: int
+
+
+def runs_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, copies: int, tile: int) -> Runs:
+    """The runs of an image that has each channel of x `copies` times.
+
+    Where there are fewer channels than in a tile, a run is a row of the output: what a tap sees of successive columns
+    is made to lie side by side. Columns of the image that are a stride apart are of one phase, and phases lie apart.
+    Else a run is a position.
+    """
+    batches, _, _, depth = x.shape
+    channels = depth * copies
+    by_row = columns.stride == 1 or channels < tile
+    phases = columns.stride if by_row else 1
+    height, width = rows.stop - rows.start, -(-(columns.stop - columns.start) // phases)
+    held = aligned((batches, height, phases, width, channels), image.dtype, SLACK)
+    held[...] = image.border
+    fill = []
+    y0, y1 = max(rows.start, 0), max(min(rows.stop, rows.size), 0)
+    for phase in range(phases):
+        # Column j of the phase is column j * phases + phase + columns.start of the input.
+        first = max(-((phase + columns.start) // phases), 0)
+        seen = x[:, y0:y1, first * phases + phase + columns.start : max(min(columns.stop, columns.size), 0) : phases]
+        inside = held[:, y0 - rows.start : y1 - rows.start, phase, first : first + seen.shape[2]]
+        if inside.size:
+            fill.append(image.filled(seen, inside, copies))
+    batch, row, of_phase, column, _ = held.strides
+    places = (
+        np.arange(batches, dtype=np.int64)[:, None] * batch
+        + np.arange(rows.windows, dtype=np.int64) * rows.stride * row
+    )
+    if not by_row:
+        places = places[:, :, None] + np.arange(columns.windows, dtype=np.int64) * columns.stride * column
+    steps = np.arange(columns.taps, dtype=np.int64) * columns.dilation
+    taps = (
+        (np.arange(rows.taps, dtype=np.int64) * rows.dilation * row)[:, None]
+        + steps % phases * of_phase
+        + steps // phases * column
+    )
+    length = channels * (columns.windows if by_row else 1)
+    return Runs(fill, held, places.reshape(-1), taps.reshape(-1), length)
+
+
+def bind_channelwise(
+    x: npt.NDArray[Any],
+    rows: Axis,
+    columns: Axis,
+    weights: npt.NDArray[Any],
+    image: Image,
+    scaling: Scaling,
+    y: npt.NDArray[Any],
+) -> list[Step]:
+    """The steps that set y to the windows of x times the weights of each channel, scaled.
+
+    Args:
+        x: (batches, rows, columns, channels), of which y has a multiple.
+        weights: (channels of y, taps of the rows, taps of the columns).
+        y: (batches, rows, columns, channels), contiguous.
+    """
+    channels, unit = len(weights), image.unit
+    order = channel_order(VECTORS_OF_RUN[unit], scaling.bits)
+    tile = order.size
+    runs = runs_of(x, rows, columns, image, channels // x.shape[3], tile)
+    tiles = -(-runs.length // tile)
+    period = min(math.lcm(channels, tile) // tile, tiles)
+    of_tile = (np.arange(period, dtype=np.int64)[:, None, None] * tile + order) % channels
+    together = TAPS_OF_UNIT[unit]
+    groups = -(-len(runs.taps) // together)
+    dtype = {"bytes": np.int8, "pairs": np.int16, "float": np.float32}[unit]
+    by_tap = np.zeros((channels, groups * together), dtype)
+    by_tap[:, : len(runs.taps)] = weights.reshape(channels, -1)
+    packed = copied(by_tap.reshape(channels, groups, together)[of_tile].transpose(0, 3, 1, 2, 4))
+    taps = np.full(groups * together, runs.taps[0], np.int64)
+    taps[: len(runs.taps)] = runs.taps
+    flat = of_tile.reshape(-1, lanes())
+    constants = scaling.constants(flat)
+    step, overhang = runs.length * y.itemsize, (tiles * tile - runs.length) * y.itemsize
+    kernel = channelwise.of(unit=unit, scale=scaling.scale, bits=scaling.bits, rounds=scaling.rounds, left=scaling.left)
+    multiply = kernel.step(
+        image=runs.image,
+        offsets=runs.offsets,
+        runs=len(runs.offsets),
+        tiles=tiles,
+        period=period,
+        groups=groups,
+        taps=taps,
+        weights=packed,
+        bias=scaling.first_sums(flat),
+        constants=constants,
+        constants_bytes=constants.nbytes // period,
+        y=y,
+        y_step=step,
+        direct=max(len(runs.offsets) - -(-overhang // step), 0) if overhang else len(runs.offsets),
+        valid=tile * y.itemsize - overhang,
+        zero_point=scaling.zero_point,
+        least=scaling.least,
+        most=scaling.most,
+    )
+    return [*runs.fill, multiply]
+
+
+def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None:
+    x, weights, bias, y, constant = OPERANDS.bound(context, node)
+    if not constant or np.may_share_memory(x, y):
+        return None
+    op: OpData = node.op_data
+    bits = 64 if x.dtype == np.int16 else 32
+    by_channel = weights[0].transpose(2, 0, 1)
+    if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
+        of_one = by_channel[np.newaxis, ..., np.newaxis]
+        return bind_convolution(op, x, of_one, bias, y, channels=y.shape[3], accumulator_bits=bits)
+    image = image_of(x.dtype, op.border, bytes_allowed=True)
+    scaling = convolution_scaling(
+        op, by_channel[np.newaxis], bias, image, y.dtype, channels=y.shape[3], accumulator_bits=bits
+    )
+    if scaling is None:
+        return None
+    return bind_channelwise(x, op.rows, op.columns, by_channel, image, scaling, y)
+
+
+BINDINGS = {"DEPTHWISE_CONV_2D": _bind_depthwise}

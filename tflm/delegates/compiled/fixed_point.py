@@ -1,0 +1,63 @@
+"""Fixed-point arithmetic as in `tflm.kernels.arithmetic.fixed_point`, for kernels: on int64, one number at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.language import inlined
+from tflm.kernels.arithmetic.fixed_point import BEST_LINE, QuantizedMultiplier
+
+LARGEST = 2**31 - 1
+
+BEST_START, BEST_SLOPE = BEST_LINE
+
+
+@inlined
+def wrapped(value: Any) -> Any:
+    """The low 32 bits, as a signed number."""
+    return as_int64(as_int32(value))
+
+
+@inlined
+def scaled(value: int, significand: int, left: int, right: int) -> int:
+    """A 32-bit integer times significand (Q0.31) * 2^(left - right), rounded twice; `left` or `right` is 0."""
+    high = (wrapped(value << left) * significand + (1 << 30)) >> 31
+    return rounding_divided(high, right)
+
+
+@inlined
+def rounding_divided(value: int, exponent: int) -> int:
+    """A value over 2^exponent, rounded, halves away from zero."""
+    if exponent == 0:
+        return value
+    return (value + (value >> 63) + (1 << (exponent - 1))) >> exponent
+
+
+@inlined
+def high_product(a: int, b: int) -> int:
+    """Product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
+    return (a * b + (1 << 30)) >> 31
+
+
+@inlined
+def one_over_one_plus(a: int) -> int:
+    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31: three steps of Newton's method, in Q2.29."""
+    half_denominator = (a + (1 << 31)) >> 1
+    x = BEST_START + high_product(half_denominator, BEST_SLOPE)
+    for _ in range(3):
+        error = (1 << 29) - high_product(half_denominator, x)
+        x = x + (high_product(x, error) << 2)
+    return min(x << 1, LARGEST)
+
+
+@inlined
+def clamped(value: int, least: int, most: int) -> int:
+    """The nearest value of a range."""
+    return min(max(value, least), most)
+
+
+def parts(multiplier: QuantizedMultiplier) -> tuple[int, int, int]:
+    """Significand, shift to the left and shift to the right of a multiplier that is one for all values."""
+    shift = int(multiplier.shift)
+    return int(multiplier.significand), max(shift, 0) & 31, max(-shift, 0)

@@ -1,0 +1,516 @@
+"""SignalRfft and SignalIrfft: transforms with the arithmetic of kissfft, as `tflm.kernels.reference.signal.kiss_fft`.
+
+A row of 2n real values is taken for n complex ones, pairs (real, imaginary), and transformed in stages. A stage of
+factor f divides its values by f (fixed point only), turns all but the first of its f slots by roots of unity, combines
+the slots, and puts them in order for the next stage. Slots have m = n / f pairs each.
+
+Samples of fixed point lie in integers twice as wide while they are worked on. What differs from type to type is how a
+product is rounded to a sample, how a sum wraps, and how it is halved: three functions that kernels hand on.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
+from tflm.delegates.compiled.language import (
+    DONE,
+    Float32s,
+    Int16s,
+    Int32s,
+    Int64s,
+    Kernel,
+    Step,
+    inlined,
+    kernel,
+)
+from tflm.delegates.compiled.signal import clear_steps
+from tflm.kernels.reference.signal.fft import FftOpData
+from tflm.kernels.reference.signal.kiss_fft import FixedPoint, factors, half_roots
+from tflm.kernels.registration import KernelContext, Node
+from tflm.schema.enums import TensorType
+
+# --- Arithmetic of samples ---------------------------------------------------------------------------------------
+
+
+@inlined
+def rounded_16(product: Any) -> Any:
+    """A product of Q0.15 as one, rounded, halves up."""
+    return as_int32(as_int16(as_int32(as_int32(product) + (1 << 14)) >> 15))
+
+
+@inlined
+def wrapped_16(value: Any) -> Any:
+    """A sum as a sample."""
+    return as_int32(as_int16(value))
+
+
+@inlined
+def halved_16(value: Any) -> Any:
+    """Half of a sum that has not wrapped."""
+    return as_int32(as_int16(value >> 1))
+
+
+@inlined
+def rounded_32(product: Any) -> Any:
+    """A product of Q0.31 as one, rounded, halves up."""
+    return as_int64(as_int32((product + (1 << 30)) >> 31))
+
+
+@inlined
+def wrapped_32(value: Any) -> Any:
+    """A sum as a sample."""
+    return as_int64(as_int32(value))
+
+
+@inlined
+def halved_32(value: Any) -> Any:
+    """Half of a sum that wraps before."""
+    return as_int64(as_int32(value)) >> 1
+
+
+@inlined
+def unchanged(value: Any) -> Any:
+    """Products and sums of floats."""
+    return value
+
+
+@inlined
+def halved_float(value: Any) -> Any:
+    """Half of a sum."""
+    return value * as_float32(0.5)
+
+
+# --- Butterflies -------------------------------------------------------------------------------------------------
+
+
+@inlined
+def divide(rounded: Any, x: Any, y: Any, factor: Any, count: int) -> int:
+    """Set the first pairs of y to those of x times a factor."""
+    for i in range(2 * count):
+        y[i] = rounded(x[i] * factor)
+    return count
+
+
+@inlined
+def divide_and_turn(rounded: Any, x: Any, roots: Any, y: Any, factor: Any, root: int, first: int, last: int) -> int:
+    """Set further pairs of y to those of x times a factor, and then times their roots, which begin at `root`."""
+    for i in range(first, last):
+        real, imaginary = rounded(x[2 * i] * factor), rounded(x[2 * i + 1] * factor)
+        c, s = roots[root + 2 * i], roots[root + 2 * i + 1]
+        y[2 * i] = rounded(real * c - imaginary * s)
+        y[2 * i + 1] = rounded(real * s + imaginary * c)
+    return last
+
+
+@inlined
+def add_and_subtract(wrapped: Any, x: Any, y: Any, a: int, b: int, m: int) -> int:
+    """Put sum and difference of slots a and b of x to these slots of y."""
+    for i in range(2 * m):
+        left, right = x[2 * m * a + i], x[2 * m * b + i]
+        y[2 * m * a + i] = wrapped(left + right)
+        y[2 * m * b + i] = wrapped(left - right)
+    return m
+
+
+@inlined
+def add_and_subtract_upright(wrapped: Any, x: Any, y: Any, a: int, b: int, sign: Any, m: int) -> int:
+    """The same with slot b turned by a right angle, backwards if the sign is negative."""
+    for i in range(m):
+        to_a, to_b = 2 * m * a + 2 * i, 2 * m * b + 2 * i
+        real, imaginary = x[to_b + 1] * sign, x[to_b] * sign
+        left_real, left_imaginary = x[to_a], x[to_a + 1]
+        y[to_a], y[to_a + 1] = wrapped(left_real - real), wrapped(left_imaginary + imaginary)
+        y[to_b], y[to_b + 1] = wrapped(left_real + real), wrapped(left_imaginary - imaginary)
+    return m
+
+
+@inlined
+def combine_3(rounded: Any, wrapped: Any, halved: Any, x: Any, y: Any, height: Any, m: int) -> int:
+    """Three slots. The second and the third are as far above a point in the middle as below."""
+    for i in range(m):
+        for part in range(2):
+            at, other = 2 * i + part, 2 * i + 1 - part
+            total = wrapped(x[2 * m + at] + x[4 * m + at])
+            upright = rounded(wrapped(x[2 * m + other] - x[4 * m + other]) * height)
+            upright = upright if part else -upright
+            middle = x[at] - halved(total)
+            y[at] = wrapped(x[at] + total)
+            y[2 * m + at] = wrapped(middle + upright)
+            y[4 * m + at] = wrapped(middle - upright)
+    return m
+
+
+@inlined
+def combine_5(rounded: Any, wrapped: Any, x: Any, y: Any, c1: Any, s1: Any, c2: Any, s2: Any, m: int) -> int:
+    """Five slots, of which two pairs are as far above a point in the middle as below; by two roots of unity."""
+    for i in range(m):
+        for part in range(2):
+            at, other = 2 * i + part, 2 * i + 1 - part
+            sum1, sum2 = wrapped(x[2 * m + at] + x[8 * m + at]), wrapped(x[4 * m + at] + x[6 * m + at])
+            difference1 = wrapped(x[2 * m + other] - x[8 * m + other])
+            difference2 = wrapped(x[4 * m + other] - x[6 * m + other])
+            middle1 = x[at] + rounded(sum1 * c1) + rounded(sum2 * c2)
+            middle2 = x[at] + rounded(sum1 * c2) + rounded(sum2 * c1)
+            upright1 = rounded(difference1 * s1) + rounded(difference2 * s2)
+            upright2 = rounded(difference1 * s2) - rounded(difference2 * s1)
+            upright1, upright2 = (upright1, upright2) if part else (-upright1, -upright2)
+            y[at] = wrapped(x[at] + wrapped(sum1 + sum2))
+            y[2 * m + at] = wrapped(middle1 + upright1)
+            y[8 * m + at] = wrapped(middle1 - upright1)
+            y[4 * m + at] = wrapped(middle2 + upright2)
+            y[6 * m + at] = wrapped(middle2 - upright2)
+    return m
+
+
+@inlined
+def order_pairs(x: Any, y: Any, orders: Any, first: int, n: int) -> int:
+    """Set the pairs of y to those of x in another order, which begins at `first`."""
+    for i in range(n):
+        pair = 2 * as_int64(orders[first + i])
+        y[2 * i], y[2 * i + 1] = x[pair], x[pair + 1]
+    return n
+
+
+# --- Transforms --------------------------------------------------------------------------------------------------
+
+INVERSE, HEIGHT_3, ROOTS_5 = 0, 6, 7
+"""Where other constants are among those that are divided by: the sign of a right angle, the height of the third of a
+circle above its middle, cosine and sine of a fifth and two fifths of a circle."""
+
+
+@inlined
+def transform(
+    rounded: Any,
+    wrapped: Any,
+    halved: Any,
+    x: Any,
+    y: Any,
+    stages: Any,
+    roots: Any,
+    constants: Any,
+    orders: Any,
+    n: int,
+) -> Any:
+    """Transform n pairs of x, and give what they lie in then: x, or y, which is worked in.
+
+    Args:
+        stages: how many there are, and their factors.
+        roots: for each stage, n pairs.
+        constants: 1 / factor, for factors to 5; and others.
+        orders: for each stage, where each pair comes from.
+    """
+    for stage in range(stages[0]):
+        factor = stages[1 + stage]
+        m, first = n // factor, n * stage
+        divide(rounded, x, y, constants[factor], m)
+        divide_and_turn(rounded, x, roots, y, constants[factor], 2 * first, m, n)
+        if factor == 4:
+            add_and_subtract(wrapped, y, x, 0, 2, m)
+            add_and_subtract(wrapped, y, x, 1, 3, m)
+            add_and_subtract(wrapped, x, y, 0, 1, m)
+            add_and_subtract_upright(wrapped, x, y, 2, 3, constants[INVERSE], m)
+            x, y = y, x
+        elif factor == 2:
+            add_and_subtract(wrapped, y, x, 0, 1, m)
+        elif factor == 3:
+            combine_3(rounded, wrapped, halved, y, x, constants[HEIGHT_3], m)
+        else:
+            c1, s1, c2, s2 = constants[ROOTS_5], constants[ROOTS_5 + 1], constants[ROOTS_5 + 2], constants[ROOTS_5 + 3]
+            combine_5(rounded, wrapped, y, x, c1, s1, c2, s2, m)
+        order_pairs(x, y, orders, first, n)
+        x, y = y, x
+    return x
+
+
+@inlined
+def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: Any, y: Any, to: int, n: int) -> int:
+    """The spectrum of real values, n + 1 bins from `to` on, from that of their pairs taken for complex values."""
+    real, imaginary = rounded(x[0] * half), rounded(x[1] * half)
+    y[to], y[to + 1] = wrapped(real + imaginary), 0
+    y[to + 2 * n], y[to + 2 * n + 1] = wrapped(real - imaginary), 0
+    for k in range(1, n // 2 + 1):
+        mirrored = 2 * (n - k)
+        real, imaginary = rounded(x[2 * k] * half), rounded(x[2 * k + 1] * half)
+        mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
+        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+        c, s = roots[2 * k], roots[2 * k + 1]
+        turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
+        y[to + 2 * k] = halved(sum_real + turned_real)
+        y[to + 2 * k + 1] = halved(sum_imaginary + turned_imaginary)
+        y[to + mirrored] = halved(sum_real - turned_real)
+        y[to + mirrored + 1] = halved(turned_imaginary - sum_imaginary)
+    return n
+
+
+@inlined
+def fold(rounded: Any, wrapped: Any, x: Any, come: int, roots: Any, half: Any, y: Any, n: int) -> int:
+    """The spectrum of pairs of real values taken for complex ones, from n + 1 bins of x from `come` on."""
+    first, last = x[come], x[come + 2 * n]
+    y[0], y[1] = rounded(wrapped(first + last) * half), rounded(wrapped(first - last) * half)
+    for k in range(1, n // 2 + 1):
+        at, mirrored = come + 2 * k, come + 2 * (n - k)
+        real, imaginary = rounded(x[at] * half), rounded(x[at + 1] * half)
+        mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
+        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+        c, s = roots[2 * k], roots[2 * k + 1]
+        turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
+        y[2 * k], y[2 * k + 1] = wrapped(sum_real + turned_real), wrapped(sum_imaginary + turned_imaginary)
+        y[2 * (n - k)] = wrapped(sum_real - turned_real)
+        y[2 * (n - k) + 1] = wrapped(turned_imaginary - sum_imaginary)
+    return n
+
+
+@inlined
+def spectra(
+    rounded: Any,
+    wrapped: Any,
+    halved: Any,
+    x: Any,
+    y: Any,
+    work: Any,
+    spare: Any,
+    stages: Any,
+    roots: Any,
+    constants: Any,
+    orders: Any,
+    half_roots: Any,
+    shape: Any,
+) -> int:
+    """SignalRfft. The shape says: rows, samples of a row of x, bins of a row of y, pairs of a transform."""
+    n, given = shape[3], min(shape[1], 2 * shape[3])
+    for row in range(shape[0]):
+        for i in range(given):
+            work[i] = x[row * shape[1] + i]
+        for i in range(given, 2 * n):
+            work[i] = 0
+        values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
+        unravel(rounded, wrapped, halved, values, half_roots, constants[2], y, 2 * row * shape[2], n)
+        for i in range(2 * (n + 1), 2 * shape[2]):
+            y[2 * row * shape[2] + i] = 0
+    return DONE
+
+
+@inlined
+def signals(
+    rounded: Any,
+    wrapped: Any,
+    halved: Any,
+    x: Any,
+    y: Any,
+    work: Any,
+    spare: Any,
+    stages: Any,
+    roots: Any,
+    constants: Any,
+    orders: Any,
+    half_roots: Any,
+    shape: Any,
+    divisor: Any,
+) -> int:
+    """SignalIrfft. The shape says: rows, bins of a row of x, samples of a row of y, pairs of a transform."""
+    n = shape[3]
+    for row in range(shape[0]):
+        fold(rounded, wrapped, x, 2 * row * shape[1], half_roots, constants[2], work, n)
+        values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
+        for i in range(2 * n):
+            y[row * shape[2] + i] = values[i] if divisor == 1 else values[i] / divisor
+        for i in range(2 * n, shape[2]):
+            y[row * shape[2] + i] = 0
+    return DONE
+
+
+@kernel
+def rfft_int16(
+    x: Int16s,
+    y: Int16s,
+    work: Int32s,
+    spare: Int32s,
+    stages: Int64s,
+    roots: Int32s,
+    constants: Int32s,
+    orders: Int32s,
+    half_roots: Int32s,
+    shape: Int64s,
+) -> int:
+    """The spectrum of int16."""
+    samples = rounded_16, wrapped_16, halved_16
+    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
+
+
+@kernel
+def rfft_int32(
+    x: Int32s,
+    y: Int32s,
+    work: Int64s,
+    spare: Int64s,
+    stages: Int64s,
+    roots: Int64s,
+    constants: Int64s,
+    orders: Int32s,
+    half_roots: Int64s,
+    shape: Int64s,
+) -> int:
+    """The spectrum of int32."""
+    samples = rounded_32, wrapped_32, halved_32
+    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
+
+
+@kernel
+def rfft_float32(
+    x: Float32s,
+    y: Float32s,
+    work: Float32s,
+    spare: Float32s,
+    stages: Int64s,
+    roots: Float32s,
+    constants: Float32s,
+    orders: Int32s,
+    half_roots: Float32s,
+    shape: Int64s,
+) -> int:
+    """The spectrum of float32."""
+    samples = unchanged, unchanged, halved_float
+    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
+
+
+@kernel
+def irfft_int16(
+    x: Int16s,
+    y: Int16s,
+    work: Int32s,
+    spare: Int32s,
+    stages: Int64s,
+    roots: Int32s,
+    constants: Int32s,
+    orders: Int32s,
+    half_roots: Int32s,
+    shape: Int64s,
+) -> int:
+    """From a spectrum of int16."""
+    samples = rounded_16, wrapped_16, halved_16
+    return signals(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape, 1)
+
+
+@kernel
+def irfft_int32(
+    x: Int32s,
+    y: Int32s,
+    work: Int64s,
+    spare: Int64s,
+    stages: Int64s,
+    roots: Int64s,
+    constants: Int64s,
+    orders: Int32s,
+    half_roots: Int64s,
+    shape: Int64s,
+) -> int:
+    """From a spectrum of int32."""
+    samples = rounded_32, wrapped_32, halved_32
+    return signals(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape, 1)
+
+
+@kernel
+def irfft_float32(
+    x: Float32s,
+    y: Float32s,
+    work: Float32s,
+    spare: Float32s,
+    stages: Int64s,
+    roots: Float32s,
+    constants: Float32s,
+    orders: Int32s,
+    half_roots: Float32s,
+    shape: Int64s,
+) -> int:
+    """From a spectrum of float32."""
+    divisor = as_float32(2 * shape[3])
+    return signals(
+        unchanged,
+        unchanged,
+        halved_float,
+        x,
+        y,
+        work,
+        spare,
+        stages,
+        roots,
+        constants,
+        orders,
+        half_roots,
+        shape,
+        divisor,
+    )
+
+
+KERNELS: dict[TensorType, tuple[Kernel, Kernel, npt.DTypeLike]] = {
+    TensorType.INT16: (rfft_int16, irfft_int16, np.int32),
+    TensorType.INT32: (rfft_int32, irfft_int32, np.int64),
+    TensorType.FLOAT32: (rfft_float32, irfft_float32, np.float32),
+}
+"""By type; and what samples lie in while they are worked on."""
+
+SLOTS_OF_4 = (0, 2, 1, 3)
+"""Where butterflies of four leave their results."""
+
+
+def _bind_rfft(context: KernelContext, node: Node) -> list[Step] | None:
+    op: FftOpData = node.op_data
+    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    x, y = input.elements, output.elements.reshape(-1)
+    if not x.size:
+        return clear_steps(y)
+    rows, bins = x.size // x.shape[-1], output.dims[-1] // 2
+    forwards, _, lane = KERNELS[op.type]
+    shape = np.array([rows, x.shape[-1], bins, op.length // 2], np.int64)
+    step = forwards.step(x=x, y=y, **_constants(op, lane, inverse=False), shape=shape)
+    return [step, *clear_steps(y[2 * rows * bins :])]
+
+
+def _bind_irfft(context: KernelContext, node: Node) -> list[Step] | None:
+    op: FftOpData = node.op_data
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    if not x.size:
+        return clear_steps(y.reshape(-1))
+    rows = x.size // x.shape[-1]
+    _, backwards, lane = KERNELS[op.type]
+    shape = np.array([rows, x.shape[-1] // 2, y.shape[-1], op.length // 2], np.int64)
+    step = backwards.step(x=x, y=y, **_constants(op, lane, inverse=True), shape=shape)
+    return [step, *clear_steps(y.reshape(-1)[rows * y.shape[-1] :])]
+
+
+def _constants(op: FftOpData, lane: npt.DTypeLike, *, inverse: bool) -> dict[str, npt.NDArray[Any]]:
+    """Everything that a transform needs beside its input, its output and their shape."""
+    samples, n, sign = op.samples, op.length // 2, 1 if inverse else -1
+    unit = samples.roots([sign * 2 * math.pi * i / n for i in range(n)])
+    stages = factors(n)[::-1]
+    roots, orders = np.empty((len(stages), n, 2), lane), np.empty((len(stages), n), np.int32)
+    rest, positions = n, 1
+    for stage, factor in enumerate(stages):
+        rest //= factor
+        steps = np.multiply.outer(np.arange(factor, dtype=np.intp), np.arange(positions, dtype=np.intp)) * (
+            n // (factor * positions)
+        )
+        roots[stage] = unit[np.broadcast_to(steps[:, np.newaxis], (factor, rest, positions)).reshape(-1)]
+        pairs = np.arange(n, dtype=np.intp).reshape(factor, rest, positions)
+        orders[stage] = (pairs[SLOTS_OF_4, ...] if factor == 4 else pairs).swapaxes(0, 1).reshape(-1)
+        positions *= factor
+    parts = [samples.one // factor for factor in range(1, 6)] if isinstance(samples, FixedPoint) else [1] * 5
+    return {
+        "work": np.empty(2 * n, lane),
+        "spare": np.empty(2 * n, lane),
+        "stages": np.array([len(stages), *stages], np.int64),
+        "roots": roots.reshape(-1),
+        "constants": np.array([sign, *parts, unit[n // 3, 1], *unit[n // 5], *unit[2 * n // 5]], lane),
+        "orders": orders.reshape(-1),
+        "half_roots": half_roots(samples, n, sign).astype(lane).reshape(-1),
+    }
+
+
+BINDINGS = {"SignalIrfft": _bind_irfft, "SignalRfft": _bind_rfft}

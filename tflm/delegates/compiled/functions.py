@@ -1,0 +1,59 @@
+"""Real functions for kernels, on float64, for results in float32: without branches, so that loops become vectors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tflm.delegates.compiled.casts import as_int64
+from tflm.delegates.compiled.intrinsics import float64_of_bits
+from tflm.delegates.compiled.language import inlined
+
+LEAST_EXPONENT, MOST_EXPONENT = -150.0, 130.0
+"""Powers of two beyond which float32 has zero and infinity."""
+
+LOG2_E, LN_2 = 1 / math.log(2), math.log(2)
+FRACTION_BITS, BIAS = 52, 1023
+"""Of float64."""
+
+SMALL = 1 / 32
+"""Below this, the series of tanh takes over from exp, whose difference from 1 would have lost too many digits."""
+
+
+@inlined
+def exponential(x: Any) -> Any:
+    """exp(x), to 1e-11; 0 and infinity where float32 has these. What is no number stays so."""
+    power = x * LOG2_E
+    power = LEAST_EXPONENT if power < LEAST_EXPONENT else power
+    power = MOST_EXPONENT if power > MOST_EXPONENT else power
+    whole = np.floor(power + 0.5)
+    r = (power - whole) * LN_2
+    tail = 1 / 120 + r * (1 / 720 + r * (1 / 5040 + r * (1 / 40320 + r * (1 / 362880))))
+    fraction = 1 + r * (1 + r * (1 / 2 + r * (1 / 6 + r * (1 / 24 + r * tail))))
+    return fraction * float64_of_bits((as_int64(whole) + BIAS) << FRACTION_BITS)
+
+
+@inlined
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x))"""
+    return 1 / (1 + exponential(-x))
+
+
+@inlined
+def hyperbolic_tangent(x: Any) -> Any:
+    """tanh(x)"""
+    magnitude = abs(x)
+    e = exponential(-2 * magnitude)
+    quotient = (1 - e) / (1 + e)
+    square = x * x
+    series = magnitude * (1 + square * (-1 / 3 + square * (2 / 15 - square * (17 / 315))))
+    return np.copysign(series if magnitude < SMALL else quotient, x)
+
+
+@inlined
+def exponential_minus_one(x: Any) -> Any:
+    """exp(x) - 1"""
+    series = x * (1 + x * (1 / 2 + x * (1 / 6 + x * (1 / 24 + x * (1 / 120)))))
+    return series if abs(x) < SMALL else exponential(x) - 1

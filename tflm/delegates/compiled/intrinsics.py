@@ -1,0 +1,77 @@
+"""What kernels can call and Python has no words for; `tflm.delegates.compiled.vectors` says what becomes of it."""
+
+from __future__ import annotations
+
+from tflm.delegates.compiled.language import Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+
+
+@intrinsic
+def int8_at(address: int) -> Int8s:
+    """The int8 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def uint8_at(address: int) -> UInt8s:
+    """The uint8 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int16_at(address: int) -> Int16s:
+    """The int16 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int32_at(address: int) -> Int32s:
+    """The int32 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int64_at(address: int) -> Int64s:
+    """The int64 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def float32_at(address: int) -> Float32s:
+    """The float32 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def call(address: int, argument: int) -> int:
+    """What a C function gives, which takes an int64 or an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def call_with_two_arguments(address: int, first: int, second: int) -> int:
+    """What a C function gives, which takes two int64 or addresses."""
+    raise NotImplementedError
+
+
+@intrinsic
+def call_without_arguments(address: int) -> int:
+    """What a C function gives."""
+    raise NotImplementedError
+
+
+@intrinsic
+def move_bytes(target: int, source: int, count: int) -> int:
+    """C's memmove of addresses; gives the count."""
+    raise NotImplementedError
+
+
+@intrinsic
+def float64_of_bits(bits: int) -> float:
+    """The float64 that has these bits."""
+    raise NotImplementedError
+
+
+@intrinsic
+def leading_zeros(value: int) -> int:
+    """Zero bits above the highest one bit, of 64 bits."""
+    raise NotImplementedError

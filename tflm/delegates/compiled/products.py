@@ -1,0 +1,385 @@
+"""CONV_2D, FULLY_CONNECTED, TRANSPOSE_CONV: windows of an image times weights, in matrix tiles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
+from tflm.delegates.compiled.language import DONE, Int64s, Step, UInt8s, kernel
+from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
+from tflm.delegates.compiled.tiles import channel_order, lanes, product
+from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.layers.convolution import OpData
+from tflm.kernels.layers.integer_product import OutputStage
+from tflm.kernels.layers.windows import Axis
+from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
+from tflm.kernels.registration import KernelContext, Node
+from tflm.kernels.support.activation import activation_range, fused_activation
+from tflm.schema.enums import ActivationFunctionType
+from tflm.schema.options import FullyConnectedOptions
+
+UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
+"""Elements in a unit of 32 bits."""
+
+SPLIT = 2
+"""Sets of registers over which units are dealt out where there are few sums: fewer wait for the one before."""
+
+
+class Shape(NamedTuple):
+    """A tile: positions, and vectors of channels."""
+
+    rows: int
+    vectors: int
+
+
+def tile_shapes() -> dict[int, tuple[int, ...]]:
+    """For each number of vectors of channels, the numbers of positions for which there are tiles."""
+    if lanes() == 16:
+        return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: (1, 4, 8)}
+    return {2: (1, 4), 1: (1, 4, 6)}
+
+
+def blocks_of(channels: int, positions: int) -> Iterator[tuple[int, int, Shape]]:
+    """How channels fall into blocks: (first channel, number of blocks, tile), the last channels first.
+
+    What a block writes beyond its channels falls on the next position, whose own come later.
+    """
+    shapes, width = tile_shapes(), lanes()
+    largest = max(shapes)
+    whole = channels // (largest * width)
+    rest = channels - whole * largest * width
+    if rest:
+        vectors = min(count for count in shapes if count * width >= rest)
+        yield whole * largest * width, 1, Shape(_rows(shapes[vectors], positions), vectors)
+    if whole:
+        yield 0, whole, Shape(_rows(shapes[largest], positions), largest)
+
+
+def _rows(choices: tuple[int, ...], positions: int) -> int:
+    """The number of positions of a tile for which the least is worked out, a little more for each tile counted in."""
+    return min((rows for rows in choices if rows <= positions), key=lambda rows: -(-positions // rows) * (rows + 1.5))
+
+
+class Windows(NamedTuple):
+    """Where products find what they multiply.
+
+    Attributes:
+        fill: what fills the image first.
+        image: the image, or the input itself.
+        offsets: of each position, in bytes.
+        segments: where runs of elements begin, in bytes from that.
+        run: elements in each of them.
+        taps: the dimensions of weights that are in a run: (taps of the rows, of the columns, depth) has as many
+            segments in those before.
+    """
+
+    fill: list[Step]
+    image: npt.NDArray[Any]
+    offsets: npt.NDArray[np.int64]
+    segments: npt.NDArray[np.int64]
+    run: int
+
+
+def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows:
+    """The windows of x (batches, rows, columns, channels), of which the first `depth` channels are seen."""
+    batches, _, _, channels = x.shape
+    height, width = rows.stop - rows.start, columns.stop - columns.start
+    fill: list[Step] = []
+    leaves = rows.leaves_image or columns.leaves_image
+    itemsize = image.dtype.itemsize
+    joined = columns.dilation == 1 and depth == channels
+    run = columns.taps * depth if joined else depth
+    whole_units = run % UNIT_ELEMENTS[image.unit] == 0
+    if image.is_copy and not leaves and whole_units:
+        held = x.view(image.dtype)
+        top, left = rows.start, columns.start
+    else:
+        held = aligned((batches, height, width, channels), image.dtype, SLACK)
+        held[...] = image.border
+        top, left = 0, 0
+        sizes = [(axis.start, min(axis.stop, axis.size)) for axis in (rows, columns)]
+        (y0, y1), (x0, x1) = ((max(first, 0), max(last, 0)) for first, last in sizes)
+        inside = held[:, y0 - rows.start : y1 - rows.start, x0 - columns.start : x1 - columns.start]
+        if inside.size:
+            fill = [image.filled(x[:, y0:y1, x0:x1], inside)]
+    batch, row, column, _ = held.strides
+    place = np.arange(batches, dtype=np.int64)[:, None, None] * batch
+    place = place + (top + np.arange(rows.windows, dtype=np.int64)[:, None] * rows.stride) * row
+    place = place + (left + np.arange(columns.windows, dtype=np.int64) * columns.stride) * column
+    segments = (np.arange(rows.taps, dtype=np.int64) * rows.dilation * row)[:, None]
+    if not joined:
+        segments = segments + np.arange(columns.taps, dtype=np.int64) * columns.dilation * column
+    segments = segments.reshape(-1)
+    if whole_units and len(segments) > 1 and (np.diff(segments) == run * itemsize).all():
+        run, segments = run * len(segments), segments[:1]
+    return Windows(fill, held, place.reshape(-1), segments, run)
+
+
+def bind_product(
+    x: npt.NDArray[Any],
+    rows: Axis,
+    columns: Axis,
+    weights: npt.NDArray[Any],
+    image: Image,
+    scaling: Scaling,
+    y: npt.NDArray[Any],
+) -> list[Step]:
+    """The steps that set y to the windows of x times weights, scaled.
+
+    Args:
+        x: (batches, rows, columns, channels); the groups share as many channels as they need.
+        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
+        y: (batches, rows, columns, groups * rows of weights), contiguous.
+    """
+    groups, count, *_, depth = weights.shape
+    windows = windows_of(x, rows, columns, image, depth)
+    positions, y_step = len(windows.offsets), groups * count * y.itemsize
+    steps = list(windows.fill)
+    for group in range(groups):
+        by_segment = weights[group].reshape(count, len(windows.segments), windows.run)
+        for first, blocks, tile in blocks_of(count, positions):
+            order = channel_order(tile.vectors, scaling.bits)
+            block = order.size
+            channels = first + np.arange(blocks, dtype=np.int64)[:, None, None] * block + order
+            channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
+            split = SPLIT if 1 in tile and image.unit != "float" else 1
+            units = -(-windows.run // UNIT_ELEMENTS[image.unit])
+            in_model = np.where(channels < 0, -1, channels + group * count)
+            packed = _packed(by_segment, channels.reshape(blocks, tile.vectors, -1), units, image)
+            constants = scaling.constants(in_model)
+            valid = min(count - first, blocks * block)
+            direct = 1 << 40
+            if valid < block:
+                tiles = -(-positions // tile.rows)
+                room = positions * y_step - first * y.itemsize - block * y.itemsize
+                direct = min(room // y_step + 1, positions) // tile.rows if room >= 0 else 0
+                direct = min(direct, tiles - 1) if groups == 1 else 0
+            steps.append(
+                product.of(
+                    unit=image.unit,
+                    rows=tile.rows,
+                    vectors=tile.vectors,
+                    split=split,
+                    scale=scaling.scale,
+                    bits=scaling.bits,
+                    rounds=scaling.rounds,
+                    left=scaling.left,
+                )
+                .step(
+                    image=windows.image.ctypes.data + group * depth * image.dtype.itemsize,
+                    offsets=windows.offsets,
+                    positions=positions,
+                    segments=len(windows.segments),
+                    segment_offsets=windows.segments,
+                    units=units,
+                    weights=packed,
+                    bias=scaling.first_sums(in_model),
+                    constants=constants,
+                    constants_bytes=constants.nbytes // blocks,
+                    blocks=blocks,
+                    y=y.ctypes.data + (group * count + first) * y.itemsize,
+                    y_step=y_step,
+                    direct=direct,
+                    valid=min(valid, block) * y.itemsize,
+                    zero_point=scaling.zero_point,
+                    least=scaling.least,
+                    most=scaling.most,
+                )
+                .owning(windows.image, y)
+            )
+    return steps
+
+
+def bind_matrix(
+    x: npt.NDArray[Any], weights: npt.NDArray[Any], image: Image, scaling: Scaling, y: npt.NDArray[Any]
+) -> list[Step]:
+    """The steps that set y (positions, rows of weights), contiguous, to x (positions, depth) times weights, scaled."""
+    positions = Axis(len(x), 1, len(x))
+    by_tap = weights.reshape(1, len(weights), 1, 1, -1)
+    return bind_product(x[np.newaxis, np.newaxis], Axis(1, 1, 1), positions, by_tap, image, scaling, y)
+
+
+def _packed(by_segment: npt.NDArray[Any], channels: npt.NDArray[np.intp], units: int, image: Image) -> npt.NDArray[Any]:
+    """Weights (channels, segments, run) as (blocks, segments, units, vectors, lanes, elements of a unit)."""
+    elements = UNIT_ELEMENTS[image.unit]
+    dtype = {"bytes": np.int8, "pairs": np.int16, "float": np.float32}[image.unit]
+    count, segments, run = by_segment.shape
+    padded = np.zeros((count + 1, segments, units * elements), dtype)
+    padded[:count, :, :run] = by_segment
+    chosen = padded.reshape(count + 1, segments, units, elements)[channels]  # -1 is the last, which is zero
+    return copied(chosen.transpose(0, 3, 4, 1, 2, 5))
+
+
+# --- Operators ---------------------------------------------------------------------------------------------------
+
+
+def sums_fit(weights: npt.NDArray[Any], x_dtype: np.dtype[Any]) -> bool:
+    """Whether every sum of products of a channel (the first two dimensions) stays within 32 bits."""
+    return -int(np.iinfo(x_dtype).min) * int(largest_sums(weights).max(initial=0)) < 2**31
+
+
+def largest_sums(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The sum of the absolute weights of each channel (the first two dimensions)."""
+    absolute = abs(weights.astype(np.int64)).reshape(weights.shape[0] * weights.shape[1], -1)
+    sums: npt.NDArray[np.int64] = absolute.sum(axis=1, dtype=np.int64)
+    return sums
+
+
+def layer_scaling(
+    multiplier: Multiplier,
+    output: OutputStage,
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    image: Image,
+    y_dtype: np.dtype[Any],
+) -> Scaling | None:
+    """The scaling of a layer with integer weights; None where it can't be shown to be exact.
+
+    Args:
+        weights: (groups, rows, ...).
+        bias: one for each of all rows, or None.
+    """
+    if isinstance(multiplier, WideQuantizedMultiplier) and not sums_fit(weights, image.x_dtype):
+        return None
+    count = weights.shape[0] * weights.shape[1]
+    total = -image.border * weights.reshape(count, -1).sum(axis=1, dtype=np.int64)
+    limits, range_of_x = largest_sums(weights), np.iinfo(image.x_dtype)
+    limits *= range_of_x.max - range_of_x.min
+    if bias is not None:
+        offsets = np.asarray(bias, None).reshape(-1).astype(np.int64)
+        total += offsets
+        limits += abs(offsets)
+    if output.zero_point and largest_result(multiplier, limits) + abs(output.zero_point) >= 2**31:
+        return None
+    return integer_scaling(multiplier, output, total, y_dtype)
+
+
+def float_layer_scaling(
+    weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, activation: ActivationFunctionType
+) -> Scaling:
+    """The scaling of a layer with float weights (groups, rows, ...)."""
+    count = weights.shape[0] * weights.shape[1]
+    addends = np.zeros(count, np.float32) if bias is None else np.asarray(bias, np.float32).reshape(-1)
+    return float_scaling(addends, *activation_range(activation, np.float32))
+
+
+def convolution_scaling(
+    op: OpData,
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    image: Image,
+    y_dtype: np.dtype[Any],
+    *,
+    channels: int,
+    accumulator_bits: int,
+) -> Scaling | None:
+    """The scaling of a convolution; arguments as those of `tflm.kernels.layers.convolution.bind_layer`."""
+    if op.quantization is None:
+        return float_layer_scaling(weights, bias, op.activation)
+    copies = weights.shape[0] * weights.shape[1] // channels
+    multipliers = op.quantization.multipliers
+    significands, shifts = (
+        np.tile(values[:channels], copies) for values in (multipliers.significands, multipliers.shifts)
+    )
+    kind = WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier
+    return layer_scaling(kind(significands, shifts), op.quantization.output, weights, bias, image, y_dtype)
+
+
+def bind_convolution(
+    op: OpData,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+    *,
+    channels: int,
+    accumulator_bits: int,
+) -> list[Step] | None:
+    """The steps of a convolution; arguments as those of `tflm.kernels.layers.convolution.bind_convolution`."""
+    image = image_of(x.dtype, op.border, bytes_allowed=True)
+    scaling = convolution_scaling(
+        op, weights, bias, image, y.dtype, channels=channels, accumulator_bits=accumulator_bits
+    )
+    return None if scaling is None else bind_product(x, op.rows, op.columns, weights, image, scaling, y)
+
+
+def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
+    x, weights, bias, y, constant = conv_2d.OPERANDS.bound(context, node)
+    if not constant or np.may_share_memory(x, y):
+        return None
+    groups = x.shape[3] // weights.shape[3]
+    by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
+    bits = conv_2d.accumulator_bits(node, x, bias)
+    return bind_convolution(node.op_data, x, by_group, bias, y, channels=y.shape[3], accumulator_bits=bits)
+
+
+def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] | None:
+    x, weights, bias, y, constant = fully_connected.bound(context, node)
+    if not constant:
+        return None
+    scaling: Scaling | None
+    if x.dtype == np.float32:
+        image = image_of(x.dtype, 0, bytes_allowed=True)
+        scaling = float_layer_scaling(weights, bias, fused_activation(node, FullyConnectedOptions))
+    else:
+        op: fully_connected.OpData = node.op_data
+        image = image_of(x.dtype, op.input_zero_point, bytes_allowed=not op.weights_zero_point)
+        weights = weights.astype(np.int16) - np.int16(op.weights_zero_point)
+        multiplier = fully_connected.multiplier(node, x.dtype, bias, y.shape[2])
+        scaling = layer_scaling(multiplier, op.output, weights, bias, image, y.dtype)
+    if scaling is None:
+        return None
+    return bind_matrix(x[0], weights[0], image, scaling, y)
+
+
+@kernel
+def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target: UInt8s) -> int:
+    """Row i of the target is row places[i] of the source."""
+    for i in range(count):
+        begin = places[i] * row_bytes
+        for j in range(row_bytes):
+            target[i * row_bytes + j] = source[begin + j]
+    return DONE
+
+
+def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
+    x, weights, bias, y, constant = transpose_conv.OPERANDS.bound(context, node)
+    if not constant:
+        return None
+    op: transpose_conv.TransposeOpData = node.op_data
+    rows, columns, channels = op.row_phases, op.column_phases, y.shape[3]
+    arrange, by_phase = transpose_conv.bind_arrange(weights[:channels], rows, columns)
+    arrange()
+    copies = rows.count * columns.count
+    by_window = aligned((x.shape[0], rows.windows.windows, columns.windows.windows, copies * channels), y.dtype)
+    multiply = bind_convolution(
+        op,
+        x,
+        by_phase.reshape(1, -1, *by_phase.shape[3:]),
+        None if bias is None else np.broadcast_to(bias, (copies, channels)),
+        by_window,
+        channels=channels,
+        accumulator_bits=64 if x.dtype == np.int16 else 32,
+    )
+    if multiply is None:
+        return None
+    places = transpose_conv.places_by_window(y.shape[0], rows, columns).astype(np.int64)
+    gather = take_rows.step(
+        source=by_window.view(np.uint8),
+        places=places,
+        count=len(places),
+        row_bytes=channels * y.itemsize,
+        target=y.view(np.uint8),
+    )
+    return [*multiply, gather]
+
+
+BINDINGS = {
+    "CONV_2D": _bind_conv_2d,
+    "FULLY_CONNECTED": _bind_fully_connected,
+    "TRANSPOSE_CONV": _bind_transpose_conv,
+}

@@ -1,0 +1,523 @@
+"""The signal operators but for the transforms: from windows to channels, and queues of samples."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64, as_uint64
+from tflm.delegates.compiled.fixed_point import clamped
+from tflm.delegates.compiled.intrinsics import leading_zeros
+from tflm.delegates.compiled.language import (
+    DONE,
+    REFUSED,
+    Float32s,
+    Int16s,
+    Int32s,
+    Int64s,
+    Kernel,
+    Step,
+    UInt8s,
+    UInt32s,
+    UInt64s,
+    inlined,
+    kernel,
+)
+from tflm.delegates.compiled.movement import copy_steps
+from tflm.kernels.reference.signal.filter_bank import FilterBank
+from tflm.kernels.reference.signal.filter_bank_log import ONE, SEGMENTS, log2_beyond_line
+from tflm.kernels.reference.signal.filter_bank_spectral_subtraction import SpectralSubtraction
+from tflm.kernels.reference.signal.framer import Framer
+from tflm.kernels.reference.signal.overlap_add import OverlapAdd
+from tflm.kernels.reference.signal.pcan import (
+    DIGIT_BITS,
+    FRACTION_BITS,
+    OUTPUT_BITS,
+    SNR_BITS,
+    complete_gains,
+    largest_estimate,
+)
+from tflm.kernels.reference.signal.stacker import Stacker
+from tflm.kernels.registration import KernelContext, Node
+
+LOW_32_BITS = (1 << 32) - 1
+
+
+def clear_steps(*targets: npt.NDArray[Any]) -> list[Step]:
+    """Zeros for what an operator leaves of its outputs."""
+    return copy_steps([(target, np.zeros((), target.dtype)) for target in targets if target.size]) or []
+
+
+# --- Window, scale, energy ---------------------------------------------------------------------------------------
+
+
+@kernel
+def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shift: int) -> int:
+    """Frames times the weights, shifted right, saturated."""
+    for frame in range(frames):
+        first = frame * length
+        for i in range(length):
+            y[first + i] = clamped((x[first + i] * weights[i]) >> shift, -(1 << 15), (1 << 15) - 1)
+    return DONE
+
+
+@kernel
+def auto_scale(x: Int16s, y: Int16s, scale_bit: Int32s, count: int) -> int:
+    """Samples, shifted left as far as 16 bits allow it."""
+    low, high = 0, 0
+    for i in range(count):
+        low, high = min(low, x[i]), max(high, x[i])
+    largest = max(-low, high)
+    if low == -(1 << 15):
+        # As in the reference, the absolute value of this one wraps, to be less than anything behind it.
+        largest = 0
+        for i in range(count):
+            sample = as_int64(x[i])
+            if sample > largest:
+                largest = sample
+            elif -sample > largest:
+                largest = sample if sample == low else -sample
+    bits = leading_zeros(largest) - 49 if largest > 0 else 0
+    scale_bit[0] = bits
+    for i in range(count):
+        y[i] = x[i] << bits
+    return DONE
+
+
+@kernel
+def energy(x: Int16s, y: UInt32s, count: int) -> int:
+    """Squared magnitudes of complex numbers."""
+    for i in range(count):
+        y[i] = x[2 * i] * x[2 * i] + x[2 * i + 1] * x[2 * i + 1]
+    return DONE
+
+
+# --- Channels ----------------------------------------------------------------------------------------------------
+
+
+@kernel
+def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y: Int64s, channels: int) -> int:
+    """Weighted sums of the values of a band, and of those before it.
+
+    Args:
+        bands: for each band, one more than channels: where it begins in x, where in the weights, and its width.
+    """
+    carried = 0
+    for band in range(channels + 1):
+        start, weight, width = bands[3 * band], bands[3 * band + 1], bands[3 * band + 2]
+        total, next_carried = 0, 0
+        for i in range(width):
+            total += as_int64(x[start + i]) * weights[weight + i]
+            next_carried += as_int64(x[start + i]) * unweights[weight + i]
+        if band > 0:
+            y[band - 1] = carried + total
+        carried = next_carried
+    return DONE
+
+
+@kernel
+def square_root(x: UInt64s, scale_bits: Int32s, y: UInt32s, count: int) -> int:
+    """Roots, rounded to the nearest integer but for the largest of 16 and 32 bits, then shifted right."""
+    one, largest_16_bits, largest_32_bits = as_uint64(1), as_uint64(0xFFFF), as_uint64(0xFFFFFFFF)
+    bits = as_uint64(scale_bits[0] & 31)
+    for i in range(count):
+        root = as_uint64(min(np.sqrt(as_float64(x[i])), 4294967295.0))
+        root = root - one if root * root > x[i] else root
+        rounds_up = x[i] - root * root > root and root != largest_16_bits and root != largest_32_bits
+        y[i] = (root + one if rounds_up else root) >> bits
+    return DONE
+
+
+@kernel
+def spectral_subtraction(
+    x: UInt32s,
+    y: UInt32s,
+    noise: UInt32s,
+    factors: UInt64s,
+    smoothing_bits: int,
+    fractional_bits: int,
+    clamping: int,
+    count: int,
+) -> int:
+    """The signal less the noise, but for a part of it at least.
+
+    Args:
+        factors: for even and odd channels, by which new and old values make the noise estimate; and the least part.
+    """
+    low, smoothing, fraction = as_uint64(LOW_32_BITS), as_uint64(smoothing_bits), as_uint64(fractional_bits)
+    least = factors[4]
+    for i in range(count):
+        odd = i & 1
+        value = as_uint64(x[i])
+        signal = (value << smoothing) & low
+        estimate = (signal * factors[odd] + as_uint64(noise[i]) * factors[2 + odd]) >> fraction & low
+        floor = (value * least) >> fraction & low
+        taken = min(estimate, signal)
+        noise[i] = taken if clamping else estimate
+        y[i] = max((signal - taken) >> smoothing, floor)
+    return DONE
+
+
+@kernel
+def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, largest: int, shift: int, count: int) -> int:
+    """Each channel by the gain for its noise estimate, then compressed.
+
+    Args:
+        gains: for an estimate of 0 and of 1, then four for each number of bits: the coefficients of a polynomial in the
+            digits behind the first, and one that is not used.
+        largest: the largest estimate that there is a gain for.
+    """
+    beyond = 0
+    for i in range(count):
+        beyond += noise[i] > largest
+    if beyond:
+        return REFUSED
+    for i in range(count):
+        estimate = as_int64(noise[i])
+        if estimate < 2:
+            gain = as_int64(gains[estimate])
+        else:
+            places = 63 - leading_zeros(estimate)
+            digits = (estimate << FLOAT_BITS >> places) & (1 << FLOAT_BITS) - 1
+            fraction = digits >> (FLOAT_BITS - DIGIT_BITS) << (FRACTION_BITS - DIGIT_BITS)
+            row = 2 + 4 * (places - 1)
+            slope = as_int32((gains[row + 2] * fraction >> 6) + (gains[row + 1] << 5))
+            gain = as_int64(as_int32(slope * fraction + (gains[row] << 16) + (1 << 15)) >> 16)
+        product = as_uint64(x[i]) * as_uint64(gain & LOW_32_BITS)
+        ratio = as_int64(product >> as_uint64(shift)) & LOW_32_BITS
+        below, above = min(ratio, 2 << SNR_BITS), max(ratio, 2 << SNR_BITS)
+        y[i] = (
+            (below * below >> (2 + 2 * SNR_BITS - OUTPUT_BITS))
+            - (2 << OUTPUT_BITS)
+            + (above >> (SNR_BITS - OUTPUT_BITS))
+        )
+    return DONE
+
+
+FLOAT_BITS = 32
+"""Digits behind the first that a noise estimate can have, and one more."""
+
+
+@kernel
+def logarithm(x: UInt32s, y: Int16s, beyond_line: Int64s, shift: int, scale: int, count: int) -> int:
+    """Natural logarithms by way of those to base 2, of which a table with lines between its entries has the curve."""
+    for i in range(count):
+        value = max((as_int64(x[i]) << shift) & LOW_32_BITS, 1)
+        places = 63 - leading_zeros(value)
+        fraction = (value << 32 >> places >> 16) & (ONE - 1)
+        segment, position = fraction // (ONE // SEGMENTS), fraction % (ONE // SEGMENTS)
+        slope = beyond_line[segment + 1] - beyond_line[segment]
+        log2 = (places << 16) + fraction + beyond_line[segment] + (slope * position >> 16)
+        log = (log2 * LN_2 + ONE // 2) >> 16
+        y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
+    return DONE
+
+
+LN_2 = round(np.log(2) * ONE)
+"""Q0.16."""
+
+
+# --- Queues ------------------------------------------------------------------------------------------------------
+
+
+@inlined
+def write_to_queue(samples: Any, state: Any, capacity: int, x: Any, first: int, count: int) -> int:
+    """Take samples."""
+    place = (state[0] + state[1]) % capacity
+    for i in range(count):
+        samples[place] = x[first + i]
+        place = place + 1 if place + 1 < capacity else 0
+    state[1] += count
+    return count
+
+
+@inlined
+def read_from_queue(samples: Any, state: Any, capacity: int, y: Any, first: int, count: int) -> int:
+    """Copy the oldest samples."""
+    place = state[0]
+    for i in range(count):
+        y[first + i] = samples[place]
+        place = place + 1 if place + 1 < capacity else 0
+    return count
+
+
+@inlined
+def discard(state: Any, capacity: int, count: int) -> int:
+    """Drop the oldest samples."""
+    state[0] = (state[0] + count) % capacity
+    state[1] = (state[1] - count) % capacity
+    return count
+
+
+@kernel
+def delay(x: Int16s, y: Int16s, samples: Int16s, state: Int64s, capacity: int, count: int) -> int:
+    """Samples of so many steps ago."""
+    write_to_queue(samples, state, capacity, x, 0, count)
+    read_from_queue(samples, state, capacity, y, 0, count)
+    discard(state, capacity, count)
+    return DONE
+
+
+@kernel
+def frame(
+    x: Int16s,
+    y: Int16s,
+    valid: UInt8s,
+    samples: Int16s,
+    state: Int64s,
+    capacity: int,
+    frames: int,
+    size: int,
+    step: int,
+    is_first: int,
+) -> int:
+    """Overlapping frames of a row of samples; the first row says that all are valid, until one is not."""
+    if is_first:
+        valid[0] = 1
+    for i in range(frames):
+        write_to_queue(samples, state, capacity, x, i * step, step)
+        if state[1] >= size:
+            read_from_queue(samples, state, capacity, y, i * size, size)
+            discard(state, capacity, step)
+        else:
+            valid[0] = 0
+            for j in range(size):
+                y[i * size + j] = 0
+    return DONE
+
+
+@kernel
+def stack(
+    x: Int16s,
+    y: Int16s,
+    valid: UInt8s,
+    samples: Int16s,
+    state: Int64s,
+    repeats: Int64s,
+    capacity: int,
+    channels: int,
+    size: int,
+    step: int,
+) -> int:
+    """A frame together with those before and behind it."""
+    for _ in range(repeats[0]):
+        write_to_queue(samples, state, capacity, x, 0, channels)
+    repeats[0] = 1
+    valid[0] = 1 if state[1] >= size else 0
+    if valid[0]:
+        read_from_queue(samples, state, capacity, y, 0, size)
+        discard(state, capacity, step)
+    else:
+        for i in range(size):
+            y[i] = 0
+    return DONE
+
+
+@kernel
+def overlap_add_int16(x: Int16s, y: Int16s, sums: Int16s, frames: int, size: int, step: int) -> int:
+    """Sums of overlapping frames, which saturate."""
+    for i in range(frames):
+        for j in range(size):
+            sums[j] = clamped(as_int64(sums[j]) + x[i * size + j], -(1 << 15), (1 << 15) - 1)
+        shift_out(y, sums, i, size, step)
+    return DONE
+
+
+@kernel
+def overlap_add_float32(x: Float32s, y: Float32s, sums: Float32s, frames: int, size: int, step: int) -> int:
+    """Sums of overlapping frames."""
+    for i in range(frames):
+        for j in range(size):
+            sums[j] = sums[j] + x[i * size + j]
+        shift_out(y, sums, i, size, step)
+    return DONE
+
+
+@inlined
+def shift_out(y: Any, sums: Any, frame_index: int, size: int, step: int) -> int:
+    """Give the first sums, which are finished; the others move up."""
+    for j in range(step):
+        y[frame_index * step + j] = sums[j]
+    for j in range(size - step):
+        sums[j] = sums[j + step]
+    for j in range(size - step, size):
+        sums[j] = 0
+    return step
+
+
+# --- Binding -----------------------------------------------------------------------------------------------------
+
+
+def _elements(context: KernelContext, node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """The first input and the first output, in one dimension."""
+    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    return x.reshape(-1), y.reshape(-1)
+
+
+def _bind_window(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    weights = context.get_eval_input(node, 1).elements
+    if not x.size:
+        return clear_steps(y)
+    sizes = {"frames": x.size // weights.size, "length": weights.size, "shift": node.op_data & 31}
+    return [window.step(x=x, weights=weights, y=y, **sizes), *clear_steps(y[x.size :])]
+
+
+def _bind_auto_scale(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    return [auto_scale.step(x=x, y=y, scale_bit=context.get_eval_output(node, 1).elements, count=y.size)]
+
+
+def _bind_energy(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    start, end = node.op_data
+    step = energy.step(x=x[2 * start :], y=y[start:], count=end - start)
+    return [step, *clear_steps(y[:start], y[end:])]
+
+
+def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
+    bank = FilterBank(context, node, node.op_data)
+    if not bank.is_constant:
+        return None
+    _, y = _elements(context, node)
+    return [
+        filter_bank.step(
+            x=bank.spectrum.elements,
+            weights=bank.weights.elements,
+            unweights=bank.unweights.elements,
+            bands=np.array(bank.bands(), np.int32).reshape(-1),
+            y=y.view(np.int64),
+            channels=y.size,
+        )
+    ]
+
+
+def _bind_square_root(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    scale_bits = context.get_eval_input(node, 1).elements
+    return [square_root.step(x=x, scale_bits=scale_bits, y=y, count=x.size), *clear_steps(y[x.size :])]
+
+
+def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step] | None:
+    op: SpectralSubtraction = node.op_data
+    x, y = _elements(context, node)
+    noise_output = context.get_eval_output(node, 1).elements
+    names = ("smoothing", "alternate_smoothing", "one_minus_smoothing", "alternate_one_minus_smoothing")
+    factors = [op.options[name] % 2**32 for name in (*names, "min_signal_remaining")]
+    step = spectral_subtraction.step(
+        x=x,
+        y=y,
+        noise=op.noise,
+        factors=np.array(factors, np.uint64),
+        smoothing_bits=op.options["smoothing_bits"] & 31,
+        fractional_bits=op.options["spectral_subtraction_bits"] & 63,
+        clamping=bool(op.options["clamping"]),
+        count=op.noise.size,
+    )
+    shown = copy_steps([(noise_output, op.noise[: noise_output.size])]) or []
+    return [step, *shown, *clear_steps(y[op.noise.size :])]
+
+
+def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    noise, gains = (context.get_eval_input(node, i) for i in (1, 2))
+    if not gains.is_constant:
+        return None
+    return [
+        automatic_gain.step(
+            x=x,
+            noise=noise.elements,
+            gains=complete_gains(gains.elements),
+            y=y,
+            largest=largest_estimate(gains.elements.size),
+            shift=node.op_data & 63,
+            count=x.size,
+        )
+    ]
+
+
+def _bind_logarithm(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    options = {"shift": node.op_data["input_correction_bits"] & 31, "scale": node.op_data["output_scale"]}
+    step = logarithm.step(x=x, y=y, beyond_line=log2_beyond_line(), **options, count=x.size)
+    return [step, *clear_steps(y[x.size :])]
+
+
+def _queue(buffer: Any) -> dict[str, Any]:
+    return {"samples": buffer.samples, "state": buffer.state, "capacity": buffer.samples.size}
+
+
+def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = _elements(context, node)
+    buffers = node.op_data.buffers
+    if not buffers:
+        return None
+    count = x.size // len(buffers)
+    rows = [slice(i * count, (i + 1) * count) for i in range(len(buffers))]
+    steps = [delay.step(x=x[row], y=y[row], **_queue(of), count=count) for row, of in zip(rows, buffers)]
+    return [*steps, *clear_steps(y[x.size :])]
+
+
+def _bind_framer(context: KernelContext, node: Node) -> list[Step] | None:
+    op: Framer = node.op_data
+    x, y = _elements(context, node)
+    rows = len(op.buffers)
+    if not rows:
+        return None
+    frames = x.size // rows // op.step
+    valid = context.get_eval_output(node, 1).elements.reshape(1).view(np.uint8)
+    sizes = {"frames": frames, "size": op.size, "step": op.step}
+    steps = [
+        frame.step(
+            x=x[i * frames * op.step :],
+            y=y[i * frames * op.size :],
+            valid=valid,
+            **_queue(buffer),
+            **sizes,
+            is_first=i == 0,
+        )
+        for i, buffer in enumerate(op.buffers)
+    ]
+    return [*steps, *clear_steps(y[rows * frames * op.size :])]
+
+
+def _bind_stacker(context: KernelContext, node: Node) -> list[Step] | None:
+    op: Stacker = node.op_data
+    x, y = _elements(context, node)
+    valid = context.get_eval_output(node, 1).elements.reshape(1).view(np.uint8)
+    sizes = {"repeats": op.repeats, "channels": op.channels, "size": op.size, "step": op.step}
+    return [stack.step(x=x, y=y, valid=valid, **_queue(op.buffer), **sizes), *clear_steps(y[op.size :])]
+
+
+OVERLAP_ADDS: dict[str, Kernel] = {"int16": overlap_add_int16, "float32": overlap_add_float32}
+
+
+def _bind_overlap_add(context: KernelContext, node: Node) -> list[Step] | None:
+    op: OverlapAdd = node.op_data
+    x, y = _elements(context, node)
+    frames, size = context.get_eval_input(node, 0).dims[-2:]
+    kernel_of_type, given = OVERLAP_ADDS[y.dtype.name], frames * op.step
+    sizes = {"frames": frames, "size": size, "step": op.step}
+    steps = [
+        kernel_of_type.step(x=x[i * frames * size :], y=y[i * given :], sums=sums, **sizes)
+        for i, sums in enumerate(op.sums)
+    ]
+    return [*steps, *clear_steps(y[len(op.sums) * given :])]
+
+
+BINDINGS = {
+    "SignalDelay": _bind_delay,
+    "SignalEnergy": _bind_energy,
+    "SignalFftAutoScale": _bind_auto_scale,
+    "SignalFilterBank": _bind_filter_bank,
+    "SignalFilterBankLog": _bind_logarithm,
+    "SignalFilterBankSpectralSubtraction": _bind_spectral_subtraction,
+    "SignalFilterBankSquareRoot": _bind_square_root,
+    "SignalFramer": _bind_framer,
+    "SignalOverlapAdd": _bind_overlap_add,
+    "SignalPCAN": _bind_automatic_gain,
+    "SignalStacker": _bind_stacker,
+    "SignalWindow": _bind_window,
+}

@@ -1,0 +1,627 @@
+"""Matrix tiles: sums of products held in registers, and what is made of them.
+
+A tile has `rows` positions of the output and `vectors` vectors of channels. Its sums stay in rows x vectors registers
+while it goes through the depth, a unit of 32 bits at a time: `vectors` registers of weights are loaded, and one unit of
+each position in turn is spread over a register and multiplied with them.
+
+    unit    x            weights     sums
+    bytes   4 uint8      int8        int32, by one instruction (VNNI)
+    pairs   2 int16      int16       int32, by a multiplication that adds pairs
+    float   1 float32    float32     float32, one rounded product after the other
+
+Sums of 32 bits become 8 or 16 by one of two `scale`s, in 64-bit lanes, those of even and of odd channels apart:
+
+    double  wraps at 32 bits, and rounds twice: `QuantizedMultiplier`
+    wide    adds a bias of 64 bits, and rounds once: `WideQuantizedMultiplier`
+
+Results are narrowed by instructions that work within 128 bits (packs), so that the channels of the registers of a tile
+are interleaved: `channel_order`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.delegates.compiled.language import Int64s, emitted
+from tflm.delegates.compiled.processor import processor
+
+Value: TypeAlias = Any
+
+SCALE_ROWS = 8
+"""Rows of 64-bit constants for each vector of channels: 4 constants, each for even and for odd channels."""
+
+
+def lanes() -> int:
+    """Values of 32 bits in a vector."""
+    return processor().vector_bytes // 4
+
+
+def channel_order(vectors: int, bits: int) -> npt.NDArray[np.intp]:
+    """For each vector of a tile and each lane: which channel of the tile it holds, if the output has that many bits."""
+    width = lanes()
+    interleaved = {8: vectors, 16: min(vectors, 2), 32: 1}[bits]
+    natural = np.arange(vectors * width, dtype=np.intp).reshape(vectors // interleaved, width // 4, interleaved, 4)
+    return natural.transpose(0, 2, 1, 3).reshape(vectors, width)
+
+
+# --- Writing LLVM IR ---------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """A builder, and the types and vectors that tiles are made of."""
+
+    def __init__(self, builder: Any):
+        from llvmlite import ir
+
+        self.ir, self.b = ir, builder
+        self.width = lanes()
+        self.i8, self.i16, self.i32, self.i64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+        self.f32 = ir.FloatType()
+
+    def vector(self, element: Any, count: int) -> Any:
+        """A type of vectors."""
+        return self.ir.VectorType(element, count)
+
+    def number(self, value: int) -> Value:
+        """A constant int64."""
+        return self.i64(value)
+
+    def splat(self, value: Value, count: int) -> Value:
+        """A vector with one value in all its lanes."""
+        kind = self.vector(value.type, count)
+        one = self.b.insert_element(self.ir.Constant(kind, self.ir.Undefined), value, self.i32(0))
+        zeros = self.ir.Constant(self.vector(self.i32, count), None)
+        return self.b.shuffle_vector(one, self.ir.Constant(kind, self.ir.Undefined), zeros)
+
+    def shuffled(self, a: Value, c: Value, order: list[int]) -> Value:
+        """Lanes of two vectors."""
+        mask = self.ir.Constant(self.vector(self.i32, len(order)), order)
+        return self.b.shuffle_vector(a, c, mask)
+
+    def pointer(self, address: Value, kind: Any) -> Value:
+        """A pointer to that type."""
+        return self.b.inttoptr(address, kind.as_pointer())
+
+    def load(self, address: Value, kind: Any) -> Value:
+        """What is at an address."""
+        return self.b.load(self.pointer(address, kind), align=1)
+
+    def store(self, value: Value, address: Value) -> None:
+        """Put something at an address."""
+        self.b.store(value, self.pointer(address, value.type), align=1)
+
+    def add(self, address: Value, *offsets: Value | int) -> Value:
+        """A sum of int64."""
+        for offset in offsets:
+            address = self.b.add(address, self.number(offset) if isinstance(offset, int) else offset)
+        return address
+
+    def times(self, a: Value, c: Value | int) -> Value:
+        """A product of int64."""
+        return self.b.mul(a, self.number(c) if isinstance(c, int) else c)
+
+    def variable(self, kind: Any, value: Value | None = None) -> Value:
+        """A place for a value; LLVM makes a register of it."""
+        with self.b.goto_entry_block():
+            place = self.b.alloca(kind)
+        if value is not None:
+            self.b.store(value, place)
+        return place
+
+    @contextlib.contextmanager
+    def loop(self, count: Value) -> Iterator[Value]:
+        """Go through 0 to count - 1."""
+        b = self.b
+        place = self.variable(self.i64, self.number(0))
+        head, body, end = (b.append_basic_block() for _ in range(3))
+        b.branch(head)
+        b.position_at_end(head)
+        index = b.load(place)
+        b.cbranch(b.icmp_signed("<", index, count), body, end)
+        b.position_at_end(body)
+        yield index
+        b.store(b.add(index, self.number(1)), place)
+        b.branch(head)
+        b.position_at_end(end)
+
+    def least_of(self, a: Value, c: Value) -> Value:
+        """The smaller of two integers."""
+        return self.b.select(self.b.icmp_signed("<", a, c), a, c)
+
+    def most_of(self, a: Value, c: Value) -> Value:
+        """The larger of two integers."""
+        return self.b.select(self.b.icmp_signed(">", a, c), a, c)
+
+    def intrinsic(self, name: str, result: Any, *arguments: Value) -> Value:
+        """A function of LLVM's."""
+        kind = self.ir.FunctionType(result, [argument.type for argument in arguments])
+        module = self.b.module
+        function = module.globals.get(name) or self.ir.Function(module, kind, name)
+        return self.b.call(function, arguments)
+
+    # Products.
+
+    def sum_of_products(self, unit: str, sums: Value, x: Value, weights: Value) -> Value:
+        """Sums with the products of one unit added."""
+        if unit == "float":
+            return self.b.fadd(sums, self.b.fmul(x, weights))
+        cpu = processor()
+        bits = 8 * cpu.vector_bytes
+        if cpu.has_dot_product:
+            name = "vpdpbusd" if unit == "bytes" else "vpdpwssd"
+            return self.intrinsic(f"llvm.x86.avx512.{name}.{bits}", sums.type, sums, x, weights)
+        assert unit == "pairs"
+        return self.b.add(sums, self._sum_of_pairs(x, weights))
+
+    def _sum_of_pairs(self, x: Value, weights: Value) -> Value:
+        count = 2 * self.width
+        narrow, wide = self.vector(self.i16, count), self.vector(self.i32, self.width)
+        x, weights = self.b.bitcast(x, narrow), self.b.bitcast(weights, narrow)
+        if processor().is_x86:
+            name = {64: "avx512.pmaddw.d.512", 32: "avx2.pmadd.wd", 16: "sse2.pmadd.wd"}[processor().vector_bytes]
+            return self.intrinsic(f"llvm.x86.{name}", wide, x, weights)
+        products = []
+        for first in range(2):
+            lanes_of = list(range(first, count, 2))
+            halves = [self.b.sext(self.shuffled(of, of, lanes_of), wide) for of in (x, weights)]
+            products.append(self.b.mul(*halves))
+        return self.b.add(*products)
+
+    # Lanes within 128 bits.
+
+    def zipped(self, a: Value, c: Value) -> list[Value]:
+        """Lanes of two vectors in turn: of the low halves of their 128 bits, and of the high halves."""
+        count, group = a.type.count, 128 // a.type.element.width
+        orders = [
+            [of + start + lane for start in range(0, count, group) for lane in half for of in (0, count)]
+            for half in (range(group // 2), range(group // 2, group))
+        ]
+        return [self.shuffled(a, c, order) for order in orders]
+
+    def packed(self, a: Value, c: Value) -> Value:
+        """Two vectors in one of half the bits for each lane, saturated; lanes of each 128 bits stay together."""
+        bits, count = a.type.element.width // 2, 2 * a.type.count
+        narrow = self.vector(self.ir.IntType(bits), count)
+        if processor().is_x86:
+            name = "packssdw" if bits == 16 else "packsswb"
+            prefix = {64: "avx512.{}.512", 32: "avx2.{}", 16: "sse2.{}.128"}[processor().vector_bytes]
+            return self.intrinsic("llvm.x86." + prefix.format(name), narrow, a, c)
+        group = 128 // a.type.element.width
+        order = [
+            lane
+            for start in range(0, a.type.count, group)
+            for of in (0, a.type.count)
+            for lane in range(of + start, of + start + group)
+        ]
+        halves = [self.saturated(of, bits) for of in (a, c)]
+        return self.shuffled(halves[0], halves[1], order)
+
+    def saturated(self, values: Value, bits: int) -> Value:
+        """Lanes of fewer bits, saturated."""
+        limit, count = 1 << (bits - 1), values.type.count
+        values = self.most_of(values, self.splat(values.type.element(-limit), count))
+        values = self.least_of(values, self.splat(values.type.element(limit - 1), count))
+        return self.b.trunc(values, self.vector(self.ir.IntType(bits), count))
+
+
+# --- From sums to outputs ----------------------------------------------------------------------------------------
+
+
+class Finish:
+    """What is made of the sums of a tile.
+
+    Args:
+        scale: "double", "wide"; "float" for an activation alone.
+        bits: of the output.
+        rounds: how results below zero are rounded: "away" from zero, as is right; or "up", where they are clamped.
+        left: whether there are multipliers that shift sums to the left, first.
+        zero_point, least, most: of the output, int64; for "float", `least` and `most` are the bits of a float64.
+    """
+
+    def __init__(
+        self, w: Writer, scale: str, bits: int, rounds: str, left: int, zero_point: Value, least: Value, most: Value
+    ):
+        self.w, self.scale, self.bits, self.rounds, self.left = w, scale, bits, rounds, left
+        b = w.b
+        if scale == "float":
+            limits = [b.fptrunc(b.bitcast(of, w.ir.DoubleType()), w.f32) for of in (least, most)]
+            self.least, self.most = (w.splat(of, w.width) for of in limits)
+            return
+        kind = w.i16
+        limits = [b.trunc(of, kind) for of in (zero_point, least, most)]
+        self.zero_point, self.least, self.most = (w.splat(of, 2 * w.width) for of in limits)
+
+    def __call__(self, rows: list[list[Value]], constants: Value) -> list[list[Value]]:
+        """Vectors of outputs in the order of channels, for each position, from the vectors of its sums.
+
+        Args:
+            constants: the address of those of the first vector.
+        """
+        w = self.w
+        if self.scale == "float":
+            return [[self._activated(of, constants, place) for place, of in enumerate(sums)] for sums in rows]
+        step = SCALE_ROWS * 4 * w.width + (4 * w.width if self.left else 0)
+        scaled = [[self._scaled(of, w.add(constants, v * step)) for v, of in enumerate(sums)] for sums in rows]
+        together = 4 // len(scaled[0])  # positions whose bytes fill a vector
+        if self.bits == 8 and len(rows) % together == 0:
+            groups = (scaled[first : first + together] for first in range(0, len(rows), together))
+            return [row for group in groups for row in self._bytes(group)]
+        return [self._narrowed(of) for of in scaled]
+
+    def _bytes(self, rows: list[list[Value]]) -> list[list[Value]]:
+        """Bytes from as many positions as fill a vector with them."""
+        w = self.w
+        a, c, d, e = (of for row in rows for of in row)
+        words = [self._clamped(w.packed(a, c)), self._clamped(w.packed(d, e))]
+        packed, parts = w.packed(*words), len(rows)
+        if parts == 1:
+            return [[packed]]
+        # Each 128 bits have some of every position: these are brought together.
+        unit = w.vector(w.ir.IntType(128 // parts), w.width // 4 * parts)
+        order = [lane * parts + row for row in range(parts) for lane in range(w.width // 4)]
+        sorted_ = w.b.bitcast(packed, unit)
+        sorted_ = w.b.bitcast(w.shuffled(sorted_, sorted_, order), packed.type)
+        count = packed.type.count // parts
+        return [[w.shuffled(sorted_, sorted_, list(range(row * count, (row + 1) * count)))] for row in range(parts)]
+
+    def _narrowed(self, scaled: list[Value]) -> list[Value]:
+        """Outputs of one position."""
+        words = []
+        for place in range(0, len(scaled), 2):
+            pair = scaled[place : place + 2]
+            words.append(self._clamped(self.w.packed(pair[0], pair[-1])))
+        if len(scaled) == 1:  # only the first half of the lanes counts: what was packed with itself is taken apart
+            words = [self._halved(words[0])]
+        if self.bits == 16:
+            return words
+        return [self.w.b.trunc(of, self.w.vector(self.w.i8, of.type.count)) for of in words]
+
+    def _activated(self, sums: Value, constants: Value, place: int) -> Value:
+        """Bias, and C's max and min, which let NaN through."""
+        w, b = self.w, self.w.b
+        values = b.fadd(sums, w.load(w.add(constants, 4 * w.width * place), sums.type))
+        values = b.select(b.fcmp_ordered("<", values, self.least), self.least, values)
+        return b.select(b.fcmp_ordered("<", self.most, values), self.most, values)
+
+    def _clamped(self, words: Value) -> Value:
+        w = self.w
+        shifted = w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", words.type, words, self.zero_point)
+        return w.least_of(w.most_of(shifted, self.least), self.most)
+
+    def _halved(self, words: Value) -> Value:
+        order = [lane for group in range(0, 2 * self.w.width, 8) for lane in range(group, group + 4)]
+        return self.w.shuffled(words, words, order)
+
+    def _scaled(self, sums: Value, constants: Value) -> Value:
+        """Sums of 32 bits as results of 32 bits."""
+        w, b = self.w, self.w.b
+        half = w.width // 2
+        wide = w.vector(w.i64, half)
+        thirty_two = w.splat(w.i64(32), half)
+        if self.left:
+            sums = b.shl(sums, w.load(w.add(constants, SCALE_ROWS * 4 * w.width), sums.type))
+        both = b.bitcast(sums, wide)
+        results = []
+        for odd in (False, True):
+            x = b.ashr(both if odd else b.shl(both, thirty_two), thirty_two)
+            rows = [w.load(w.add(constants, (2 * row + odd) * 4 * w.width), wide) for row in range(4)]
+            results.append(self._wide(x, *rows) if self.scale == "wide" else self._double(x, *rows))
+        even, odd_ones = results
+        order = [lane + (lane % 2) * w.width for lane in range(w.width)]
+        narrow = sums.type
+        return w.shuffled(b.bitcast(even, narrow), b.bitcast(b.shl(odd_ones, thirty_two), narrow), order)
+
+    def _double(self, x: Value, significand: Value, addend: Value, sign: Value, shift: Value) -> Value:
+        """floor((x * significand + addend - (sign if x * significand + 2^30 is negative)) / 2^shift).
+
+        The first rounding adds 2^30 before 31 bits are cut off; the second takes 1 off what is negative, adds half, and
+        cuts off the rest. All of it can be added before anything is cut off.
+        """
+        w, b = self.w, self.w.b
+        product = b.mul(x, significand)
+        total = b.add(product, addend)
+        if self.rounds == "away":
+            is_negative = b.icmp_signed("<", product, w.splat(w.i64(-(1 << 30)), x.type.count))
+            total = b.select(is_negative, b.sub(total, sign), total)
+        return b.ashr(total, shift)
+
+    def _wide(self, x: Value, significand: Value, addend: Value, bias: Value, shift: Value) -> Value:
+        """floor(((x + bias) * significand + addend) / 2^shift)."""
+        b = self.w.b
+        return b.ashr(b.add(b.mul(b.add(x, bias), significand), addend), shift)
+
+
+# --- Kernels -----------------------------------------------------------------------------------------------------
+
+
+@emitted
+def product(
+    builder: Any,
+    image: int,
+    offsets: Int64s,
+    positions: int,
+    segments: int,
+    segment_offsets: Int64s,
+    units: int,
+    weights: int,
+    bias: int,
+    constants: int,
+    constants_bytes: int,
+    blocks: int,
+    y: int,
+    y_step: int,
+    direct: int,
+    valid: int,
+    zero_point: int,
+    least: int,
+    most: int,
+    *,
+    unit: str,
+    rows: int,
+    vectors: int,
+    split: int,
+    scale: str,
+    bits: int,
+    rounds: str,
+    left: int,
+) -> None:
+    """The outputs of all positions for blocks of channels.
+
+    Args:
+        image: what is multiplied.
+        offsets: where in the image the first unit of each position is, in bytes.
+        segments, segment_offsets, units: a position's units: as many in a row, in segments that begin there.
+        weights: (blocks, segments, units, vectors, lanes) units.
+        bias: (blocks, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
+        constants, constants_bytes: what `Finish` needs, and how much of it there is for a block.
+        y, y_step: the output, and how far its positions are apart, in bytes.
+        direct: how many tiles may write beyond their channels, onto the next position. The others may not.
+        valid: how many bytes of a position belong to the block.
+        split: over how many sets of registers the units are dealt out, one after the other.
+    """
+    w = Writer(builder)
+    b, vector_bytes = builder, 4 * w.width
+    element = w.f32 if unit == "float" else w.i32
+    kind = w.vector(element, w.width)
+    finish = Finish(w, scale, bits, rounds, left, zero_point, least, most)
+    block_bytes, unit_bytes = vectors * w.width * bits // 8, vectors * vector_bytes
+    y_place, w_place = w.variable(w.i64, y), w.variable(w.i64, weights)
+    bias_place, constants_place = w.variable(w.i64, bias), w.variable(w.i64, constants)
+    sums = [[[w.variable(kind) for _ in range(vectors)] for _ in range(rows)] for _ in range(split)]
+    with b.goto_entry_block():
+        spill = b.alloca(w.vector(w.i8, block_bytes), size=rows)
+    tiles = b.sdiv(w.add(positions, rows - 1), w.number(rows))
+    steps = b.sdiv(units, w.number(split))
+    spread = kind if unit == "float" else w.vector(w.i32, w.width)
+    with w.loop(blocks):
+        y_block, constants_block, bias_block = b.load(y_place), b.load(constants_place), b.load(bias_place)
+        weights_block = b.load(w_place)
+        with w.loop(tiles) as tile:
+            first = w.least_of(w.times(tile, rows), w.add(positions, -rows))
+            zero = w.ir.Constant(kind, None)
+            for part in range(split):
+                for v in range(vectors):
+                    begin = zero
+                    if unit != "float" and part == 0:
+                        begin = w.load(w.add(bias_block, v * vector_bytes), kind)
+                    for r in range(rows):
+                        b.store(begin, sums[part][r][v])
+            xs = [w.add(image, b.load(b.gep(offsets, [w.add(first, r)]))) for r in range(rows)]
+            b.store(weights_block, w_place)
+            with w.loop(segments) as segment:
+                start = b.load(b.gep(segment_offsets, [segment]))
+                begins = [w.add(x, start) for x in xs]
+                w_segment = b.load(w_place)
+
+                def multiply(first: Value, count: int, begins: list[Value] = begins, at: Value = w_segment) -> None:
+                    """Add the products of `count` units, each to a set of registers of its own."""
+                    for place in range(count):
+                        factors = w.add(at, w.times(first, unit_bytes), place * unit_bytes)
+                        loaded = [w.load(w.add(factors, v * vector_bytes), spread) for v in range(vectors)]
+                        for r in range(rows):
+                            one = w.load(w.add(begins[r], w.times(first, 4), 4 * place), element)
+                            x = w.splat(one, w.width)
+                            for v in range(vectors):
+                                total = sums[place][r][v]
+                                b.store(w.sum_of_products(unit, b.load(total), x, loaded[v]), total)
+
+                with w.loop(steps) as step:
+                    multiply(w.times(step, split), split)
+                if split > 1:
+                    with w.loop(b.srem(units, w.number(split))) as rest:
+                        multiply(w.add(w.times(steps, split), rest), 1)
+                b.store(w.add(w_segment, w.times(units, vectors * vector_bytes)), w_place)
+            totals = [[b.load(of) for of in sums[0][r]] for r in range(rows)]
+            for part in range(1, split):
+                totals = [
+                    [b.add(total, b.load(of)) for total, of in zip(row, sums[part][r])] for r, row in enumerate(totals)
+                ]
+            outputs = finish(totals, constants_block)
+            targets = [w.add(y_block, w.times(w.add(first, r), y_step)) for r in range(rows)]
+            with b.if_else(b.icmp_signed("<", tile, direct)) as (direct_ones, others):
+                with direct_ones:
+                    for target, vectors_of in zip(targets, outputs):
+                        _store_all(w, vectors_of, target)
+                with others:
+                    base = b.ptrtoint(spill, w.i64)
+                    for r, (target, vectors_of) in enumerate(zip(targets, outputs)):
+                        _store_all(w, vectors_of, w.add(base, r * block_bytes))
+                        _copy(w, w.add(base, r * block_bytes), target, valid)
+        b.store(w.add(y_block, block_bytes), y_place)
+        b.store(w.add(bias_block, vectors * vector_bytes), bias_place)
+        b.store(w.add(constants_block, constants_bytes), constants_place)
+
+
+def _store_all(w: Writer, values: list[Value], address: Value) -> None:
+    for value in values:
+        w.store(value, address)
+        bits = 32 if value.type.element == w.f32 else value.type.element.width
+        address = w.add(address, value.type.count * bits // 8)
+
+
+def _copy(w: Writer, source: Value, target: Value, count: Value) -> None:
+    with w.loop(count) as i:
+        w.store(w.load(w.add(source, i), w.i8), w.add(target, i))
+
+
+@emitted
+def copy_flipped(
+    builder: Any,
+    x: int,
+    image: int,
+    n0: int,
+    n1: int,
+    n2: int,
+    count: int,
+    x0: int,
+    x1: int,
+    x2: int,
+    image0: int,
+    image1: int,
+    image2: int,
+    flip: int,
+) -> None:
+    """image[i, j, k, :count] = x[i, j, k, :count] ^ flip, in bytes and steps of bytes; `flip` is of 8 bytes."""
+    w = Writer(builder)
+    b = builder
+    size = w.vector(w.i64, w.width // 2)
+    flips = {size: w.splat(flip, w.width // 2), w.i64: flip, w.i8: b.trunc(flip, w.i8)}
+    with w.loop(n0) as i, w.loop(n1) as j, w.loop(n2) as k:
+        source = w.add(x, w.times(i, x0), w.times(j, x1), w.times(k, x2))
+        target = w.add(image, w.times(i, image0), w.times(j, image1), w.times(k, image2))
+
+        def move(kind: Any, place: Value, source: Value = source, target: Value = target) -> None:
+            w.store(b.xor(w.load(w.add(source, place), kind), flips[kind]), w.add(target, place))
+
+        def move_all(kind: Any, bytes_of_kind: int) -> None:
+            """Whole units, and then the last one again, up to the end."""
+            with w.loop(b.udiv(count, w.number(bytes_of_kind))) as unit:
+                move(kind, w.times(unit, bytes_of_kind))
+            with b.if_then(b.icmp_unsigned("!=", b.urem(count, w.number(bytes_of_kind)), w.number(0))):
+                move(kind, w.add(count, -bytes_of_kind))
+
+        with b.if_else(b.icmp_signed(">=", count, w.number(4 * w.width))) as (large, small):
+            with large:
+                move_all(size, 4 * w.width)
+            with small, b.if_else(b.icmp_signed(">=", count, w.number(8))) as (some, few):
+                with some:
+                    move_all(w.i64, 8)
+                with few, w.loop(count) as place:
+                    move(w.i8, place)
+
+
+TAPS_OF_UNIT = {"bytes": 4, "pairs": 2, "float": 1}
+"""Taps whose products one instruction adds to the sums of a channel."""
+
+VECTORS_OF_RUN = {"bytes": 4, "pairs": 2, "float": 4}
+"""Vectors of sums in a tile of channels that lie side by side."""
+
+
+@emitted
+def channelwise(
+    builder: Any,
+    image: int,
+    offsets: Int64s,
+    runs: int,
+    tiles: int,
+    period: int,
+    groups: int,
+    taps: Int64s,
+    weights: int,
+    bias: int,
+    constants: int,
+    constants_bytes: int,
+    y: int,
+    y_step: int,
+    direct: int,
+    valid: int,
+    zero_point: int,
+    least: int,
+    most: int,
+    *,
+    unit: str,
+    scale: str,
+    bits: int,
+    rounds: str,
+    left: int,
+) -> None:
+    """The outputs of runs, in which each element comes from those at the same place of as many runs of the image.
+
+    Args:
+        image: what is multiplied.
+        offsets: where in the image each run begins, in bytes.
+        tiles: of a run; the weights of every `period` tiles are the same.
+        groups: of taps; what does not make up a group has weights of 0.
+        taps: how far each tap's elements are from the run's, in bytes.
+        weights: (period, groups, vectors, lanes) units.
+        bias: (period, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
+        constants, constants_bytes: what `Finish` needs, and how much of it there is for a tile.
+        y, y_step: the output, and how far its runs are apart, in bytes.
+        direct: how many runs may write beyond their end, onto the next one. The others may not.
+        valid: how many bytes of a run's last tile belong to the run.
+    """
+    w = Writer(builder)
+    b, vector_bytes = builder, 4 * w.width
+    count, together = VECTORS_OF_RUN[unit], TAPS_OF_UNIT[unit]
+    kind = w.vector(w.f32 if unit == "float" else w.i32, w.width)
+    finish = Finish(w, scale, bits, rounds, left, zero_point, least, most)
+    tile_bytes = count * w.width * bits // 8
+    loaded_bytes = count * vector_bytes // together
+    with b.goto_entry_block():
+        spill = b.alloca(w.vector(w.i8, tile_bytes))
+    sums = [w.variable(kind) for _ in range(count)]
+    turn = w.variable(w.i64)
+    with w.loop(runs) as run:
+        begin = w.add(image, b.load(b.gep(offsets, [run])))
+        target = w.add(y, w.times(run, y_step))
+        b.store(w.number(0), turn)
+        with w.loop(tiles) as tile:
+            place = b.load(turn)
+            following = w.add(place, 1)
+            b.store(b.select(b.icmp_signed("==", following, period), w.number(0), following), turn)
+            for v, of in enumerate(sums):
+                start = w.ir.Constant(kind, None)
+                if unit != "float":
+                    at = w.add(bias, w.times(place, count * vector_bytes), v * vector_bytes)
+                    start = w.load(at, kind)
+                b.store(start, of)
+            source = w.add(begin, w.times(tile, loaded_bytes))
+            factors = w.add(weights, w.times(w.times(place, groups), count * vector_bytes))
+            with w.loop(groups) as group:
+                first = w.times(group, together)
+                seen = [w.add(source, b.load(b.gep(taps, [w.add(first, tap)]))) for tap in range(together)]
+                at = w.add(factors, w.times(group, count * vector_bytes))
+                for v, x in enumerate(_interleaved(w, unit, seen)):
+                    factor = w.load(w.add(at, v * vector_bytes), x.type)
+                    b.store(w.sum_of_products(unit, b.load(sums[v]), x, factor), sums[v])
+            outputs = finish([[b.load(of) for of in sums]], w.add(constants, w.times(place, constants_bytes)))[0]
+            goal = w.add(target, w.times(tile, tile_bytes))
+            is_last = b.icmp_signed("==", tile, w.add(tiles, -1))
+            is_confined = b.and_(is_last, b.icmp_signed(">=", run, direct))
+            with b.if_else(is_confined) as (confined, others):
+                with confined:
+                    base = b.ptrtoint(spill, w.i64)
+                    _store_all(w, outputs, base)
+                    _copy(w, base, goal, valid)
+                with others:
+                    _store_all(w, outputs, goal)
+
+
+def _interleaved(w: Writer, unit: str, addresses: list[Value]) -> list[Value]:
+    """What taps see of as many channels as a tile has: vectors of units, in the order of `channel_order`."""
+    vector_bytes = 4 * w.width
+    if unit == "float":
+        kind = w.vector(w.f32, w.width)
+        return [w.load(w.add(addresses[0], v * vector_bytes), kind) for v in range(VECTORS_OF_RUN[unit])]
+    element = w.i8 if unit == "bytes" else w.i16
+    vectors = [w.load(address, w.vector(element, 8 * vector_bytes // element.width)) for address in addresses]
+    vectors = w.zipped(vectors[0], vectors[1]) + w.zipped(vectors[-2], vectors[-1])[: len(vectors) - 2]
+    if unit == "bytes":
+        low_ab, high_ab, low_cd, high_cd = (w.b.bitcast(of, w.vector(w.i16, 2 * w.width)) for of in vectors)
+        vectors = w.zipped(low_ab, low_cd) + w.zipped(high_ab, high_cd)
+    return [w.b.bitcast(of, w.vector(w.i32, w.width)) for of in vectors]

@@ -1,0 +1,78 @@
+"""The LLVM IR of intrinsics: a function of the same name for each, which is given a builder and the arguments."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+from llvmlite import ir
+
+Value: TypeAlias = Any
+INT8, INT16, INT32, INT64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
+FLOAT32, FLOAT64 = ir.FloatType(), ir.DoubleType()
+
+
+def int8_at(builder: ir.IRBuilder, address: Value) -> Value:
+    """A pointer to int8."""
+    return builder.inttoptr(address, INT8.as_pointer())
+
+
+def int16_at(builder: ir.IRBuilder, address: Value) -> Value:
+    """A pointer to int16."""
+    return builder.inttoptr(address, INT16.as_pointer())
+
+
+def int32_at(builder: ir.IRBuilder, address: Value) -> Value:
+    """A pointer to int32."""
+    return builder.inttoptr(address, INT32.as_pointer())
+
+
+def int64_at(builder: ir.IRBuilder, address: Value) -> Value:
+    """A pointer to int64."""
+    return builder.inttoptr(address, INT64.as_pointer())
+
+
+def float32_at(builder: ir.IRBuilder, address: Value) -> Value:
+    """A pointer to float32."""
+    return builder.inttoptr(address, FLOAT32.as_pointer())
+
+
+uint8_at = int8_at
+
+
+def call(builder: ir.IRBuilder, address: Value, argument: Value) -> Value:
+    """Call a C function that takes an int64 or an address."""
+    return _call(builder, address, [argument])
+
+
+def call_without_arguments(builder: ir.IRBuilder, address: Value) -> Value:
+    """Call a C function."""
+    return _call(builder, address, [])
+
+
+def call_with_two_arguments(builder: ir.IRBuilder, address: Value, first: Value, second: Value) -> Value:
+    """Call a C function that takes two int64 or addresses."""
+    return _call(builder, address, [first, second])
+
+
+def _call(builder: ir.IRBuilder, address: Value, arguments: list[Value]) -> Value:
+    function = ir.FunctionType(INT64, [INT64] * len(arguments))
+    return builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
+
+
+def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:
+    """C's memmove."""
+    pointer = INT8.as_pointer()
+    move = builder.module.declare_intrinsic("llvm.memmove", [pointer, pointer, INT64])
+    pointers = [builder.inttoptr(address, pointer) for address in (target, source)]
+    builder.call(move, [*pointers, count, ir.Constant(ir.IntType(1), 0)])
+    return count
+
+
+def float64_of_bits(builder: ir.IRBuilder, bits: Value) -> Value:
+    """The float64 that has these bits."""
+    return builder.bitcast(bits, FLOAT64)
+
+
+def leading_zeros(builder: ir.IRBuilder, value: Value) -> Value:
+    """Zero bits above the highest one bit."""
+    return builder.ctlz(value, ir.Constant(ir.IntType(1), 0))

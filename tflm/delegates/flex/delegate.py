@@ -1,0 +1,131 @@
+"""The delegate that takes operators named `Flex...`: nodes of TensorFlow's graph that a converter left as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tflm.delegates.flex import families, tensorflow
+from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
+from tflm.delegates.flex.node_def import flex_node
+from tflm.delegates.flex.registry import OPERATORS, Array, bound
+from tflm.errors import OperatorError
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.runtime.delegate import Delegate, DelegateContext
+from tflm.schema.model import FLEX_PREFIX
+from tflm.schema.tables import Tensor
+
+LARGEST_VERSION = 1 << 31
+"""Of builtin operators between those of TensorFlow: their functions are the same in every version."""
+
+assert families.IMPORTED
+
+
+class FlexDelegate(Delegate):
+    """Runs Flex operators on the host, with numpy or through TensorFlow.
+
+    Args:
+        use_tensorflow: through TensorFlow, which takes every operator; None for only those that numpy lacks here, and
+            where TensorFlow is installed.
+
+    Raises of `bind`, in `allocate_tensors`: OperatorError for an operator that neither can run, naming what to install.
+    """
+
+    runs_in_order = True
+
+    def __init__(self, *, use_tensorflow: bool | None = None):
+        self._use_tensorflow = use_tensorflow
+
+    def prepare(self, context: DelegateContext) -> None:
+        nodes = [(i, *context.node_and_registration(i)) for i in context.execution_plan()]
+        taken = [i for i, node, registration in nodes if _takes(node, registration, context.tensors)]
+        for index in taken:
+            _check_shapes(context, context.node_and_registration(index)[0])
+            context.leave_to_host(index)
+        registration = Registration("FlexDelegate", self._bind, max_version=LARGEST_VERSION)
+        context.replace_node_subsets_with_delegate_kernels(registration, taken)
+
+    def _bind(self, context: KernelContext, node: Node) -> Run:
+        runs = [self._bind_one(context, replaced) for replaced, _ in node.op_data.replaced]
+
+        def run() -> None:
+            for step in runs:
+                step()
+
+        return run
+
+    def _bind_one(self, context: KernelContext, node: Node) -> Run:
+        inputs = [context.get_eval_input(node, i) for i in range(len(node.inputs))]
+        outputs = [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+        try:
+            function = self._function(context, node, inputs, outputs)
+        except OperatorError as error:
+            raise _located(error, context, node) from None
+        arrays = [tensor.elements for tensor in inputs]
+
+        def run() -> None:
+            try:
+                for tensor, value in zip(outputs, function(*arrays)):
+                    _store(tensor, value)
+            except OperatorError as error:
+                raise _located(error, context, node) from None
+            except (ValueError, IndexError, TypeError, ArithmeticError) as error:
+                raise _located(OperatorError(f"can't take its inputs: {error}"), context, node) from None
+
+        return run
+
+    def _function(
+        self,
+        context: KernelContext,
+        operator: Node,
+        inputs: Sequence[TfLiteEvalTensor],
+        outputs: Sequence[TfLiteEvalTensor],
+    ) -> Callable[..., tuple[Array, ...]]:
+        if not operator.operator.startswith(FLEX_PREFIX):
+            return bound_builtin(operator, context.subgraph.tensors or ())
+        node = flex_node(operator.custom_options)
+        known = node.operator in OPERATORS
+        wanted = self._use_tensorflow if self._use_tensorflow is not None else not known
+        if wanted and tensorflow.is_installed():
+            return tensorflow.bound(node, [tensor.elements for tensor in inputs], len(outputs))
+        if not known or self._use_tensorflow:
+            raise OperatorError(
+                f"is TensorFlow's {node.operator}, which needs TensorFlow itself here: pip install tensorflow"
+            )
+        return bound(node.operator, node.attributes)
+
+
+def _takes(node: Node, registration: Registration, tensors: Sequence[Tensor]) -> bool:
+    return node.operator.startswith(FLEX_PREFIX) or is_left_over(node, registration, tensors)
+
+
+def _check_shapes(context: DelegateContext, node: Node) -> None:
+    """Refuse an output of which the model says only when it runs how large it is."""
+    tables = context.tensors
+    read = [tables[tensor] for tensor in node.inputs if tensor >= 0]
+    given = any(-1 in (table.shape_signature or ()) for table in read)
+    for tensor in node.outputs:
+        table = tables[tensor]
+        is_open = -1 in (table.shape or ()) or (not given and -1 in (table.shape_signature or ()))
+        if is_open:
+            shape = list(table.shape_signature or table.shape or ())
+            reason = f"has the open shape {shape}; only outputs of a fixed shape can be given memory"
+            error = OperatorError(reason, tensor=table.name or "")
+            error.locate(context.subgraph_index, node.index, node.operator)
+            raise error
+
+
+def _store(tensor: TfLiteEvalTensor, value: Array) -> None:
+    if value.shape != tensor.dims:
+        reason = f"has shape {list(tensor.dims)} in the model, the operator gives {list(value.shape)}"
+        raise OperatorError(reason, tensor=tensor.name)
+    np.copyto(tensor.elements, value, casting="unsafe")
+
+
+def _located(error: OperatorError, context: KernelContext, node: Node) -> OperatorError:
+    subgraph: Any = context.subgraph
+    error.locate(context.model.subgraphs.index(subgraph), node.index, node.operator)
+    return error

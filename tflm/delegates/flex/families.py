@@ -1,0 +1,7 @@
+"""The modules that hold the functions, imported so that they are in the registry."""
+
+from __future__ import annotations
+
+from tflm.delegates.flex import elementwise, images, matrices, neural, quantization, reductions, shapes, spectra
+
+IMPORTED = (elementwise, images, matrices, neural, quantization, reductions, shapes, spectra)

@@ -1,0 +1,53 @@
+"""Fourier transforms over the innermost dimensions, and spectrograms; computed in double precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tflm.delegates.flex.registry import OPERATORS, Array, ints, operator, require
+
+COMPLEX64 = np.dtype(np.complex64)
+FLOAT32 = np.dtype(np.float32)
+RANKS = {"": 1, "2D": 2, "3D": 3}
+
+
+def _complex_transform(transform: Callable[..., Any], rank: int) -> Callable[[Array], Array]:
+    def transformed(x: Array) -> Array:
+        return np.asarray(transform(x.astype(np.complex128), axes=range(-rank, 0)), None).astype(x.dtype)
+
+    return transformed
+
+
+def _real_transform(rank: int) -> Callable[..., Array]:
+    def transformed(x: Array, length: Array, *, Tcomplex: np.dtype[Any] = COMPLEX64) -> Array:  # noqa: N803
+        return np.fft.rfftn(x.astype(np.float64), ints(length), range(-rank, 0)).astype(Tcomplex)
+
+    return transformed
+
+
+def _inverse_real_transform(rank: int) -> Callable[..., Array]:
+    def transformed(x: Array, length: Array, *, Treal: np.dtype[Any] = FLOAT32) -> Array:  # noqa: N803
+        return np.fft.irfftn(x.astype(np.complex128), ints(length), range(-rank, 0)).astype(Treal)
+
+    return transformed
+
+
+for _suffix, _rank in RANKS.items():
+    OPERATORS[f"FFT{_suffix}"] = _complex_transform(np.fft.fftn, _rank)
+    OPERATORS[f"IFFT{_suffix}"] = _complex_transform(np.fft.ifftn, _rank)
+    OPERATORS[f"RFFT{_suffix}"] = _real_transform(_rank)
+    OPERATORS[f"IRFFT{_suffix}"] = _inverse_real_transform(_rank)
+OPERATORS.update({f"Batch{name}": OPERATORS[name] for name in ("FFT", "IFFT", "FFT2D", "IFFT2D", "FFT3D", "IFFT3D")})
+
+
+@operator("AudioSpectrogram")
+def _audio_spectrogram(x: Array, *, window_size: int, stride: int, magnitude_squared: bool = False) -> Array:
+    """Magnitudes over windows of a Hann curve, padded to a power of two: [channels, windows, frequencies]."""
+    require(x.ndim == 2 and len(x) >= window_size > 1, f"takes [samples, channels], at least {window_size} samples")
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(window_size, dtype=np.int64) / window_size)
+    windows = np.lib.stride_tricks.sliding_window_view(x.T.astype(np.float64), window_size, axis=1)[:, ::stride]
+    spectrum = abs(np.fft.rfft(windows * hann, 1 << (window_size - 1).bit_length()))
+    return (spectrum**2 if magnitude_squared else spectrum).astype(np.float32)

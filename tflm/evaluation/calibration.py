@@ -1,0 +1,152 @@
+"""The range that each tensor goes through over a data set, beside the range that its quantization has room for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflm.errors import ArgumentError, DataError
+from tflm.evaluation.runner import Runner
+from tflm.evaluation.samples import data_set
+from tflm.memory.tensor import TfLiteTensor
+from tflm.report import Column, Table
+from tflm.schema.model import Model
+
+
+class TensorRange(NamedTuple):
+    """A quantized tensor over a data set.
+
+    Attributes:
+        tensor, operator: its name, and the number and kind of the operator that makes it; "input" for an input.
+        lowest, highest: of the values seen, real.
+        room_from, room_to: what its integers can hold, real.
+        saturated: share of values that stand at either end of the integers, but for those that stand for zero.
+        wasted_bits: bits of the integers that the values seen do not need.
+    """
+
+    tensor: str
+    operator: str
+    lowest: float
+    highest: float
+    room_from: float
+    room_to: float
+    saturated: float
+    wasted_bits: float
+
+
+@dataclass(frozen=True)
+class CalibrationReport:
+    """How well the quantization of each tensor fits a data set.
+
+    Attributes:
+        count: samples that were run.
+        tensors: in the order in which operators make them.
+    """
+
+    count: int
+    tensors: tuple[TensorRange, ...] = field(repr=False)
+
+    def worst(self, count: int = 10) -> list[TensorRange]:
+        """The tensors that lose most: bits that nobody uses, and values that are cut off."""
+        return sorted(self.tensors, key=lambda tensor: -(tensor.wasted_bits + 8 * tensor.saturated))[:count]
+
+    def table(self) -> Table:
+        """A row for each tensor."""
+        columns = {
+            "operator": Column.NAME,
+            "tensor": Column.NAME,
+            "seen": Column.NUMBER,
+            "room": Column.NUMBER,
+            "saturated": Column.NUMBER,
+            "wasted bits": Column.NUMBER,
+        }
+        rows = [
+            (
+                tensor.operator,
+                tensor.tensor,
+                f"{tensor.lowest:.4g} to {tensor.highest:.4g}",
+                f"{tensor.room_from:.4g} to {tensor.room_to:.4g}",
+                f"{tensor.saturated:.2%}",
+                f"{tensor.wasted_bits:.1f}",
+            )
+            for tensor in self.tensors
+        ]
+        return Table(f"Ranges over {self.count:,} samples", columns, rows)
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+@dataclass
+class _Seen:
+    """The integers of a tensor so far."""
+
+    lowest: int
+    highest: int
+    count: int = 0
+    at_ends: int = 0
+
+
+def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> CalibrationReport:
+    """The range of every quantized tensor of the first subgraph over a data set.
+
+    Args:
+        inputs: as `evaluate` takes them.
+        limit: the number of samples to run, the first ones.
+
+    Raises:
+        DataError: no sample could be run.
+        ArgumentError: the model is no `tflm.Model`.
+    """
+    if not isinstance(model, Model):
+        raise ArgumentError(f"model is a tflm.Model, not {model!r}: tflm.Model.from_file('...')")
+    data = data_set(inputs)
+    runner = Runner(model, preserve_all_tensors=True)
+    makers = dict.fromkeys(model.subgraphs[0].inputs or (), "input")
+    for place, operator in enumerate(model.subgraphs[0].operators or ()):
+        makers |= {index: f"{place} {model.operator_name(operator)}" for index in operator.outputs or ()}
+    watched = {index: runner.interpreter.get_tensor(index) for index in makers}
+    watched = {i: tensor for i, tensor in watched.items() if tensor.scale and tensor.data.dtype.kind in "iu"}
+    seen: dict[int, _Seen] = {}
+    count = 0
+    every = (sample for _, part in data.parts(0) for sample in part.samples(runner.inputs))
+    for sample in islice(every, limit):
+        if isinstance(sample, DataError) or runner.run(sample).outputs is None:
+            continue
+        count += 1
+        for index, tensor in watched.items():
+            _add(seen, index, tensor)
+    if not count:
+        raise DataError("no sample of the data could be run")
+    return CalibrationReport(count, tuple(_range(watched[i], makers[i], found) for i, found in seen.items()))
+
+
+def _add(seen: dict[int, _Seen], index: int, tensor: TfLiteTensor) -> None:
+    values, limits = tensor.data, np.iinfo(tensor.data.dtype)
+    found = seen.setdefault(index, _Seen(int(limits.max), int(limits.min)))
+    found.lowest, found.highest = min(found.lowest, int(values.min())), max(found.highest, int(values.max()))
+    found.count += values.size
+    at_ends = ((values == limits.min) | (values == limits.max)) & (values != tensor.zero_point)
+    found.at_ends += int(np.count_nonzero(at_ends))
+
+
+def _range(tensor: TfLiteTensor, maker: str, found: _Seen) -> TensorRange:
+    limits = np.iinfo(tensor.data.dtype)
+
+    def real(integer: int) -> float:
+        return float(integer - tensor.zero_point) * tensor.scale
+
+    wasted = np.log2((int(limits.max) - int(limits.min) + 1) / (found.highest - found.lowest + 1))
+    return TensorRange(
+        tensor.name,
+        maker,
+        real(found.lowest),
+        real(found.highest),
+        real(int(limits.min)),
+        real(int(limits.max)),
+        found.at_ends / found.count,
+        float(wasted),
+    )

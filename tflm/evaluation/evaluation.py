@@ -1,0 +1,259 @@
+"""Runs a whole data set through a model, and says what came of it."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ArgumentError, DataError
+from tflm.evaluation.metrics import Classification, Difference, classification, difference
+from tflm.evaluation.results import ResultsFile
+from tflm.evaluation.runner import Job, Runner
+from tflm.evaluation.samples import DataSet, data_set
+from tflm.evaluation.signal import SignalLoss, signal_losses
+from tflm.evaluation.workers import default_workers, outcomes
+from tflm.memory.tensor import TfLiteTensor
+from tflm.report import Column, Table
+from tflm.schema.model import Model
+
+Report = Callable[[int, "int | None"], None]
+SAMPLES_FOR_SIGNAL = 16
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model gives for a data set.
+
+    Attributes:
+        count: samples of the data set that are in the results.
+        left_out: names and reasons of those of this run that could not be run.
+        classes: names of the classes, by label; empty where they have none.
+        records: a structured array, mapped from the results file: `ran`, `label`, `output0`, ...
+        classification: accuracy and its kin; None where nothing has a label.
+        difference: how far it is from the reference; None without one.
+        signal: where the signal is lost between reference and model, by tensor; empty without a reference.
+        samples_per_second: of this run; 0.0 where every sample was in the results file.
+        workers: how many ran at once.
+    """
+
+    count: int
+    left_out: tuple[str, ...]
+    classes: tuple[str, ...]
+    records: npt.NDArray[Any] = field(repr=False)
+    classification: Classification | None = None
+    difference: Difference | None = None
+    signal: tuple[SignalLoss, ...] = field(default=(), repr=False)
+    samples_per_second: float = 0.0
+    workers: int = 1
+
+    @property
+    def accuracy(self) -> float | None:
+        """Share of samples that are taken for what they are, 0 to 1; None without labels."""
+        return None if self.classification is None else self.classification.accuracy
+
+    def name_of(self, label: int) -> str:
+        """A class by its name, or by its number."""
+        return self.classes[label] if label < len(self.classes) else str(label)
+
+    def tables(self) -> list[Table]:
+        """What the command prints."""
+        return [table for table in (self._summary(), self._confusion(), self._signal()) if table is not None]
+
+    def _summary(self) -> Table:
+        rows: list[tuple[str, Any]] = [("samples", self.count), ("left out", len(self.left_out))]
+        found = self.classification
+        if found is not None:
+            rows += [("accuracy", f"{found.accuracy:.4f}"), (f"top {found.k}", f"{found.top_k_accuracy:.4f}")]
+            if found.auc is not None:
+                rows.append(("area under ROC", f"{found.auc:.4f}"))
+        if self.difference is not None:
+            far = self.difference
+            if far.changed_answers is not None:
+                rows.append(("answers other than the reference's", f"{far.changed_answers:.4%}"))
+            rows += [
+                ("mean absolute error", f"{far.mean_absolute_error:.6g}"),
+                ("root mean square error", f"{far.root_mean_square_error:.6g}"),
+                ("largest error", f"{far.largest_error:.6g}"),
+                ("signal to noise", f"{far.signal_to_noise_db:.1f} dB"),
+            ]
+        return Table("Evaluation", {"what": Column.TEXT, "value": Column.NUMBER}, rows)
+
+    def _confusion(self) -> Table | None:
+        if self.classification is None:
+            return None
+        found = self.classification
+        names = [self.name_of(label) for label in range(len(found.confusion))]
+        if len(names) > 20:
+            return None
+        columns = {"is": Column.NAME, **{f"as {name}": Column.NUMBER for name in names}, "recall": Column.NUMBER}
+        rows = [(n, *row.tolist(), f"{r:.3f}") for n, row, r in zip(names, found.confusion, found.recall)]
+        return Table("Taken for", columns, rows)
+
+    def _signal(self) -> Table | None:
+        if not self.signal:
+            return None
+        columns = {
+            "operator": Column.NAME,
+            "tensor": Column.NAME,
+            "signal to noise": Column.NUMBER,
+            "lost": Column.NUMBER,
+        }
+        rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in self.signal]
+        return Table("Where the signal is lost, beside the reference", columns, rows)
+
+    def _repr_html_(self) -> str:
+        return "".join(table.html() for table in self.tables())
+
+
+def evaluate(
+    model: Model,
+    inputs: Any,
+    labels: Any = None,
+    *,
+    reference: Model | None = None,
+    top_k: int = 5,
+    workers: int | None = None,
+    scheduler: Any = None,
+    results: str | Path | None = None,
+    on_bad: str = "stop",
+    limit: int | None = None,
+    report: Report | None = None,
+) -> Evaluation:
+    """Run every sample through a model, with the device's integers, and say how good the answers are.
+
+    Args:
+        model: what to run. Streaming models keep their state within a clip, and begin each anew.
+        inputs: an array with samples along its first dimension (a mapped one may be larger than the memory); a tuple of
+            them, one for each input; a path to a .npy, .npz or .csv file, or to a folder with a folder for each class;
+            or any iterable of arrays, or of pairs of arrays and label. Real values are quantized as the input says.
+        labels: the class of each sample: an array, or a file of numbers. None where `inputs` has them, or nobody does.
+        reference: a model to compare the answers with, such as the one in float.
+        top_k: how many of the best answers count for the top-k accuracy.
+        workers: how many samples are run at once, on this machine; as many as there are processors unless told. Answers
+            and their order do not depend on it.
+        scheduler: a `dask.distributed.Client` that runs them, on whatever machines it has.
+        results: a file for the results, which a run that was interrupted goes on with. A temporary one unless told.
+        on_bad: what to do with a sample that can't be read or run: "stop", or "leave-out".
+        limit: the number of samples to run, the first ones.
+        report: called with how many samples are done, and of how many (None where that is not known).
+
+    Raises:
+        DataError: a sample is bad and `on_bad` is "stop"; labels do not go with the samples; the disk is full. Results
+            up to there are kept in the `results` file.
+        ArgumentError: an argument is something else than it should be.
+    """
+    if not isinstance(model, Model):
+        raise ArgumentError(f"model is a tflm.Model, not {model!r}: tflm.Model.from_file('...')")
+    if on_bad not in ("stop", "leave-out"):
+        raise ArgumentError(f"on_bad is 'stop' or 'leave-out', not {on_bad!r}")
+    count = default_workers() if workers is None else workers
+    if not isinstance(count, int) or count < 1:
+        raise ArgumentError(f"workers is a number from 1 on, not {workers!r}")
+    data = data_set(inputs, labels)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "results") if results is None else Path(results)
+        run = _Run(data, count, scheduler, on_bad, limit, report)
+        first = run.through(model, path)
+        second = None if reference is None else run.through(reference, path.with_name(path.name + ".reference"))
+        records = np.array(first.records, first.records.dtype) if results is None else first.records
+        compared = None
+        if second is not None:
+            compared = difference(records, second.records, first.real, second.real)
+    losses = signal_losses(model, reference, data, SAMPLES_FOR_SIGNAL) if reference is not None else ()
+    return Evaluation(
+        len(records),
+        tuple(first.left_out),
+        data.classes,
+        records,
+        classification(records, top_k),
+        compared,
+        tuple(losses),
+        first.rate,
+        count,
+    )
+
+
+@dataclass
+class _Through:
+    """What came of running one model."""
+
+    records: npt.NDArray[Any]
+    left_out: list[str]
+    rate: float
+    real: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
+
+
+@dataclass
+class _Run:
+    """How a data set is run; the same for the model and its reference."""
+
+    data: DataSet
+    workers: int
+    scheduler: Any
+    on_bad: str
+    limit: int | None
+    report: Report | None
+
+    def through(self, model: Model, path: Path) -> _Through:
+        """Run the samples that the results file does not have yet."""
+        outputs = Runner(model).outputs
+        file = ResultsFile(path, bytes(model.data), outputs)
+        left_out: list[str] = []
+        began, before = time.perf_counter(), file.count or 0
+        try:
+            for found in outcomes(Job.of(model), self._parts(before), self.workers, self.scheduler):
+                bad = [outcome.reason for outcome in found if outcome.outputs is None]
+                if bad and self.on_bad == "stop":
+                    whole = next(i for i, outcome in enumerate(found) if outcome.outputs is None)
+                    file.append(found[:whole])
+                    raise DataError(f"{bad[0]} (on_bad='leave-out' goes on without such samples)")
+                left_out += bad
+                file.append(found)
+                if self.report is not None:
+                    self.report(file.count or 0, self._total())
+        finally:
+            file.close()
+        done = (file.count or 0) - before
+        rate = done / max(time.perf_counter() - began, 1e-9) if done else 0.0
+        return _Through(file.records(), left_out, rate, lambda integers: dequantized(outputs[0], integers))
+
+    def _total(self) -> int | None:
+        counts = [count for count in (self.data.count, self.limit) if count is not None]
+        return min(counts) if counts else None
+
+    def _parts(self, start: int) -> Any:
+        """The parts from a sample on, as far as the limit; the last one is cut there."""
+        left = None if self.limit is None else self.limit - start
+        for count, part in self.data.parts(start):
+            if left is not None and count > left:
+                if left > 0:
+                    yield left, _FirstOf(part, left)
+                return
+            yield count, part
+            left = None if left is None else left - count
+
+
+@dataclass(frozen=True)
+class _FirstOf:
+    """The first samples of a part."""
+
+    part: Any
+    count: int
+
+    def samples(self, tensors: Any) -> Any:
+        """So many samples."""
+        return islice(self.part.samples(tensors), self.count)
+
+
+def dequantized(tensor: TfLiteTensor, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+    """Real values of a tensor's integers, of any number of samples."""
+    values = np.asarray(integers, np.float64)
+    return values if not tensor.scale else (values - tensor.zero_point) * tensor.scale

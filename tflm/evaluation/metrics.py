@@ -1,0 +1,193 @@
+"""What outputs and labels say: accuracy and its kin from scikit-learn where it has them, errors and noise from numpy.
+
+Scores are integers as the device gives them: their order is that of the real values, so that ties are the device's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import DataError
+
+Array = npt.NDArray[Any]
+BLOCK = 1 << 16
+"""Samples that are looked at at once: results may be larger than the memory."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """How well classes are told apart.
+
+    Attributes:
+        count: samples with a label that were run.
+        accuracy, top_k_accuracy: shares, 0 to 1; `k` is the k.
+        confusion: (classes, classes), how often a sample of a class (row) was taken for another (column).
+        recall: of each class; nan where it has no sample.
+        auc: area under the receiver operating characteristic, the mean over classes against the rest; None without
+            scikit-learn, or where some class has no sample.
+    """
+
+    count: int
+    accuracy: float
+    k: int
+    top_k_accuracy: float
+    confusion: npt.NDArray[np.int64]
+    recall: npt.NDArray[np.float64]
+    auc: float | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How far outputs are from a reference's.
+
+    Attributes:
+        count: samples that both ran.
+        changed_answers: share of samples whose largest score is another; None for a single number.
+        mean_absolute_error, root_mean_square_error, largest_error: of the real values.
+        signal_to_noise_db: power of the reference's values over that of the differences, in decibels.
+        worst: the samples that differ most, the worst first, with their mean squared difference.
+    """
+
+    count: int
+    changed_answers: float | None
+    mean_absolute_error: float
+    root_mean_square_error: float
+    largest_error: float
+    signal_to_noise_db: float
+    worst: tuple[tuple[int, float], ...]
+
+
+def classification(records: Array, k: int = 5) -> Classification | None:
+    """Accuracy and its kin of the first output against the labels; None where nothing has a label.
+
+    A single score is the probability of class 1: above the middle of its range it stands for it.
+
+    Raises:
+        DataError: a label is no class that the model has.
+    """
+    predicted, labels, ranks, scores = _predictions(records)
+    if not len(labels):
+        return None
+    classes = max(int(labels.max()) + 1, scores.shape[1], 2)
+    if labels.min() < 0 or (scores.shape[1] > 1 and labels.max() >= scores.shape[1]):
+        raise DataError(f"labels go from {labels.min()} to {labels.max()}; the model tells {scores.shape[1]} classes")
+    confusion = np.zeros((classes, classes), np.int64)
+    np.add.at(confusion, (labels, predicted), 1)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        recall = np.diagonal(confusion) / confusion.sum(axis=1, dtype=np.int64)
+    k = min(k, classes)
+    return Classification(
+        len(labels),
+        float(np.mean(predicted == labels)),
+        k,
+        float(np.mean(ranks < k)),
+        confusion,
+        recall,
+        _area(labels, scores),
+    )
+
+
+def _predictions(records: Array) -> tuple[Array, Array, Array, Array]:
+    """Of every sample with a label: the class taken, the label, how many scores are above its own, and the scores."""
+    predicted: list[Array] = []
+    labels: list[Array] = []
+    ranks: list[Array] = []
+    scores: list[Array] = []
+    for block in blocks(records):
+        chosen = block[block["ran"] & (block["label"] != np.iinfo(np.int64).min)]
+        own = chosen["label"].astype(np.intp)
+        values = rows(chosen["output0"])
+        if values.shape[1] == 1:
+            taken = (values[:, 0] > _middle(values.dtype)).astype(np.intp)
+            rank = (taken != own).astype(np.intp)
+        else:
+            taken = values.argmax(axis=1).astype(np.intp)
+            inside = np.clip(own, 0, values.shape[1] - 1)
+            scored = values[np.arange(len(values), dtype=np.intp), inside]
+            rank = np.sum(values > scored[:, None], axis=1, dtype=np.intp)
+        for column, part in zip((predicted, labels, ranks, scores), (taken, own, rank, values.copy())):
+            column.append(part)
+    none = np.zeros(0, np.intp)
+    if not predicted:
+        return none, none, none, none
+    return np.concatenate(predicted), np.concatenate(labels), np.concatenate(ranks), np.concatenate(scores)
+
+
+def _middle(dtype: np.dtype[Any]) -> float:
+    return 0.5 if dtype.kind == "f" else float(np.iinfo(dtype).min) / 2 + float(np.iinfo(dtype).max) / 2
+
+
+def _area(labels: Array, scores: Array) -> float | None:
+    try:
+        from sklearn.metrics import roc_auc_score
+    except ImportError:
+        return None
+    present = np.unique(labels)
+    if len(present) < 2 or (scores.shape[1] > 1 and len(present) != scores.shape[1]):
+        return None
+    if scores.shape[1] <= 2:
+        return float(roc_auc_score(labels, scores[:, -1].astype(np.float64)))
+    areas = [roc_auc_score(labels == c, scores[:, c].astype(np.float64)) for c in range(scores.shape[1])]
+    return float(np.mean(areas))
+
+
+def difference(records: Array, reference: Array, real: Any, reference_real: Any, worst: int = 10) -> Difference | None:
+    """How far the first outputs are from a reference's; None where no sample was run by both.
+
+    Args:
+        real, reference_real: functions from an output's integers to real values.
+    """
+    count, changed, absolute, squared, signal, largest = 0, 0, 0.0, 0.0, 0.0, 0.0
+    size, several = 1, False
+    found: list[tuple[int, float]] = []
+    for start, (block, other) in enumerate(zip(blocks(records), blocks(reference))):
+        both = np.flatnonzero(block["ran"] & other["ran"])
+        if not len(both):
+            continue
+        ours = rows(real(block["output0"][both])).astype(np.float64)
+        theirs = rows(reference_real(other["output0"][both])).astype(np.float64)
+        if ours.shape != theirs.shape:
+            raise DataError(f"the model gives {ours.shape[1]} values, the reference {theirs.shape[1]}")
+        size, several = ours.shape[1], ours.shape[1] > 1
+        error = np.square(ours - theirs).mean(axis=1)
+        count += len(both)
+        changed += int(np.sum(ours.argmax(axis=1) != theirs.argmax(axis=1), dtype=np.int64))
+        absolute += float(np.abs(ours - theirs).sum(dtype=np.float64))
+        squared += float(np.square(ours - theirs).sum(dtype=np.float64))
+        signal += float(np.square(theirs).sum(dtype=np.float64))
+        largest = max(largest, float(np.abs(ours - theirs).max()))
+        top = np.argsort(-error, kind="stable")[:worst]
+        found = sorted([*found, *((int(both[i]) + start * BLOCK, float(error[i])) for i in top)], key=_worst)[:worst]
+    if not count:
+        return None
+    noise = 10 * np.log10(signal / squared) if squared and signal else np.inf
+    return Difference(
+        count,
+        changed / count if several else None,
+        absolute / (count * size),
+        float(np.sqrt(squared / (count * size))),
+        largest,
+        float(noise),
+        tuple(found),
+    )
+
+
+def _worst(sample: tuple[int, float]) -> tuple[float, int]:
+    return (-sample[1], sample[0])
+
+
+def rows(outputs: Array) -> Array:
+    """The outputs of each sample in a row of its own."""
+    return outputs.reshape(len(outputs), math.prod(outputs.shape[1:]))
+
+
+def blocks(records: Array) -> Iterator[Array]:
+    """The records, some at a time."""
+    for start in range(0, len(records), BLOCK):
+        yield records[start : start + BLOCK]

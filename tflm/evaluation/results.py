@@ -1,0 +1,130 @@
+"""The results file: one record for each sample, in the order of the samples, that an interrupted run goes on with.
+
+A line of JSON says which model and how many outputs of which form; records of a fixed size follow: whether the sample
+could be run, its outputs, its label, and a checksum. What is written is whole up to some record, whatever happens.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import DataError
+from tflm.evaluation.runner import Outcome
+from tflm.memory.tensor import TfLiteTensor
+
+FORMAT = "tflm evaluation 1"
+NO_LABEL = np.iinfo(np.int64).min
+CHECKSUM = "checksum"
+
+
+class ResultsFile:
+    """Results of a model over a data set, on disk.
+
+    Args:
+        path: of the file; it is made, or gone on with where it has results of the same model.
+        model: the model's bytes.
+        outputs: the model's outputs.
+
+    Raises:
+        DataError: the file has something else in it.
+        OSError: it can't be read or written.
+    """
+
+    def __init__(self, path: Path, model: bytes, outputs: Sequence[TfLiteTensor]):
+        self.path = path
+        self.dtype = record_type(outputs)
+        head = {"format": FORMAT, "model": hashlib.sha256(model).hexdigest(), "record": str(self.dtype.descr)}
+        self._head = json.dumps(head).encode() + b"\n"
+        self.count = self._whole_records()
+        self._file = open(path, "r+b" if self.count is not None else "wb")  # noqa: SIM115  # closed by close()
+        if self.count is None:
+            self.count = 0
+            self._file.write(self._head)
+        else:
+            self._file.seek(self._end)
+            self._file.truncate()
+
+    @property
+    def _end(self) -> int:
+        return len(self._head) + (self.count or 0) * self.dtype.itemsize
+
+    def _whole_records(self) -> int | None:
+        """How many records of an earlier run are good, from the first on; None where there is no file."""
+        if not self.path.exists() or not self.path.stat().st_size:
+            return None
+        with open(self.path, "rb") as file:
+            if file.read(len(self._head)) != self._head:
+                raise DataError(
+                    f"{self.path}: has results of another model, or something else; give another file, or remove it"
+                )
+        size = (self.path.stat().st_size - len(self._head)) // self.dtype.itemsize
+        if not size:
+            return 0
+        records = np.memmap(self.path, self.dtype, "r", len(self._head), (size,))
+        good = (is_good(record) for record in records)
+        return next((place for place, whole in enumerate(good) if not whole), size)
+
+    def append(self, outcomes: Sequence[Outcome]) -> None:
+        """Write what came of the next samples.
+
+        Raises:
+            DataError: the disk is full or can't be written; what was written before stays good.
+        """
+        records = np.zeros(len(outcomes), self.dtype)
+        for record, outcome in zip(records, outcomes):
+            record["ran"] = outcome.outputs is not None
+            record["label"] = NO_LABEL if outcome.label is None else outcome.label
+            for i, values in enumerate(outcome.outputs or ()):
+                record[f"output{i}"] = values
+            record[CHECKSUM] = checksum(record)
+        try:
+            self._file.write(records.tobytes())
+            self._file.flush()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._file.close()  # what it still holds would be tried again
+            raise DataError(
+                f"{self.path}: {error.strerror}; {self.count} samples are kept: make room, and run the same again "
+                "to go on"
+            ) from error
+        self.count = (self.count or 0) + len(outcomes)
+
+    def records(self) -> npt.NDArray[Any]:
+        """All records, mapped from the file."""
+        if not self.count:
+            return np.zeros(0, self.dtype)
+        return np.memmap(self.path, self.dtype, "r", len(self._head), (self.count,))
+
+    def close(self) -> None:
+        """Write everything to the disk."""
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def record_type(outputs: Sequence[TfLiteTensor]) -> np.dtype[Any]:
+    """What a record holds: `ran`, `label`, the outputs, a checksum of all that."""
+    fields: list[Any] = [("ran", "?"), ("label", "<i8")]
+    fields += [(f"output{i}", tensor.data.dtype, tensor.data.shape) for i, tensor in enumerate(outputs)]
+    return np.dtype([*fields, (CHECKSUM, "<u4")])
+
+
+def checksum(record: Any) -> int:
+    """The CRC-32 of a record without its checksum."""
+    return zlib.crc32(record.tobytes()[: -np.dtype(np.uint32).itemsize])
+
+
+def is_good(record: Any) -> bool:
+    """Whether a record is as it was written."""
+    return bool(record[CHECKSUM] == checksum(record))

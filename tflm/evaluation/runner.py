@@ -1,0 +1,137 @@
+"""Runs samples: an interpreter for each thread of each process, over one model that they share."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ArenaExhausted, DataError, TflmError
+from tflm.evaluation.samples import Part, Sample
+from tflm.memory.tensor import TfLiteTensor
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+
+FIRST_ARENA_BYTES = 1 << 20
+LARGEST_ARENA_BYTES = 1 << 32
+
+
+def ready_interpreter(model: Model, **settings: Any) -> MicroInterpreter:
+    """An interpreter with every operator at hand, in an arena as large as it needs.
+
+    Raises:
+        TflmError: the model can't be run.
+    """
+    size = FIRST_ARENA_BYTES
+    while True:
+        interpreter = MicroInterpreter(model, AllOpsResolver(), np.zeros(size, np.uint8), **settings)
+        try:
+            interpreter.allocate_tensors()
+            return interpreter
+        except ArenaExhausted:
+            if size >= LARGEST_ARENA_BYTES:
+                raise
+            size *= 8
+
+
+def inputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:
+    """The inputs, in order."""
+    return [interpreter.input(i) for i in range(interpreter.inputs_size())]
+
+
+def outputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:
+    """The outputs, in order."""
+    return [interpreter.output(i) for i in range(interpreter.outputs_size())]
+
+
+class Outcome(NamedTuple):
+    """What came of a sample: its outputs, or why there are none; and its label."""
+
+    name: str
+    outputs: list[npt.NDArray[Any]] | None
+    reason: str
+    label: Any
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model and how it is run; the same in every worker.
+
+    Attributes:
+        model: its bytes.
+        settings: what the interpreter is made with.
+    """
+
+    model: bytes
+    settings: tuple[tuple[str, Any], ...] = ()
+    key: str = field(default="", compare=False)
+
+    @classmethod
+    def of(cls, model: Model, **settings: Any) -> Job:
+        """The job of running this model."""
+        data = bytes(model.data)
+        return cls(data, tuple(settings.items()), hashlib.sha256(data).hexdigest() + repr(settings))
+
+
+_local = threading.local()
+
+
+def runner_of(job: Job) -> Runner:
+    """This thread's runner of a job, made once."""
+    made: dict[str, Runner] = _local.__dict__.setdefault("runners", {})
+    if job.key not in made:
+        made.clear()  # a thread works on one job at a time
+        made[job.key] = Runner(Model(job.model), **dict(job.settings))
+    return made[job.key]
+
+
+class Runner:
+    """An interpreter, and views of what goes in and out.
+
+    Attributes:
+        interpreter: allocated.
+        inputs, outputs: the model's.
+    """
+
+    def __init__(self, model: Model, **settings: Any):
+        self.interpreter = ready_interpreter(model, **settings)
+        self.inputs, self.outputs = inputs_of(self.interpreter), outputs_of(self.interpreter)
+        self._given = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.inputs]
+        self._got = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.outputs]
+        self._remembers = _remembers(model)
+
+    def run(self, sample: Sample) -> Outcome:
+        """The outputs of the last step of a sample. State is kept from step to step, and reset before the first."""
+        try:
+            if self._remembers:
+                self.interpreter.reset()
+            for step in sample.steps:
+                for given, values in zip(self._given, step):
+                    given[...] = values
+                self.interpreter.invoke()
+        except TflmError as error:
+            return Outcome(sample.name, None, f"{sample.name}: {error}", sample.label)
+        return Outcome(sample.name, [got.copy() for got in self._got], "", sample.label)
+
+
+def _remembers(model: Model) -> bool:
+    """Whether anything lives from one invoke to the next."""
+    resolver = AllOpsResolver()
+    if any(tensor.is_variable for subgraph in model.subgraphs for tensor in subgraph.tensors or ()):
+        return True
+    registrations = (resolver.find_op(code) for code in model.operator_codes)
+    return any(registration.reset is not None or registration.shares_state for registration in registrations)
+
+
+def run_part(job: Job, part: Part) -> list[Outcome]:
+    """What comes of the samples of a part, in their order."""
+    runner = runner_of(job)
+    return [
+        Outcome("", None, str(sample), None) if isinstance(sample, DataError) else runner.run(sample)
+        for sample in part.samples(runner.inputs)
+    ]

@@ -1,0 +1,324 @@
+"""Data sets: samples with names, inputs and labels, from arrays, mapped files, folders, tables, or any iterable.
+
+A sample is a clip of one step or several: what a streaming model is given from one reset to the next.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import DataError
+from tflm.evaluation.input_files import loaded, read_tensor
+from tflm.memory.tensor import TfLiteTensor
+
+Array = npt.NDArray[Any]
+LABEL_NAMES = ("labels", "label", "y")
+INPUT_SUFFIXES = (".png", ".jpg", ".jpeg", ".wav", ".npy", ".csv")
+BYTES_OF_A_PART = 4 << 20
+SAMPLES_OF_A_PART = 512
+
+
+class Sample(NamedTuple):
+    """One sample: its name, and the inputs of each of its steps, as they come; a label, or None."""
+
+    name: str
+    steps: list[list[Array]]
+    label: Any = None
+
+
+class Part(Protocol):
+    """Some samples in a row. It can be pickled, and carries no more than they need."""
+
+    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
+        """The samples for these inputs; an error in place of one that can't be read."""
+
+
+class DataSet(Protocol):
+    """A data set that is cut into parts.
+
+    Attributes:
+        count: how many samples; None for an iterable of unknown length.
+        classes: names of the classes, by label; empty where there are none.
+    """
+
+    count: int | None
+    classes: tuple[str, ...]
+
+    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+        """Parts from sample `start` on, in order, each with its number of samples."""
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Samples along the first dimension of one array for each input, in memory or mapped from a file.
+
+    Attributes:
+        inputs: an array for each input.
+        labels: one for each sample, or None.
+        path: the file that the only input is mapped from; a part then carries its name and not the values.
+        first: the number of the first sample in the file.
+    """
+
+    inputs: tuple[Array, ...]
+    labels: Array | None = None
+    classes: tuple[str, ...] = ()
+    path: str | None = None
+    first: int = 0
+
+    @property
+    def count(self) -> int:
+        """How many samples."""
+        return len(self.inputs[0])
+
+    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+        """Slices of some megabytes."""
+        each = max(1, sum(array[:1].nbytes for array in self.inputs))
+        size = max(1, min(BYTES_OF_A_PART // each, SAMPLES_OF_A_PART))
+        for begin in range(start, self.count, size):
+            count = min(size, self.count - begin)
+            yield count, self._slice(begin, count)
+
+    def _slice(self, begin: int, count: int) -> Arrays:
+        labels = None if self.labels is None else self.labels[begin : begin + count]
+        return replace(
+            self, inputs=tuple(array[begin : begin + count] for array in self.inputs), labels=labels, first=begin
+        )
+
+    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
+        """Each row, in the shape of the input where only a dimension of 1 is missing or too many."""
+        if len(self.inputs) != len(tensors):
+            raise DataError(f"the data has {len(self.inputs)} arrays, the model takes {len(tensors)} inputs")
+        for i in range(self.count):
+            name = f"sample {self.first + i}"
+            try:
+                step = [fitted(array[i], tensor, name) for array, tensor in zip(self.inputs, tensors)]
+            except DataError as error:
+                yield error
+                continue
+            yield Sample(name, [step], None if self.labels is None else self.labels[i])
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self.path is not None:
+            state["inputs"] = self.count
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["inputs"], int):
+            mapped = np.load(state["path"], mmap_mode="r", allow_pickle=False)
+            state = {**state, "inputs": (mapped[state["first"] : state["first"] + state["inputs"]],)}
+        self.__dict__.update(state)
+
+
+@dataclass(frozen=True)
+class Files:
+    """A file for each sample: pictures, sound, arrays or numbers. Those of a class are in a folder of its name."""
+
+    paths: tuple[str, ...]
+    labels: tuple[int, ...] | None = None
+    classes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int:
+        """How many samples."""
+        return len(self.paths)
+
+    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+        """Some files at a time."""
+        size = 64
+        for begin in range(start, self.count, size):
+            paths = self.paths[begin : begin + size]
+            labels = None if self.labels is None else self.labels[begin : begin + size]
+            yield len(paths), replace(self, paths=paths, labels=labels)
+
+    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
+        """Each file; one that holds the values of several steps is a clip of so many."""
+        if len(tensors) != 1:
+            raise DataError(f"a file for each sample is for models of one input; this one has {len(tensors)}")
+        for i, path in enumerate(self.paths):
+            try:
+                values = read_tensor(Path(path), tensors[0], False)
+                steps = [[fitted(step, tensors[0], path)] for step in values]
+            except (DataError, OSError) as error:
+                yield error if isinstance(error, DataError) else DataError(f"{path}: {error.strerror or error}")
+                continue
+            yield Sample(path, steps, None if self.labels is None else self.labels[i])
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Samples that are there as they are, such as those of an iterable."""
+
+    items: tuple[Any, ...]
+    first: int = 0
+
+    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
+        """Each item: an array for the only input, or a sequence of one for each; or a pair of that and a label."""
+        for i, item in enumerate(self.items, self.first):
+            name = f"sample {i}"
+            inputs, label = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
+            arrays = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+            if len(arrays) != len(tensors):
+                yield DataError(f"{name}: has {len(arrays)} arrays, the model takes {len(tensors)} inputs")
+                continue
+            try:
+                yield Sample(name, [[fitted(np.asarray(a, None), t, name) for a, t in zip(arrays, tensors)]], label)
+            except DataError as error:
+                yield error
+
+
+@dataclass(frozen=True)
+class Stream:
+    """An iterable of samples; see `Listed`."""
+
+    items: Iterable[Any]
+    classes: tuple[str, ...] = ()
+
+    @property
+    def count(self) -> int | None:
+        """How many samples, where the iterable knows it."""
+        return len(self.items) if isinstance(self.items, Sized) else None
+
+    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+        """Some items at a time; those before `start` are drawn and let go."""
+        items = iter(self.items)
+        next(islice(items, start, start), None)
+        first = start
+        while part := tuple(islice(items, 64)):
+            yield len(part), Listed(part, first)
+            first += len(part)
+
+
+def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
+    """Values as the input holds them: in its shape and type; real ones are quantized.
+
+    Raises:
+        DataError: they don't fit; the message names the sample and says what would.
+    """
+    wanted = tensor.data
+    if tuple(d for d in values.shape if d != 1) != tuple(d for d in wanted.shape if d != 1):
+        takes = f"takes shape {list(wanted.shape)}"
+        raise DataError(f"{name}: has shape {list(values.shape)}; input {tensor.name!r} {takes}")
+    values = values.reshape(wanted.shape)
+    if values.dtype == wanted.dtype:
+        return values
+    if values.dtype.kind == "f" or wanted.dtype.kind == "f":
+        return tensor.quantized(values)
+    limits = np.iinfo(np.uint8 if wanted.dtype.kind == "b" else wanted.dtype)
+    if values.size and (values.min() < limits.min or values.max() > limits.max):
+        raise DataError(
+            f"{name}: has {values.dtype} numbers from {values.min()} to {values.max()}; input {tensor.name!r} takes "
+            f"{wanted.dtype}. Real values are given as floats, which are quantized"
+        )
+    return values.astype(wanted.dtype)
+
+
+def data_set(inputs: Any, labels: Any = None) -> DataSet:
+    """The data set that a caller means: a path, an array, arrays, or an iterable.
+
+    Raises:
+        DataError: a file has another form than its name says, or labels don't go with the samples.
+        OSError: a file can't be read.
+    """
+    found: Any
+    if isinstance(inputs, (str, os.PathLike)):
+        found = _from_path(Path(inputs))
+    elif isinstance(inputs, np.ndarray):
+        found = Arrays((inputs,))
+    elif isinstance(inputs, (list, tuple)) and inputs and all(isinstance(a, np.ndarray) for a in inputs):
+        same = len({len(a) for a in inputs if a.ndim}) == 1 and isinstance(inputs, tuple)
+        found = Arrays(tuple(inputs)) if same else Stream(inputs)
+    elif hasattr(inputs, "parts"):
+        found = inputs
+    else:
+        found = Stream(inputs)
+    chosen: DataSet = found if labels is None else _with_labels(found, labels)
+    return chosen
+
+
+def _from_path(path: Path) -> Any:
+    if path.is_dir():
+        return _from_folder(path)
+    suffix = path.suffix.lower()
+    if suffix == ".npy":
+        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
+        if not mapped.ndim:
+            raise DataError(f"{path}: is a single number; samples lie along the first dimension of an array")
+        return Arrays((mapped,), path=str(path))
+    if suffix == ".npz":
+        arrays = loaded(path)
+        labels = next((arrays.pop(name) for name in LABEL_NAMES if name in arrays), None)
+        if not arrays:
+            raise DataError(f"{path}: has no array beside the labels")
+        lengths = {name: len(array) for name, array in arrays.items()}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"{path}: its arrays have different numbers of samples: {lengths}")
+        data = Arrays(tuple(arrays.values()))
+        return data if labels is None else _with_labels(data, labels)
+    if suffix == ".csv":
+        return _from_table(path)
+    raise DataError(f"{path}: data is a .npy, .npz or .csv file, or a folder with a folder for each class")
+
+
+def _from_folder(folder: Path) -> Files:
+    classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    found = [(path, label) for label, name in enumerate(classes) for path in _files_in(folder / name)]
+    if found:
+        return Files(tuple(str(path) for path, _ in found), tuple(label for _, label in found), tuple(classes))
+    paths = _files_in(folder)
+    if not paths:
+        raise DataError(f"{folder}: holds no {', '.join(INPUT_SUFFIXES)} file, nor folders of them")
+    return Files(tuple(map(str, paths)))
+
+
+def _files_in(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES)
+
+
+def _from_table(path: Path) -> Arrays:
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    if not lines:
+        raise DataError(f"{path}: is empty")
+    names = [cell.strip().lower() for cell in lines[0].split(",")]
+    has_header = any(_number(cell) is None for cell in names)
+    rows = [[_number(cell) for cell in line.split(",")] for line in lines[has_header:]]
+    for place, row in enumerate(rows, 1 + has_header):
+        if None in row or len(row) != len(names):
+            raise DataError(f"{path}, line {place}: every line holds {len(names)} numbers, as the first does")
+    table = np.array(rows, np.float64)
+    column = next((names.index(name) for name in LABEL_NAMES if has_header and name in names), None)
+    if column is None:
+        return Arrays((table.astype(np.float32),))
+    values = np.delete(table, column, axis=1).astype(np.float32)
+    return Arrays((values,), labels=table[:, column].astype(np.int64))
+
+
+def _number(cell: str) -> float | None:
+    try:
+        return float(cell)
+    except ValueError:
+        return None
+
+
+def _with_labels(data: Any, labels: Any) -> Any:
+    """The data set with these labels in place of its own: an array, a sequence, or a file of them."""
+    if isinstance(labels, (str, os.PathLike)):
+        path = Path(labels)
+        labels = loaded(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, np.int64, delimiter=",", ndmin=1)
+    values = np.asarray(labels, None)
+    count = data.count
+    if count is None:
+        raise DataError("labels apart from the samples need samples that can be counted; give pairs of both")
+    if len(values) != count:
+        raise DataError(f"there are {len(values)} labels for {count} samples; each sample needs one")
+    if isinstance(data, Stream):
+        return Stream([(item, label) for item, label in zip(data.items, values.tolist())], data.classes)
+    return replace(data, labels=tuple(values.tolist()) if isinstance(data, Files) else values)

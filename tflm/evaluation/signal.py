@@ -1,0 +1,93 @@
+"""Where a quantized model loses the signal: its tensors beside those of a reference, operator after operator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.errors import DataError, TflmError
+from tflm.evaluation.runner import Runner
+from tflm.evaluation.samples import DataSet, Sample
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.model import Model
+
+
+class SignalLoss(NamedTuple):
+    """A tensor that both models have.
+
+    Attributes:
+        operator: its number and kind, in the model.
+        tensor: its name.
+        decibels: power of the reference's values over that of the differences.
+        lost: how many decibels less than the best of the tensors before it.
+    """
+
+    operator: str
+    tensor: str
+    decibels: float
+    lost: float
+
+
+def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> list[SignalLoss]:
+    """Signal to noise of every tensor of the first subgraph that has the same name, or the same place, in both.
+
+    Args:
+        count: how many samples are looked at, the first ones.
+    """
+    pairs = list(_pairs(model, reference))
+    try:
+        ours, theirs = (Runner(each, preserve_all_tensors=True) for each in (model, reference))
+    except TflmError:
+        return []
+    power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
+    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, data)), count):
+        if ours.run(sample).outputs is None or theirs.run(other).outputs is None:
+            continue
+        for _, output, same in pairs:
+            power[output] += _power(ours.interpreter.get_tensor(output), theirs.interpreter.get_tensor(same))
+    losses, best = [], np.inf
+    for operator, output, _ in pairs:
+        signal, noise = power[output]
+        if not signal:
+            continue
+        decibels = float(10 * np.log10(signal / noise)) if noise else float("inf")
+        name = (model.subgraphs[0].tensors or [])[output].name or f"tensor {output}"
+        losses.append(SignalLoss(operator, name, decibels, max(0.0, best - decibels) if best != np.inf else 0.0))
+        best = min(best, decibels)
+    return losses
+
+
+def _samples(runner: Runner, data: DataSet) -> Iterator[Sample]:
+    for _, part in data.parts(0):
+        for sample in part.samples(runner.inputs):
+            if not isinstance(sample, DataError):
+                yield sample
+
+
+def _power(ours: TfLiteTensor, theirs: TfLiteTensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    """Of the reference's values, and of what the model's differ by."""
+    expected = theirs.dequantized().astype(np.float64)
+    error = ours.dequantized().astype(np.float64).reshape(expected.shape) - expected
+    return np.array([np.square(expected).sum(dtype=np.float64), np.square(error).sum(dtype=np.float64)], np.float64)
+
+
+def _pairs(model: Model, reference: Model) -> Iterator[tuple[str, int, int]]:
+    """Operator, tensor of the model, tensor of the reference."""
+    ours, theirs = model.subgraphs[0], reference.subgraphs[0]
+    names = {tensor.name: place for place, tensor in enumerate(theirs.tensors or ()) if tensor.name}
+    alike = [model.operator_name(o) for o in ours.operators or ()] == [
+        reference.operator_name(o) for o in theirs.operators or ()
+    ]
+    for index, operator in enumerate(ours.operators or ()):
+        for position, output in enumerate(operator.outputs or ()):
+            tensor = (ours.tensors or [])[output]
+            same = names.get(tensor.name or "")
+            if same is None and alike:
+                same = ((theirs.operators or [])[index].outputs or ())[position]
+            if same is None or math.prod((theirs.tensors or [])[same].shape or ()) != math.prod(tensor.shape or ()):
+                continue
+            yield f"{index} {model.operator_name(operator)}", output, same

@@ -1,0 +1,75 @@
+"""Where the parts of a data set are run: in this thread, in threads, in processes, or by a Dask client."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from typing import Any
+
+from tflm.delegates import compiled_is_available
+from tflm.errors import DataError
+from tflm.evaluation.runner import Job, Outcome, run_part
+from tflm.evaluation.samples import Part
+
+PARTS_AHEAD = 3
+"""Parts that wait for each worker, beside the one that it runs: they bound the memory that is held."""
+
+Parts = Iterator[tuple[int, Part]]
+
+
+def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Iterator[list[Outcome]]:
+    """What comes of each part, in their order, whoever runs them.
+
+    Args:
+        workers: how many at once; 1 runs them here.
+        scheduler: a `dask.distributed.Client`, or None.
+    """
+    if scheduler is not None:
+        return _by_dask(job, parts, scheduler)
+    if workers == 1:
+        return (run_part(job, part) for _, part in parts)
+    pool = ThreadPoolExecutor if compiled_is_available() else ProcessPoolExecutor
+    return _in_order(pool(workers), job, parts, workers)
+
+
+def _in_order(executor: Executor, job: Job, parts: Parts, workers: int) -> Iterator[list[Outcome]]:
+    with executor:
+        yield from _drawn(lambda part: executor.submit(run_part, job, part), parts, workers * (1 + PARTS_AHEAD))
+
+
+def _by_dask(job: Job, parts: Parts, client: Any) -> Iterator[list[Outcome]]:
+    """A part that a lost worker had is run again by another, as Dask does it; each counts once, in its place."""
+    if not hasattr(client, "scatter"):
+        raise DataError(f"scheduler takes a dask.distributed.Client, not {type(client).__name__}")
+    everywhere = client.scatter(job, broadcast=True)
+    threads = max(1, sum(client.nthreads().values()))
+
+    def submit(part: Part) -> Any:
+        return client.submit(run_part, everywhere, part, pure=False, retries=3)
+
+    yield from _drawn(submit, parts, threads * (1 + PARTS_AHEAD))
+
+
+def _drawn(submit: Callable[[Part], Any], parts: Parts, ahead: int) -> Iterator[list[Outcome]]:
+    """Results in the order of the parts, of which no more than `ahead` are on their way."""
+    waiting: deque[Any] = deque()
+    try:
+        for _, part in parts:
+            waiting.append(submit(part))
+            if len(waiting) >= ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:
+            with contextlib.suppress(Exception):
+                future.cancel()
+
+
+def default_workers() -> int:
+    """As many as this process may use processors."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity is not None else os.cpu_count() or 1

@@ -1,0 +1,412 @@
+"""Flash and static RAM of TFLM in a firmware, for any set of operators.
+
+A linker takes the sections that can be reached from what the resolver adds. The data that this reads is one link of all
+operators, its sections gathered by the operators that reach them: a firmware is the base, every group that one of its
+operators reaches, and the resolver's own code. The figures count TFLM, its kernels and the parts of the C library that
+they draw in; not the application, the model or the arena.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm import targets
+from tflm.errors import FirmwareError
+from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
+from tflm.libraries import Kernels
+from tflm.schema.model import Model
+
+TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
+"""The sizes of a group of sections, in the order of the data."""
+
+DEFAULT_BUILD = "release"
+NO_OPERATOR = "none"
+
+
+class Sizes(NamedTuple):
+    """Bytes of flash (code, constants and the first values of variables), of variables with values, and of others."""
+
+    flash: float
+    data: float
+    bss: float
+
+
+@dataclass(frozen=True)
+class FlashData:
+    """What was measured of one processor, kernel library and build; read from a file of groups of sections.
+
+    Attributes:
+        cpu, kernels, build: what it is of.
+        operators: the resolver's methods, as TFLM names them; "AddConv2D:CONV_2D_INT8" has a typed registration.
+        base: sizes of what every firmware has.
+        groups: for each group of sections, sets of operators of which each must meet the resolver's, and its sizes.
+        resolver: bytes of the resolver's own code for each of its terms; see `_resolver_terms`.
+        custom_names: bytes of the name of each custom operator.
+        main_bss, entry_bss: static RAM of interpreter and resolver, and of the resolver for each operator.
+    """
+
+    cpu: str
+    kernels: str
+    build: str
+    operators: tuple[str, ...]
+    base: tuple[float, ...]
+    groups: tuple[tuple[tuple[frozenset[int], ...], tuple[float, ...]], ...]
+    resolver: tuple[float, ...]
+    custom_names: Mapping[str, int]
+    main_bss: int
+    entry_bss: int
+
+    @classmethod
+    def from_file(cls, path: str | Path) -> FlashData:
+        """From a data file.
+
+        Raises:
+            FirmwareError: it is not such a file.
+            OSError: it can't be read.
+        """
+        return cls.read(Path(path).read_text(encoding="utf-8", errors="replace"))
+
+    @classmethod
+    def read(cls, text: str) -> FlashData:
+        """From the JSON of a data file.
+
+        Raises:
+            FirmwareError: it is not such a file.
+        """
+        try:
+            raw = json.loads(text)
+            cpu, _, build = raw["variant"].partition(", ")
+            found = cls(
+                cpu,
+                raw["lib"],
+                build,
+                tuple(raw["ops"]),
+                tuple(raw["base"]),
+                tuple((_conditions(reached), tuple(sizes)) for reached, sizes in raw["groups"]),
+                tuple(raw["main"]),
+                raw["custom"],
+                raw["main_bss"],
+                raw["per_entry"],
+            )
+            found.sizes(found.operators)
+            return found
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+            raise FirmwareError(f"this is no file of groups of sections ({type(error).__name__}: {error})") from None
+
+    @cached_property
+    def places(self) -> dict[str, int]:
+        """The number of each operator in the data."""
+        return {name: place for place, name in enumerate(self.operators)}
+
+    def sizes(self, operators: Iterable[str]) -> Sizes:
+        """What a firmware with a resolver of exactly these operators takes."""
+        names = [name for name in operators if name != NO_OPERATOR]
+        total = np.add(self.base, self._group_sizes[self._drawn_in(names)].sum(0, dtype=None)).tolist()
+        code = sum(map(_product, self.resolver, self._resolver_terms(names)))
+        static = -(-self.main_bss // 8) * 8 + self.entry_bss * max(len(names), 1)  # a resolver has room for one
+        return Sizes(sum(total[:BSS]) + code, total[DATA], total[BSS] + static)
+
+    @cached_property
+    def _group_sizes(self) -> npt.NDArray[np.float64]:
+        return np.array([sizes for _, sizes in self.groups], np.float64)
+
+    @cached_property
+    def _reached(self) -> npt.NDArray[np.bool_]:
+        """For both conditions of each group (of which there may be one), which operators meet it."""
+        table = np.zeros((2, len(self.groups), len(self.operators)), np.bool_)
+        for group, (conditions, _) in enumerate(self.groups):
+            table[0, group, list(conditions[0])] = True
+            table[1, group, list(conditions[-1])] = True
+        return table
+
+    def _drawn_in(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which groups a firmware with these operators has."""
+        met: npt.NDArray[np.bool_] = np.any(self._reached[:, :, [self.places[name] for name in names]], axis=2)
+        return np.asarray(np.all(met, axis=0), None)
+
+    def shared(self, name: str, others: Sequence[str]) -> tuple[float, tuple[str, ...]]:
+        """Bytes that an operator draws in and so do others, and which of them do."""
+        reached: npt.NDArray[np.bool_] = np.any(self._reached, axis=0)
+        of_others = reached[:, [self.places[other] for other in others]]
+        together = reached[:, self.places[name]] & of_others.any(1)
+        sharing = np.asarray(of_others[together].any(0), None).tolist()
+        size = float(self._group_sizes[together, :BSS].sum(dtype=None))
+        return size, tuple(sorted(other for other, shares in zip(others, sharing) if shares))
+
+    def _resolver_terms(self, names: Sequence[str]) -> tuple[float, ...]:
+        """What the code of main and resolver is linear in."""
+        custom = [self.custom_names[name] for name in names if name in self.custom_names]
+        builtin = len(names) - len(custom)
+        return (
+            1,
+            builtin,
+            len(custom),
+            builtin >= 2,
+            builtin >= 1,
+            bool(custom),
+            len(custom) >= 2,
+            sum(custom),
+            len(names) >= 2,
+        )
+
+
+def _product(a: float, b: float) -> float:
+    return a * b
+
+
+def _conditions(reached: Any) -> tuple[frozenset[int], ...]:
+    """One list of operators, or several which must all be met."""
+    several = reached and isinstance(reached[0], list)
+    return tuple(map(frozenset, reached)) if several else (frozenset(reached),)
+
+
+class OperatorFlash(NamedTuple):
+    """An operator's part of the flash.
+
+    Attributes:
+        operator: the resolver's method.
+        own_bytes: what the firmware would be smaller by without it.
+        shared_bytes: what it uses together with others of this firmware.
+        shared_with: those others.
+    """
+
+    operator: str
+    own_bytes: int
+    shared_bytes: int
+    shared_with: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Flash:
+    """What TFLM takes of a part's flash and static RAM.
+
+    Attributes:
+        cpu, kernels, build: what the figures are of.
+        flash_bytes: code, constants and first values of variables; None where that build was not measured.
+        flash_range_bytes: from and to; both are `flash_bytes` where that is known.
+        runtime_bytes: of `flash_bytes`, what a firmware without any operators takes.
+        data_bytes, bss_bytes: static RAM with and without first values; None where the build was not measured.
+        stack_bytes: a bound of the stack; None, for no call graphs were measured.
+        model_bytes: the model's file, which is beside `flash_bytes`; 0 without a model.
+        typed_flash_bytes: `flash_bytes` with `typed_registrations`; None where that saves nothing or is not known.
+        typed_registrations: what could be added for int8 alone, such as "CONV_2D_INT8".
+        operators: each operator's part, the largest first; empty where the build was not measured.
+        note: what the figures rest on, in a sentence.
+    """
+
+    cpu: str
+    kernels: str
+    build: str
+    flash_bytes: int | None
+    flash_range_bytes: tuple[int, int]
+    runtime_bytes: int | None
+    data_bytes: int | None
+    bss_bytes: int | None
+    stack_bytes: int | None = None
+    model_bytes: int = 0
+    typed_flash_bytes: int | None = None
+    typed_registrations: tuple[str, ...] = ()
+    operators: tuple[OperatorFlash, ...] = field(default=(), repr=False)
+    note: str = ""
+
+
+def flash(
+    model: Model | None = None,
+    operators: Iterable[str] | None = None,
+    *,
+    target: str | targets.Target,
+    kernels: Kernels = "reference",
+    build: str = DEFAULT_BUILD,
+    data: str | Path | None = None,
+) -> Flash:
+    """What TFLM takes of a part's flash and static RAM, for a model's operators or for others.
+
+    Args:
+        model: its operators are those of the firmware, and its bytes are in `model_bytes`.
+        operators: methods of TFLM's resolver, such as "AddConv2D", or "AddConv2D:CONV_2D_INT8" with a registration
+            for that type; in place of the model's.
+        target: the part, such as "cortex-m4".
+        kernels: "reference" or "cmsis-nn".
+        build: how TFLM was built: "release", and for some parts "release with error strings", "release, kernels -Os"
+            and "default, asserts on".
+        data: a file of groups of sections, of one's own build, in place of the data that ships.
+
+    Raises:
+        FirmwareError: neither a model nor operators were given, the target is none of firmware, or the data does not
+            know an operator, the library or the build; the message lists those that it does.
+    """
+    if operators is not None:
+        names = list(operators)
+    elif model is not None:
+        names = [resolver_method(name) for name in operators_of(model)]
+    else:
+        raise FirmwareError("give a model or operators, such as ['AddConv2D', 'AddSoftmax']")
+    part = targets.by_name(target) if isinstance(target, str) else targets.require_target(target)
+    if part.pointer_size != 4:
+        raise FirmwareError(f"{part.name!r} has no firmware; give a part, such as 'cortex-m4'")
+    size = len(model.data) if model is not None else 0
+    library = kernels if isinstance(kernels, str) else kernels.name
+    found = estimate_flash(names, cpu=part.name, kernels=library, build=build, model_bytes=size, data=data)
+    if model is None or found.flash_bytes is None:
+        return found
+    return _with_typed(found, names, model, data)
+
+
+def _with_typed(found: Flash, names: list[str], model: Model, data: str | Path | None) -> Flash:
+    """The figures, with what registrations for one type would save."""
+    entry = _entry(found, data)
+    typed = {resolver_method(name): registration for name, registration in typed_registrations(model).items()}
+    fits = {name: f"{name}:{typed[name]}" for name in names if f"{name}:{typed.get(name)}" in entry.places}
+    if not fits:
+        return found
+    size = round(entry.sizes([fits.get(name, name) for name in names]).flash)
+    return replace(
+        found, typed_flash_bytes=size, typed_registrations=tuple(name.partition(":")[2] for name in fits.values())
+    )
+
+
+def _entry(found: Flash, data: str | Path | None) -> FlashData:
+    if data is not None:
+        return FlashData.from_file(data)
+    wanted = found.cpu, found.kernels, found.build
+    return next(entry for entry in shipped() if (entry.cpu, entry.kernels, entry.build) == wanted)
+
+
+@cache
+def shipped() -> tuple[FlashData, ...]:
+    """The data that comes with the package."""
+    folder = files("tflm.firmware") / "data" / "flash"
+    return tuple(FlashData.read(entry.read_text()) for entry in sorted(folder.iterdir(), key=lambda entry: entry.name))
+
+
+def estimate_flash(
+    operators: Sequence[str],
+    *,
+    cpu: str,
+    kernels: str = "reference",
+    build: str = DEFAULT_BUILD,
+    model_bytes: int = 0,
+    data: str | Path | None = None,
+) -> Flash:
+    """Flash and static RAM for a resolver of these operators.
+
+    Args:
+        operators: TFLM's methods, such as "AddConv2D"; with a typed registration "AddConv2D:CONV_2D_INT8".
+        cpu: the processor, such as "cortex-m4".
+        build: how TFLM was built: one of those that were measured for the processor.
+        model_bytes: the model's file.
+        data: a file of groups of sections of one's own build, in place of the data that ships.
+
+    Raises:
+        FirmwareError: an operator or a build that the data does not know; the message lists those that it does.
+    """
+    names = list(dict.fromkeys(operators))
+    if data is not None:
+        return _measured(FlashData.from_file(data), names, model_bytes)
+    known = [entry for entry in shipped() if entry.kernels == kernels]
+    if not known:
+        libraries = ", ".join(sorted({entry.kernels for entry in shipped()}))
+        raise FirmwareError(f"flash was measured with these kernel libraries: {libraries}; not with {kernels!r}")
+    _refuse_unknown(names, known)
+    exact = [entry for entry in known if (entry.cpu, entry.build) == (cpu, build)]
+    if exact and all(name in exact[0].places or name == NO_OPERATOR for name in names):
+        return _measured(exact[0], names, model_bytes)
+    if not exact and build not in {entry.build for entry in known}:
+        builds = ", ".join(sorted({repr(entry.build) for entry in known}))
+        raise FirmwareError(f"flash was measured for the builds {builds}; not for {build!r}")
+    return _range(known, names, cpu, kernels, build, model_bytes)
+
+
+def _refuse_unknown(names: Sequence[str], known: Sequence[FlashData]) -> None:
+    anywhere = {NO_OPERATOR}.union(*(entry.places for entry in known))
+    missing = [name for name in names if name not in anywhere]
+    if missing:
+        raise FirmwareError(
+            f"{', '.join(missing)}: not in the data of flash; operators are named by the resolver's methods, such as "
+            "AddConv2D"
+        )
+
+
+def _measured(entry: FlashData, names: list[str], model_bytes: int) -> Flash:
+    missing = [name for name in names if name not in entry.places and name != NO_OPERATOR]
+    if missing:
+        raise FirmwareError(f"{', '.join(missing)}: not in the data of this build")
+    sizes = entry.sizes(names)
+    flash = round(sizes.flash)
+    return Flash(
+        entry.cpu,
+        entry.kernels,
+        entry.build,
+        flash,
+        (flash, flash),
+        round(entry.sizes([]).flash),
+        round(sizes.data),
+        round(sizes.bss),
+        model_bytes=model_bytes,
+        operators=_shares(entry, names),
+        note=(
+            "TFLM and what it draws in of the C library, linked by arm-none-eabi-gcc with newlib-nano; "
+            "not the application"
+        ),
+    )
+
+
+def _shares(entry: FlashData, names: list[str]) -> tuple[OperatorFlash, ...]:
+    used = [name for name in names if name != NO_OPERATOR]
+    whole = entry.sizes(used).flash
+    shares = []
+    for name in used:
+        others = [other for other in used if other != name]
+        shared, sharing = entry.shared(name, others)
+        shares.append(OperatorFlash(name, round(whole - entry.sizes(others).flash), round(shared), sharing))
+    return tuple(sorted(shares, key=lambda share: -share.own_bytes))
+
+
+ALIKE = {
+    "cortex-m0": ("cortex-m0plus",),
+    "cortex-m3": ("cortex-m4", "cortex-m0plus"),
+    "cortex-m23": ("cortex-m0plus",),
+    "cortex-m7": ("cortex-m4", "cortex-m55"),
+    "cortex-m33": ("cortex-m4", "cortex-m55"),
+    "cortex-m52": ("cortex-m55",),
+    "cortex-m85": ("cortex-m55",),
+}
+"""Parts that were not measured, and those between which they lie; any other part lies between all that were."""
+
+
+def _range(known: list[FlashData], names: list[str], cpu: str, kernels: str, build: str, model_bytes: int) -> Flash:
+    """From the part and build that has all operators, by how others differ from it in what both have."""
+    base = max(known, key=lambda entry: len(entry.operators))
+    measured = base.sizes(names).flash
+    cpus = {entry.cpu for entry in known}
+    wanted = (cpu,) if cpu in cpus else ALIKE.get(cpu, tuple(sorted(cpus)))
+    exact = [entry for entry in known if (entry.cpu, entry.build) == (cpu, build)]
+    of_parts = exact or [entry for entry in known if entry.cpu in wanted and entry.build == base.build]
+    of_builds = [] if exact else [entry for entry in known if entry.cpu == base.cpu and entry.build == build]
+    by_part = [ratio for entry in of_parts for ratio in _ratios(base, entry, names)]
+    by_build = [ratio for entry in of_builds for ratio in _ratios(base, entry, names)] or [1.0]
+    low, high = round(measured * min(by_part) * min(by_build)), round(measured * max(by_part) * max(by_build))
+    what = "these operators were" if exact else f"{cpu}, build {build!r}, was"
+    compared = ", ".join(dict.fromkeys(f"{entry.cpu} {entry.build}" for entry in (*of_parts, *of_builds)))
+    note = (
+        f"a range, for {what} not measured: from {base.cpu}, build {base.build!r} ({round(measured):,} bytes), by how "
+        f"much others differ from it in operators that both have ({compared})"
+    )
+    return Flash(cpu, kernels, build, None, (low, high), None, None, None, model_bytes=model_bytes, note=note)
+
+
+def _ratios(base: FlashData, other: FlashData, names: Sequence[str]) -> list[float]:
+    """How much larger the other build is: for each of the operators that both have, for these at once, and for all."""
+    common = base.places.keys() & other.places.keys()
+    alike = sorted(common.intersection(names))
+    sets = [[name] for name in alike or sorted(common)] + [alike] * bool(alike) + [sorted(common)]
+    return [other.sizes(each).flash / base.sizes(each).flash for each in sets]

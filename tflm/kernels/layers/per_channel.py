@@ -1,0 +1,62 @@
+"""Weights with a scale for each output channel: their multipliers, in the arena; and weights of 4 bits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.arithmetic.fixed_point import quantize_multiplier
+from tflm.kernels.registration import Node
+from tflm.kernels.requests import PersistentBuffer
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.schema.enums import TensorType
+
+MULTIPLIER, SHIFT = "per_channel_output_multiplier", "per_channel_output_shift"
+
+
+class ChannelMultipliers:
+    """Arrays in the arena: a significand (Q0.31) and a power of two for each channel."""
+
+    def __init__(self, node: Node, channels: int):
+        self.significands, self.shifts = (node.array(name, channels, np.int32) for name in (MULTIPLIER, SHIFT))
+
+    @staticmethod
+    def requests(channels: int) -> tuple[PersistentBuffer, PersistentBuffer]:
+        """What a node asks for that has them."""
+        return PersistentBuffer(MULTIPLIER, 4 * channels), PersistentBuffer(SHIFT, 4 * channels)
+
+    def fill(self, input: TfLiteTensor, scales: Sequence[float], output: TfLiteTensor) -> None:
+        """Set them to what takes accumulators to the output, given the scales of the weights."""
+        for i, scale in enumerate(scales):
+            self.significands[i], self.shifts[i] = quantize_multiplier(input.scale * scale / output.scale)
+
+
+def require_scale_for_each_channel(weights: TfLiteTensor, channels: int) -> None:
+    """Refuse weights whose scales are not one for each of `channels`, along a dimension of that size."""
+    assert weights.quantization is not None
+    scales, dimension = weights.quantization.scale, weights.quantization.quantized_dimension
+    if not 0 <= dimension < len(weights.dims) or not len(scales) == weights.dims[dimension] == channels:
+        reason = (
+            f"has {len(scales)} scales along dimension {dimension} of shape {list(weights.dims)}; "
+            f"{channels} channels need one each"
+        )
+        raise OperatorError(reason, tensor=weights.name)
+
+
+def unpacked_elements(weights: TfLiteEvalTensor) -> npt.NDArray[Any]:
+    """The elements of weights in their shape; those of 4 bits are unpacked, into a new array."""
+    data = weights.elements
+    if weights.type == TensorType.INT4 and weights.is_constant:
+        data = unpack_int4(data, math.prod(weights.dims))
+    return data.reshape(weights.dims)
+
+
+def unpack_int4(packed: npt.NDArray[np.int8], count: int) -> npt.NDArray[np.int8]:
+    """Signed 4-bit elements, two to a byte with the low half first, as int8; the first `count` of them."""
+    low = np.left_shift(packed, 4) >> 4
+    return np.stack([low, packed >> 4], axis=-1).reshape(-1)[:count]

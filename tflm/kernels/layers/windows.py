@@ -1,0 +1,196 @@
+"""Windows of an image: where they lie, and views in which they are arrays."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+from tflm.errors import OperatorError
+from tflm.kernels.layers.padding import effective_size, output_size, padding_before
+from tflm.kernels.registration import Run
+from tflm.kernels.support.checks import AnyTensor, element_count
+from tflm.schema.enums import Padding
+
+LARGEST_STEP = 2**15 - 1
+"""Strides and dilations are numbers of 16 bits."""
+
+
+class Axis(NamedTuple):
+    """Windows along one dimension of an image: tap t of window i is at i * stride + t * dilation - before.
+
+    Attributes:
+        size: of the image.
+        taps: that a window has.
+        windows: how many there are.
+    """
+
+    size: int
+    taps: int
+    windows: int
+    stride: int = 1
+    dilation: int = 1
+    before: int = 0
+
+    @property
+    def start(self) -> int:
+        """The first place that is read; negative where it is before the image."""
+        return -self.before
+
+    @property
+    def stop(self) -> int:
+        """The place behind the last one that is read."""
+        return self.start + (self.windows - 1) * self.stride + effective_size(self.taps, self.dilation)
+
+    @property
+    def leaves_image(self) -> bool:
+        """Whether any window reaches beyond the image."""
+        return self.start < 0 or self.stop > self.size
+
+
+def axes(
+    padding: Padding,
+    sizes: Sequence[int],
+    taps: Sequence[int],
+    windows: Sequence[int],
+    strides: Sequence[int],
+    dilations: Sequence[int],
+) -> tuple[Axis, Axis]:
+    """The windows along rows and columns of a convolution's input.
+
+    Raises:
+        OperatorError: a stride or a dilation is out of range.
+    """
+    before = paddings(padding, sizes, taps, strides, dilations)
+    rows, columns = (Axis(*of) for of in zip(sizes, taps, windows, strides, dilations, before))
+    return rows, columns
+
+
+def paddings(
+    padding: Padding, sizes: Sequence[int], taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
+) -> tuple[int, ...]:
+    """For rows and columns, the places before the image that the first of the windows that fit along it covers.
+
+    Raises:
+        OperatorError: a stride or a dilation is out of range.
+    """
+    if max(*strides, *dilations) > LARGEST_STEP:
+        raise OperatorError(f"has strides {strides} and dilations {dilations}, {LARGEST_STEP} is the most")
+    dimensions = list(zip(sizes, taps, strides, dilations))
+    windows = [output_size(padding, *dimension) for dimension in dimensions]
+    if min(windows) < 0:
+        return (0, 0)  # TFLM gives up where a window is too large, but runs the operator
+    return tuple(padding_before(count, *dimension) for count, dimension in zip(windows, dimensions))
+
+
+def require_room(elements: int, *tensors: AnyTensor) -> None:
+    """Refuse a convolution that needs far more elements to work in than its tensors have together."""
+    given = sum(element_count(tensor) for tensor in tensors)
+    if elements > 64 * given + (1 << 20):
+        reason = f"{elements} elements to work in, for tensors of {given}: its strides or dilations leave the image far"
+        raise OperatorError(reason, tensor=tensors[-1].name)
+
+
+def bind_windows(
+    x: npt.NDArray[Any],
+    rows: Axis,
+    columns: Axis,
+    *,
+    dtype: np.dtype[Any],
+    border: int,
+    channels_first: bool = False,
+    copies: int = 1,
+) -> tuple[Run | None, npt.NDArray[Any]]:
+    """The windows of an image, which is the input itself or a copy with a border.
+
+    Args:
+        x: (batches, rows, columns, channels).
+        dtype: of the copy, which is made if the input has another.
+        border: what a window sees outside of the input.
+        channels_first: make a copy in which rows and columns, not channels, are side by side.
+        copies: how often the copy has each channel, one beside the other.
+
+    Returns:
+        (what must run first to fill the copy, or None; a view of the windows, of shape (batches, rows, columns, taps
+        of the rows, taps of the columns, channels)).
+    """
+    fill = None
+    image = x[:, max(rows.start, 0) :, max(columns.start, 0) :]
+    if dtype != x.dtype or channels_first or copies > 1 or rows.leaves_image or columns.leaves_image:
+        shape = (x.shape[0], rows.stop - rows.start, columns.stop - columns.start, x.shape[3] * copies)
+        image = _image(shape, dtype, border, channels_first)
+        fill = _bind_fill(image, x, rows, columns)
+    batch, row, column, channel = image.strides
+    places, taps = (row * rows.stride, column * columns.stride), (row * rows.dilation, column * columns.dilation)
+    return fill, _windows(image, (batch, *places, *taps, channel), rows, columns)
+
+
+def bind_windows_by_tap(
+    x: npt.NDArray[Any],
+    rows: Axis,
+    columns: Axis,
+    *,
+    dtype: np.dtype[Any],
+    border: int,
+    copies: int,
+) -> tuple[Run, npt.NDArray[Any]]:
+    """The same windows, of a copy in which what one tap sees in successive columns is side by side."""
+    shape = (x.shape[0], rows.stop - rows.start, columns.taps, columns.windows, x.shape[3] * copies)
+    image = np.full(shape, border, dtype)
+    fills = []
+    for tap in range(columns.taps):
+        offset = tap * columns.dilation - columns.before
+        first = max(-(offset // columns.stride), 0)
+        seen = min((columns.size - 1 - offset) // columns.stride + 1, columns.windows)
+        places = slice(first * columns.stride + offset, None, columns.stride)
+        source = x[:, :, places][:, :, : max(seen - first, 0)]
+        fills.append(_bind_fill(image[:, :, tap, first:], source, rows, Axis(columns.size, 1, source.shape[2])))
+    batch, row, tap_of_columns, column, channel = image.strides
+    strides = (batch, row * rows.stride, column, row * rows.dilation, tap_of_columns, channel)
+    return in_turn(*fills), _windows(image, strides, rows, columns)
+
+
+def _windows(image: npt.NDArray[Any], strides: tuple[int, ...], rows: Axis, columns: Axis) -> npt.NDArray[Any]:
+    """A view of (batches, rows, columns, row taps, column taps, channels)."""
+    shape = (image.shape[0], rows.windows, columns.windows, rows.taps, columns.taps, image.shape[-1])
+    return as_strided(image, shape, strides, writeable=False)
+
+
+def _image(shape: tuple[int, ...], dtype: np.dtype[Any], border: int, channels_first: bool) -> npt.NDArray[Any]:
+    if not channels_first:
+        return np.full(shape, border, dtype)
+    batches, height, width, channels = shape
+    return np.full((batches, channels, height, width), border, dtype).transpose(0, 2, 3, 1)
+
+
+def _bind_fill(image: npt.NDArray[Any], x: npt.NDArray[Any], rows: Axis, columns: Axis) -> Run:
+    """What copies to an image all that its windows see of the input."""
+    places = [slice(max(axis.start, 0), max(min(axis.stop, axis.size), 0)) for axis in (rows, columns)]
+    source = x[:, places[0], places[1], :, np.newaxis]
+    top, left = places[0].start - rows.start, places[1].start - columns.start
+    inside = image[:, top : top + source.shape[1], left : left + source.shape[2]]
+    inside = inside.reshape(*source.shape[:4], image.shape[3] // x.shape[3])
+
+    def fill() -> None:
+        np.copyto(inside, source)
+
+    return fill
+
+
+def image_elements(rows: Axis, columns: Axis, input: AnyTensor) -> int:
+    """Elements of an image that has all that windows see."""
+    return math.prod((input.dims[0], rows.stop - rows.start, columns.stop - columns.start, input.dims[3]))
+
+
+def in_turn(*runs: Run) -> Run:
+    """One after the other."""
+
+    def run() -> None:
+        for step in runs:
+            step()
+
+    return run

@@ -1,0 +1,216 @@
+"""IF, WHILE and CALL_ONCE: operators that run other subgraphs, which have their tensors in the same arena.
+
+What a subgraph is given and what it gives is copied, byte by byte; the copies are worked out once, when the operator is
+bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.requests import TempInput, always
+from tflm.kernels.support.checks import element_count, require_type
+from tflm.kernels.support.views import Copy, bind_copies
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
+from tflm.targets import BOOL, INT, Struct
+
+TFLITE_CALL_ONCE_PARAMS = Struct("TfLiteCallOnceParams", init_subgraph_index=INT)
+TFLITE_IF_PARAMS = Struct("TfLiteIfParams", then_subgraph_index=INT, else_subgraph_index=INT)
+TFLITE_WHILE_PARAMS = Struct("TfLiteWhileParams", cond_subgraph_index=INT, body_subgraph_index=INT)
+OP_DATA_CALL_ONCE = Struct("call_once.cc:OpData", init_subgraph_index=INT, has_run=BOOL)
+OP_DATA_IF = Struct("if.cc:OpData", then_subgraph_index=INT, else_subgraph_index=INT)
+OP_DATA_WHILE = Struct("while.cc:OpData", cond_subgraph_index=INT, body_subgraph_index=INT)
+
+
+class CallOnce(NamedTuple):
+    """The subgraph to run, and whether it is still to be run."""
+
+    subgraph_index: int
+    pending: npt.NDArray[np.uint8]
+
+
+def _prepare_call_once(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=0, outputs=0)
+    options = node.options(CallOnceOptions)
+    if options is None:
+        raise OperatorError("has no options, which name the subgraph to run")
+    node.op_data = CallOnce(options.init_subgraph_index, np.ones(1, np.uint8))
+
+
+def _bind_call_once(context: KernelContext, node: Node) -> Run:
+    op: CallOnce = node.op_data
+
+    def run() -> None:
+        if op.pending[0]:
+            context.invoke_subgraph(op.subgraph_index)
+            op.pending[0] = 0
+
+    return run
+
+
+def _prepare_if(context: KernelContext, node: Node) -> None:
+    options = node.options(IfOptions)
+    if options is None:
+        raise OperatorError("has no options, which name the subgraphs to choose from")
+    node.op_data = options
+    condition = context.input_tensor(node, 0)
+    require_type(condition, TensorType.BOOL)
+    if element_count(condition) != 1:
+        raise OperatorError(f"has shape {list(condition.dims)}, a condition is one element", tensor=condition.name)
+    _require_counts(context, options.then_subgraph_index, len(node.inputs) - 1, len(node.outputs))
+
+
+def _bind_if(context: KernelContext, node: Node) -> Run:
+    options: IfOptions = node.op_data
+    condition = context.get_eval_input(node, 0).elements.reshape(-1).view(np.uint8)
+    inputs, outputs = _inputs(context, node)[1:], _outputs(context, node)
+
+    run_then = _or_refuse_when_run(lambda: _bind_call(context, inputs, options.then_subgraph_index, outputs))
+    run_else = _or_refuse_when_run(lambda: _bind_call(context, inputs, options.else_subgraph_index, outputs))
+
+    def run() -> None:
+        if condition[0]:
+            run_then()
+        else:
+            run_else()
+
+    return run
+
+
+def _prepare_while(context: KernelContext, node: Node) -> None:
+    options = node.options(WhileOptions)
+    if options is None:
+        raise OperatorError("has no options, which name the subgraphs of its condition and its body")
+    node.op_data = options
+    node.expect(outputs=len(node.inputs))
+    _require_counts(context, options.body_subgraph_index, len(node.inputs), len(node.outputs))
+    _require_counts(context, options.cond_subgraph_index, len(node.inputs))
+    if not context.subgraph_outputs(options.cond_subgraph_index):
+        raise OperatorError(f"its condition, subgraph {options.cond_subgraph_index}, gives no output; needs one")
+
+
+def _bind_while(context: KernelContext, node: Node) -> Run:
+    options: WhileOptions = node.op_data
+    inputs, outputs = _inputs(context, node), _outputs(context, node)
+    condition_inputs = context.subgraph_inputs(options.cond_subgraph_index)
+    copy_to_condition = _bind_copies(inputs, condition_inputs)
+    copy_to_outputs = _bind_copies(inputs, outputs)
+    copy_back_to_condition = _bind_copies(outputs, condition_inputs)
+    holds = _condition(context.subgraph_outputs(options.cond_subgraph_index)[0])
+    run_body = _or_refuse_when_run(lambda: _bind_call(context, outputs, options.body_subgraph_index, outputs))
+    limit = context.while_limit
+
+    def run() -> None:
+        copy_to_condition()
+        copy_to_outputs()
+        context.invoke_subgraph(options.cond_subgraph_index)
+        iterations = 0
+        while holds[0]:
+            if iterations == limit:
+                raise OperatorError(f"its condition still holds after {limit} iterations, the limit of the interpreter")
+            iterations += 1
+            run_body()
+            copy_back_to_condition()
+            context.invoke_subgraph(options.cond_subgraph_index)
+
+    return run
+
+
+def _bind_call(
+    context: KernelContext, inputs: list[TfLiteEvalTensor], index: int, outputs: list[TfLiteEvalTensor]
+) -> Run:
+    """What runs a subgraph on these inputs, and copies what it gives to these outputs."""
+    copy_inputs = _bind_copies(inputs, context.subgraph_inputs(index))
+    copy_outputs = _bind_copies(context.subgraph_outputs(index), outputs)
+
+    def run() -> None:
+        copy_inputs()
+        context.invoke_subgraph(index)
+        copy_outputs()
+
+    return run
+
+
+def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
+    """The bytes of what the condition gives; TFLM looks at the first of them, whatever its type."""
+    if element_count(tensor) < 1:
+        raise OperatorError(f"has shape {list(tensor.dims)}, a condition has an element", tensor=tensor.name)
+    return tensor.elements.reshape(-1).view(np.uint8)
+
+
+def _require_counts(context: KernelContext, index: int, inputs: int, outputs: int | None = None) -> None:
+    """Refuse a subgraph that takes or gives another number of tensors than the operator has for it."""
+    for what, tensors, count in (
+        ("takes", context.subgraph_inputs(index), inputs),
+        ("gives", context.subgraph_outputs(index), outputs),
+    ):
+        if count is not None and len(tensors) != count:
+            raise OperatorError(f"subgraph {index} {what} {len(tensors)} tensors, the operator has {count} for it")
+
+
+def _inputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
+    return [context.get_eval_input(node, i) for i in range(len(node.inputs))]
+
+
+def _outputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
+    return [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+
+
+def _or_refuse_when_run(bind: Callable[[], Run]) -> Run:
+    """What `bind` gives; or, if it refuses, what does so when it is run: a subgraph that never runs may be of any form.
+
+    TFLM compares the sizes of tensors, not their types, and only when it copies them.
+    """
+    try:
+        return bind()
+    except OperatorError as error:
+        reason, tensor = error.reason, error.tensor
+
+    def refuse() -> None:
+        raise OperatorError(reason, tensor=tensor)
+
+    return refuse
+
+
+def _bind_copies(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEvalTensor]) -> Run:
+    if len(sources) != len(targets):
+        raise OperatorError(f"has {len(sources)} tensors to copy to the {len(targets)} of a subgraph, or from them")
+    return bind_copies([_copy(source, target) for source, target in zip(sources, targets)])
+
+
+def _copy(source: TfLiteEvalTensor, target: TfLiteEvalTensor) -> Copy:
+    sizes = source.byte_length, source.elements.nbytes, target.elements.nbytes
+    if len(set(sizes)) != 1:
+        reason = f"has shape {list(source.dims)}, {target.name!r} has {list(target.dims)}: the sizes must match"
+        raise OperatorError(reason, tensor=source.name)
+    if not target.elements.flags.writeable:
+        raise OperatorError("is a constant of the model, and can't be what a subgraph is given", tensor=target.name)
+    return target.elements.reshape(-1).view(np.uint8), source.elements.reshape(-1).view(np.uint8)
+
+
+CALL_ONCE = Registration(
+    BuiltinOperator.CALL_ONCE,
+    _bind_call_once,
+    _prepare_call_once,
+    op_data=OP_DATA_CALL_ONCE,
+    builtin_data=TFLITE_CALL_ONCE_PARAMS,
+)
+IF = Registration(
+    BuiltinOperator.IF,
+    _bind_if,
+    _prepare_if,
+    op_data=OP_DATA_IF,
+    requests=always(TempInput(0)),
+    builtin_data=TFLITE_IF_PARAMS,
+)
+WHILE = Registration(
+    BuiltinOperator.WHILE, _bind_while, _prepare_while, op_data=OP_DATA_WHILE, builtin_data=TFLITE_WHILE_PARAMS
+)

@@ -1,0 +1,315 @@
+"""TFLM_DECODE: tensors that the model holds in compressed form: by a look-up table, pruned, or in Huffman codes.
+
+Each output has two inputs, constants both: its codes, and its metadata. Of the metadata, the first 16 bytes say how the
+output is compressed; the rest is the table that goes with it. Bits are counted from the highest of each byte.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.requests import NodeView, PersistentBuffer, Request, TempInput, TempOutput
+from tflm.kernels.support.checks import require_type
+from tflm.kernels.support.views import bind_copies
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import TensorType
+from tflm.targets import BOOL, INT8, POINTER, SIZE_T, UINT8, Struct
+
+DECODE_STATE = Struct("DecodeState", vtable=POINTER, context=POINTER, micro_profiler=POINTER)
+DECODE_STATE_LUT = DECODE_STATE.extend(
+    "DecodeStateLut",
+    compressed_indices=POINTER,
+    count_indices=SIZE_T,
+    num_channels=SIZE_T,
+    elements_per_channel=SIZE_T,
+    value_table=POINTER,
+    value_table_channel_stride=UINT8,
+    compressed_bit_width=UINT8,
+    use_alternate_axis=BOOL,
+)
+DECODE_STATE_PRUNE = DECODE_STATE.extend(
+    "DecodeStatePrune",
+    compressed_indices=POINTER,
+    count_indices=SIZE_T,
+    num_channels=SIZE_T,
+    elements_per_channel=SIZE_T,
+    value_table=POINTER,
+    zero_points=POINTER,
+    single_zero_point=INT8,
+    use_alternate_axis=BOOL,
+)
+DECODE_STATE_HUFFMAN = DECODE_STATE.extend(
+    "DecodeStateHuffman",
+    compressed_codewords=POINTER,
+    count_codewords=SIZE_T,
+    huffman_tables=POINTER,
+    use_32bit_table=BOOL,
+    initial_table_size=UINT8,
+)
+
+METADATA_BYTES = 16
+TYPE_BYTE, VERSION_BYTE, SCHEME_VERSION_BYTE, PARAMETERS_BYTE, STRIDE_BYTE = 0, 1, 4, 5, 6
+VERSION = 1
+BIT_WIDTH_MASK = 0x07
+WIDE_TABLE_MASK = 0x01
+INITIAL_TABLE_SHIFT = 4
+
+VALUE_TYPES = (
+    TensorType.BOOL,
+    TensorType.FLOAT32,
+    TensorType.INT8,
+    TensorType.INT16,
+    TensorType.INT32,
+    TensorType.INT64,
+)
+
+Elements = npt.NDArray[Any]
+
+
+class Encoded(NamedTuple):
+    """A tensor in compressed form.
+
+    Attributes:
+        codes: the bytes of the first input.
+        metadata: the bytes of the second.
+        name: of the tensor with the codes, for messages.
+        type, dims: of the output.
+        zero_points: one for each channel.
+        is_last_axis: whether channels lie along the last dimension; along the first otherwise.
+    """
+
+    codes: npt.NDArray[np.uint8]
+    metadata: npt.NDArray[np.uint8]
+    name: str
+    type: TensorType
+    dims: tuple[int, ...]
+    zero_points: tuple[int, ...]
+    is_last_axis: bool
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return math.prod(self.dims)
+
+    def table(self, dtype: npt.DTypeLike) -> Elements:
+        """What follows the metadata, as elements; bytes that do not fill one are left out."""
+        after = self.metadata[METADATA_BYTES:]
+        return after[: len(after) // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
+
+    def by_channel(self) -> npt.NDArray[np.int64]:
+        """The channel of each element, in one dimension."""
+        channels = len(self.zero_points)
+        if self.size % channels:
+            raise OperatorError(f"stands for {self.size} elements, which {channels} channels do not divide")
+        if self.is_last_axis:
+            return np.tile(np.arange(channels, dtype=np.int64), self.size // channels)
+        return np.repeat(np.arange(channels, dtype=np.int64), self.size // channels)
+
+
+def _prepare_decode(context: KernelContext, node: Node) -> None:
+    if not node.outputs:
+        raise OperatorError("has no outputs, needs one or more")
+    node.expect(inputs=2 * len(node.outputs))
+    context.reset_decompression_memory_allocations()
+    node.op_data = []
+    for i in range(len(node.outputs)):
+        codes = context.input_tensor(node, 2 * i)
+        metadata = context.input_tensor(node, 2 * i + 1)
+        output = context.output_tensor(node, i)
+        for tensor in (codes, metadata):
+            if not tensor.is_constant:
+                raise OperatorError("must be a constant of the model", tensor=tensor.name)
+        scheme = _scheme(metadata)
+        _place_beside_the_arena(context, context.get_eval_output(node, i))
+        channels = _channels(output) if scheme.has_channels else ((0,), False)
+        encoded = Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
+        scheme.check(encoded, output)
+        node.op_data.append((scheme, encoded))
+
+
+def _requests(node: NodeView) -> Iterator[Request]:
+    yield PersistentBuffer("pointers to states", node.output_count * POINTER.size(node.target))
+    for i in range(node.output_count):
+        yield from (TempInput(2 * i), TempInput(2 * i + 1), TempOutput(i))
+        scheme = _scheme(node.input(2 * i + 1))
+        yield PersistentBuffer(f"state {i}", scheme.state.size(node.target))
+        zero_points = _channels(node.output(i))[0] if scheme is PRUNE else ()
+        if len(zero_points) > 1 and any(zero_points):
+            yield PersistentBuffer(f"zero points {i}", len(zero_points))
+
+
+def _place_beside_the_arena(context: KernelContext, output: TfLiteEvalTensor) -> None:
+    """Give an output alternate decompression memory, if there is room: then the planner has nothing to place."""
+    if output.data is None:
+        memory = context.allocate_decompression_memory(output.byte_length)
+        if memory is not None:
+            output.data = memory.view(ELEMENT_TYPES[output.type].dtype).reshape(output.dims)
+
+
+def _bind_decode(context: KernelContext, node: Node) -> Run:
+    """What is constant is decoded once; each invoke only copies it, for its place in the arena has other uses too."""
+    copies = []
+    for i, (scheme, encoded) in enumerate(node.op_data):
+        output: TfLiteEvalTensor = context.get_eval_output(node, i)
+        try:
+            elements = scheme.decode(encoded)
+        except OperatorError as error:
+            raise OperatorError(error.reason, tensor=encoded.name) from None
+        copies.append((output.elements.reshape(-1).view(elements.dtype), elements))
+    return bind_copies(copies)
+
+
+def _scheme(metadata: TfLiteTensor) -> Scheme:
+    data = _bytes(metadata)
+    if len(data) < METADATA_BYTES:
+        reason = f"has {len(data)} bytes, metadata of a compressed tensor has {METADATA_BYTES} or more"
+        raise OperatorError(reason, tensor=metadata.name)
+    scheme = SCHEMES.get(int(data[TYPE_BYTE]))
+    if scheme is None:
+        reason = f"asks for compression of type {data[TYPE_BYTE]}; supported: {', '.join(map(str, SCHEMES))}"
+        raise OperatorError(reason, tensor=metadata.name)
+    versions = int(data[VERSION_BYTE]), int(data[SCHEME_VERSION_BYTE])
+    if versions != (VERSION, VERSION):
+        raise OperatorError(f"is of versions {versions}, both must be {VERSION}", tensor=metadata.name)
+    return scheme
+
+
+def _channels(output: TfLiteTensor) -> tuple[tuple[int, ...], bool]:
+    """The zero point of each channel, and whether channels lie along the last dimension."""
+    quantization = output.quantization
+    if quantization is None:
+        return (0,), False
+    dimension, is_single = quantization.quantized_dimension, len(quantization.scale) == 1
+    if dimension == len(output.dims) - 1 and not is_single:
+        return quantization.zero_point, True
+    if dimension != 0:
+        reason = f"is quantized along dimension {dimension}; compressed tensors can be along the first or last"
+        raise OperatorError(reason, tensor=output.name)
+    return quantization.zero_point, False
+
+
+def _check_values(encoded: Encoded, output: TfLiteTensor) -> None:
+    require_type(output, *VALUE_TYPES)
+
+
+def _check_look_up(encoded: Encoded, output: TfLiteTensor) -> None:
+    _check_values(encoded, output)
+    if not encoded.metadata[PARAMETERS_BYTE] & BIT_WIDTH_MASK:
+        raise OperatorError("has indices of no bits, 1 to 7 are supported", tensor=encoded.name)
+
+
+def _check_pruned(encoded: Encoded, output: TfLiteTensor) -> None:
+    _check_values(encoded, output)
+    if output.type != TensorType.INT8 and any(encoded.zero_points):
+        raise OperatorError(f"has zero points; pruned as {output.type.name} all must be 0", tensor=output.name)
+
+
+def _check_huffman(encoded: Encoded, output: TfLiteTensor) -> None:
+    is_wide = encoded.metadata[PARAMETERS_BYTE] & WIDE_TABLE_MASK
+    require_type(output, *((TensorType.INT8, TensorType.INT16) if is_wide else (TensorType.INT8,)))
+
+
+def _decode_look_up(encoded: Encoded) -> Elements:
+    """Each element is at an index of `width` bits in its channel's part of the table."""
+    width = int(encoded.metadata[PARAMETERS_BYTE]) & BIT_WIDTH_MASK
+    bits = _bits(encoded, encoded.size * width).reshape(encoded.size, width)
+    places = encoded.by_channel() * int(encoded.metadata[STRIDE_BYTE])
+    for bit in range(width):
+        places += bits[:, bit].astype(np.int64) << (width - 1 - bit)
+    table = encoded.table(_dtype(encoded.type))
+    if places.size and places.max() >= len(table):
+        raise OperatorError(f"has an index beyond the {len(table)} values of the table")
+    return table[places]
+
+
+def _decode_pruned(encoded: Encoded) -> Elements:
+    """A bit for each element: 1 for the next of the values, 0 for the zero point."""
+    kept = _bits(encoded, encoded.size).astype(bool)
+    values = encoded.table(_dtype(encoded.type))
+    kept_count = int(np.count_nonzero(kept))
+    if kept_count > len(values):
+        raise OperatorError(f"keeps {kept_count} elements, there are values for {len(values)}")
+    elements = np.zeros(encoded.size, values.dtype)
+    if any(encoded.zero_points):
+        elements[:] = np.asarray(encoded.zero_points, np.int64)[encoded.by_channel()]
+    elements[kept] = values[:kept_count]
+    return elements
+
+
+def _decode_huffman(encoded: Encoded) -> Elements:
+    """Code after code, by tables that the next few bits are an index into.
+
+    An entry of the table has, from its highest bit: whether it is a symbol; 4 bits; and a value. Of a symbol, the bits
+    are how many of the last index belong to its code. Of another entry, they are the bits of the next index less 1, and
+    the value is added to the place of the entry, to which the index is relative.
+    """
+    parameters = int(encoded.metadata[PARAMETERS_BYTE])
+    dtype, size = (np.uint32, 32) if parameters & WIDE_TABLE_MASK else (np.uint16, 16)
+    table: list[int] = encoded.table(dtype).tolist()
+    is_symbol, value_mask, count_shift = 1 << (size - 1), (1 << (size - 5)) - 1, size - 5
+    initial = (parameters >> INITIAL_TABLE_SHIFT) + 1
+    words = encoded.codes[: len(encoded.codes) // 4 * 4].view(">u4").tolist()
+    end = 32 * len(words)
+    words += [0, 0]  # the bits after the last code are looked at, not used
+    symbols: list[int] = []
+    position = 0
+    for _ in range(encoded.size):
+        place, entry, count = 0, 0, initial
+        while True:
+            if position > end:
+                raise OperatorError(f"ends after {len(symbols)} of {encoded.size} codes")
+            pair = words[position >> 5] << 32 | words[(position >> 5) + 1]
+            place += (entry & value_mask) + (pair >> (64 - (position & 31) - count) & ((1 << count) - 1))
+            position += count
+            if place >= len(table):
+                raise OperatorError(f"has a code that leads out of its table of {len(table)} entries")
+            entry = table[place]
+            if entry & is_symbol:
+                break
+            count = (entry >> count_shift & 15) + 1
+        position -= max(count - (entry >> count_shift & 15), 0)
+        symbols.append(entry & value_mask)
+    if position > end:
+        raise OperatorError("ends within its last code")
+    return np.array(symbols, np.uint32).astype(_dtype(encoded.type))
+
+
+def _bits(encoded: Encoded, count: int) -> npt.NDArray[np.uint8]:
+    if 8 * len(encoded.codes) < count:
+        raise OperatorError(f"has {len(encoded.codes)} bytes, its elements take {count} bits")
+    return np.unpackbits(encoded.codes, count=count)
+
+
+def _dtype(type: TensorType) -> np.dtype[Any]:
+    """BOOL is taken as bytes, so that any byte is copied as it is."""
+    return np.dtype(np.uint8) if type == TensorType.BOOL else ELEMENT_TYPES[type].dtype
+
+
+def _bytes(tensor: TfLiteTensor) -> npt.NDArray[np.uint8]:
+    return tensor.data.reshape(-1).view(np.uint8)
+
+
+class Scheme(NamedTuple):
+    """A way to compress tensors."""
+
+    state: Struct
+    has_channels: bool
+    check: Callable[[Encoded, TfLiteTensor], None]
+    decode: Callable[[Encoded], Elements]
+
+
+LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, True, _check_look_up, _decode_look_up)
+HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, False, _check_huffman, _decode_huffman)
+PRUNE = Scheme(DECODE_STATE_PRUNE, True, _check_pruned, _decode_pruned)
+SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
+"""By the type in the metadata."""
+
+TFLM_DECODE = Registration("TFLM_DECODE", _bind_decode, _prepare_decode, requests=_requests, types=VALUE_TYPES)

@@ -1,0 +1,211 @@
+"""HARD_SWISH, x * relu6(x + 3) / 6, and ELU, x or exp(x) - 1 below zero; for float32 and int8."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.arithmetic.fixed_point import (
+    Raw,
+    int32_from_float,
+    quantize_multiplier,
+    round_half_away_array,
+    rounding_divide_by_pot,
+)
+from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.overlap import element_wise
+from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.requests import tensors
+from tflm.kernels.support.checks import require_alike, require_scale, require_type
+from tflm.kernels.support.views import apart
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import INT, INT8, INT16, Array, Struct
+
+TYPES = (TensorType.FLOAT32, TensorType.INT8)
+
+RELUISH_SCALE = 3 / 32768
+"""Of the second factor while it stands for -3 to 3."""
+
+HARD_SWISH_PARAMS = Struct(
+    "HardSwishParams",
+    input_zero_point=INT16,
+    output_zero_point=INT16,
+    reluish_multiplier_fixedpoint_int16=INT16,
+    reluish_multiplier_exponent=INT,
+    output_multiplier_fixedpoint_int16=INT16,
+    output_multiplier_exponent=INT,
+)
+OP_DATA_ELU = Struct("elu.cc:OpData", table=Array(INT8, 256))
+
+
+@dataclass
+class HardSwish:
+    """A function of int8 in 16-bit arithmetic.
+
+    The input, shifted left by 7, is taken to the output's scale by one multiplier, and to steps of `RELUISH_SCALE` by
+    another; the latter saturates at -3 and 3, and becomes a factor in Q0.15. Multipliers are Q0.15 and a power of two.
+    """
+
+    input_zero_point: int
+    output_zero_point: int
+    output_significand: int
+    output_exponent: int
+    reluish_significand: int
+    reluish_exponent: int
+
+    def __call__(self, x: Raw) -> Raw:
+        fine = (x - self.input_zero_point) << 7
+        value = _rounding_high_mul(fine, self.output_significand)
+        product = _saturated(_high_mul(self._reluish(fine), value))
+        shifted = _divide_by_pot(product, -self.output_exponent)
+        return np.clip(shifted + self.output_zero_point, -128, 127)
+
+    def _reluish(self, fine: Raw) -> Raw:
+        """0 to 1 in Q0.15, where the input goes from -3 to 3."""
+        up = max(self.reluish_exponent, 0)
+        value = _saturated(np.left_shift(fine, max(up - 1, 0)))
+        value = _rounding_high_mul(value, self.reluish_significand)
+        if up:
+            value = _saturated(value << 1)
+        elif self.reluish_exponent < 0:
+            value = _divide_by_pot(value, -self.reluish_exponent)
+        return (value + (1 << 15)) >> 1
+
+
+def _saturated(values: Raw) -> Raw:
+    return np.clip(values, -(1 << 15), (1 << 15) - 1)
+
+
+def _rounding_high_mul(a: Raw, b: int) -> Raw:
+    """Product of Q0.15 in Q0.15, rounded, halves up."""
+    return _saturated((a * b + (1 << 14)) >> 15)
+
+
+def _divide_by_pot(values: Raw, exponent: int) -> Raw:
+    """`rounding_divide_by_pot` of 16 bits: from 16 on, C's mask of the remainder is all ones, and rounds to 1 or -1."""
+    if exponent >= 16:
+        return np.where(values >= 0, np.int64(1), np.int64(-1))
+    return rounding_divide_by_pot(values, exponent) if exponent else values
+
+
+def _high_mul(a: Raw, b: Raw) -> Raw:
+    """Product of Q0.15 in Q0.15, cut off towards zero."""
+    product = a * b
+    cut_off: Raw = np.sign(product) * (abs(product) >> 15)
+    return cut_off
+
+
+def _tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
+    node.expect(inputs=1, outputs=1)
+    input = context.input_tensor(node, 0)
+    output = context.output_tensor(node, 0)
+    require_type(input, *TYPES)
+    require_alike(output, input)
+    return input, output
+
+
+def _prepare_hard_swish(context: KernelContext, node: Node) -> None:
+    input, output = _tensors(context, node)
+    if input.type == TensorType.FLOAT32:
+        return
+    fine_scale = np.float32(require_scale(input)) * np.float32(1 / 128)
+    significand, exponent = quantize_multiplier(float(fine_scale / np.float32(require_scale(output))))
+    if exponent > 0:
+        reason = f"has scale {output.scale:g}, must be at least 1/128 of the input's {input.scale:g}"
+        raise OperatorError(reason, tensor=output.name)
+    reluish = quantize_multiplier(float(fine_scale / np.float32(RELUISH_SCALE)))
+    node.op_data = HardSwish(
+        input.zero_point,
+        output.zero_point,
+        _to_int16(significand),
+        exponent,
+        _to_int16(reluish[0]),
+        reluish[1],
+    )
+
+
+def _to_int16(significand: int) -> int:
+    """Q0.31 to Q0.15, rounded and saturated."""
+    return min((significand + (1 << 15)) >> 16, (1 << 15) - 1)
+
+
+def _prepare_elu(context: KernelContext, node: Node) -> None:
+    """The op data is a function of int8: all arithmetic is in float32, as in the reference.
+
+    numpy's own exp of float32 may be off by two units in the last place, which C's is not.
+    """
+    input, output = _tensors(context, node)
+    if input.type == TensorType.FLOAT32:
+        return
+    scale, inverse = np.float32(input.scale), np.float32(1) / np.float32(require_scale(output))
+
+    def elu(x: Raw) -> Raw:
+        real = scale * (x - input.zero_point).astype(np.float32)
+        exponential = np.exp(np.minimum(real, 0).astype(np.float64)).astype(np.float32)
+        transformed = np.where(real < 0, exponential - np.float32(1), real)
+        rounded = round_half_away_array(transformed * inverse) + np.float32(output.zero_point)
+        return np.clip(int32_from_float(rounded), -128, 127)
+
+    node.op_data = elu
+
+
+def _float_hard_swish(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
+    gate = np.empty_like(x)  # not the output, which may lie on the input
+
+    def run() -> None:
+        np.add(x, np.float32(3), out=gate)
+        np.maximum(gate, np.float32(0), out=gate)
+        np.minimum(gate, np.float32(6), out=gate)
+        np.multiply(x, gate, out=y)
+        np.divide(y, np.float32(6), out=y)
+
+    return run
+
+
+def _float_elu(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
+    negative = np.empty(x.shape, np.bool_)
+    x, copies = apart(x, y)
+
+    def run() -> None:
+        for copy, original in copies:
+            np.copyto(copy, original)
+        np.less(x, 0, out=negative)
+        np.copyto(y, x)
+        np.expm1(x, out=y, where=negative)
+
+    return run
+
+
+def _bind_with(bind_float: Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], Run]) -> Bind:
+    def bind(context: KernelContext, node: Node) -> Run:
+        x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+        if x.dtype == np.float32:
+            return bind_float(x.reshape(-1), y.reshape(-1))
+        return bind_lookup(x, y, node.op_data)
+
+    return bind
+
+
+HARD_SWISH = Registration(
+    BuiltinOperator.HARD_SWISH,
+    _bind_with(_float_hard_swish),
+    _prepare_hard_swish,
+    op_data=HARD_SWISH_PARAMS,
+    requests=tensors(),
+    types=TYPES,
+    overlap=element_wise,
+)
+ELU = Registration(
+    BuiltinOperator.ELU,
+    _bind_with(_float_elu),
+    _prepare_elu,
+    op_data=OP_DATA_ELU,
+    requests=tensors(),
+    types=TYPES,
+    overlap=element_wise,
+)

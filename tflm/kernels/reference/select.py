@@ -1,0 +1,62 @@
+"""SELECT_V2: of two inputs, the elements of one where a condition holds and of the other where not; all broadcast."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tflm.errors import OperatorError
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.requests import tensors
+from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_type
+from tflm.kernels.support.elementwise import spread
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import BOOL, Struct
+
+MAXIMUM_RANK = 5
+TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+
+OP_DATA_SELECT = Struct("select.cc:OpData", requires_broadcast=BOOL)
+
+
+def _prepare(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=3, outputs=1)
+    condition, x, y = (context.input_tensor(node, i) for i in range(3))
+    output = context.output_tensor(node, 0)
+    require_type(condition, TensorType.BOOL)
+    require_type(x, *TYPES)
+    require_same_type(y, x)
+    require_same_type(output, x)
+    _check_shapes([condition, x, y], output)
+
+
+def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
+    try:
+        shape = np.broadcast_shapes(*(input.dims for input in inputs))
+    except ValueError:
+        shapes = ", ".join(str(list(input.dims)) for input in inputs)
+        raise OperatorError(f"can't broadcast its inputs of shapes {shapes}") from None
+    one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
+    if len(shape) > MAXIMUM_RANK or (output.dims != shape and not one_each):
+        raise OperatorError(f"has shape {list(output.dims)}, the inputs give {list(shape)}", tensor=output.name)
+
+
+def _bind(context: KernelContext, node: Node) -> Run:
+    inputs = [context.get_eval_input(node, i) for i in range(3)]
+    shape = np.broadcast_shapes(*(tensor.dims for tensor in inputs))
+    pairs = [spread(tensor, shape) for tensor in inputs]
+    copies = [(full, original) for full, original in pairs if original is not None]
+    condition, x, y = (full.reshape(-1) for full, _ in pairs)
+    output = context.get_eval_output(node, 0).elements.reshape(-1)
+
+    def run() -> None:
+        for full, original in copies:
+            np.copyto(full, original)
+        np.copyto(output, y)
+        np.copyto(output, x, where=condition)
+
+    return run
+
+
+SELECT_V2 = Registration(
+    BuiltinOperator.SELECT_V2, _bind, _prepare, op_data=OP_DATA_SELECT, requests=tensors(3), max_version=2, types=TYPES
+)

@@ -1,0 +1,218 @@
+"""LOGISTIC and TANH, for float32, int8 and int16.
+
+The integer results do not depend on the output's quantization, which must be the natural one: 1/256 and -128 for
+LOGISTIC in int8, 1/128 and 0 for TANH in int8, 1/32768 and 0 for both in int16.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.arithmetic import fixed_point
+from tflm.kernels.arithmetic.fixed_point import (
+    SIGMOID_TABLE,
+    Raw,
+    input_radius,
+    int32_from_float,
+    multiply_by_quantized_multiplier,
+    rounding_divide_by_pot,
+    wrap_int32,
+)
+from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.overlap import element_wise
+from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.requests import TempInput, TempOutput, always, tensors
+from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.targets import INT, INT32, Struct
+
+TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
+
+INT8_INTEGER_BITS = 4
+"""The input of the int8 functions is Q4.27."""
+
+INT16_UNIT = 3 << 12
+"""The input of the int16 functions is in steps of 1 / (3 * 4096): 24 entries of the table are 1, 512 steps each."""
+
+_FIELDS = {"input_zero_point": INT32, "input_range_radius": INT32, "input_multiplier": INT32, "input_left_shift": INT}
+OP_DATA_LOGISTIC = Struct("OpDataLogistic", **_FIELDS)
+OP_DATA_TANH = Struct("tanh.cc:OpData", **_FIELDS)
+
+
+def _prepare_logistic(context: KernelContext, node: Node) -> None:
+    input = context.input_tensor(node, 0)
+    output = context.output_tensor(node, 0)
+    _check(input, output)
+    if input.type == TensorType.INT8:
+        require_zero_point(output, -128)
+        node.op_data = Int8Sigmoid(input, fixed_point.logistic, output_shift=23, output_zero_point=-128)
+    elif input.type == TensorType.INT16:
+        node.op_data = Int16Input(input, output, largest_exact_shift=0, function=logistic_int16)
+
+
+def _prepare_tanh(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=1, outputs=1)
+    input = context.input_tensor(node, 0)
+    output = context.output_tensor(node, 0)
+    _check(input, output)
+    if input.type == TensorType.INT8:
+        node.op_data = Int8Sigmoid(input, fixed_point.tanh, output_shift=24, output_zero_point=0)
+    elif input.type == TensorType.INT16:
+        node.op_data = Int16Input(input, output, largest_exact_shift=1, function=tanh_int16)
+
+
+def _check(input: TfLiteTensor, output: TfLiteTensor) -> None:
+    require_type(input, *TYPES)
+    require_alike(output, input)
+
+
+class Int8Sigmoid:
+    """A function from int8 to int8: the input to Q4.27, the function to Q0.31, the upper bits of that.
+
+    Inputs that are too large for Q4.27 give the ends of the range.
+    """
+
+    def __init__(
+        self, input: TfLiteTensor, function: Callable[[Raw, int], Raw], output_shift: int, output_zero_point: int
+    ):
+        fraction, self._shift = math.frexp(require_scale(input) * 2.0 ** (31 - INT8_INTEGER_BITS))
+        self._significand = fixed_point.round_half_away(fraction * 2**31)
+        self._radius = input_radius(INT8_INTEGER_BITS, self._shift)
+        self._zero_point = input.zero_point
+        self._function, self._output_shift, self._output_zero_point = function, output_shift, output_zero_point
+
+    def __call__(self, x: Raw) -> Raw:
+        centered = x - self._zero_point
+        low, high = centered <= -self._radius, centered >= self._radius
+        inside = np.where(low | high, 0, centered)
+        q4 = multiply_by_quantized_multiplier(inside, self._significand, self._shift)
+        q0 = self._function(q4, INT8_INTEGER_BITS)
+        y = np.clip(rounding_divide_by_pot(q0, self._output_shift) + self._output_zero_point, -128, 127)
+        return np.where(low, -128, np.where(high, 127, y))
+
+
+class Int16Input:
+    """A function from int16 to Q0.15: the input to steps of 1 / 12288, then `function`.
+
+    An input scale of 2^-12 (or, where `largest_exact_shift` allows it, a larger power of two) is exact.
+    """
+
+    def __init__(
+        self,
+        input: TfLiteTensor,
+        output: TfLiteTensor,
+        largest_exact_shift: int,
+        function: Callable[[Raw], Raw],
+    ):
+        require_zero_point(input, 0)
+        require_zero_point(output, 0)
+        power, is_power = checked_log2(require_scale(output))
+        if not is_power or power != -15:
+            raise OperatorError(f"has scale {output.scale:g}, must have 1/32768", tensor=output.name)
+        power, is_power = checked_log2(require_scale(input))
+        exact_shift = power + 12
+        self._function = function
+        if is_power and 0 <= exact_shift <= largest_exact_shift:
+            self._multiplier, self._shift = 3 << exact_shift, 0
+        else:
+            multiplier, self._shift = input.scale * INT16_UNIT, 0
+            while multiplier <= 32767 / 2 and self._shift <= 30:
+                multiplier, self._shift = multiplier * 2, self._shift + 1
+            self._multiplier = int(int32_from_float(multiplier))
+
+    def __call__(self, x: Raw) -> Raw:
+        half = (1 << self._shift) >> 1
+        steps = wrap_int32(x * self._multiplier + half) >> self._shift
+        return self._function(steps)
+
+
+def checked_log2(value: float) -> tuple[int, bool]:
+    """The power of two nearest to a float32, and whether it is one (to a thousandth), worked out in float32."""
+    power = np.log(np.float32(value)) * (np.float32(1) / np.log(np.float32(2)))
+    rounded = fixed_point.round_half_away(float(power))
+    return rounded, bool(abs(power - np.float32(rounded)) < np.float32(1e-3))
+
+
+def logistic_int16(steps: Raw) -> Raw:
+    """sigmoid in Q0.15 of an input in steps of 1 / 12288."""
+    q25 = _interpolated(abs(steps), bits=9, end=0x7FFF << 10)
+    return np.where(steps >= 0, q25 + (1 << 9), (1 << 25) - q25 + (1 << 9) - 1) >> 10
+
+
+def tanh_int16(steps: Raw) -> Raw:
+    """tanh in Q0.15 of an input in steps of 1 / 12288: 2 sigmoid(2x) - 1."""
+    q24 = _interpolated(abs(steps), bits=8, end=0xFFFF << 8)
+    one_half, rounding = 1 << 23, 1 << 7
+    return np.where(steps >= 0, q24 - one_half + rounding, one_half - q24 + rounding - 1) >> 8
+
+
+def _interpolated(steps: Raw, bits: int, end: int) -> Raw:
+    """The sigmoid table at `steps` / 2^bits, in Q0.(16 + bits); `end` from its last entry on."""
+    index = np.minimum(steps >> bits, 254)
+    fraction = steps & ((1 << bits) - 1)
+    inside = (SIGMOID_TABLE[index] << bits) + fraction * (SIGMOID_TABLE[index + 1] - SIGMOID_TABLE[index])
+    return np.where(steps >> bits >= 255, end, inside)
+
+
+def _bind_with(bind_float: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Run]) -> Bind:
+    def bind(context: KernelContext, node: Node) -> Run:
+        x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+        if x.dtype == np.float32:
+            return bind_float(x.reshape(-1), y.reshape(-1))
+        return bind_lookup(x, y, node.op_data)
+
+    return bind
+
+
+def _bind_float_logistic(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
+    lowest = np.float32(-9)
+    below = np.empty(x.shape, np.bool_)
+    tiny = np.empty_like(x)  # not the output, which may lie on the input
+
+    def run() -> None:
+        np.less(x, lowest, out=below)
+        np.exp(x, out=tiny, where=below)
+        np.maximum(x, lowest, out=y)
+        np.negative(y, out=y)
+        np.exp(y, out=y)
+        np.add(y, np.float32(1), out=y)
+        np.reciprocal(y, out=y)
+        np.copyto(y, tiny, where=below)  # the sum would lose what is left of exp(x)
+
+    return run
+
+
+def _bind_float_tanh(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
+    def run() -> None:
+        np.tanh(x, out=y)
+
+    return run
+
+
+LOGISTIC = Registration(
+    BuiltinOperator.LOGISTIC,
+    _bind_with(_bind_float_logistic),
+    _prepare_logistic,
+    op_data=OP_DATA_LOGISTIC,
+    requests=tensors(),
+    max_version=3,
+    types=TYPES,
+    overlap=element_wise,
+)
+TANH = Registration(
+    BuiltinOperator.TANH,
+    _bind_with(_bind_float_tanh),
+    _prepare_tanh,
+    op_data=OP_DATA_TANH,
+    requests=always(TempInput(0), TempInput(0), TempOutput(0)),
+    max_version=3,
+    types=TYPES,
+    overlap=element_wise,
+)

@@ -1,0 +1,187 @@
+"""SignalFilterBank: the energy in each channel, from that in each bin of a spectrum."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.errors import OperatorError
+from tflm.kernels.reference.signal.common import (
+    Program,
+    Values,
+    options_by_place,
+    require_channels,
+    require_rank,
+    require_room,
+)
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
+from tflm.kernels.support.checks import element_count, require_type
+from tflm.schema.enums import TensorType
+from tflm.targets import INT32, POINTER, Struct
+
+FILTER_BANK_PARAMS = Struct(
+    "TFLMSignalFilterBankParams",
+    config=Struct(
+        "FilterbankConfig",
+        num_channels=INT32,
+        channel_frequency_starts=POINTER,
+        channel_weight_starts=POINTER,
+        channel_widths=POINTER,
+        weights=POINTER,
+        unweights=POINTER,
+        output_scale=INT32,
+        input_correction_bits=INT32,
+    ),
+    work_area=POINTER,
+)
+
+
+class Band(NamedTuple):
+    """A part of the spectrum: it counts for one channel by its weights, and for the next one by its unweights."""
+
+    start: int
+    weight_start: int
+    width: int
+
+    @property
+    def values(self) -> slice:
+        """Its values in the spectrum."""
+        return slice(self.start, self.start + self.width)
+
+    @property
+    def weights(self) -> slice:
+        """Its values in weights and unweights."""
+        return slice(self.weight_start, self.weight_start + self.width)
+
+
+class FilterBank:
+    """The inputs of a filter bank.
+
+    Args:
+        channels: how many there are; there is one more band, before the first one.
+    """
+
+    def __init__(self, context: KernelContext, node: Node, channels: int):
+        inputs = [context.get_eval_input(node, index) for index in range(6)]
+        self.spectrum, self.weights, self.unweights, *self._bands = inputs
+        self._count = channels + 1
+        self.is_constant = all(tensor.is_constant for tensor in inputs[1:])
+
+    def bands(self) -> list[Band]:
+        """The bands, as the inputs say now.
+
+        Raises:
+            OperatorError: one of them lies outside of the spectrum or of the weights.
+        """
+        sizes = [element_count(tensor) for tensor in (self.spectrum, self.weights, self.unweights)]
+        found = []
+        for numbers in zip(*(tensor.elements[: self._count].tolist() for tensor in self._bands)):
+            band = Band(*numbers)
+            if band.width <= 0:
+                band = Band(0, 0, 0)
+            elif min(numbers) < 0 or band.values.stop > sizes[0] or band.weights.stop > min(sizes[1:]):
+                raise OperatorError(f"{band} lies outside of {sizes[0]} values or {min(sizes[1:])} weights")
+            found.append(band)
+        return found
+
+
+def _init(context: KernelContext, node: Node) -> None:
+    node.op_data = _channels(node.custom_options)
+
+
+def _init_requests(node: NodeView) -> Iterator[Request]:
+    yield PersistentBuffer("sums", (_channels(node.custom_options) + 1) * 8)
+
+
+def _channels(custom_options: memoryview) -> int:
+    return require_channels(options_by_place(custom_options, "num_channels"))
+
+
+def _prepare(context: KernelContext, node: Node) -> None:
+    channels = node.op_data
+    node.expect(inputs=6, outputs=1)
+    for index in range(6):
+        tensor = context.input_tensor(node, index)
+        require_rank(tensor, 1)
+        require_type(tensor, TensorType.INT16 if index else TensorType.UINT32)
+        if index >= 3:
+            require_room(tensor, channels + 1, element_count(tensor))
+    output = context.output_tensor(node, 0)
+    require_rank(output, 1)
+    require_type(output, TensorType.UINT64)
+    if output.dims[0] > channels:
+        raise OperatorError(f"has {output.dims[0]} elements, more than num_channels {channels}", tensor=output.name)
+    bank = FilterBank(context, node, channels)
+    if bank.is_constant:
+        bank.bands()
+
+
+def _bind(context: KernelContext, node: Node) -> Run:
+    bank = FilterBank(context, node, node.op_data)
+    y = context.get_eval_output(node, 0).elements
+    if bank.is_constant:
+        bands = bank.bands()
+        taps = sum(2 * band.width for band in bands)
+        if taps <= 8 * (bank.weights.elements.size + len(bands)):
+            return _bind_laid_out(bank, bands, y)
+    return _bind_band_by_band(bank, y)
+
+
+def _bind_laid_out(bank: FilterBank, bands: list[Band], y: Values) -> Run:
+    """All products at once: those of a channel follow each other, and are summed."""
+    x = bank.spectrum.elements
+    weights, unweights = (tensor.elements.astype(np.uint64) for tensor in (bank.weights, bank.unweights))
+    nothing = np.zeros(1, np.uint64)  # comes first in each channel, for there may be no other product
+    indices: list[Values] = []
+    factors: list[Values] = []
+    starts = []
+    count = 0
+    for before, band in itertools.pairwise(bands[: y.size + 1]):
+        starts.append(count)
+        indices += [nothing, np.r_[before.values], np.r_[band.values]]
+        factors += [nothing, unweights[before.weights], weights[band.weights]]
+        count += 1 + before.width + band.width
+    program = Program()
+    if not x.size:
+        program.clear(y)
+    elif y.size:
+        taps, products = np.empty(count, x.dtype), np.empty(count, np.uint64)
+        program.gather(taps, x, np.concatenate(indices).astype(np.intp))
+        program.copy(products, taps)
+        program.call(np.multiply, products, np.concatenate(factors), products)
+        program.call(np.add.reduceat, products, np.array(starts, np.intp), 0, None, y)
+    return program.run
+
+
+def _bind_band_by_band(bank: FilterBank, y: Values) -> Run:
+    """For a bank that changes, or whose bands overlap so much that laid out it would take far more memory."""
+    sources = [tensor.elements for tensor in (bank.spectrum, bank.weights, bank.unweights)]
+    x, weights, unweights = copies = [np.empty(source.size, np.uint64) for source in sources]
+
+    def run() -> None:
+        for copy, source in zip(copies, sources):
+            copy[...] = source
+        carried = 0
+        for channel, band in enumerate(bank.bands()):
+            values = x[band.values]
+            if 0 < channel <= y.size:
+                y[channel - 1] = (carried + int(np.dot(values, weights[band.weights]))) % 2**64
+            carried = int(np.dot(values, unweights[band.weights]))
+
+    return run
+
+
+FILTER_BANK = Registration(
+    "SignalFilterBank",
+    _bind,
+    _prepare,
+    _init,
+    op_data=FILTER_BANK_PARAMS,
+    requests=tensors(6),
+    init_requests=_init_requests,
+    types=(TensorType.UINT32,),
+)

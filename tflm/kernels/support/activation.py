@@ -1,0 +1,70 @@
+"""Activation functions that are fused behind an operator: ranges that its results are clamped to."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import OperatorError
+from tflm.kernels.arithmetic.fixed_point import int32_from_float, round_half_away, wrap_int32
+from tflm.kernels.registration import Node
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ActivationFunctionType
+from tflm.schema.layout import Table
+from tflm.targets import EnumType
+
+TFLITE_FUSED_ACTIVATION = EnumType(largest=6)
+
+RANGES: dict[ActivationFunctionType, tuple[float, float]] = {
+    ActivationFunctionType.RELU: (0.0, math.inf),
+    ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
+    ActivationFunctionType.RELU6: (0.0, 6.0),
+}
+"""The real range of each activation. The others clamp nothing, as in TFLM."""
+
+
+def fused_activation(node: Node, kind: type[Table]) -> ActivationFunctionType:
+    """The activation in a node's options of that kind; none where it has none, or options of another kind."""
+    activation: ActivationFunctionType = getattr(
+        node.options(kind), "fused_activation_function", ActivationFunctionType.NONE
+    )
+    return activation
+
+
+def activation_range(activation: ActivationFunctionType, dtype: npt.DTypeLike) -> tuple[Any, Any]:
+    """The range that an activation clamps values of `dtype` to: within that of the type, infinity excluded."""
+    kind: np.dtype[Any] = np.dtype(dtype)
+    limits: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
+    low, high = RANGES.get(activation, (-math.inf, math.inf))
+    minimum = limits.min if math.isinf(low) else low
+    maximum = limits.max if math.isinf(high) else high
+    return kind.type(minimum), kind.type(maximum)
+
+
+def quantized_activation_range(activation: ActivationFunctionType, output: TfLiteTensor) -> tuple[int, int]:
+    """The range that an activation clamps to, in the integers of the output.
+
+    Raises:
+        OperatorError: a bound is too large for 32 bits at the output's scale.
+    """
+    limits = np.iinfo(ELEMENT_TYPES[output.type].dtype)
+    low, high = RANGES.get(activation, (-math.inf, math.inf))
+    minimum = int(limits.min) if math.isinf(low) else max(int(limits.min), quantize(low, output))
+    maximum = int(limits.max) if math.isinf(high) else min(int(limits.max), quantize(high, output))
+    return minimum, maximum
+
+
+def quantize(value: float, tensor: TfLiteTensor) -> int:
+    """A real value in the integers of a tensor: float32 division, rounded half away from zero, not saturated.
+
+    Raises:
+        OperatorError: it does not fit in 32 bits.
+    """
+    scaled = float(np.float32(value) / np.float32(tensor.scale))
+    if not -(2.0**31) <= scaled <= 2.0**31:
+        raise OperatorError(f"{value:g} at scale {tensor.scale:g} does not fit in 32 bits", tensor=tensor.name)
+    return int(wrap_int32(int32_from_float([round_half_away(scaled)]) + tensor.zero_point)[0])

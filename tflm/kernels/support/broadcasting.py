@@ -1,0 +1,28 @@
+"""Two inputs of different shapes made to match, as numpy broadcasts them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tflm.errors import OperatorError
+from tflm.kernels.support.checks import AnyTensor, element_count
+
+MAXIMUM_RANK = 8
+
+
+def require_broadcast(
+    input1: AnyTensor, input2: AnyTensor, output: AnyTensor, maximum_rank: int = MAXIMUM_RANK
+) -> None:
+    """Refuse inputs whose shapes don't go together, or don't give the output's."""
+    try:
+        shape = np.broadcast_shapes(input1.dims, input2.dims)
+    except ValueError:
+        reason = f"has shape {list(input1.dims)}, which does not broadcast with {list(input2.dims)} of {input2.name!r}"
+        raise OperatorError(reason, tensor=input1.name) from None
+    if len(shape) > maximum_rank:
+        raise OperatorError(f"has {len(shape)} dimensions, {maximum_rank} is the most", tensor=output.name)
+    if element_count(output) != math.prod(shape):
+        reason = f"has shape {list(output.dims)}, the inputs give {list(shape)}"
+        raise OperatorError(reason, tensor=output.name)

@@ -1,0 +1,88 @@
+"""The order in which LiteRT's own build goes through equals: that of libstdc++'s `unordered_set` and `sort`.
+
+Its planner sorts tensors that it collects in hash sets, and leaves the order of equal ones open. Which of them gets the
+lower place then follows from how these two are made: sets that put a new element first unless its bucket has others,
+and a sort that is not stable beyond 16 elements.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable
+
+BUCKET_COUNTS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933)
+"""How many buckets a set has as it grows: it takes the next when it has as many elements."""
+
+INSERTION_SORTED = 16
+"""Ranges of so many elements are left to the insertion sort at the end."""
+
+Less = Callable[[int, int], bool]
+
+
+def set_order(values: Iterable[int]) -> list[int]:
+    """Distinct numbers from 0 on, in the order in which an `unordered_set<int>` that they were put into gives them."""
+    order: list[int] = []
+    buckets = BUCKET_COUNTS[0]
+    for value in values:
+        if value in order:
+            continue
+        if len(order) + 1 > buckets:
+            buckets = BUCKET_COUNTS[bisect_left(BUCKET_COUNTS, buckets) + 1]
+            rehashed: list[int] = []
+            for element in order:
+                _put_first(rehashed, element, buckets)
+            order = rehashed
+        _put_first(order, value, buckets)
+    return order
+
+
+def _put_first(order: list[int], value: int, buckets: int) -> None:
+    """Before the other elements of its bucket; before all, if it is the first there."""
+    same = (place for place, other in enumerate(order) if other % buckets == value % buckets)
+    order.insert(next(same, 0), value)
+
+
+def unstable_sorted(values: Iterable[int], less: Less) -> list[int]:
+    """The values in the order that `std::sort` gives them: quicksort with the median of three, then insertions.
+
+    The heap sort that it falls back to, where partitions are bad many times over, is left out.
+    """
+    items = list(values)
+    _partition_all(items, 0, len(items), less)
+    for place in range(1, len(items)):
+        item, free = items[place], place
+        while free > 0 and less(item, items[free - 1]):
+            items[free] = items[free - 1]
+            free -= 1
+        items[free] = item
+    return items
+
+
+def _partition_all(items: list[int], first: int, last: int, less: Less) -> None:
+    while last - first > INSERTION_SORTED:
+        _median_to_first(items, first, (first + 1, first + (last - first) // 2, last - 1), less)
+        cut = _partition(items, first + 1, last, first, less)
+        _partition_all(items, cut, last, less)
+        last = cut
+
+
+def _median_to_first(items: list[int], first: int, places: tuple[int, int, int], less: Less) -> None:
+    a, b, c = places
+    if less(items[a], items[b]):
+        median = b if less(items[b], items[c]) else c if less(items[a], items[c]) else a
+    else:
+        median = a if less(items[a], items[c]) else c if less(items[b], items[c]) else b
+    items[first], items[median] = items[median], items[first]
+
+
+def _partition(items: list[int], low: int, high: int, pivot: int, less: Less) -> int:
+    while True:
+        while less(items[low], items[pivot]):
+            low += 1
+        high -= 1
+        while less(items[pivot], items[high]):
+            high -= 1
+        if low >= high:
+            return low
+        items[low], items[high] = items[high], items[low]
+        low += 1

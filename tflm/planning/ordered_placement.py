@@ -1,0 +1,53 @@
+"""The loop of `body_placement`: bodies go to their places one after the other, in a given order.
+
+It works on flat arrays of integers, without objects, so that it can be compiled; see `tflm.memory.machine_code`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.memory.machine_code import compiled
+from tflm.memory.placed_buffers import Integers
+
+if TYPE_CHECKING:
+    from tflm.planning.body_placement import Bars
+
+UNPLACED = -1
+
+
+@compiled
+def place(bars: Bars, order: Integers, is_high: Integers, top: int, offsets: Integers) -> int:
+    """Fill `offsets`, each a multiple of the arena's alignment; gives the bytes that all take.
+
+    Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top`, where there is
+    one.
+    """
+    offsets[:] = UNPLACED
+    height = 0
+    for body in order:
+        at = UNPLACED
+        if is_high[body]:
+            at = (top - bars.size[body]) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+            moved = True
+            while moved and at >= 0:
+                moved = False
+                for bar in range(bars.start[body], bars.start[body + 1]):
+                    base = offsets[bars.other[bar]]
+                    if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
+                        at = (base + bars.low[bar] - 1) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+                        moved = True
+        if at < 0:
+            at, moved = 0, True
+            while moved:
+                moved = False
+                for bar in range(bars.start[body], bars.start[body + 1]):
+                    base = offsets[bars.other[bar]]
+                    if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
+                        at = (base + bars.high[bar]) // ARENA_ALIGNMENT * ARENA_ALIGNMENT + ARENA_ALIGNMENT
+                        moved = True
+        offsets[body] = at
+        end = (at + bars.size[body] + ARENA_ALIGNMENT - 1) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+        height = max(height, end)
+    return height

@@ -1,0 +1,270 @@
+"""Tensors that lie inside others, and from when to when each range of their bytes is needed.
+
+SLICE, SPLIT and UNPACK along the outer dimension, and RESHAPE, give bytes that their input has already; CONCATENATION
+and PACK along it put together what may have been made in its place. Where such a part lies at its place in the whole,
+the operator copies bytes onto themselves. So a range of bytes is needed from when its value is made until the last
+operator that looks at it has run, whatever tensors it goes by.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.kernels import REGISTRATIONS
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.runtime.micro_allocator import PlannedBuffer
+from tflm.runtime.value_tags import operator_facts
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+from tflm.schema.verifier import called_subgraphs
+from tflm.targets import align_up
+
+LARGEST_BODY = 512
+"""Tensors that are put into each other's place at the most."""
+
+
+class Part(NamedTuple):
+    """A tensor whose bytes are those of another one from `offset` on; `read` is the one that the operator reads."""
+
+    part: int
+    whole: int
+    offset: int
+    read: int
+
+
+class Piece(NamedTuple):
+    """A range of bytes that is needed at the steps from `first` to `last`, both included."""
+
+    begin: int
+    end: int
+    first: int
+    last: int
+
+
+class Body(NamedTuple):
+    """Tensors whose places depend on each other's.
+
+    Attributes:
+        offsets: of each tensor, from the body's begin.
+        bytes: of the body.
+        pieces: when its bytes are needed.
+    """
+
+    offsets: dict[int, int]
+    bytes: int
+    pieces: tuple[Piece, ...]
+
+
+class _Held(NamedTuple):
+    """Bytes of a tensor from `begin` on: the value made in the tensor `source`, there at `place`."""
+
+    begin: int
+    bytes: int
+    source: int
+    place: int
+
+
+def parts_of(model: Model, operator: Operator) -> list[Part]:
+    """The parts and wholes among the tensors of an operator of the first subgraph, if it only moves bytes."""
+    registration = REGISTRATIONS.get(model.operator_name(operator))
+    if registration is None or registration.moves is None:
+        return []
+    facts = operator_facts(model.root, model.subgraphs[0], operator)
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    found = []
+    for move in registration.moves(facts) or ():
+        source, target = inputs[move.input], outputs[move.output]
+        read, made = facts.inputs[move.input], facts.outputs[move.output]
+        if move.target == 0 and move.size == made.bytes:
+            found.append(Part(target, source, move.source, source))
+        elif move.source == 0 and read is not None and move.size == read.bytes:
+            found.append(Part(source, target, move.target, source))
+    return found
+
+
+def tensor_bytes(model: Model, tensor: int) -> int:
+    """Bytes of a tensor of the first subgraph in the arena."""
+    table = (model.subgraphs[0].tensors or [])[tensor]
+    return int(np.prod(table.shape or (), dtype=np.int64)) * ELEMENT_TYPES[table.type].dtype.itemsize
+
+
+class Views:
+    """Groups tensors that may lie inside each other.
+
+    Args:
+        model: the model.
+        buffers: those of the first subgraph's tensors that are in the head, by index.
+        apart: names of operators whose inputs and outputs are not put into each other's place.
+        alignment: of every part, in bytes.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        buffers: Mapping[int, PlannedBuffer],
+        *,
+        apart: Collection[str] = (),
+        alignment: int = 1,
+    ):
+        self._buffers = buffers
+        operators = model.subgraphs[0].operators or []
+        parts = {i: parts_of(model, operator) for i, operator in enumerate(operators)}
+        self._held = _held_values(model, parts)
+        self._steps = last_steps(model)
+        self._reads = _reads(operators, parts)
+        self._outputs = set(model.subgraphs[0].outputs or ())
+        self._members: dict[int, dict[int, int]] = {tensor: {tensor: 0} for tensor in buffers}
+        self._body_of = {tensor: tensor for tensor in buffers}
+        # What is put together comes first: a copy is best made where the part is small, when it is made.
+        for index in sorted(parts, key=lambda index: not any(part.read == part.part for part in parts[index])):
+            for part in parts[index] if model.operator_name(operators[index]) not in apart else ():
+                if part.part in buffers and part.whole in buffers and part.offset % alignment == 0:
+                    self._join(index, part)
+
+    def bodies(self) -> list[Body]:
+        """The groups, with what their bytes hold."""
+        return [self._body(members) for members in self._members.values()]
+
+    def _join(self, index: int, part: Part) -> None:
+        """Put a part into its whole, if no value is lost by that; then the operator does not look at the bytes."""
+        body, other = self._body_of[part.part], self._body_of[part.whole]
+        members, others = self._members[body], self._members[other]
+        move = others[part.whole] + part.offset - members[part.part]
+        if body == other and move != 0:
+            return
+        joined = others | {tensor: offset + move for tensor, offset in members.items()}
+        self._reads[part.read][index] -= 1
+        if len(joined) > LARGEST_BODY or self._pieces(joined) is None:
+            self._reads[part.read][index] += 1
+        elif body != other:
+            del self._members[body]
+            self._members[other] = joined
+            self._body_of.update(dict.fromkeys(members, other))
+
+    def _body(self, members: Mapping[int, int]) -> Body:
+        lowest = min(members.values())
+        offsets = {tensor: offset - lowest for tensor, offset in members.items()}
+        size = max(offset + self._buffers[tensor].bytes for tensor, offset in offsets.items())
+        if len(members) == 1:
+            ((tensor, _),) = members.items()
+            return Body(offsets, size, (Piece(0, size, *_lifetime(self._buffers[tensor])),))
+        pieces = self._pieces(offsets)
+        assert pieces is not None
+        return Body(offsets, size, tuple(pieces))
+
+    def _pieces(self, members: Mapping[int, int]) -> list[Piece] | None:
+        """When the bytes of a group are needed; None where two values would need the same ones at a time."""
+        held = [
+            (offset + value.begin, offset + value.begin + value.bytes, tensor, value.source, value.place - value.begin)
+            for tensor, offset in members.items()
+            for value in self._held[tensor]
+        ]
+        borders = sorted({border for begin, end, *_ in held for border in (begin, end)})
+        place = {border: i for i, border in enumerate(borders)}
+        values: list[dict[tuple[int, int], tuple[int, int]]] = [{} for _ in borders]
+        needed = {tensor: self._needed(tensor) for tensor in members}
+        for begin, end, tensor, source, shift in held:
+            key, (first, last) = (source, shift - members[tensor]), needed[tensor]
+            for i in range(place[begin], place[end]):
+                before = values[i].get(key, (first, last))
+                values[i][key] = min(before[0], first), max(before[1], last)
+        pieces: list[Piece] = []
+        for i, of_value in enumerate(values):
+            times = sorted(of_value.values())
+            if any(last >= first for (_, last), (first, _) in itertools.pairwise(times)):
+                return None
+            pieces += [Piece(borders[i], borders[i + 1], *time) for time in times]
+        return _in_one(pieces)
+
+    def _needed(self, tensor: int) -> tuple[int, int]:
+        """The steps from which on a tensor's bytes are its own, and at which they are last looked at."""
+        first, last = _lifetime(self._buffers[tensor])
+        if tensor in self._outputs:
+            return first, last
+        readers = (self._steps[index] for index, count in self._reads.get(tensor, {}).items() if count)
+        return first, max(readers, default=first)
+
+
+def most_alive(bodies: Sequence[Body]) -> int:
+    """The most bytes that are needed at one step, each piece as large as it is."""
+    changes: dict[int, int] = {}
+    for body in bodies:
+        for begin, end, first, last in body.pieces:
+            changes[first] = changes.get(first, 0) + end - begin
+            changes[last + 1] = changes.get(last + 1, 0) + begin - end
+    needed = itertools.accumulate(changes[step] for step in sorted(changes))
+    return align_up(max(needed, default=0), ARENA_ALIGNMENT)
+
+
+def _lifetime(buffer: PlannedBuffer) -> tuple[int, int]:
+    first, last = buffer.first_use, buffer.last_use
+    return min(first, last), max(first, last)
+
+
+def _in_one(pieces: list[Piece]) -> list[Piece]:
+    """The same, where neighbours that are needed at the same steps are one."""
+    merged: list[Piece] = []
+    for piece in sorted(pieces, key=lambda piece: (piece.first, piece.last, piece.begin)):
+        before = merged[-1] if merged else None
+        if before is not None and (before.first, before.last, before.end) == (piece.first, piece.last, piece.begin):
+            merged[-1] = before._replace(end=piece.end)
+        else:
+            merged.append(piece)
+    return merged
+
+
+def _held_values(model: Model, parts: Mapping[int, Sequence[Part]]) -> dict[int, list[_Held]]:
+    """What each tensor of the first subgraph holds."""
+    held = {i: [_Held(0, tensor_bytes(model, i), i, 0)] for i in range(len(model.subgraphs[0].tensors or ()))}
+    for found in parts.values():
+        for part, whole, offset, read in found:
+            if read == whole:
+                held[part] = _cut(held[whole], offset, tensor_bytes(model, part))
+        joined = {part.whole for part in found if part.read == part.part and part.part != part.whole}
+        for whole in joined:
+            held[whole] = [
+                value._replace(begin=value.begin + part.offset) for part in found for value in held[part.part]
+            ]
+    return held
+
+
+def _cut(values: Sequence[_Held], begin: int, size: int) -> list[_Held]:
+    """Values in some bytes of a tensor."""
+    found = []
+    for value in values:
+        first, end = max(value.begin, begin), min(value.begin + value.bytes, begin + size)
+        if first < end:
+            found.append(_Held(first - begin, end - first, value.source, value.place + first - value.begin))
+    return found
+
+
+def _reads(operators: Sequence[Operator], parts: Mapping[int, Sequence[Part]]) -> dict[int, dict[int, int]]:
+    """For each tensor the operators that look at it, and in how many ways they do."""
+    reads: dict[int, dict[int, int]] = {}
+    for i, operator in enumerate(operators):
+        for tensor in operator.inputs or ():
+            count = sum(part.read == tensor for part in parts[i])
+            reads.setdefault(tensor, {})[i] = max(count, 1)
+    return reads
+
+
+def last_steps(model: Model) -> list[int]:
+    """For each operator of the first subgraph, the step at which it is over."""
+    steps: list[int] = []
+
+    def walk(index: int, step: int) -> int:
+        for operator in model.subgraphs[index].operators or ():
+            step += 1
+            for called in called_subgraphs(operator):
+                step = walk(called, step + 1)
+            if index == 0:
+                steps.append(step)
+        return step
+
+    walk(0, 0)
+    return steps

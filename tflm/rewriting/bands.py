@@ -1,0 +1,244 @@
+"""Operators that can run band by band: what each needs for some rows of its output, and how it is made for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
+from tflm.schema.enums import BuiltinOperator, Padding, TensorType
+from tflm.schema.tables import Operator
+
+
+class BandStep(NamedTuple):
+    """One operator of a band.
+
+    Attributes:
+        needed: for each input that is taken in bands, by its place among the inputs, the rows.
+        made: rows of the output, garbage included.
+        options: fields of the options that differ from the whole operator's.
+        constants: inputs that are other constants than the whole operator's, by their place.
+    """
+
+    needed: dict[int, Rows]
+    made: Rows
+    options: dict[str, Any]
+    constants: dict[int, Any]
+
+
+class BandRule(Protocol):
+    """How an operator runs in bands."""
+
+    def step(self, wanted: Rows) -> BandStep:
+        """How it makes some rows of its output."""
+
+
+class SlidingWindow(NamedTuple):
+    """A convolution or a pool."""
+
+    window: Window
+
+    def step(self, wanted: Rows) -> BandStep:
+        """How it makes some rows of its output."""
+        band = band_of_windows(self.window, wanted)
+        return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
+
+
+class SameRows(NamedTuple):
+    """An operator whose rows come from the same rows of its inputs; of `whole` inputs it needs all for each row."""
+
+    places: tuple[int, ...]
+
+    def step(self, wanted: Rows) -> BandStep:
+        """How it makes some rows of its output."""
+        return BandStep(dict.fromkeys(self.places, wanted), wanted, {}, {})
+
+
+class PaddedRows(NamedTuple):
+    """PAD: rows of padding are made at the true borders only."""
+
+    border: Border
+    paddings: Any
+    axis: int
+
+    def step(self, wanted: Rows) -> BandStep:
+        """How it makes some rows of its output."""
+        band = band_of_border(self.border, wanted)
+        paddings = self.paddings.copy()
+        paddings[self.axis] = band.before, band.after
+        return BandStep({0: band.needed}, band.made, {}, {1: paddings})
+
+
+ROWS = 1
+"""The dimension that bands count along, in a tensor of one batch."""
+
+BATCHES = 0
+"""The same in a tensor of several: each is a whole of its own."""
+
+WINDOWED = frozenset(
+    {
+        BuiltinOperator.CONV_2D,
+        BuiltinOperator.DEPTHWISE_CONV_2D,
+        BuiltinOperator.AVERAGE_POOL_2D,
+        BuiltinOperator.MAX_POOL_2D,
+    }
+)
+PADS = frozenset({BuiltinOperator.PAD, BuiltinOperator.PADV2})
+TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)
+"""What TFLM's SLICE and CONCATENATION both take."""
+
+BY_ELEMENT = frozenset(
+    {
+        BuiltinOperator.ABS,
+        BuiltinOperator.ADD,
+        BuiltinOperator.ADD_N,
+        BuiltinOperator.DEQUANTIZE,
+        BuiltinOperator.DIV,
+        BuiltinOperator.ELU,
+        BuiltinOperator.EXP,
+        BuiltinOperator.HARD_SWISH,
+        BuiltinOperator.LEAKY_RELU,
+        BuiltinOperator.LOGISTIC,
+        BuiltinOperator.MAXIMUM,
+        BuiltinOperator.MINIMUM,
+        BuiltinOperator.MUL,
+        BuiltinOperator.NEG,
+        BuiltinOperator.PRELU,
+        BuiltinOperator.QUANTIZE,
+        BuiltinOperator.RELU,
+        BuiltinOperator.RELU6,
+        BuiltinOperator.SQUARE,
+        BuiltinOperator.SQUARED_DIFFERENCE,
+        BuiltinOperator.SUB,
+        BuiltinOperator.TANH,
+    }
+)
+"""Operators that compute each element from those at its place, or from one that a smaller input has for it."""
+
+
+def axis_of(shape: tuple[int, ...]) -> int:
+    """The dimension along which bands of a tensor lie one behind the other."""
+    return BATCHES if shape[:1] != (1,) else ROWS
+
+
+def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    """How an operator runs in bands along a dimension; None if it does not."""
+    outputs = operator.outputs or ()
+    if len(outputs) != 1 or not all(_is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
+        return None
+    code = graph.code(operator)
+    for kinds, make in RULES:
+        if code in kinds:
+            return make(graph, operator, axis)
+    return None
+
+
+def _is_image(graph: Graph, tensor: int, axis: int) -> bool:
+    """Whether a tensor has images, in one piece along the dimension."""
+    table, shape = graph.tensors[tensor], graph.shape(tensor)
+    is_plain = table.type in TYPES and not table.is_variable
+    return is_plain and len(shape) == 4 and min(shape) > 0 and axis_of(shape) == axis
+
+
+def _varying(graph: Graph, operator: Operator) -> list[int]:
+    return [tensor for tensor in operator.inputs or () if tensor >= 0 and not graph.is_constant(tensor)]
+
+
+def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    inputs = operator.inputs or ()
+    options: Any = operator.builtin_options
+    if _varying(graph, operator) != [inputs[0]] or options is None:
+        return None
+    if axis == BATCHES:
+        return SameRows((0,))
+    of = _geometry(graph, operator, options)
+    if of is None:
+        return None
+    same = options.padding == Padding.SAME
+    image, output = graph.shape(inputs[0]), graph.shape((operator.outputs or ())[0])
+    before, pads_columns = 0, False
+    for size, count, window in zip(image[1:3], output[1:3], of):
+        if not 0 < window.stride < 1 << 15 or not 0 < window.dilation < 1 << 15:
+            return None
+        extent = (window.taps - 1) * window.dilation + 1
+        expected = -(-size // window.stride) if same else (size - extent) // window.stride + 1
+        if count != expected or count < 1:
+            return None
+    totals = [
+        max((count - 1) * window.stride + (window.taps - 1) * window.dilation + 1 - size, 0) if same else 0
+        for size, count, window in zip(image[1:3], output[1:3], of)
+    ]
+    before, pads_columns = totals[0] // 2, totals[1] > 0
+    rows = of[0]
+    return SlidingWindow(Window(image[1], (rows.taps - 1) * rows.dilation + 1, rows.stride, before, pads_columns))
+
+
+class _Taps(NamedTuple):
+    taps: int
+    stride: int
+    dilation: int
+
+
+def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[_Taps, _Taps] | None:
+    """Taps, strides and dilations along rows and columns."""
+    if hasattr(options, "filter_height"):
+        taps, dilations = (options.filter_height, options.filter_width), (1, 1)
+    else:
+        weights = graph.shape((operator.inputs or ())[1])
+        if len(weights) != 4:
+            return None
+        taps, dilations = weights[1:3], (options.dilation_h_factor, options.dilation_w_factor)
+    rows, columns = (_Taps(*of) for of in zip(taps, (options.stride_h, options.stride_w), dilations))
+    return rows, columns
+
+
+def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    """Element-wise operators; an input that broadcasts along the rows is a constant of one row, or does not fit."""
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    rows = graph.shape(outputs[0])[axis]
+    places = []
+    for place, tensor in enumerate(inputs):
+        if tensor < 0:
+            continue
+        shape = graph.shape(tensor)
+        if graph.is_constant(tensor):
+            if len(shape) >= 4 - axis and shape[axis - 4] != 1:
+                return None
+        elif shape[axis] != rows:
+            return None
+        else:
+            places.append(place)
+    return SameRows(tuple(places)) if places else None
+
+
+def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    """Side by side along another dimension."""
+    along = getattr(operator.builtin_options, "axis", axis) % 4
+    if along == axis or any(graph.is_constant(tensor) for tensor in operator.inputs or ()):
+        return None
+    return SameRows(tuple(range(len(operator.inputs or ()))))
+
+
+def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    inputs = operator.inputs or ()
+    if graph.is_constant(inputs[0]) or not all(graph.is_constant(tensor) for tensor in inputs[1:]):
+        return None
+    paddings = graph.constant(inputs[1])
+    if paddings.shape != (4, 2) or (paddings < 0).any():
+        return None
+    before, after = paddings[axis].tolist()
+    if paddings[:axis].any():
+        return None
+    return PaddedRows(Border(graph.shape(inputs[0])[axis], before, after), np.array(paddings, None), axis)
+
+
+RULES: tuple[tuple[frozenset[BuiltinOperator], Callable[[Graph, Operator, int], BandRule | None]], ...] = (
+    (WINDOWED, _sliding_window),
+    (PADS, _padded_rows),
+    (frozenset({BuiltinOperator.CONCATENATION}), _concatenation),
+    (BY_ELEMENT, _same_rows),
+)
+"""For each kind of operators, what makes the rule of one."""

@@ -1,0 +1,135 @@
+"""PAD folded into the convolution behind it, which then pads by itself.
+
+A convolution without padding over a padded image is one with padding over the image itself, if SAME pads as many rows
+and columns before the image as PAD did. Where it does not, a kernel with more taps, all zeros, makes it: each row of
+zeros changes how many rows SAME pads. What is padded counts as zero in either case, and zeros times anything add none.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.rewriting.graph import Graph
+from tflm.schema.enums import BuiltinOperator, Padding, TensorType
+from tflm.schema.tables import Operator
+
+CONVOLUTIONS = frozenset({BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D})
+
+WEIGHTS = (TensorType.INT8, TensorType.FLOAT32)
+
+MOST_ZEROS = 3
+"""Taps of zeros that a kernel is given on one side at the most."""
+
+
+class Axis(NamedTuple):
+    """One dimension of a convolution over a padded image.
+
+    Attributes:
+        size: of the image without padding.
+        before, after: padding.
+        taps, stride, dilation: of the convolution.
+    """
+
+    size: int
+    before: int
+    after: int
+    taps: int
+    stride: int
+    dilation: int
+
+    @property
+    def windows(self) -> int:
+        """How many there are in the padded image."""
+        extent = (self.taps - 1) * self.dilation + 1
+        return (self.size + self.before + self.after - extent) // self.stride + 1
+
+
+def zeros_for_same(axis: Axis) -> tuple[int, int] | None:
+    """The fewest taps of zeros before and after the kernel's with which SAME gives the same windows; None without."""
+    if axis.windows != -(-axis.size // axis.stride):
+        return None
+    choices = sorted(itertools.product(range(MOST_ZEROS + 1), repeat=2), key=lambda zeros: (sum(zeros), zeros))
+    for first, last in choices:
+        extent = (axis.taps + first + last - 1) * axis.dilation + 1
+        padding = max((axis.windows - 1) * axis.stride + extent - axis.size, 0)
+        if padding // 2 == axis.before + first * axis.dilation:
+            return first, last
+    return None
+
+
+def fold_pads(graph: Graph) -> int:
+    """Let every convolution that can do so pad by itself; gives how many do. PADs that nobody reads then are left."""
+    folded = 0
+    producers = graph.producers()
+    for place, operator in enumerate(graph.operators):
+        if graph.code(operator) not in CONVOLUTIONS:
+            continue
+        pad = graph.operators[producers[_first(operator)]] if _first(operator) in producers else None
+        made = _folded(graph, operator, pad) if pad is not None else None
+        if made is not None:
+            graph.operators[place] = made
+            folded += 1
+    return folded
+
+
+def _first(operator: Operator) -> int:
+    return (operator.inputs or (-1,))[0]
+
+
+def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
+    """A convolution that pads as `pad` does."""
+    options: Any = operator.builtin_options
+    inputs = list(operator.inputs or ())
+    borders = padded_with_zeros(graph, pad)
+    if borders is None or options is None or options.padding != Padding.VALID or not graph.is_constant(inputs[1]):
+        return None
+    weights = graph.tensors[inputs[1]]
+    if weights.type not in WEIGHTS or len(weights.shape or ()) != 4:
+        return None
+    image, kernel = graph.shape(_first(pad)), graph.constant(inputs[1])
+    geometry = ((options.stride_h, options.dilation_h_factor), (options.stride_w, options.dilation_w_factor))
+    zeros = [
+        zeros_for_same(Axis(size, *border, taps, *steps))
+        for size, border, taps, steps in zip(image[1:3], borders[1:3], kernel.shape[1:3], geometry)
+    ]
+    if None in zeros or any(any(border) for border in (borders[0], borders[3])):
+        return None
+    if any(map(any, zeros)):  # type: ignore[arg-type]  # none of them is None
+        larger = np.pad(kernel, ((0, 0), *zeros, (0, 0)))  # type: ignore[arg-type]
+        inputs[1] = graph.add_constant(weights.name or "", larger, weights.quantization)
+    inputs[0] = _first(pad)
+    return graph.like(operator, inputs, operator.outputs or (), padding=Padding.SAME)
+
+
+def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, int]] | None:
+    """Elements that a PAD puts before and after each of four dimensions; None if it is none, or they are not zeros."""
+    code, inputs, outputs = graph.code(operator), operator.inputs or (), operator.outputs or ()
+    if code not in (BuiltinOperator.PAD, BuiltinOperator.PADV2) or not all(map(graph.is_constant, inputs[1:])):
+        return None
+    before, after = graph.tensors[inputs[0]], graph.tensors[outputs[0]]
+    if before.type != after.type or not _alike(before.quantization, after.quantization):
+        return None
+    if code is BuiltinOperator.PADV2 and not _is_zero(graph, inputs[2], outputs[0]):
+        return None
+    paddings: npt.NDArray[Any] = graph.constant(inputs[1])
+    if paddings.shape != (4, 2) or (paddings < 0).any():
+        return None
+    return [(int(first), int(last)) for first, last in paddings.tolist()]
+
+
+def _is_zero(graph: Graph, value: int, tensor: int) -> bool:
+    """Whether an element of a tensor with this value stands for zero."""
+    quantization = graph.tensors[tensor].quantization
+    zero_points = quantization.zero_point if quantization is not None else None
+    return bool(graph.constant(value).reshape(-1)[0] == (zero_points[0] if zero_points else 0))
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if one is None or other is None:
+        return one is other
+    return bool((one.scale or (), one.zero_point or ()) == (other.scale or (), other.zero_point or ()))

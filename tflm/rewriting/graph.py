@@ -1,0 +1,263 @@
+"""A model's graph that can be changed: all rewrites read it, add to it, and write it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.layout import Table, fields_of
+from tflm.schema.model import Model
+from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.options import BuiltinOptions
+from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
+from tflm.schema.tables import Model as Root
+from tflm.schema.verifier import builtin_code
+from tflm.schema.writer import write_model
+
+AnyTable = TypeVar("AnyTable", bound=Any)
+
+
+class Graph:
+    """The first subgraph of a model; the tables are its own, the model stays as it is.
+
+    A memory plan that the model has is left out, for it is a plan of other tensors.
+
+    Args:
+        model: what to begin with.
+
+    Attributes:
+        tensors, operators: of the subgraph; operators are in the order in which they run.
+        moved: once the graph was built, the new index of each tensor that is still there.
+    """
+
+    def __init__(self, model: Model):
+        self._root: Root = _copy(model.root)
+        self._root.metadata = [entry for entry in self._root.metadata or () if entry.name != METADATA_NAME]
+        assert self._root.subgraphs is not None
+        self._main: SubGraph = self._root.subgraphs[0]
+        self.tensors: list[Tensor] = self._main.tensors or []
+        self.operators: list[Operator] = self._main.operators or []
+        self.moved = {i: i for i in range(len(self.tensors))}
+        self._constants: dict[tuple[Any, ...], int] = {}
+
+    @property
+    def inputs(self) -> tuple[int, ...]:
+        """Tensors that the caller fills."""
+        return self._main.inputs or ()
+
+    @property
+    def outputs(self) -> tuple[int, ...]:
+        """Tensors that the caller reads."""
+        return self._main.outputs or ()
+
+    def set_ends(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
+        """Make it another graph: of other inputs and outputs, without signatures."""
+        self._main.inputs, self._main.outputs = tuple(inputs), tuple(outputs)
+        self._root.signature_defs = None
+
+    def shape(self, tensor: int) -> tuple[int, ...]:
+        """Dimensions of a tensor."""
+        return self.tensors[tensor].shape or ()
+
+    def tensor_bytes(self, tensor: int) -> int:
+        """Bytes of a tensor in the arena."""
+        return int(np.prod(self.shape(tensor), dtype=np.int64)) * self.element_bytes(tensor)
+
+    def element_bytes(self, tensor: int) -> int:
+        """Bytes of one element of a tensor in the arena."""
+        return ELEMENT_TYPES[self.tensors[tensor].type].dtype.itemsize
+
+    def code(self, operator: Operator) -> BuiltinOperator:
+        """What kind of operator it is."""
+        return builtin_code((self._root.operator_codes or [])[operator.opcode_index])
+
+    def is_constant(self, tensor: int) -> bool:
+        """Whether a tensor's elements are in the model."""
+        return bool((self._root.buffers or [])[self.tensors[tensor].buffer].data)
+
+    def constant(self, tensor: int) -> npt.NDArray[Any]:
+        """The elements of a constant tensor, of its shape."""
+        table = self.tensors[tensor]
+        data = (self._root.buffers or [])[table.buffer].data
+        return np.frombuffer(data or b"", ELEMENT_TYPES[table.type].dtype).reshape(table.shape or ())
+
+    def readers(self) -> dict[int, list[int]]:
+        """For each tensor that operators read, their indices, in order."""
+        found: dict[int, list[int]] = {}
+        for i, operator in enumerate(self.operators):
+            for tensor in dict.fromkeys(operator.inputs or ()):
+                if tensor >= 0:
+                    found.setdefault(tensor, []).append(i)
+        return found
+
+    def producers(self) -> dict[int, int]:
+        """For each tensor that an operator makes, that one's index."""
+        return {tensor: i for i, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
+
+    def add_tensor(self, like: int, name: str, shape: Sequence[int]) -> int:
+        """Add a tensor with the type and the quantization of another; gives its index."""
+        of = self.tensors[like]
+        table = Tensor(shape=tuple(shape), type=of.type, name=name, quantization=of.quantization)
+        self.tensors.append(table)
+        return len(self.tensors) - 1
+
+    def add_constant(
+        self, name: str, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
+    ) -> int:
+        """Add a tensor with these elements, or find the one that was added with them before; gives its index."""
+        key = (values.shape, values.dtype.str, values.tobytes(), id(quantization))
+        if key not in self._constants:
+            buffers = self._root.buffers
+            assert buffers is not None
+            buffers.append(Buffer(data=values.tobytes()))
+            self.tensors.append(
+                Tensor(
+                    shape=values.shape,
+                    type=TENSOR_TYPES[values.dtype],
+                    buffer=len(buffers) - 1,
+                    name=name,
+                    quantization=quantization,
+                )
+            )
+            self._constants[key] = len(self.tensors) - 1
+        return self._constants[key]
+
+    def make_operator(
+        self,
+        code: BuiltinOperator,
+        version: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: BuiltinOptions | None = None,
+    ) -> Operator:
+        """An operator that is in no list of operators yet."""
+        table = OperatorCode(
+            deprecated_builtin_code=min(code, BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES).value,
+            version=version,
+            builtin_code=code,
+        )
+        codes = self._root.operator_codes
+        assert codes is not None
+        if table not in codes:
+            codes.append(table)
+        return Operator(
+            opcode_index=codes.index(table), inputs=tuple(inputs), outputs=tuple(outputs), builtin_options=options
+        )
+
+    def like(self, operator: Operator, inputs: Iterable[int], outputs: Iterable[int], **changes: Any) -> Operator:
+        """An operator as another one, with other tensors and other fields in its options."""
+        made = _copy(operator)
+        made.inputs, made.outputs = tuple(inputs), tuple(outputs)
+        if changes:
+            assert operator.builtin_options is not None
+            made.builtin_options = dataclasses.replace(operator.builtin_options, **changes)
+        return made
+
+    def add_metadata(self, name: str, content: bytes) -> None:
+        """Add an entry of metadata."""
+        buffers, entries = self._root.buffers, self._root.metadata
+        assert buffers is not None
+        assert entries is not None
+        buffers.append(Buffer(data=content))
+        entries.append(Metadata(name=name, buffer=len(buffers) - 1))
+
+    def forget_names(self, metadata: Collection[str]) -> None:
+        """Leave out what is there for people and tools: names, minima and maxima, and some entries of metadata."""
+        self._root.description = None
+        self._root.metadata = [entry for entry in self._root.metadata or () if entry.name not in metadata]
+        for subgraph in self._root.subgraphs or ():
+            ends = {*(subgraph.inputs or ()), *(subgraph.outputs or ())}
+            subgraph.name = None
+            for index, tensor in enumerate(subgraph.tensors or ()):
+                tensor.name = tensor.name if index in ends else None
+                if tensor.quantization is not None:
+                    tensor.quantization.min = tensor.quantization.max = None
+
+    def build(self) -> bytes:
+        """The bytes of the model, without tensors, constants and operator codes that nobody uses any more."""
+        self._drop_unused_tensors()
+        return self.written()
+
+    def written(self) -> bytes:
+        """The same with all tensors."""
+        self._main.operators = self.operators
+        self._main.tensors = self.tensors
+        self._drop_unused_buffers()
+        self._drop_unused_codes()
+        self._constants = {}
+        return write_model(self._root)
+
+    def checked(self) -> Model:
+        """The model, verified from end to end.
+
+        Raises:
+            ModelError: a rewrite broke a rule of the format.
+        """
+        return Model(self.build())
+
+    def _drop_unused_tensors(self) -> None:
+        used = {*self.inputs, *self.outputs}
+        for operator in self.operators:
+            used.update((*(operator.inputs or ()), *(operator.outputs or ()), *(operator.intermediates or ())))
+        maps = [
+            tensor
+            for signature in self._root.signature_defs or ()
+            if signature.subgraph_index == 0
+            for tensor in (*(signature.inputs or ()), *(signature.outputs or ()))
+        ]
+        used.update(tensor.tensor_index for tensor in maps)
+        kept = [i for i in range(len(self.tensors)) if i in used]
+        if len(kept) == len(self.tensors):
+            return
+        place = {index: i for i, index in enumerate(kept)} | {-1: -1}
+        self.moved = place
+        self.tensors = [self.tensors[i] for i in kept]
+        self._main.inputs = tuple(place[t] for t in self.inputs)
+        self._main.outputs = tuple(place[t] for t in self.outputs)
+        for operator in self.operators:
+            for side in ("inputs", "outputs", "intermediates"):
+                indices = getattr(operator, side)
+                if indices is not None:
+                    setattr(operator, side, tuple(place[t] for t in indices))
+        for tensor_map in maps:
+            tensor_map.tensor_index = place[tensor_map.tensor_index]
+
+    def _drop_unused_buffers(self) -> None:
+        buffers = self._root.buffers
+        assert buffers is not None
+        tensors = [tensor for subgraph in self._root.subgraphs or () for tensor in subgraph.tensors or ()]
+        users: list[Any] = [*tensors, *(self._root.metadata or ())]
+        kept = sorted({0, *(user.buffer for user in users), *(self._root.metadata_buffer or ())})
+        place = {index: i for i, index in enumerate(kept)}
+        self._root.buffers = [buffers[i] for i in kept]
+        for user in {id(user): user for user in users}.values():
+            user.buffer = place[user.buffer]
+        if self._root.metadata_buffer is not None:
+            self._root.metadata_buffer = tuple(place[i] for i in self._root.metadata_buffer)
+
+    def _drop_unused_codes(self) -> None:
+        operators = [op for subgraph in self._root.subgraphs or () for op in subgraph.operators or ()]
+        codes = self._root.operator_codes or []
+        kept = sorted({operator.opcode_index for operator in operators})
+        place = {index: i for i, index in enumerate(kept)}
+        self._root.operator_codes = [codes[i] for i in kept]
+        for operator in operators:
+            operator.opcode_index = place[operator.opcode_index]
+
+
+def _copy(table: AnyTable) -> AnyTable:
+    """A table with copies of all tables that it leads to; the bytes of constants are shared."""
+    changes: dict[str, Any] = {}
+    for field in fields_of(type(table)):
+        value = getattr(table, field.name)
+        if isinstance(value, Table):
+            changes[field.name] = _copy(value)
+        elif isinstance(value, list):
+            changes[field.name] = [_copy(item) for item in value]
+    return dataclasses.replace(table, **changes)

@@ -1,0 +1,191 @@
+"""What runs, in which order: the nodes of a subgraph, and how delegates replaced some of them.
+
+A subgraph has two lists of nodes. The device's are those that have their structures in the arena, prepare, and decide
+when which tensor is alive: the operators of the model, but for those that a delegate for hardware of the device took.
+The running ones are those that are bound and run on the host: the same, with a node for each subset that a delegate of
+the host took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from tflm.errors import DelegateError
+from tflm.kernels.registration import Node, Registration
+from tflm.runtime.partitioning import DependencyGraph
+from tflm.schema.tables import SubGraph
+
+if TYPE_CHECKING:
+    from tflm.runtime.delegate import Delegate
+
+
+@dataclass(frozen=True)
+class PlannedNode:
+    """A node of an execution plan.
+
+    Attributes:
+        node, registration: what the runtime takes through its phases.
+        operators: the places in the model's subgraph of the operators that it stands for, in the model's order.
+        delegate: whose kernel it is; None for an operator of the model that nobody took.
+        replaced: the nodes that a delegate's node stands for, in the order in which they would run.
+    """
+
+    node: Node
+    registration: Registration
+    operators: tuple[int, ...]
+    delegate: Delegate | None = None
+    replaced: tuple[PlannedNode, ...] = ()
+
+    @property
+    def is_on_host(self) -> bool:
+        """Whether a delegate of the host has it: then the arena knows the replaced nodes only."""
+        return self.delegate is not None and not self.delegate.on_device
+
+    @property
+    def tag(self) -> str:
+        """Its name, with those of the operators that it stands for: `Compiled(ADD, RELU)`."""
+        if self.delegate is None:
+            return self.node.operator
+        return f"{self.node.operator}({', '.join(planned.node.operator for planned in self.replaced)})"
+
+
+@dataclass(frozen=True)
+class DelegateParams:
+    """What a delegate's node is made of; given to the `init` of its registration.
+
+    Attributes:
+        delegate: whose node it is.
+        nodes_to_replace: the places of the operators in the model's subgraph, in the order in which they would run.
+        input_tensors: the tensors that it reads, by index, rising; the constants among them.
+        output_tensors: the tensors that it makes for others, by index, rising.
+        replaced: the nodes with their registrations, in the same order. For a delegate of the host they have prepared
+            when its own node does: `node.op_data` is what the operator's kernel keeps there, and
+            `registration.bind(context, node)` gives what runs it alone.
+    """
+
+    delegate: Delegate
+    nodes_to_replace: tuple[int, ...]
+    input_tensors: tuple[int, ...]
+    output_tensors: tuple[int, ...]
+    replaced: tuple[tuple[Node, Registration], ...]
+
+
+@dataclass
+class _Claim:
+    """Operators that a delegate takes."""
+
+    delegate: Delegate
+    registration: Registration
+    operators: frozenset[int]
+
+
+@dataclass
+class ExecutionPlan:
+    """The nodes of one subgraph.
+
+    Args:
+        subgraph: the subgraph of the model.
+        operators: its operators, each a node, in the model's order.
+
+    Attributes:
+        device: the nodes that the arena knows, in the order in which lifetimes are counted.
+        running: the nodes that are bound and run, in the order in which they run.
+    """
+
+    subgraph: SubGraph
+    operators: list[PlannedNode]
+    device: list[PlannedNode] = field(init=False)
+    running: list[PlannedNode] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._claims: list[_Claim] = []
+        operators = [(planned.node, planned.registration) for planned in self.operators]
+        self._dependencies = DependencyGraph(self.subgraph, operators)
+        self._plan()
+
+    def replace(self, delegate: Delegate, registration: Registration, operators: Iterable[int]) -> None:
+        """Give operators, by their places in the model, to a delegate.
+
+        Raises:
+            DelegateError: one is not there, or another delegate's, or of a version that the registration lacks.
+        """
+        claim = _Claim(delegate, registration, frozenset(operators))
+        for index in sorted(claim.operators):
+            self._check(claim, index)
+        if claim.operators:
+            self._claims.append(claim)
+            self._plan()
+
+    def leave_to_host(self, index: int) -> None:
+        """Make an operator one that no device runs: its own registration has no part in the arena any more.
+
+        Raises:
+            DelegateError: there is no such operator.
+        """
+        if not 0 <= index < len(self.operators):
+            raise DelegateError(f"there is no operator {index} to leave to the host, only {len(self.operators)}")
+        planned = self.operators[index]
+        self.operators[index] = replace(planned, registration=Registration(planned.node.operator, has_state=False))
+        self._plan()
+
+    @property
+    def inside_device_nodes(self) -> frozenset[int]:
+        """The tensors, by index, that only hardware of the device sees."""
+        nodes = [planned for planned in self.device if planned.delegate is not None]
+        made = {tensor for planned in nodes for replaced in planned.replaced for tensor in replaced.node.outputs}
+        return frozenset(made.difference(*(planned.node.outputs for planned in nodes)))
+
+    def _check(self, claim: _Claim, index: int) -> None:
+        name, count = claim.delegate.name, len(self.operators)
+        holders = [planned for planned in self.running if planned.delegate is not None]
+        holder = next((planned for planned in holders if index in (planned.node.index, *planned.operators)), None)
+        if holder is not None:
+            raise DelegateError(f"{name} can't take node {index}: {holder.node.operator} has it already")
+        if not 0 <= index < count:
+            raise DelegateError(f"{name} can't take node {index}: there are {count}, counted from 0")
+        node, known = self.operators[index].node, claim.registration
+        if not known.min_version <= node.version <= known.max_version:
+            raise DelegateError(
+                f"{name} can't take node {index}: it is {node.operator} version {node.version}, and the registration "
+                f"{known.name} has versions {known.min_version} to {known.max_version}"
+            )
+
+    def _plan(self) -> None:
+        """Delegates for hardware of the device go first: those of the host change nothing of what the arena knows."""
+        self.device = list(self.operators)
+        for claim in self._claims:
+            if claim.delegate.on_device:
+                self.device = self._replaced(self.device, claim)
+        self.running = list(self.device)
+        for claim in self._claims:
+            if not claim.delegate.on_device:
+                self.running = self._replaced(self.running, claim)
+
+    def _replaced(self, nodes: list[PlannedNode], claim: _Claim) -> list[PlannedNode]:
+        taken = [claim.operators.issuperset(planned.operators) for planned in nodes]
+        after: list[PlannedNode] = []
+        for positions in self._dependencies.node_subsets([planned.operators for planned in nodes], taken):
+            subset = [nodes[i] for i in positions]
+            after += [self._delegate_node(subset, claim)] if taken[positions[0]] else subset
+        return after
+
+    def _delegate_node(self, subset: Sequence[PlannedNode], claim: _Claim) -> PlannedNode:
+        places = tuple(planned.operators[0] for planned in subset)
+        inputs, outputs = self._dependencies.tensors_of(places)
+        params = DelegateParams(
+            claim.delegate, places, inputs, outputs, tuple((planned.node, planned.registration) for planned in subset)
+        )
+        node = Node(
+            operator=claim.registration.name,
+            index=len(self.operators) + places[0],
+            inputs=inputs,
+            outputs=outputs,
+            intermediates=(),
+            builtin_options=None,
+            custom_options=memoryview(b""),
+            called_subgraphs=tuple(i for planned in subset for i in planned.node.called_subgraphs),
+            op_data=params,
+        )
+        return PlannedNode(node, claim.registration, tuple(sorted(places)), claim.delegate, tuple(subset))

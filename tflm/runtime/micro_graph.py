@@ -1,0 +1,308 @@
+"""The subgraphs of a model with their execution plans: initialised, prepared, bound and run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tflm.errors import ModelError, OperatorError, UnresolvedOperator
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.libraries import REFERENCE, KernelLibrary
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.runtime.delegate import Delegate, DelegateContext
+from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
+from tflm.runtime.micro_allocator import MicroAllocator, SubgraphAllocations
+from tflm.runtime.micro_host_memory import HostMemory
+from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
+from tflm.runtime.micro_profiler import MicroProfiler, MicroProfilerInterface
+from tflm.runtime.node_view import MicroNodeView
+from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator, Tensor
+from tflm.schema.verifier import called_subgraphs
+
+
+class MicroGraph:
+    """The nodes of every subgraph, taken through their phases; then a list of callables for each subgraph.
+
+    Args:
+        model: the model.
+        resolver: where the registrations of its operators are found.
+        delegates: what takes some of them, in this order.
+        kernels: the kernel library whose operators they are.
+
+    Attributes:
+        model: the model.
+        plans: the execution plan of each subgraph.
+        allocations: tensors and nodes of each subgraph, once the arena holds them.
+        subgraph_index: the subgraph whose operators are initialised, prepared, bound or run just now.
+        node: the operator that is taken through a phase just now; None while the model runs.
+
+    Raises:
+        ModelError: a builtin operator has options meant for custom ones.
+        DelegateError: a delegate takes what it can't have; or what else its `prepare` raises.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        resolver: MicroMutableOpResolver,
+        delegates: Iterable[Delegate] = (),
+        kernels: KernelLibrary = REFERENCE,
+    ):
+        self.model = model
+        self._kernels = kernels
+        self._unresolved: dict[tuple[int, int], UnresolvedOperator] = {}
+        self.plans = [
+            ExecutionPlan(
+                subgraph,
+                [self._planned(resolver, i, j, operator) for j, operator in enumerate(subgraph.operators or ())],
+            )
+            for i, subgraph in enumerate(model.subgraphs)
+        ]
+        self.allocations: list[SubgraphAllocations] = []
+        self.subgraph_index = 0
+        self.node: Node | None = None
+        self._runs: list[list[Run]] = []
+        self._initialised: list[PlannedNode] = []
+        for delegate in delegates:
+            self.modify_with_delegate(delegate)
+
+    def _planned(self, resolver: MicroMutableOpResolver, i: int, j: int, operator: Operator) -> PlannedNode:
+        name, code = self.model.operator_name(operator), self.model.operator_code(operator)
+        try:
+            registration = self._kernels.registration(resolver.find_op(code))
+            self._kernels.require_operator(name, code.version)
+        except UnresolvedOperator as error:
+            self._unresolved[i, j] = error
+            registration = Registration(name, has_state=False)
+        else:
+            if operator.custom_options is not None and not isinstance(registration.operator, str):
+                raise ModelError(
+                    f"{registration.name} is a builtin operator, and can't have custom options",
+                    table="Operator",
+                    field="custom_options",
+                    place=f"subgraphs[{i}].operators[{j}]",
+                )
+        node = Node(
+            operator=name,
+            index=j,
+            inputs=operator.inputs or (),
+            outputs=operator.outputs or (),
+            intermediates=operator.intermediates or (),
+            builtin_options=operator.builtin_options,
+            custom_options=memoryview(operator.custom_options or b""),
+            version=code.version,
+            called_subgraphs=tuple(called_subgraphs(operator)),
+        )
+        return PlannedNode(node, registration, (j,))
+
+    def modify_with_delegate(self, delegate: Delegate) -> None:
+        """Let a delegate take nodes of every subgraph.
+
+        Raises:
+            DelegateError: it takes what it can't have; or what else its `prepare` raises. The graph is of no use then.
+        """
+        for index, plan in enumerate(self.plans):
+            delegate.prepare(DelegateContext(self.model, index, plan, delegate))
+
+    def place(self, allocator: MicroAllocator) -> None:
+        """Reserve the structures of every subgraph, and the parsed options of every node.
+
+        Raises:
+            UnresolvedOperator: the resolver does not have an operator, and no delegate took it.
+        """
+        for (i, j), error in self._unresolved.items():
+            if not any(j in planned.operators and planned.delegate for planned in self.plans[i].running):
+                raise error
+        device = [[(planned.node, planned.registration) for planned in plan.device] for plan in self.plans]
+        self.allocations = allocator.start_model_allocation(self.model, device)
+        for plan, allocation in zip(self.plans, self.allocations):
+            allocation.unplaced = plan.inside_device_nodes
+        for nodes in device:
+            for _, registration in nodes:
+                if registration.builtin_data is not None:
+                    allocator.allocate_builtin_data(registration.builtin_data)
+
+    def init_subgraphs(self, context: KernelContext) -> None:
+        """Run the first phase of every operator: reserve its op data, then what else it needs to begin with."""
+
+        def init(planned: PlannedNode) -> None:
+            node, registration = planned.node, planned.registration
+            memory = registration.memory
+            size = memory.op_data.size(context.target) if memory.op_data is not None else 0
+            if size:
+                op_data = context.allocate_persistent_buffer(size)
+                node.op_data = op_data if planned.delegate is None else node.op_data
+            node.pending = memory.init
+            self._init(context, planned)
+            context.allocate_requested(node)
+
+        self._for_each_node(init)
+
+    def _init(self, context: KernelContext, planned: PlannedNode) -> None:
+        node, registration = planned.node, planned.registration
+        self._initialised.append(planned)
+        if registration.init is None:
+            return
+        if planned.delegate is None:
+            registration.init(context, node)
+        else:
+            kept = registration.init(context, node.op_data)
+            node.op_data = node.op_data if kept is None else kept
+
+    def prepare_subgraphs(self, context: KernelContext, finish_node: Callable[[int], None]) -> None:
+        """Let every operator check its tensors and ask for memory.
+
+        Args:
+            finish_node: called after each, with its position in the device's plan.
+        """
+        position = [0] * len(self.plans)
+
+        def prepare(planned: PlannedNode) -> None:
+            node, registration = planned.node, planned.registration
+            node.pending = registration.memory.prepare
+            if registration.prepare is not None:
+                registration.prepare(context, node)
+            self._kernels.require_taken(node.operator, MicroNodeView(context, node))
+            context.allocate_requested(node)
+            self._check_dynamic_tensors(node)
+            finish_node(position[self.subgraph_index])
+            position[self.subgraph_index] += 1
+
+        self._for_each_node(prepare)
+
+    def prepare_host_delegates(self, context: KernelContext) -> None:
+        """Initialise and prepare the nodes of delegates of the host, now that every tensor has its data."""
+
+        def init_and_prepare(planned: PlannedNode) -> None:
+            if planned.is_on_host:
+                self._init(context, planned)
+                if planned.registration.prepare is not None:
+                    planned.registration.prepare(context, planned.node)
+
+        self._for_each_node(init_and_prepare, running=True)
+
+    def bind_subgraphs(
+        self, context: KernelContext, profiler: MicroProfilerInterface | None, host_memory: HostMemory
+    ) -> None:
+        """Make every node runnable, now that all addresses are known; what they keep is added to `host_memory`."""
+        self._runs = [[] for _ in self.allocations]
+
+        def bind(planned: PlannedNode) -> None:
+            run = bind_node(context, planned.node, planned.registration)
+            host_memory.add(run)
+            if profiler is not None:
+                run = _profiled(run, planned.tag, (self.subgraph_index, planned.operators[0]), profiler)
+            self._runs[self.subgraph_index].append(run)
+
+        self._for_each_node(bind, running=True)
+
+    def sole_delegate_run(self) -> tuple[Delegate, Run] | None:
+        """The delegate whose one node is all that the first subgraph runs, and what runs it; None if there is none."""
+        nodes = self.plans[0].running
+        delegate = nodes[0].delegate if len(nodes) == 1 else None
+        return None if delegate is None else (delegate, self._runs[0][0])
+
+    def release(self, context: KernelContext) -> None:
+        """Let go of what was bound, and let every node free what it holds; nothing can be run any more."""
+        self._runs = []
+        while self._initialised:
+            planned = self._initialised.pop()
+            if planned.registration.free is not None:
+                planned.registration.free(context, planned.node)
+
+    def invoke_subgraph(self, index: int) -> None:
+        """Run the nodes of one subgraph.
+
+        Raises:
+            OperatorError: an operator can't go on; the message says which.
+        """
+        previous, self.subgraph_index = self.subgraph_index, index
+        position = -1
+        try:
+            for position, run in enumerate(self._runs[index]):  # noqa: B007  # named in the error
+                run()
+        except OperatorError as error:
+            planned = self.plans[index].running[position]
+            error.locate(index, planned.operators[0], planned.tag)
+            raise
+        finally:
+            self.subgraph_index = previous
+
+    def reset_subgraphs(self, context: KernelContext) -> None:
+        """Put the state of every operator back to what it was before the first invoke."""
+
+        def reset(planned: PlannedNode) -> None:
+            if planned.registration.reset is not None:
+                planned.registration.reset(context, planned.node)
+
+        self._for_each_node(reset)
+        self._for_each_node(lambda planned: reset(planned) if planned.is_on_host else None, running=True)
+
+    def reset_variable_tensors(self) -> None:
+        """Set every variable tensor to zero: int8 ones to their zero point, the others to zero bytes."""
+        for subgraph, allocation in zip(self.model.subgraphs, self.allocations):
+            for table, tensor in zip(subgraph.tensors or (), allocation.tensors):
+                if table.is_variable:
+                    _reset_variable(table, tensor)
+
+    def _for_each_node(self, phase: Callable[[PlannedNode], Any], *, running: bool = False) -> None:
+        """Take every node, of the device or those that run, through a phase; an error is told where the node stands."""
+        planned: PlannedNode | None = None
+        try:
+            for self.subgraph_index, plan in enumerate(self.plans):  # noqa: B020
+                for planned in plan.running if running else plan.device:
+                    self.node = planned.node
+                    phase(planned)
+        except OperatorError as error:
+            assert planned is not None
+            error.locate(self.subgraph_index, planned.operators[0], planned.tag)
+            raise
+        finally:
+            self.subgraph_index, self.node = 0, None
+
+    def _check_dynamic_tensors(self, node: Node) -> None:
+        for index in node.outputs:
+            tensor = self.allocations[self.subgraph_index].tensors[index]
+            if tensor.dims != (0,) and any(dimension <= 0 for dimension in tensor.dims):
+                reason = f"has shape {list(tensor.dims)}; every dimension must be known and at least 1"
+                raise OperatorError(reason, tensor=tensor.name)
+
+
+def bind_node(context: KernelContext, node: Node, registration: Registration) -> Run:
+    """What runs a node by its registration.
+
+    Raises:
+        OperatorError: it can't be run so, or has nothing to run it.
+    """
+    if registration.bind is not None:
+        return registration.bind(context, node)
+    invoke = registration.invoke
+    if invoke is None:
+        raise OperatorError("its registration has neither bind nor invoke")
+    return lambda: invoke(context, node)
+
+
+def _profiled(run: Run, tag: str, place: tuple[int, int], profiler: MicroProfilerInterface) -> Run:
+    begin = partial(profiler.begin_event, tag)
+    if isinstance(profiler, MicroProfiler):
+        begin = partial(profiler.begin_operator, tag, place)
+
+    def timed() -> None:
+        event = begin()
+        try:
+            run()
+        finally:
+            profiler.end_event(event)
+
+    return timed
+
+
+def _reset_variable(table: Tensor, tensor: TfLiteEvalTensor) -> None:
+    zero_points = table.quantization.zero_point if table.quantization is not None else None
+    value = zero_points[0] if tensor.type == TensorType.INT8 and zero_points else 0
+    tensor.elements.fill(np.int64(value).astype(tensor.elements.dtype))

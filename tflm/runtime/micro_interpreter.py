@@ -1,0 +1,443 @@
+"""Runs a model inside one fixed arena."""
+
+from __future__ import annotations
+
+import contextvars
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ArgumentError, InterpreterError, TensorIndexError
+from tflm.kernels.registration import InvokeAborted
+from tflm.libraries import Kernels, library_for
+from tflm.memory.arena import Arena
+from tflm.memory.lifetimes import Step
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.runtime.delegate import DEFAULT_DELEGATES, Delegate
+from tflm.runtime.execution_plan import PlannedNode
+from tflm.runtime.host_placement import displaced_buffers
+from tflm.runtime.micro_allocator import MicroAllocator, PlannedBuffer, Planner, require_planner
+from tflm.runtime.micro_context import InterpreterState, MicroContext
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_host_memory import HostMemory
+from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
+from tflm.runtime.micro_profiler import MicroProfilerInterface
+from tflm.runtime.micro_resource_variable import MicroResourceVariables, count_resource_variables
+from tflm.runtime.turn import Turn
+from tflm.schema.model import Model, require_model
+from tflm.targets import HOST, Target, require_target
+
+BUFFER_ELEMENTS = 1024
+"""Elements in each of the buffers that numpy may work in."""
+
+
+class MicroInterpreter:
+    """Places everything a model needs in the arena, once, and then runs it without allocating.
+
+    Args:
+        model: what to run.
+        resolver: the operators that there are.
+        arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
+            one after the other into the same arena.
+        target: the machine whose arena layout is followed; results are the same for all of them.
+        kernels: the kernel library that the firmware is built with, or its name: "reference", "cmsis-nn",
+            "cmsis-nn:size", "esp-nn", "arduino"; see `tflm.libraries`. The arena is laid out as for that library, and
+            answers that are known to differ with it are given as it gives them.
+        planner: "greedy", "linear", "tflite", a list of offsets, or a planner object; see `MicroAllocator`.
+        profiler: told of the begin and end of every operator; None costs nothing.
+        preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards. A
+            memory plan that the model has is ignored then, with a warning, `PlanIgnored`.
+        while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
+            many as its condition asks for, even if that is without end.
+        decompression_memory: a writable buffer beside the arena for the tensors that DECODE makes, where they fit: each
+            DECODE has it from its start, so that the next one overwrites what the last one left.
+        delegates: what may take parts of the graph, in this order, each from what is left; see `tflm.delegates`. None
+            for those that are there by default, which are none where there is `decompression_memory`.
+
+    Raises:
+        ArgumentError: an argument is not what it should be, such as a path for a model.
+        ArenaError: the buffer is read-only, or otherwise can't be an arena.
+        InterpreterError: the `while_limit` is not a number from 0 on.
+
+    `target`, `kernels`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
+
+    An interpreter is for one thread at a time: `allocate_tensors`, `invoke` and `reset` raise `InterpreterError` while
+    one of them is under way, in another thread or in an operator that calls back. So do those of all interpreters that
+    share a `MicroAllocator`. Interpreters with arenas of their own do not know of each other.
+
+    Whatever an operator raises, a `TflmError` or not, is passed on, and every call is allowed afterwards. Until the
+    next `invoke` has ended well, outputs may be half written; variables and the state of operators may be, too, until
+    `reset`.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        resolver: MicroMutableOpResolver,
+        arena: Any,
+        *,
+        target: Target = HOST,
+        kernels: Kernels = "reference",
+        planner: Planner = "greedy",
+        profiler: MicroProfilerInterface | None = None,
+        preserve_all_tensors: bool = False,
+        while_limit: int | None = None,
+        decompression_memory: Any = None,
+        delegates: Sequence[Delegate] | None = None,
+    ):
+        if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
+            raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
+        self._model = require_model(model)
+        self._resolver = require_resolver(resolver)
+        self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
+        self._target = require_target(target)
+        self._kernels = arena.kernels if isinstance(arena, MicroAllocator) else library_for(kernels, target)
+        self._planner = "linear" if preserve_all_tensors else require_planner(planner)
+        self._profiler = profiler
+        self._while_limit = while_limit
+        self._decompression_memory = None if decompression_memory is None else Arena(decompression_memory)
+        if delegates is None:  # in memory that one DECODE after the other has, the order of operators is not to change
+            delegates = _default_delegates(model) if decompression_memory is None else ()
+        self._delegates = list(delegates)
+        self._graph: MicroGraph | None = None
+        self._allocated: Layout | None = None
+        self._host_bytes = 0
+        self._turn = arena.turn if isinstance(arena, MicroAllocator) else Turn()
+
+    def __repr__(self) -> str:
+        place = "not allocated yet" if self._allocated is None else f"{self.arena_used_bytes()} bytes of the arena used"
+        return f"MicroInterpreter({self._model!r}, target {self._target.name}, {place})"
+
+    def __del__(self) -> None:
+        # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
+        allocated = getattr(self, "_allocated", None)
+        if allocated is not None and "invoke" not in vars(self):
+            allocated.graph.release(allocated.context)
+
+    def modify_graph_with_delegate(self, delegate: Delegate) -> None:
+        """Let a delegate take nodes of the graph, of those that others before it have left.
+
+        Raises:
+            InterpreterError: the model is in the arena already, or another call is under way.
+            DelegateError: the delegate takes what it can't have; or what else its `prepare` raises. Then everything is
+                as before the call.
+        """
+        if self._allocated is not None:
+            raise InterpreterError("a delegate can change the graph only before allocate_tensors()")
+        with self._under_way("modify_graph_with_delegate"):
+            graph, self._graph = self._current_graph(), None
+            graph.modify_with_delegate(delegate)
+            self._delegates.append(delegate)
+            self._graph = graph
+
+    def execution_plan(self, subgraph_index: int = 0) -> list[PlannedNode]:
+        """The nodes of a subgraph in the order in which they run, each with its `operators` and its `delegate`.
+
+        Raises:
+            TensorIndexError: there is no such subgraph.
+            DelegateError: before `allocate_tensors`, as that.
+        """
+        return list(_at(self._current_graph().plans, subgraph_index, "subgraph").running)
+
+    def allocate_tensors(self) -> None:
+        """Place everything in the arena. To be called once, before anything else; a second call does nothing.
+
+        Raises:
+            ArenaExhausted: the arena is too small: what was being placed, bytes requested, available and missing.
+            UnresolvedOperator: the resolver does not have an operator of the model.
+            OperatorError: an operator can't take its inputs, outputs or options.
+            ModelError: the model asks for something that can't be run.
+
+        After an error, the arena is as free as before and may be used for something else.
+        """
+        if self._is_allocated():
+            return
+        with self._under_way("allocate_tensors"):
+            if self._is_allocated():  # by another thread, since it was looked at
+                return
+            if isinstance(self._arena, MicroAllocator):
+                allocator = self._arena
+            else:
+                allocator = MicroAllocator(self._arena, self._planner, self._target, kernels=self._kernels)
+            with allocator.all_or_nothing(), np.errstate(all="ignore"):
+                graph, self._graph = self._current_graph(), None
+                allocated = lay_out(graph, allocator, self._while_limit, self._decompression_memory)
+                try:
+                    graph.prepare_host_delegates(allocated.context)
+                    host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
+                    host_memory.add(allocated.displaced)
+                    graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
+                    allocated.reset()
+                except BaseException:
+                    graph.release(allocated.context)
+                    raise
+            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
+            self._invoke_subgraph = graph.invoke_subgraph
+            self._allocated, self._host_bytes = allocated, host_memory.bytes
+            self._invoke_directly()
+
+    def _current_graph(self) -> MicroGraph:
+        """The graph as it is in the arena, or will be."""
+        if self._allocated is not None:
+            return self._allocated.graph
+        if self._graph is None:
+            self._graph = MicroGraph(self._model, self._resolver, self._delegates, self._kernels)
+        return self._graph
+
+    def _invoke_directly(self) -> None:
+        """Put what runs the whole model in place of `invoke`, where a delegate has it and needs nothing around it."""
+        assert self._allocated is not None
+        is_plain = self._profiler is None and type(self).invoke is MicroInterpreter.invoke
+        sole = self._allocated.graph.sole_delegate_run() if is_plain else None
+        direct = sole[0].direct_invoke(sole[1], self._turn) if sole is not None else None
+        if direct is not None:
+            # Whoever holds on to it goes on running the model, without the interpreter.
+            self.invoke = direct  # type: ignore[method-assign]
+            weakref.finalize(direct, self._allocated.graph.release, self._allocated.context).atexit = False
+
+    def _is_allocated(self) -> bool:
+        return self._allocated is not None
+
+    def invoke(self) -> None:
+        """Run the model on what its inputs hold.
+
+        An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
+            OperatorError: an operator can't go on.
+        """
+        if self._allocated is None:
+            self._ready("invoke")
+        self._turn.take("invoke")
+        try:
+            self._run(self._invoke_subgraph, 0)
+        except InvokeAborted:
+            return
+        finally:
+            self._turn.give_back()
+
+    def reset(self) -> None:
+        """Put variables and the state of operators back to what they were before the first invoke.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
+        """
+        allocated = self._ready("reset")
+        with self._under_way("reset"):
+            allocated.reset()
+
+    def inputs_size(self) -> int:
+        """Number of inputs."""
+        return len(self._model.subgraphs[0].inputs or ())
+
+    def outputs_size(self) -> int:
+        """Number of outputs."""
+        return len(self._model.subgraphs[0].outputs or ())
+
+    def input(self, index: int) -> TfLiteTensor:
+        """Input `index`, counted from 0; its `data` is a view of the arena to write to.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called.
+            TensorIndexError: there is no such input.
+        """
+        return _at(self._ready("input").inputs, index, "input")
+
+    def output(self, index: int) -> TfLiteTensor:
+        """Output `index`, counted from 0; its `data` is a view of the arena, overwritten by the next invoke.
+
+        Raises:
+            InterpreterError: `allocate_tensors` has not been called.
+            TensorIndexError: there is no such output.
+        """
+        return _at(self._ready("output").outputs, index, "output")
+
+    def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> TfLiteTensor:
+        """Any tensor of the model, as it is after an invoke.
+
+        Raises:
+            InterpreterError: the plan lets tensors share memory, so that most of them are overwritten by then.
+            TensorIndexError: there is no such tensor.
+        """
+        allocated = self._ready("get_tensor")
+        if not allocated.allocator.planner.preserves_all_tensors:
+            raise InterpreterError("get_tensor needs MicroInterpreter(..., preserve_all_tensors=True)")
+        subgraph = _at(self._model.subgraphs, subgraph_index, "subgraph")
+        eval_tensor = _at(allocated.graph.allocations[subgraph_index].tensors, tensor_index, "tensor")
+        return TfLiteTensor((subgraph.tensors or [])[tensor_index], eval_tensor)
+
+    def eval_tensors(self, subgraph_index: int = 0) -> list[TfLiteEvalTensor]:
+        """Every tensor of a subgraph with its place in the arena (`offset`, in bytes; None for a constant)."""
+        return _at(self._ready("eval_tensors").graph.allocations, subgraph_index, "subgraph").tensors
+
+    def planned_buffers(self) -> list[PlannedBuffer]:
+        """Every tensor and scratch buffer in the head: name, offset and size in bytes, first and last use."""
+        return list(self._ready("planned_buffers").planned)
+
+    def arena_used_bytes(self) -> int:
+        """Bytes of the arena in use, as the same call gives on the target: `head_bytes` and `tail_bytes` together.
+
+        While it allocates, a model may need more for a moment.
+        """
+        return self._ready("arena_used_bytes").allocator.used_bytes()
+
+    def host_bytes(self) -> int:
+        """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
+
+        No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
+        more than 64 times the size of arena and file, and 64 MiB.
+        """
+        self._ready("host_bytes")
+        return self._host_bytes
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes at the start of the arena, which hold the planned tensors and scratch buffers."""
+        return self._ready("head_bytes").allocator.head_bytes
+
+    @property
+    def tail_bytes(self) -> int:
+        """Bytes at the end of the arena, which hold the runtime's own structures and what stays from run to run."""
+        return self._ready("tail_bytes").allocator.tail_bytes
+
+    @contextmanager
+    def _under_way(self, call: str) -> Iterator[None]:
+        self._turn.take(call)
+        try:
+            yield
+        finally:
+            self._turn.give_back()
+
+    def _ready(self, call: str) -> Layout:
+        if self._allocated is None:
+            raise InterpreterError(f"{call} needs the model in the arena: call allocate_tensors() first")
+        return self._allocated
+
+
+def _default_delegates(model: Model) -> list[Delegate]:
+    return [delegate for delegates in DEFAULT_DELEGATES for delegate in delegates(model)]
+
+
+def _like_c(buffer_elements: int | None) -> Callable[..., None]:
+    """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
+
+    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
+
+    Args:
+        buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
+            elements for each operand, in all more than an invoke is to take for itself.
+    """
+    context = contextvars.copy_context()
+    context.run(np.seterr, all="ignore")
+    if buffer_elements is not None:
+        context.run(np.setbufsize, buffer_elements)
+    return context.run
+
+
+@dataclass
+class Layout:
+    """A model that has its place in the arena, and is not bound yet.
+
+    Attributes:
+        planned, steps: what `MicroAllocator.finish_model_allocation` gave.
+        displaced: memory of the host for what delegates of the host can't have in the arena.
+        inputs, outputs: the tensors that the interpreter shows to its caller.
+    """
+
+    allocator: MicroAllocator
+    graph: MicroGraph
+    context: MicroContext
+    resources: MicroResourceVariables | None
+    planned: list[PlannedBuffer]
+    steps: list[Step]
+    displaced: list[npt.NDArray[Any]]
+    inputs: list[TfLiteTensor]
+    outputs: list[TfLiteTensor]
+
+    def __post_init__(self) -> None:
+        largest = max((buffer.bytes for buffer in self.planned), default=0)
+        self.has_large_tensors = largest > BUFFER_ELEMENTS
+
+    def reset(self) -> None:
+        """Put variables and the state of operators back to what they were before the first invoke."""
+        self.graph.reset_subgraphs(self.context)
+        self.graph.reset_variable_tensors()
+        if self.resources is not None:
+            self.resources.reset_all()
+
+
+def lay_out(
+    graph: MicroGraph,
+    allocator: MicroAllocator,
+    while_limit: int | None = None,
+    decompression_memory: Arena | None = None,
+) -> Layout:
+    """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
+
+    Args:
+        graph: one that was never laid out before.
+
+    Raises:
+        TflmError: as `MicroInterpreter.allocate_tensors`.
+    """
+    model = graph.model
+    variable_count = count_resource_variables(model)
+    resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
+    context = MicroContext(graph, allocator, resources, while_limit, decompression_memory)
+    try:
+        graph.place(allocator)
+        graph.init_subgraphs(context)
+        context.state = InterpreterState.PREPARE
+        graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
+        planned, steps = allocator.finish_model_allocation(model, graph.allocations)
+        context.set_scratch_buffer_offsets([buffer.offset for buffer in planned if buffer.kind == "scratch"])
+        displaced = _displace(graph, context, planned, steps)
+        main = model.subgraphs[0]
+        inputs, outputs = (_persistent_tensors(graph, allocator, side or ()) for side in (main.inputs, main.outputs))
+    except BaseException:
+        graph.release(context)
+        raise
+    context.state = InterpreterState.INVOKE
+    return Layout(allocator, graph, context, resources, planned, steps, displaced, inputs, outputs)
+
+
+def _displace(
+    graph: MicroGraph, context: MicroContext, planned: Sequence[PlannedBuffer], steps: Sequence[Step]
+) -> list[npt.NDArray[Any]]:
+    """Take out of the arena what would be in another's way in the order in which nodes run here."""
+    tensors = [tensor for allocation in graph.allocations for tensor in allocation.tensors]
+    tensor_count = sum(buffer.tensor is not None for buffer in planned)
+    displaced: list[npt.NDArray[Any]] = []
+    by_subgraph = [allocation.tensors for allocation in graph.allocations]
+    for i in displaced_buffers(graph.model, graph.plans, by_subgraph, planned, steps):
+        index = planned[i].tensor
+        if index is None:
+            displaced.append(context.displace_scratch_buffer(i - tensor_count))
+        else:
+            tensor = tensors[index]
+            tensor.data = np.zeros(tensor.elements.shape, tensor.elements.dtype)
+            displaced.append(tensor.data)
+    return displaced
+
+
+def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:
+    allocator.allocate_tensor_pointers(len(indices))
+    tables, eval_tensors = graph.model.subgraphs[0].tensors or [], graph.allocations[0].tensors
+    return [allocator.allocate_persistent_tensor(tables[index], eval_tensors[index]) for index in indices]
+
+
+Item = TypeVar("Item")
+
+
+def _at(items: Sequence[Item], index: int, what: str) -> Item:
+    if not isinstance(index, (int, np.integer)):
+        raise ArgumentError(f"{what} is asked for by its number, counted from 0, not by {index!r}")
+    if not 0 <= index < len(items):
+        raise TensorIndexError(f"{what} {index} is out of range, there are {len(items)} (counted from 0)")
+    return items[index]

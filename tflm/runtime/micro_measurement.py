@@ -1,0 +1,285 @@
+"""How large an arena must be, worked out without one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tflm.errors import ArenaExhausted
+from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.memory import ARENA_ALIGNMENT, Allocation, PlacingPlanner
+from tflm.runtime.delegate import Delegate
+from tflm.runtime.micro_allocator import (
+    PLANNER_WORKING_SPACE,
+    LoggingMicroAllocator,
+    MicroAllocator,
+    PlannedBuffer,
+    Planner,
+    RecordedAllocation,
+    RecordedAllocationType,
+    RecordingMicroAllocator,
+    require_planner,
+)
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_interpreter import Layout, lay_out
+from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
+from tflm.schema.model import Model, require_model
+from tflm.targets import HOST, Target, align_up, require_target
+
+FIRST_ARENA_BYTES = 1 << 20
+LARGEST_ARENA_BYTES = 1 << 32
+
+SEPARATE_ALLOCATORS_BYTES = 1024
+"""More than the objects of two allocators take beyond those of one."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The step at which most bytes of the head are needed at once.
+
+    Attributes:
+        operator: name of the operator that runs then; empty for the step that fills the inputs.
+        subgraph_index, operator_index: its place in the model; the index is None where no operator runs.
+        step: number of the step, as in the buffers' first and last use.
+        bytes: what the buffers alive take, each rounded up to 16: no plan can make the head smaller, unless it lets
+            more of them share memory.
+        buffers: the buffers alive, the largest first.
+    """
+
+    operator: str
+    subgraph_index: int
+    operator_index: int | None
+    step: int
+    bytes: int
+    buffers: list[PlannedBuffer]
+
+    def __repr__(self) -> str:
+        return f"Peak(step {self.step} {self.operator or 'inputs'}, {self.bytes} bytes, {len(self.buffers)} buffers)"
+
+
+@dataclass(frozen=True)
+class ArenaMeasurement:
+    """What a model needs of an arena on a target, in bytes.
+
+    Attributes:
+        target: the machine.
+        kernels: the kernel library.
+        arena_used_bytes: what the call of that name gives on it, once the model is allocated.
+        head_bytes, tail_bytes: its two parts.
+        minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It is more than
+            `arena_used_bytes` where the most is needed while operators prepare, or while memory is planned.
+        records: what the tail is used for, as TFLM's recording allocator counts it on the target.
+        temp_bytes: how far temp memory reaches from the start of the arena while operators prepare. The head takes its
+            place afterwards.
+        buffers: every tensor and scratch buffer in the head.
+        steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
+        peak: the operator at which memory peaks, and what is alive there.
+        npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
+    """
+
+    target: Target
+    kernels: KernelLibrary
+    arena_used_bytes: int
+    head_bytes: int
+    tail_bytes: int
+    minimum_arena_bytes: int
+    temp_bytes: int
+    records: dict[RecordedAllocationType, RecordedAllocation]
+    buffers: list[PlannedBuffer]
+    steps: list[str]
+    peak: Peak
+    npu_bytes: int = 0
+
+    def __repr__(self) -> str:
+        parts = f"used {self.arena_used_bytes}, head {self.head_bytes}, tail {self.tail_bytes}"
+        place = f"{self.target.name} with {self.kernels.name} kernels"
+        return f"ArenaMeasurement({self.minimum_arena_bytes} bytes needed on {place}: {parts})"
+
+    def _repr_html_(self) -> str:
+        from tflm.runtime.micro_measurement_report import shown  # only notebooks ask
+
+        return shown(self).html()
+
+
+def measure_arena(
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    *,
+    target: Target = HOST,
+    kernels: Kernels = "reference",
+    planner: Planner = "greedy",
+    delegates: Sequence[Delegate] = (),
+) -> ArenaMeasurement:
+    """What a model needs of an arena. None is needed to ask: it is laid out in memory that is given back at once.
+
+    Args:
+        model, resolver, target, kernels, planner: as for `MicroInterpreter`.
+        delegates: what takes parts of the graph. Only hardware of the device changes anything.
+
+    Raises:
+        ArgumentError: an argument is not what it should be, such as a path for a model.
+        TflmError: the model can't be laid out in an arena of any size.
+    """
+    require_model(model)
+    require_resolver(resolver)
+    library = library_for(kernels, require_target(target))
+    require_planner(planner)
+    size = FIRST_ARENA_BYTES
+    while True:
+        try:
+            with np.errstate(all="ignore"):
+                return _measured_in(size, model, resolver, target, library, planner, delegates)
+        except ArenaExhausted:
+            if size >= LARGEST_ARENA_BYTES:
+                raise
+            size *= 8
+
+
+def _measured_in(
+    size: int,
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    target: Target,
+    kernels: KernelLibrary,
+    planner: Planner,
+    delegates: Sequence[Delegate],
+) -> ArenaMeasurement:
+    plain = LoggingMicroAllocator(np.zeros(size, np.uint8), planner, target, kernels=kernels)
+    layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain)
+    head, tail = plain.head_bytes, plain.tail_bytes
+    minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))
+    recording = RecordingMicroAllocator(np.zeros(size, np.uint8), planner, target, kernels=kernels)
+    lay_out(MicroGraph(model, resolver, delegates, kernels), recording)
+    return ArenaMeasurement(
+        target=target,
+        kernels=kernels,
+        arena_used_bytes=head + tail,
+        head_bytes=head,
+        tail_bytes=tail,
+        minimum_arena_bytes=minimum,
+        temp_bytes=_temp_bytes(plain.log),
+        records=recording.records,
+        buffers=layout.planned,
+        steps=[_operator_at(layout, step) for step in range(len(layout.steps))],
+        peak=_peak(layout),
+        npu_bytes=_npu_bytes(model, layout.planned),
+    )
+
+
+@dataclass(frozen=True)
+class SeparateArenas:
+    """The smallest two arenas in which a model can be allocated with its tail in a memory of its own, in bytes.
+
+    Attributes:
+        head_arena_bytes: of the arena for head and temp, which operators work in.
+        tail_arena_bytes: of the persistent arena.
+    """
+
+    head_arena_bytes: int
+    tail_arena_bytes: int
+
+
+def measure_separate_arenas(
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    *,
+    target: Target = HOST,
+    kernels: Kernels = "reference",
+    planner: Planner = "greedy",
+) -> SeparateArenas:
+    """What a model needs where head and tail lie in different memories: `MicroAllocator(..., persistent_arena=...)`.
+
+    Args:
+        model, resolver, target, kernels, planner: as for `MicroInterpreter`.
+
+    Raises:
+        ArgumentError: an argument is not what it should be.
+        TflmError: the model can't be laid out in arenas of any size.
+    """
+    library = library_for(kernels, require_target(target))
+    size = measure_arena(model, resolver, target=target, kernels=library, planner=planner).minimum_arena_bytes
+    size += SEPARATE_ALLOCATORS_BYTES
+    head, tail = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
+    allocator = LoggingMicroAllocator(head, planner, target, kernels=library, persistent_arena=tail)
+    with np.errstate(all="ignore"):
+        layout = lay_out(MicroGraph(model, resolver, (), library), allocator)
+    working_bytes = _working_bytes(allocator, len(layout.planned))
+    return SeparateArenas(
+        _minimum_arena_bytes(allocator.head_log, size, working_bytes),
+        _minimum_arena_bytes(allocator.log, size, working_bytes),
+    )
+
+
+def _working_bytes(allocator: MicroAllocator, buffer_count: int) -> int:
+    """Bytes of the arena that the planner's own tables take while it plans."""
+    planner = allocator.planner
+    return planner.WORKING_BYTES_PER_BUFFER * buffer_count if isinstance(planner, PlacingPlanner) else 0
+
+
+def _minimum_arena_bytes(log: Sequence[Allocation], size: int, working_bytes: int) -> int:
+    """The smallest arena, a multiple of 16, in which the allocations of a log would all have succeeded.
+
+    Offsets in the tail count from its end, whatever the size, so each allocation asks for what then is below it in
+    head and temp, and above it in the tail. The planner is given all that is left, but needs only `working_bytes`,
+    between borders that are both rounded to the arena's alignment.
+    """
+    needed = low = high = 0
+    for allocation in log:
+        if allocation.section == "tail":
+            high = size - allocation.offset
+        elif allocation.what == PLANNER_WORKING_SPACE:
+            needed = max(needed, allocation.offset + working_bytes + align_up(high, ARENA_ALIGNMENT))
+        else:
+            low = allocation.offset + allocation.size
+        needed = max(needed, low + high)
+    return align_up(needed, ARENA_ALIGNMENT)
+
+
+def _temp_bytes(log: Sequence[Allocation]) -> int:
+    ends = (a.offset + a.size for a in log if a.section == "temp" and a.what != PLANNER_WORKING_SPACE)
+    return max(ends, default=0)
+
+
+def _npu_bytes(model: Model, planned: Sequence[PlannedBuffer]) -> int:
+    """Bytes of the head in the memory of any `ethos-u` operator: the tensors at its inputs 2 and 3."""
+    starts = itertools.accumulate((len(subgraph.tensors or ()) for subgraph in model.subgraphs), initial=0)
+    scratch = {
+        start + tensor
+        for start, subgraph in zip(starts, model.subgraphs)
+        for operator in subgraph.operators or ()
+        if model.operator_name(operator) == "ethos-u"
+        for tensor in (operator.inputs or ())[2:4]
+    }
+    return _covered_bytes(buffer for buffer in planned if buffer.tensor in scratch)
+
+
+def _covered_bytes(buffers: Iterable[PlannedBuffer], alignment: int = 1) -> int:
+    """Bytes of the head that buffers take, each rounded up; those that share memory count once."""
+    total = end = 0
+    for offset, stop in sorted((b.offset, b.offset + align_up(b.bytes, alignment)) for b in buffers):
+        total += max(stop - max(offset, end), 0)
+        end = max(end, stop)
+    return total
+
+
+def _operator_at(layout: Layout, step: int) -> str:
+    subgraph_index, node_index = layout.steps[step]
+    if node_index is None:
+        return ""
+    node, _ = layout.graph.allocations[subgraph_index].nodes[node_index]
+    return node.operator
+
+
+def _peak(layout: Layout) -> Peak:
+    alive: list[list[PlannedBuffer]] = [[] for _ in layout.steps]
+    for buffer in layout.planned:
+        for at in range(buffer.first_use, buffer.last_use + 1):
+            alive[at].append(buffer)
+    sizes = [_covered_bytes(buffers, ARENA_ALIGNMENT) for buffers in alive]
+    step = max(range(len(layout.steps)), key=sizes.__getitem__)
+    subgraph_index, node_index = layout.steps[step]
+    largest_first = sorted(alive[step], key=lambda buffer: -buffer.bytes)
+    return Peak(_operator_at(layout, step), subgraph_index, node_index, step, sizes[step], largest_first)

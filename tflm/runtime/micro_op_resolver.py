@@ -1,0 +1,178 @@
+"""Which operators a program has: a resolver holds registrations and finds the one for each operator of a model."""
+
+from __future__ import annotations
+
+import re
+from collections import ChainMap
+from collections.abc import Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, cast
+
+from tflm.errors import ArgumentError, ResolverError, UnresolvedOperator
+from tflm.kernels import REGISTRATIONS, Registration
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.model import FLEX_PREFIX
+from tflm.schema.tables import OperatorCode
+from tflm.schema.verifier import builtin_code
+from tflm.schema.versioning import brought_by
+
+
+class MicroMutableOpResolver:
+    """Holds the operators that were added to it, up to a fixed number.
+
+    Each operator of the package has a method: `add_fully_connected()`, `add_softmax()` and so on, named after the
+    operator in lower case; `dir(resolver)` lists them.
+
+    Args:
+        capacity: how many operators there is room for.
+
+    Raises:
+        ResolverError: the capacity is negative, or no number.
+    """
+
+    def __init__(self, capacity: int):
+        if not isinstance(capacity, int) or capacity < 0:
+            raise ResolverError(f"a resolver is made for a number of operators, not for {capacity!r}")
+        self._capacity: int | None = capacity
+        self._registrations: MutableMapping[str, Registration] = {}
+
+    def add(self, registration: Registration) -> None:
+        """Add an operator by its registration: one of `tflm.kernels.REGISTRATIONS`, or a variant of one.
+
+        Raises:
+            ArgumentError: this is no registration.
+            ResolverError: no room is left, or the operator is there already.
+        """
+        if not isinstance(registration, Registration):
+            raise ArgumentError(f"a resolver holds tflm.Registration objects, not {registration!r}")
+        name = registration.name
+        if name in self._registrations:
+            raise ResolverError(f"{name} is in the resolver already; add each operator once")
+        if self._capacity is not None and len(self._registrations) >= self._capacity:
+            raise ResolverError(
+                f"no room for {name}: the resolver was made for {self._capacity} operators, "
+                f"and has {', '.join(self._registrations)}; make it with a larger capacity"
+            )
+        self._registrations[name] = registration
+
+    def add_custom(self, registration: Registration) -> None:
+        """Add an operator of the caller's own, which models know by the registration's `operator` name.
+
+        Raises:
+            ResolverError: as for `add`; or it has the name of a builtin operator, or none.
+        """
+        if not isinstance(registration, Registration):
+            raise ArgumentError(f"a custom operator is a tflm.Registration, not {registration!r}")
+        name = registration.operator
+        if not isinstance(name, str) or not name or name in BuiltinOperator.__members__:
+            raise ResolverError(f"a custom operator needs a name of its own, not {registration.name!r}")
+        self.add(registration)
+
+    def find_op(self, code: OperatorCode) -> Registration:
+        """The registration for an operator of a model.
+
+        Raises:
+            UnresolvedOperator: it is not here, or not in the version that the model asks for. The message says what
+                to add.
+        """
+        builtin = builtin_code(code)
+        is_custom = builtin is BuiltinOperator.CUSTOM
+        name = (code.custom_code or "") if is_custom else builtin.name
+        registration = self._registrations.get(name)
+        if registration is None or (isinstance(registration.operator, str) != is_custom):
+            raise UnresolvedOperator(name, code.version, _what_to_add(name, is_custom))
+        if not registration.min_version <= code.version <= registration.max_version:
+            brought = None if is_custom else brought_by(builtin, code.version)
+            raise UnresolvedOperator(
+                name,
+                code.version,
+                f"the model uses {name} version {code.version}{f', which brought {brought},' if brought else ','} the "
+                f"resolver has versions {registration.min_version} to {registration.max_version}; add a registration "
+                "with the version, convert the model for an older runtime, or call tflm.update_versions(model) where "
+                "the model does not use what is new",
+            )
+        return registration
+
+    def __repr__(self) -> str:
+        room = "any number" if self._capacity is None else f"{self._capacity}"
+        return f"{type(self).__name__}({len(self)} operators, room for {room})"
+
+    def __len__(self) -> int:
+        return len(self._registrations)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._registrations
+
+    if TYPE_CHECKING:  # the methods that `_adder` makes
+
+        def __getattr__(self, name: str) -> Callable[[], None]: ...
+
+    else:
+
+        def __getattr__(self, name: str) -> Any:
+            import difflib  # only to explain a mistake
+
+            close = difflib.get_close_matches(name, (method for method in dir(self) if method.startswith("add")), n=3)
+            hint = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise AttributeError(f"{type(self).__name__} has no {name}{hint}", name=name, obj=self)
+
+
+def require_resolver(value: object) -> MicroMutableOpResolver:
+    """The value, which must find operators as a resolver does.
+
+    Raises:
+        ArgumentError: it does not; or it is the class of one.
+    """
+    if isinstance(value, type) or not callable(getattr(value, "find_op", None)):
+        shown = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
+        made = f"{value.__name__}(...)" if isinstance(value, type) and hasattr(value, "find_op") else "AllOpsResolver()"
+        raise ArgumentError(f"a resolver is wanted, an object such as tflm.{made}, not {shown}")
+    return cast(MicroMutableOpResolver, value)
+
+
+def _what_to_add(name: str, is_custom: bool) -> str:
+    if is_custom and name.startswith(FLEX_PREFIX):
+        return (
+            f"{name} is an operator of TensorFlow, which no device can run; on this machine "
+            "MicroInterpreter(..., delegates=[tflm.delegates.FlexDelegate()]) does"
+        )
+    if is_custom and name not in REGISTRATIONS:
+        return f"the custom operator {name!r} is not in the resolver; add yours with resolver.add_custom(...)"
+    if name not in REGISTRATIONS:
+        return f"{name} is not in the resolver, and this package has no kernel for it"
+    return f"{name} is not in the resolver; call resolver.{method_name(name)}()"
+
+
+def method_name(operator: str) -> str:
+    """TFLM's name for the method, in Python's case: add_conv_2d, and add_filter_bank_log for SignalFilterBankLog."""
+    name = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
+    if "_" not in name:
+        name = re.sub("(?<=[a-z])(?=[A-Z])", "_", name)
+    return f"add_{name.lower().replace('-', '_')}"
+
+
+def _adder(operator: str) -> Callable[..., None]:
+    """The resolver's method for an operator."""
+
+    def add_operator(self: MicroMutableOpResolver, registration: Registration | None = None) -> None:
+        self.add(registration or REGISTRATIONS[operator])
+
+    add_operator.__name__ = method_name(operator)
+    add_operator.__qualname__ = f"MicroMutableOpResolver.{add_operator.__name__}"
+    add_operator.__doc__ = (
+        f"Add {operator}. Another registration of it may be given.\n\n"
+        "Raises:\n    ResolverError: no room is left, or it is there already."
+    )
+    return add_operator
+
+
+for _operator in REGISTRATIONS:
+    setattr(MicroMutableOpResolver, method_name(_operator), _adder(_operator))
+
+
+class AllOpsResolver(MicroMutableOpResolver):
+    """Holds every operator of the package, and has room for any number of custom ones."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self._capacity = None
+        self._registrations = ChainMap({}, REGISTRATIONS)  # type: ignore[arg-type]  # only the first is written to

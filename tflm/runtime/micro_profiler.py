@@ -1,0 +1,98 @@
+"""Times the operators of an invocation."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Protocol
+
+from tflm.errors import InterpreterError
+
+
+class MicroProfilerInterface(Protocol):
+    """What the interpreter asks of a profiler."""
+
+    def begin_event(self, tag: str) -> int:
+        """An operator called `tag` begins; gives a handle for its end."""
+
+    def end_event(self, event_handle: int) -> None:
+        """The event with that handle ends."""
+
+
+@dataclass
+class Event:
+    """One run of an operator.
+
+    Attributes:
+        tag: its name.
+        start_ns, end_ns: in nanoseconds of a clock that only rises.
+        place: the indices of its subgraph and of itself, or of the first where a delegate runs several together; None
+            for an event that somebody else began.
+    """
+
+    tag: str
+    start_ns: int
+    end_ns: int
+    place: tuple[int, int] | None = None
+
+    @property
+    def duration_ns(self) -> int:
+        """How long it took, in nanoseconds."""
+        return self.end_ns - self.start_ns
+
+
+class MicroProfiler:
+    """Keeps every event until `clear_events`.
+
+    Attributes:
+        events: what was timed, in the order in which it began.
+    """
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+
+    def __repr__(self) -> str:
+        return f"MicroProfiler({len(self.events)} events)"
+
+    def begin_event(self, tag: str) -> int:
+        """Start timing; gives the event's number."""
+        now = time.perf_counter_ns()
+        self.events.append(Event(tag, now, now))
+        return len(self.events) - 1
+
+    def begin_operator(self, tag: str, place: tuple[int, int]) -> int:
+        """As `begin_event`, for the operator at a place."""
+        handle = self.begin_event(tag)
+        self.events[handle].place = place
+        return handle
+
+    def end_event(self, event_handle: int) -> None:
+        """Stop timing the event of that number.
+
+        Raises:
+            InterpreterError: there is no such event.
+        """
+        now = time.perf_counter_ns()
+        if not 0 <= event_handle < len(self.events):
+            raise InterpreterError(f"there is no event {event_handle}; begin_event gives the number")
+        self.events[event_handle].end_ns = now
+
+    def clear_events(self) -> None:
+        """Forget all events."""
+        self.events.clear()
+
+    def total_ns(self) -> int:
+        """Sum of all durations, in nanoseconds."""
+        return sum(event.duration_ns for event in self.events)
+
+    def ns_per_tag(self) -> dict[str, int]:
+        """Sum of durations for each tag, in nanoseconds, in the order in which the tags first appeared."""
+        totals: dict[str, int] = {}
+        for event in self.events:
+            totals[event.tag] = totals.get(event.tag, 0) + event.duration_ns
+        return totals
+
+    def csv(self) -> str:
+        """The events as lines of comma-separated values, with a header: number, tag, nanoseconds."""
+        rows = (f"{i},{event.tag},{event.duration_ns}" for i, event in enumerate(self.events))
+        return "\n".join(['"Event","Tag","Nanoseconds"', *rows]) + "\n"

@@ -1,0 +1,227 @@
+"""What is in a model, as `tflm inspect` shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflm.report import Column, Report, Table, with_thousands
+from tflm.schema.model import FLEX_PREFIX, Model
+from tflm.schema.multiply_accumulates import multiply_accumulates
+from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
+from tflm.schema.versioning import operator_versions, runtime_needed, runtime_of
+
+
+@dataclass
+class TensorReport:
+    """A tensor: its place in the subgraph, what it is, and the bytes of its constant data in the file (0: none)."""
+
+    index: int
+    name: str
+    type: str
+    shape: list[int]
+    role: str
+    scale: list[float]
+    zero_point: list[int]
+    quantized_dimension: int
+    file_bytes: int
+
+
+@dataclass
+class OperatorReport:
+    """An operator: its place in the subgraph, tensors by index, and multiply-accumulates of one run.
+
+    `needed_version` is what its options and tensors need, None for a custom operator.
+    """
+
+    index: int
+    operator: str
+    version: int
+    needed_version: int | None
+    inputs: list[int]
+    outputs: list[int]
+    multiply_accumulates: int
+
+
+@dataclass
+class SubgraphReport:
+    """A subgraph."""
+
+    index: int
+    name: str
+    operators: list[OperatorReport]
+    tensors: list[TensorReport]
+
+
+@dataclass
+class ModelReport:
+    """A model. Sizes are bytes in the file; metadata is by name.
+
+    `runtime` is the first TensorFlow Lite that has the operators in the versions that the model says, `runtime_needed`
+    in those that they need; both are empty where there is none.
+    """
+
+    model: str
+    description: str
+    file_bytes: int
+    constant_bytes: int
+    multiply_accumulates: int
+    runtime: str
+    runtime_needed: str
+    metadata: dict[str, int]
+    signatures: list[str]
+    subgraphs: list[SubgraphReport]
+
+
+def model_report(model: Model, name: str = "") -> ModelReport:
+    """All there is to say of a model; `name` is what it is called in the report."""
+    needed = {(op.subgraph_index, op.index): op.needed for op in operator_versions(model.root)}
+    subgraphs = [_subgraph(model, i, subgraph, needed) for i, subgraph in enumerate(model.subgraphs)]
+    return ModelReport(
+        model=name,
+        description=model.description,
+        file_bytes=len(model.data),
+        constant_bytes=sum(len(buffer.data or b"") for buffer in model.buffers),
+        multiply_accumulates=sum(operator.multiply_accumulates for operator in subgraphs[0].operators),
+        runtime=runtime_of(model.root),
+        runtime_needed=runtime_needed(model.root),
+        metadata={
+            entry.name or "": len(model.buffers[entry.buffer].data or b"") for entry in model.root.metadata or ()
+        },
+        signatures=[signature.signature_key or "" for signature in model.root.signature_defs or ()],
+        subgraphs=subgraphs,
+    )
+
+
+def _subgraph(
+    model: Model, index: int, subgraph: SubGraph, needed: dict[tuple[int, int], int | None]
+) -> SubgraphReport:
+    operators = [
+        OperatorReport(
+            index=i,
+            operator=model.operator_name(operator),
+            version=model.operator_code(operator).version,
+            needed_version=needed[index, i],
+            inputs=list(operator.inputs or ()),
+            outputs=list(operator.outputs or ()),
+            multiply_accumulates=multiply_accumulates(model, subgraph, operator),
+        )
+        for i, operator in enumerate(subgraph.operators or ())
+    ]
+    tensors = [_tensor(model, subgraph, i, tensor) for i, tensor in enumerate(subgraph.tensors or ())]
+    return SubgraphReport(index, subgraph.name or "", operators, tensors)
+
+
+def _tensor(model: Model, subgraph: SubGraph, index: int, tensor: Tensor) -> TensorReport:
+    quantization = tensor.quantization or QuantizationParameters()
+    file_bytes = len(model.buffers[tensor.buffer].data or b"")
+    return TensorReport(
+        index=index,
+        name=tensor.name or "",
+        type=tensor.type.name,
+        shape=list(tensor.shape or ()),
+        role=_role(subgraph, index, tensor, file_bytes),
+        scale=list(quantization.scale or ()),
+        zero_point=list(quantization.zero_point or ()),
+        quantized_dimension=quantization.quantized_dimension,
+        file_bytes=file_bytes,
+    )
+
+
+def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> str:
+    if index in (subgraph.inputs or ()):
+        return "input"
+    if index in (subgraph.outputs or ()):
+        return "output"
+    if tensor.is_variable:
+        return "variable"
+    return "constant" if file_bytes else ""
+
+
+def shown(figures: ModelReport) -> Report:
+    """The report as text: what the file holds, then operators and tensors of each subgraph."""
+    facts = [
+        ("file", with_thousands(figures.file_bytes)),
+        ("constants", with_thousands(figures.constant_bytes)),
+        ("arithmetic", f"{figures.multiply_accumulates:,} multiply-accumulates an invoke"),
+        ("TensorFlow Lite", _runtimes(figures)),
+        *(("metadata", f"{name}: {with_thousands(size)}") for name, size in figures.metadata.items()),
+        *(("signature", name) for name in figures.signatures),
+    ]
+    several = len(figures.subgraphs) > 1
+    tables = [
+        table
+        for subgraph in figures.subgraphs
+        for table in (_operator_table(subgraph, several), _tensor_table(subgraph))
+    ]
+    operators = [operator.operator for subgraph in figures.subgraphs for operator in subgraph.operators]
+    flex = [name for name in dict.fromkeys(operators) if name.startswith(FLEX_PREFIX)]
+    notes = [f"no device can run TensorFlow's operators: {', '.join(flex)}"] if flex else []
+    return Report(" ".join(filter(None, (figures.model, figures.description))), facts, tables, notes)
+
+
+def _runtimes(figures: ModelReport) -> str:
+    needed = f"needs {figures.runtime_needed or 'none'}"
+    return needed if figures.runtime == figures.runtime_needed else f"{needed}, says {figures.runtime or 'none'}"
+
+
+def _operator_table(subgraph: SubgraphReport, several: bool) -> Table:
+    columns = {
+        "#": Column.NUMBER,
+        "operator": Column.NAME,
+        "version": Column.NUMBER,
+        "needed": Column.NUMBER,
+        "inputs": Column.TEXT,
+        "outputs": Column.TEXT,
+        "MACs": Column.NUMBER,
+    }
+    rows = (
+        (
+            op.index,
+            op.operator,
+            op.version,
+            "" if op.needed_version is None else op.needed_version,
+            _list(op.inputs),
+            _list(op.outputs),
+            op.multiply_accumulates,
+        )
+        for op in subgraph.operators
+    )
+    where = f" of subgraph {subgraph.index} {subgraph.name}".rstrip() if several else ""
+    return Table(f"Operators{where}", columns, rows)
+
+
+def _tensor_table(subgraph: SubgraphReport) -> Table:
+    columns = {
+        "#": Column.NUMBER,
+        "tensor": Column.NAME,
+        "": Column.TEXT,
+        "type": Column.TEXT,
+        "shape": Column.TEXT,
+        "scale": Column.TEXT,
+        "zero point": Column.TEXT,
+        "file bytes": Column.NUMBER,
+    }
+    rows = (
+        (t.index, t.name, t.role, t.type, _list(t.shape), *_quantization(t), t.file_bytes or "")
+        for t in subgraph.tensors
+    )
+    return Table("Tensors", columns, rows)
+
+
+def _quantization(tensor: TensorReport) -> tuple[str, str]:
+    if not tensor.scale:
+        return "", ""
+    zero_points = tensor.zero_point
+    zero_point = "..".join(map(str, sorted({min(zero_points), max(zero_points)}))) if zero_points else ""
+    if len(tensor.scale) == 1:
+        return f"{tensor.scale[0]:.6g}", zero_point
+    low, high = min(tensor.scale), max(tensor.scale)
+    return f"{low:.3g}..{high:.3g} ({len(tensor.scale)} along {tensor.quantized_dimension})", zero_point
+
+
+def _list(numbers: list[int]) -> str:
+    return (
+        " ".join(map(str, numbers))
+        if len(numbers) <= 12
+        else " ".join(map(str, numbers[:10])) + f" ... ({len(numbers)})"
+    )

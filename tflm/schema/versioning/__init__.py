@@ -1,0 +1,125 @@
+"""Versions of operators: what each needs, which runtime first had it, and models brought to what they need.
+
+`rules` says what a version depends on, `runtimes` which runtime brought it, `signature` what of an operator the rules
+look at. Imports nothing but the tables of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph
+from tflm.schema.verifier import builtin_code
+from tflm.schema.versioning.rules import brought_by, needed_version
+from tflm.schema.versioning.runtimes import first_runtime, release
+from tflm.schema.versioning.signature import Signature, signature_of
+
+__all__ = [
+    "OperatorVersion",
+    "Signature",
+    "brought_by",
+    "first_runtime",
+    "min_runtime_version",
+    "needed_version",
+    "operator_versions",
+    "runtime_needed",
+    "runtime_of",
+    "set_versions",
+    "signature_of",
+]
+
+METADATA_NAME = "min_runtime_version"
+METADATA_BYTES = 16
+
+
+@dataclass(frozen=True)
+class OperatorVersion:
+    """The version of one operator of a model.
+
+    Attributes:
+        subgraph_index, index: where it stands.
+        operator: which one it is.
+        version: what the model says.
+        needed: what its options, types and shapes need; None for a custom operator, which has no rule.
+    """
+
+    subgraph_index: int
+    index: int
+    operator: BuiltinOperator
+    version: int
+    needed: int | None
+
+
+def operator_versions(model: Model) -> list[OperatorVersion]:
+    """The version of every operator, in the order of the subgraphs."""
+    found = []
+    for i, subgraph in enumerate(model.subgraphs or ()):
+        for j, _, code, needed in _operators(model, subgraph):
+            found.append(OperatorVersion(i, j, builtin_code(code), code.version, needed))
+    return found
+
+
+def runtime_of(model: Model) -> str:
+    """The first TensorFlow Lite runtime that has all operators in the versions that the model says; "" for none."""
+    return _newest(first_runtime(found.operator, found.version) for found in operator_versions(model))
+
+
+def runtime_needed(model: Model) -> str:
+    """The first TensorFlow Lite runtime that has all operators in the versions that they need; "" for none."""
+    return _newest(first_runtime(found.operator, found.needed or 0) for found in operator_versions(model))
+
+
+def min_runtime_version(model: Model) -> str | None:
+    """What the model's metadata says of the runtime that it needs; None where it says nothing."""
+    for entry in model.metadata or ():
+        if entry.name == METADATA_NAME:
+            data = (model.buffers or [])[entry.buffer].data or b""
+            return bytes(data).rstrip(b"\0").decode("ascii", errors="replace")
+    return None
+
+
+def set_versions(model: Model, *, downgrade: bool = True) -> None:
+    """Give every builtin operator the version that it needs, and the metadata the runtime that has them all.
+
+    Args:
+        model: changed in place. Operators that shared a code and need different versions get codes of their own.
+        downgrade: also lower versions that are higher than needed.
+    """
+    codes: list[OperatorCode] = []
+    for subgraph in model.subgraphs or ():
+        for _, operator, code, needed in _operators(model, subgraph):
+            version = code.version if needed is None or (not downgrade and needed < code.version) else needed
+            wanted = replace(code, version=version)
+            if wanted not in codes:
+                codes.append(wanted)
+            operator.opcode_index = codes.index(wanted)
+    model.operator_codes = codes
+    _set_metadata(model, runtime_of(model))
+
+
+def _operators(model: Model, subgraph: SubGraph) -> Iterator[tuple[int, Operator, OperatorCode, int | None]]:
+    """Each operator with its place, its code, and the version that it needs."""
+    for index, operator in enumerate(subgraph.operators or ()):
+        code = (model.operator_codes or [])[operator.opcode_index]
+        builtin = builtin_code(code)
+        custom = builtin is BuiltinOperator.CUSTOM
+        yield index, operator, code, None if custom else needed_version(signature_of(builtin, operator, subgraph))
+
+
+def _newest(runtimes: Iterator[str | None]) -> str:
+    return max((runtime for runtime in runtimes if runtime), key=release, default="")
+
+
+def _set_metadata(model: Model, runtime: str) -> None:
+    data = runtime.encode().ljust(METADATA_BYTES, b"\0")
+    buffers = model.buffers = model.buffers if model.buffers is not None else [Buffer()]
+    for entry in model.metadata or ():
+        if entry.name == METADATA_NAME:
+            # The buffer may be shared with something else, which keeps its bytes.
+            entry.buffer = len(buffers)
+            break
+    else:
+        model.metadata = [*(model.metadata or ()), Metadata(name=METADATA_NAME, buffer=len(buffers))]
+    buffers.append(Buffer(data=data))

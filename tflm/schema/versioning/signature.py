@@ -1,0 +1,70 @@
+"""What the version of an operator follows from: its options, and types, shapes and quantization of its tensors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.tables import Operator, QuantizationParameters, SubGraph, Tensor
+
+
+@dataclass(frozen=True)
+class Signature:
+    """An operator as the rules of versions see it.
+
+    Attributes:
+        operator: which one.
+        inputs, outputs: its tensors; None for one that is left out.
+        options: its table of options, or None.
+    """
+
+    operator: BuiltinOperator
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor | None, ...]
+    options: Any = None
+
+    def type(self, index: int) -> TensorType | None:
+        """Type of an input; None where it is missing."""
+        tensor = self.input(index)
+        return None if tensor is None else tensor.type
+
+    def output_type(self, index: int) -> TensorType | None:
+        """Type of an output; None where it is missing."""
+        tensor = self.outputs[index] if index < len(self.outputs) else None
+        return None if tensor is None else tensor.type
+
+    def input(self, index: int) -> Tensor | None:
+        """An input; None where it is missing."""
+        return self.inputs[index] if index < len(self.inputs) else None
+
+    def shape(self, index: int) -> tuple[int, ...]:
+        """Shape of an input; () where it is missing."""
+        tensor = self.input(index)
+        return () if tensor is None else tensor.shape or ()
+
+    def option(self, name: str) -> Any:
+        """The value of an option; None where there are no options, or none of that name."""
+        return getattr(self.options, name, None)
+
+    def has_scale_for_each_slice(self, index: int, dimension: int) -> bool:
+        """Whether an input has as many scales as slices along a dimension."""
+        scales, shape = scales_of(self.input(index)), self.shape(index)
+        return bool(scales) and dimension < len(shape) and len(scales) == shape[dimension]
+
+
+def signature_of(operator: BuiltinOperator, table: Operator, subgraph: SubGraph) -> Signature:
+    """The signature of a builtin operator at its place in a subgraph."""
+
+    def tensors(indices: tuple[int, ...] | None) -> tuple[Tensor | None, ...]:
+        every = subgraph.tensors or ()
+        return tuple(every[i] if 0 <= i < len(every) else None for i in indices or ())
+
+    options = table.builtin_options if table.builtin_options is not None else table.builtin_options_2
+    return Signature(operator, tensors(table.inputs), tensors(table.outputs), options)
+
+
+def scales_of(tensor: Tensor | None) -> tuple[float, ...]:
+    """The scales of a tensor, () where it has none."""
+    quantization: QuantizationParameters | None = None if tensor is None else tensor.quantization
+    return () if quantization is None else tuple(quantization.scale or ())

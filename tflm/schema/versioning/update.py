@@ -1,0 +1,25 @@
+"""A model's file with the versions that its operators need."""
+
+from __future__ import annotations
+
+from tflm.schema.model import Model, require_model
+from tflm.schema.reader import read_model
+from tflm.schema.versioning import set_versions
+from tflm.schema.writer import write_model
+
+
+def update_versions(model: Model, *, downgrade: bool = True) -> bytes:
+    """The bytes of a model whose builtin operators have the versions that they need, as TFLite's tools have it.
+
+    The metadata `min_runtime_version` is set to the first TensorFlow Lite runtime that has them all. Nothing else
+    changes, and the model computes what it did. Custom operators keep their versions.
+
+    Args:
+        downgrade: also lower versions whose features are not used. Otherwise such versions stay.
+
+    Raises:
+        ArgumentError: the model is none.
+    """
+    root = read_model(require_model(model).data)
+    set_versions(root, downgrade=downgrade)
+    return write_model(root)
