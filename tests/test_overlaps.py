@@ -16,6 +16,7 @@ from strategies import LARGE, OPERATORS
 import tflm
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.value_tags import operator_facts
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
 
@@ -23,9 +24,6 @@ CLAIMING = sorted(name for name, r in REGISTRATIONS.items() if r.overlap is not 
 
 FLOOR = 1 << 14
 """Where the output lies, so that an input may begin before it."""
-
-APART = 1 << 15
-"""Between tensors that share no bytes."""
 
 
 def shared_places(model: tflm.Model) -> Iterator[dict[int, int]]:
@@ -67,11 +65,12 @@ def shared_places(model: tflm.Model) -> Iterator[dict[int, int]]:
 
 
 def with_places(model: tflm.Model, places: dict[int, int]) -> bytes:
-    """The model with a plan that has those tensors there, and all others apart."""
-    buffers = model.buffers
+    """The model with a plan that has those tensors there, and all others apart, above them."""
+    tensors = model.subgraphs[0].tensors or []
+    largest = max(ELEMENT_TYPES[tensor.type].packed_bytes(tuple(tensor.shape or ())) for tensor in tensors)
+    apart = -(-largest // 16) * 16
     offsets = [
-        ONLINE if buffers[tensor.buffer].data else (i + 1) * APART
-        for i, tensor in enumerate(model.subgraphs[0].tensors or ())
+        ONLINE if model.buffers[tensor.buffer].data else 2 * FLOOR + (i + 2) * apart for i, tensor in enumerate(tensors)
     ]
     for tensor, offset in places.items():
         if offsets[tensor] != ONLINE:
