@@ -19,6 +19,7 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
 from tflm.boards import boards
+from tflm.cli import json_schema
 from tflm.cli.app import app, options
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_op_resolver import method_name
@@ -57,6 +58,25 @@ another; `tflm arena MODEL --board NAME` says which one is large enough. The ker
 board usually has; `--kernels` names others. [Sizing an arena](sizing_an_arena.md) says how to find out.
 
 The table is `tflm/boards/boards.csv`. A board that is not in it is `--target PART --ram SIZE`."""
+
+JSON_INTRODUCTION = """\
+{commands} print a document on standard output
+with `--json`, and nothing else there. Keys stay as they are; new ones may be added. Sizes are in bytes. `[]` stands for
+each element of a list, `*` for each name; a key with `?` may be absent. A *float* is a number, or one of the strings
+`"NaN"`, `"Infinity"` and `"-Infinity"` for those that JSON lacks.
+
+`tflm json-schema COMMAND` prints the same as JSON Schema (2020-12), whose `$id` ends with a version: it goes up where a
+key goes or changes, not where one is added.
+
+A check that fails (`--budget`, `--check`) prints the document as well, and then ends with status 1."""
+
+JSON_NOTES = {
+    "arena": "With `--all-targets` there is an element of `models` for each model and target.",
+    "profile": "The slowest operator is first.",
+    "evaluate": "Shares go from 0 to 1. Keys of labels are there where samples have labels, those of a reference where "
+    "one is given.",
+}
+"""What is said of a document beside its keys."""
 
 COMMON_TYPES = (
     TensorType.FLOAT32,
@@ -112,10 +132,11 @@ def _command(function: Callable[..., Any]) -> Iterator[str]:
     text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
     lines = [line.strip() for line in examples.splitlines()[1:]]
     arguments = " ".join(info.metavar or "" for _, info, _ in _parameters(function) if isinstance(info, ArgumentInfo))
-    yield f"## tflm {function.__name__}"
+    name = function.__name__.replace("_", "-")
+    yield f"## tflm {name}"
     yield text.strip()
     yield _fenced("sh", lines)
-    yield f"`tflm {function.__name__} [OPTIONS] {arguments}`"
+    yield f"`tflm {name} [OPTIONS] {arguments}`"
     yield _parameter_table(function)
 
 
@@ -314,6 +335,28 @@ def _size(size: int) -> str:
     return f"{size:,}"
 
 
+# --- JSON ---------------------------------------------------------------------------------------------------------
+
+
+def json_documents() -> str:
+    """The page of what `--json` prints."""
+    names = ", ".join(f"`{command}`" for command in json_schema.commands())
+    parts = ["# JSON", GENERATED, JSON_INTRODUCTION.format(commands=names)]
+    for document, keys in json_schema.documents().items():
+        rows = [_row(["key", "type", ""]), _row(["---"] * 3)]
+        rows += [_row([f"`{key.path}`", _type_name(key.type), _cell(key.meaning)]) for key in keys]
+        parts.append("## " + ", ".join(f"tflm {name}" for name in document.split(", ")))
+        parts += [JSON_NOTES[document]] if document in JSON_NOTES else []
+        parts.append("\n".join(rows))
+    return _page(parts)
+
+
+def _type_name(kind: str) -> str:
+    """A type in words: list of integer or null."""
+    words = [f"{'list of ' * each.count('[]')}{each.replace('[]', '')}" for each in kind.split("|")]
+    return " or ".join(re.sub("'(.*)'", r'`"\1"`', word) for word in words)
+
+
 # --- All of them -------------------------------------------------------------------------------------------------
 
 
@@ -334,6 +377,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "api.md": api,
     "operators.md": operators,
     "boards.md": board_table,
+    "json.md": json_documents,
 }
 
 

@@ -15,6 +15,7 @@ from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
 from tflm.cli.flash import flash
 from tflm.cli.inspect import inspect
+from tflm.cli.json_schema import json_schema
 from tflm.cli.plan import plan
 from tflm.cli.profile import profile
 from tflm.cli.resize import resize
@@ -53,6 +54,7 @@ COMMANDS = (
 for command in COMMANDS:
     app.command()(with_checks(command))
 app.command(cls=SeedOrNot)(with_checks(run))
+app.command()(json_schema)
 
 
 def _print_version(wanted: bool) -> None:

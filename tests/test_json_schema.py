@@ -1,0 +1,152 @@
+"""What `--json` prints is what its JSON Schema says, key by key."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+from test_cli import FLOAT_MODEL, INT8_MODEL
+from typer.main import get_command
+from typer.testing import CliRunner
+
+import tflm
+from tflm.cli.app import app
+from tflm.cli.json_schema import commands, documents, schema
+from tflm.schema import ActivationFunctionType, BuiltinOperator, Conv2DOptions, TensorType
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files that the commands below take."""
+    path = tmp_path_factory.mktemp("json")
+    rng = np.random.default_rng(0)
+    np.savez(path / "in.npz", in_0_0=np.zeros((1, 1), np.int8), out_0_0=np.ones((1, 1), np.int8))
+    np.savez(path / "labelled.npz", inputs=rng.integers(-128, 127, (6, 1), np.int8), labels=np.arange(6) % 2)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (2,), TensorType.FLOAT32), main.tensor("y", (2,), TensorType.FLOAT32)
+    main.operator("FlexErf", [x], [y])
+    main.output(y)
+    (path / "flex.tflite").write_bytes(builder.build())
+    (path / "wide.tflite").write_bytes(_wide_model())
+    (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
+    return path
+
+
+def _wide_model() -> bytes:
+    """Convolutions that are wider than what goes in and out: a smaller plan and a tiling are found."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 16, 16, 2), TensorType.INT8, tflm.quantized(0.5))]
+    for i, (before, channels) in enumerate([(2, 32), (32, 2)]):
+        weights = np.ones((channels, 1, 1, before), np.int8)
+        kernel = main.constant(f"w{i}", weights, quantization=tflm.quantized(0.5))
+        tensors.append(main.tensor(f"t{i}", (1, 16, 16, channels), TensorType.INT8, tflm.quantized(0.5)))
+        options = Conv2DOptions(stride_w=1, stride_h=1, fused_activation_function=ActivationFunctionType.NONE)
+        main.operator(BuiltinOperator.CONV_2D, [tensors[i], kernel, -1], [tensors[-1]], options)
+    main.output(main.tensor("y", (1, 16, 16, 2), TensorType.INT8, tflm.quantized(0.5)))
+    main.operator(BuiltinOperator.RELU, [tensors[-1]], [len(tensors) + 2])
+    return builder.build()
+
+
+INT8, FLOAT = str(INT8_MODEL), str(FLOAT_MODEL)
+
+INVOCATIONS: dict[str, list[str]] = {
+    "arena": [
+        f"arena {INT8} {FLOAT} --board esp32-s3-eye --budget 1K",
+        f"arena {INT8} --ram 64K",
+        f"arena {INT8} --all-targets",
+        "arena wide.tflite -t cortex-m4 --kernels cmsis-nn",
+    ],
+    "arena --boards": [f"arena {INT8} flex.tflite --boards"],
+    "calibrate-report": [f"calibrate-report {INT8} --inputs labelled.npz"],
+    "check": ["check flex.tflite --board nano33ble", f"check {INT8}"],
+    "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
+    "evaluate": [
+        f"evaluate {INT8} --inputs labelled.npz --workers 1",
+        f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",
+    ],
+    "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
+    "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
+    "inspect": [f"inspect {INT8}", "inspect flex.tflite"],
+    "inspect --check": ["inspect odd.tflite --check"],
+    "plan": [f"plan {INT8} --in-place --reorder", "plan wide.tflite --in-place"],
+    "profile": [f"profile {INT8} --runs 1"],
+    "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
+    "resize": [f"resize {INT8} -o resized.tflite"],
+    "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
+    "tile": ["tile wide.tflite --macs 100%"],
+    "versions": [f"versions {INT8}", "versions flex.tflite"],
+}
+"""Calls of the commands for each document."""
+
+
+def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> Any:
+    """The document that a command prints."""
+    monkeypatch.chdir(folder)
+    answer = CliRunner().invoke(app, [*call.split(), "--json"])
+    assert answer.exit_code in (0, 1), answer.output
+    return json.loads(answer.stdout)
+
+
+def closed(part: Any) -> Any:
+    """A schema that allows no keys but those that it has."""
+    if isinstance(part, list):
+        return [closed(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    closing = {"additionalProperties": False} if isinstance(part.get("required"), list) else {}
+    return {name: closed(each) for name, each in part.items()} | closing
+
+
+def paths_in(value: Any, path: str = "") -> set[str]:
+    """Where values are: `models[].peak.bytes`, with those around them."""
+    found = {path.lstrip(".")}
+    if isinstance(value, dict):
+        found |= {inner for key, each in value.items() for inner in paths_in(each, f"{path}.{key}")}
+    if isinstance(value, list):
+        found |= {inner for each in value for inner in paths_in(each, f"{path}[]")}
+    return found
+
+
+@pytest.mark.parametrize("document", INVOCATIONS)
+def test_documents_hold_what_their_schema_says_and_no_more(
+    document: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: set[str] = set()
+    for call in INVOCATIONS[document]:
+        answer = printed(folder, monkeypatch, call)
+        form = schema(call.split()[0])
+        jsonschema.Draft202012Validator.check_schema(form)
+        jsonschema.validate(answer, closed(form), jsonschema.Draft202012Validator)
+        found |= paths_in(answer)
+    named = {key.path.removesuffix("?") for key in documents()[document] if "*" not in key.path}
+    assert named <= found, "a key is declared that no document has"
+
+
+def test_every_command_with_json_has_a_schema_and_every_document_a_call() -> None:
+    group: Any = get_command(app)
+    with_json = [name for name, each in group.commands.items() if any("--json" in p.opts for p in each.params)]
+    assert commands() == sorted(with_json)
+    assert set(documents()) == set(INVOCATIONS)
+
+
+def test_a_wrong_document_is_refused() -> None:
+    form = schema("resize")
+    good: Any = {"model": "m", "inputs": [{"name": "x", "shape": [1]}], "outputs": []}
+    jsonschema.validate(good, form)
+    for bad in ({**good, "model": 1}, {"model": "m", "inputs": []}, {**good, "inputs": [{"name": "x"}]}):
+        with pytest.raises(jsonschema.ValidationError):
+            jsonschema.validate(bad, form)
+    jsonschema.validate({**good, "new": 1}, form)
+
+
+def test_the_command_prints_the_schema_with_its_version() -> None:
+    answer = CliRunner().invoke(app, ["json-schema", "arena"])
+    assert json.loads(answer.stdout) == schema("arena")
+    assert schema("arena")["$id"] == "urn:pytflm:json:arena:1"
+    assert CliRunner().invoke(app, ["json-schema", "export"]).exit_code == 2
