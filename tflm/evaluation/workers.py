@@ -6,7 +6,7 @@ import contextlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent import futures
 from typing import Any
 
 from tflm.delegates import compiled_is_available
@@ -31,11 +31,12 @@ def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Ite
         return _by_dask(job, parts, scheduler)
     if workers == 1:
         return (run_part(job, part) for _, part in parts)
-    pool = ThreadPoolExecutor if compiled_is_available() else ProcessPoolExecutor
+    # The module of processes is loaded when it is named, and a browser has none.
+    pool = futures.ThreadPoolExecutor if compiled_is_available() else futures.ProcessPoolExecutor
     return _in_order(pool(workers), job, parts, workers)
 
 
-def _in_order(executor: Executor, job: Job, parts: Parts, workers: int) -> Iterator[list[Outcome]]:
+def _in_order(executor: futures.Executor, job: Job, parts: Parts, workers: int) -> Iterator[list[Outcome]]:
     with executor:
         yield from _drawn(lambda part: executor.submit(run_part, job, part), parts, workers * (1 + PARTS_AHEAD))
 

@@ -57,7 +57,8 @@ def _bind(context: KernelContext, node: Node) -> Run:
     output = context.get_eval_output(node, 0).elements
     y = output[: x.size].view(np.uint16)
     scaled, floats = np.empty(x.size, np.uint32), np.empty(x.size, np.float64)
-    log2, fractions, curve, log = (np.empty(x.size, np.int64) for _ in range(4))
+    log2, curve, log = (np.empty(x.size, np.int64) for _ in range(3))
+    fractions = np.empty(x.size, np.intp)
     program = Program()
     # Undefined in C beyond 31 bits; x86 takes the count modulo 32.
     program.call(np.left_shift, x, scalar(node.op_data["input_correction_bits"] & 31, np.uint32), scaled)

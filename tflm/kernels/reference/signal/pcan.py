@@ -58,7 +58,8 @@ def _bind(context: KernelContext, node: Node) -> Run:
     ratio = ratios.view(np.uint32)[0::2]
     two = scalar(2 << SNR_BITS, np.uint32)
     below, above = (np.empty(x.size, np.uint32) for _ in range(2))
-    program.copy(indices, ratio)
+    program.smaller(ratio, two, above)  # as an index of 32 bits, a larger one would be negative
+    program.copy(indices, above)
     program.gather(below, _squares(), indices)
     program.larger(ratio, two, above)
     program.call(np.right_shift, above, scalar(SNR_BITS - OUTPUT_BITS, np.uint32), above)
