@@ -32,6 +32,7 @@ def test_every_board_has_a_part_kernels_for_it_memories_and_a_source() -> None:
         assert all(bank.bytes > 0 for bank in board.ram)
         assert board.flash_bytes
         assert board.source.startswith("https://")
+        assert (board.mhz is None) == (board.optimization == "")
 
 
 def test_boards_are_found_by_name_and_an_unknown_one_lists_them() -> None:

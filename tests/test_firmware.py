@@ -19,7 +19,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 import tflm
 from tflm import libraries
 from tflm.firmware.flash import estimate_flash, shipped
-from tflm.firmware.instructions import BOARDS, coefficients
+from tflm.firmware.instructions import clocked_boards, coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
 from tflm.firmware.resolver_methods import resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
@@ -284,7 +284,7 @@ def test_what_formulas_do_not_cover_is_counted_and_said() -> None:
     ("arguments", "reason"),
     [
         ({}, "give a target"),
-        ({"board": "toaster"}, f"'toaster' has it; there are {', '.join(BOARDS)}"),
+        ({"board": "toaster"}, f"'toaster' has it; there are {', '.join(clocked_boards())}"),
         ({"target": "cortex-m0plus"}, "cmsis-nn/none/-O2"),
         ({"target": "esp32s3"}, "no instructions were counted"),
         ({"target": "cortex-m4", "optimization": "-O7"}, "-O2 and -Os, not for '-O7'"),

@@ -57,6 +57,9 @@ itself take of RAM and flash comes on top of the model's. An arena lies in one m
 another; `tflm arena MODEL --board NAME` says which one is large enough. The kernels are those that firmware for the
 board usually has; `--kernels` names others. [Sizing an arena](sizing_an_arena.md) says how to find out.
 
+A clock, and what firmware is usually compiled with, stand where [times were measured](firmware_budget.md#time) on such
+a chip.
+
 The table is `tflm/boards/boards.csv`. A board that is not in it is `--target PART --ram SIZE`."""
 
 JSON_INTRODUCTION = """\
@@ -318,13 +321,15 @@ def _row(cells: Iterable[str]) -> str:
 
 def board_table() -> str:
     """The page of all boards."""
-    rows = [_row(["board", "", "part", "usual kernels", "RAM, fastest first", "flash", ""]), _row(["---"] * 7)]
+    rows = [_row(["board", "", "part", "usual kernels", "RAM, fastest first", "flash", "clock", ""])]
+    rows.append(_row(["---"] * 8))
     for board in boards().values():
         ram = " + ".join(f"{bank.name} {_size(bank.bytes)}" for bank in board.ram)
         part = f"`{board.target.name}`" + (f", {board.npu}" if board.npu else "")
         flash = "" if board.flash_bytes is None else _size(board.flash_bytes)
+        clock = "" if board.mhz is None else f"{board.mhz:g} MHz, `{board.optimization}`"
         source = f"[source]({board.source})"
-        rows.append(_row([f"`{board.name}`", board.description, part, f"`{board.kernels}`", ram, flash, source]))
+        rows.append(_row([f"`{board.name}`", board.description, part, f"`{board.kernels}`", ram, flash, clock, source]))
     return _page(["# Boards", GENERATED, BOARDS_INTRODUCTION, "\n".join(rows)])
 
 

@@ -1,4 +1,4 @@
-"""Boards that people own: their part, the kernel library that their firmware usually has, RAM in its banks, flash."""
+"""Boards that people own: their part, what their firmware is usually built with, RAM in its banks, flash, clock."""
 
 from __future__ import annotations
 
@@ -42,6 +42,8 @@ class Board:
         npu: its Ethos-U, as Vela calls the configuration; empty without one.
         ram: its memories, the fastest first.
         flash_bytes: what program and model have, in whatever they lie; None where it is not known.
+        mhz: the clock that firmware usually sets; None where times were not measured on such a chip.
+        optimization: what firmware is usually compiled with, such as "-Os"; empty where `mhz` is None.
         source: where the figures are from.
     """
 
@@ -52,6 +54,8 @@ class Board:
     npu: str
     ram: tuple[Bank, ...]
     flash_bytes: int | None = None
+    mhz: float | None = None
+    optimization: str = ""
     source: str = ""
 
 
@@ -79,6 +83,8 @@ def boards() -> Mapping[str, Board]:
                 npu=row["npu"],
                 ram=_banks(row["ram"]),
                 flash_bytes=_size(row["flash"]),
+                mhz=float(row["mhz"]) if row["mhz"] else None,
+                optimization=row["optimization"],
                 source=row["source"],
             )
             for row in csv.DictReader(text.splitlines())

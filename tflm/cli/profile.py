@@ -25,7 +25,7 @@ from tflm.cli.command_line import (
 from tflm.cli.device_profile import estimate_figures, estimate_report
 from tflm.cli.run import DelegateName, delegates_from, random_inputs, set_inputs
 from tflm.evaluation.runner import inputs_of, ready_interpreter
-from tflm.firmware.instructions import BOARDS
+from tflm.firmware.instructions import clocked_boards
 from tflm.report import Column, Table
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.schema.multiply_accumulates import multiply_accumulates
@@ -132,7 +132,7 @@ def profile(
         typer.Option("--target", "-t", metavar="NAME", help="Estimate for a part instead, such as cortex-m4."),
     ] = None,
     board: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"Estimate for a board instead: {', '.join(BOARDS)}.")
+        str | None, typer.Option(metavar="NAME", help=f"Estimate for a board instead: {', '.join(clocked_boards())}.")
     ] = None,
     kernels: Annotated[str | None, typer.Option(metavar="NAME", help="Of the device: cmsis-nn or reference.")] = None,
     optimization: Annotated[

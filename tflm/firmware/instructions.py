@@ -14,6 +14,7 @@ from importlib.resources import files
 from typing import Any, NamedTuple, Union
 
 from tflm import targets
+from tflm.boards import Board, boards
 from tflm.errors import FirmwareError
 from tflm.firmware.loop_trips import PATHS, Layer, LoopTrips
 from tflm.kernels.layers.windows import Axis, paddings
@@ -35,31 +36,6 @@ ENOUGH = 0.9
 
 MOVES_NOTHING = frozenset({"RESHAPE", "EXPAND_DIMS", "SQUEEZE"})
 """Operators of a few hundred instructions, which are left out without being missed."""
-
-
-class Clock(NamedTuple):
-    """How table cycles become time on a board.
-
-    Attributes:
-        target: the part, by name.
-        mhz: what it runs at.
-        kernels, optimization: what its firmware is usually built with.
-    """
-
-    target: str
-    mhz: float
-    kernels: str = "cmsis-nn"
-    optimization: str = "-O2"
-
-
-BOARDS = {
-    "nano33ble": Clock("cortex-m4", 64, optimization="-Os"),
-    "nano33blesense": Clock("cortex-m4", 64, optimization="-Os"),
-    "nrf52840dk": Clock("cortex-m4", 64),
-    "xiao-nrf52840": Clock("cortex-m4", 64, optimization="-Os"),
-    "nucleo-l4r5zi": Clock("cortex-m4", 120),
-}
-"""Boards with a chip that was measured: nRF52840, STM32L4R5. Arduino's core compiles with -Os."""
 
 
 class Silicon(NamedTuple):
@@ -155,20 +131,21 @@ def estimate(
         target: a part, such as "cortex-m4"; the board's, if it is left out.
         kernels: "cmsis-nn" or "reference", or "arduino", which is a CMSIS-NN; the board's, or "cmsis-nn".
         optimization: what the kernels are compiled with, "-O2" or "-Os"; the board's, or "-O2".
-        board: one of those whose chip was measured.
+        board: one of those whose chip was measured, by name; `clocked_boards` lists them.
         mhz: the clock of a part that is on no such board.
 
     Raises:
         FirmwareError: nothing was counted for this part, library or optimization; the message lists what was.
     """
-    clock = None if board is None else _clock(board)
-    if target is None and clock is None:
-        raise FirmwareError(f"give a target, such as 'cortex-m4', or a board: {', '.join(BOARDS)}")
-    part = _part(target if target is not None or clock is None else clock.target)
-    name = kernels if isinstance(kernels, str) else kernels.name if kernels else clock.kernels if clock else "cmsis-nn"
+    usual = None if board is None else _clocked(board)
+    if target is None and usual is None:
+        raise FirmwareError(f"give a target, such as 'cortex-m4', or a board: {', '.join(clocked_boards())}")
+    part = usual.target if usual is not None and target is None else _part(target)
+    library = kernels or (usual.kernels if usual else "cmsis-nn")
+    name = library if isinstance(library, str) else library.name
     name = COUNTED_AS.get(name, name)
-    optimization = _optimization(optimization or (clock.optimization if clock else "-O2"))
-    mhz = mhz or (clock.mhz if clock else None)
+    optimization = _optimization(optimization or (usual.optimization if usual else "-O2"))
+    mhz = mhz or (usual.mhz if usual else None)
     configuration, paths = _configuration(part, name, optimization)
     subgraph = model.subgraphs[0]
     found = tuple(
@@ -189,10 +166,16 @@ def estimate(
     )
 
 
-def _clock(board: str) -> Clock:
-    if board not in BOARDS:
-        raise FirmwareError(f"no time was measured on a chip as {board!r} has it; there are {', '.join(BOARDS)}")
-    return BOARDS[board]
+def clocked_boards() -> list[str]:
+    """The boards with a chip on which times were measured (nRF52840, STM32L4R5), by name."""
+    return [board.name for board in boards().values() if board.mhz is not None]
+
+
+def _clocked(board: str) -> Board:
+    known = clocked_boards()
+    if board not in known:
+        raise FirmwareError(f"no time was measured on a chip as {board!r} has it; there are {', '.join(known)}")
+    return boards()[board]
 
 
 def _part(target: Any) -> targets.Target:
