@@ -15,8 +15,8 @@ from tflm.delegates import FlexDelegate
 from tflm.delegates.flex import node_def, tensorflow
 from tflm.delegates.flex.registry import OPERATORS, bound
 from tflm.memory.tensor import affine_quantization
+from tflm.runtime.model_report import model_report, shown
 from tflm.schema.element_types import TENSOR_TYPES
-from tflm.schema.model_report import model_report, shown
 
 
 def arrays(path: Path) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from strategies import LARGE, OPERATORS
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.runtime.value_tags import operator_facts
+from tflm.runtime.operator_facts import operator_facts
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata

@@ -147,6 +147,15 @@ __all__ = [
 verifier.add_plan_check(findings_in_plan)
 
 
+def _html_of_model(model: Model) -> str:
+    from tflm.runtime.model_report import model_report, shown  # only notebooks ask
+
+    return shown(model_report(model)).html()
+
+
+Model._repr_html_ = _html_of_model  # which is above the file format, for it counts by operators
+
+
 def __getattr__(name: str) -> Any:
     """What of `__all__` is imported when it is first used."""
     if name == "__version__":

@@ -20,7 +20,7 @@ from tflm.cli.command_line import (
     print_line,
     show,
 )
-from tflm.schema.model_report import model_report, shown
+from tflm.runtime.model_report import model_report, shown
 from tflm.schema.versioning.findings import version_findings
 
 

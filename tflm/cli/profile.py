@@ -28,7 +28,7 @@ from tflm.evaluation.runner import inputs_of, ready_interpreter
 from tflm.firmware.instructions import clocked_boards
 from tflm.report import Column, Table
 from tflm.runtime.execution_plan import PlannedNode
-from tflm.schema.multiply_accumulates import multiply_accumulates
+from tflm.runtime.operator_facts import multiply_accumulates
 
 Place = tuple[int, int]
 

@@ -17,11 +17,12 @@ from tflm import targets
 from tflm.boards import Board, boards
 from tflm.errors import FirmwareError
 from tflm.firmware.loop_trips import PATHS, Layer, LoopTrips
+from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.windows import Axis, paddings
 from tflm.libraries import Kernels
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
-from tflm.schema.multiply_accumulates import multiply_accumulates
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions
 from tflm.schema.tables import Operator, SubGraph, Tensor
 
@@ -33,9 +34,6 @@ COUNTED_AS = {"arduino": "cmsis-nn"}
 
 ENOUGH = 0.9
 """What must be covered of a model for a time to be given."""
-
-MOVES_NOTHING = frozenset({"RESHAPE", "EXPAND_DIMS", "SQUEEZE"})
-"""Operators of a few hundred instructions, which are left out without being missed."""
 
 
 class Silicon(NamedTuple):
@@ -207,7 +205,7 @@ def _operator(
     operator = (subgraph.operators or [])[index]
     name = model.operator_name(operator)
     count = multiply_accumulates(model, subgraph, operator)
-    if name in MOVES_NOTHING:
+    if _changes_shape_alone(name):
         return OperatorEstimate(index, name, "", 0, 0, count)
     if name not in paths:
         return OperatorEstimate(index, name, "", None, None, count, "no operators of this kind were counted")
@@ -224,6 +222,11 @@ def _operator(
     return OperatorEstimate(index, name, trips.path, instructions, cycles, count)
 
 
+def _changes_shape_alone(operator: str) -> bool:
+    """Whether it takes a few hundred instructions, which are left out without being missed."""
+    return operator in REGISTRATIONS and REGISTRATIONS[operator].only_copies
+
+
 def _covered(model: Model, subgraph: SubGraph, operators: tuple[OperatorEstimate, ...]) -> float:
     weights = [_weight(subgraph, (subgraph.operators or [])[op.operator_index], op) for op in operators]
     total = sum(weights)
@@ -234,7 +237,7 @@ def _covered(model: Model, subgraph: SubGraph, operators: tuple[OperatorEstimate
 def _weight(subgraph: SubGraph, operator: Operator, estimated: OperatorEstimate) -> int:
     tensors = subgraph.tensors or []
     elements = sum(math.prod(tensors[i].shape or ()) for i in operator.outputs or ())
-    return estimated.multiply_accumulates or (0 if estimated.operator in MOVES_NOTHING else elements)
+    return estimated.multiply_accumulates or (0 if _changes_shape_alone(estimated.operator) else elements)
 
 
 # --- Operators of models -----------------------------------------------------------------------------------------

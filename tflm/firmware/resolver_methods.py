@@ -2,45 +2,15 @@
 
 from __future__ import annotations
 
-import re
-
-from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.kernels import REGISTRATIONS, Registration
+from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, SubGraph
 
-CAPITALS = {
-    "Batchmatmul": "BatchMatMul",
-    "BatchMatmul": "BatchMatMul",
-    "Cumsum": "CumSum",
-    "Padv2": "PadV2",
-    "UnidirectionalSequenceLstm": "UnidirectionalSequenceLSTM",
-}
-"""Method names of TFLM's resolver that don't follow from the operator's."""
-
-TYPED_OPERATORS = frozenset(
-    {
-        "ADD",
-        "AVERAGE_POOL_2D",
-        "CONV_2D",
-        "DEPTHWISE_CONV_2D",
-        "FULLY_CONNECTED",
-        "MUL",
-        "SOFTMAX",
-        "SVDF",
-    }
-)
-"""Operators whose registration for int8 alone was measured: Register_CONV_2D_INT8 and its like, of CMSIS-NN."""
-
 
 def resolver_method(operator: str) -> str:
-    """The method of TFLM's resolver that adds an operator: AddConv2D for CONV_2D, AddWindow for SignalWindow."""
-    words = re.sub("^(Signal|TFLite_|TFLM_)", "", operator)
-    if "_" in words or "-" in words or words.isupper() or words in BuiltinOperator.__members__:
-        words = "".join(word[:1].upper() + word[1:].lower() for word in re.split("[_-]", words))
-        words = re.sub("([0-9])d$", r"\1D", words)
-    if operator == "SignalPCAN":
-        words = "PCAN"
-    return f"Add{CAPITALS.get(words, words)}"
+    """The method of TFLM's resolver that adds an operator, one that this package does not have among them."""
+    return REGISTRATIONS.get(operator, Registration(operator)).resolver_method
 
 
 def operators_of(model: Model) -> list[str]:
@@ -56,8 +26,8 @@ def typed_registrations(model: Model) -> dict[str, str]:
         for operator in subgraph.operators or ()
         if not _is_int8(subgraph, operator)
     }
-    names = (name for name in operators_of(model) if name in TYPED_OPERATORS - others)
-    return {name: f"{name}_INT8" for name in names}
+    names = (name for name in operators_of(model) if name in REGISTRATIONS and name not in others)
+    return {name: f"{name}_INT8" for name in names if REGISTRATIONS[name].int8_registration}
 
 
 def _is_int8(subgraph: SubGraph, operator: Operator) -> bool:

@@ -105,14 +105,19 @@ def in_order(steps: int, read_bytes: int, written_bytes: int) -> range:
 
 
 def element_wise(operator: OperatorFacts, input: int) -> range:
-    """Element k of the output is written when all elements up to k of an input as large have been read.
+    """Element k of the output comes from elements k of the inputs, or of one that broadcasts to it.
 
-    So do operators on rows, whose last pass over a row reads each element before it writes it.
+    It is written when all elements up to k of an input as large have been read.
     """
     x, y = operator.inputs[input], operator.outputs[0]
     if x is None or x.elements != y.elements:
         return NOWHERE
     return in_order(y.elements, x.itemsize, y.itemsize)
+
+
+def row_wise(operator: OperatorFacts, input: int) -> range:
+    """Each row of the output comes from the row of the input; the last pass reads each element before it writes it."""
+    return element_wise(operator, input)
 
 
 def never_read(operator: OperatorFacts, input: int) -> range:

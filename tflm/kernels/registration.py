@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.overlap import Moves, Overlap
+from tflm.kernels.overlap import Moves, Overlap, copied, copied_in_order
 from tflm.kernels.requests import OperatorMemory, Options, Requests, nothing
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -202,6 +203,11 @@ Run = Callable[[], None]
 Bind = Callable[[KernelContext, Node], Run]
 """Takes views of everything, now that all addresses are known, and gives what runs the operator."""
 
+Shape = Sequence[int]
+
+MultiplyAccumulates = Callable[[Sequence[Shape], Shape], int]
+"""How many one run takes, from the shapes of the inputs (empty for one that is left out) and of the first output."""
+
 
 @dataclass(frozen=True)
 class Registration:
@@ -230,6 +236,9 @@ class Registration:
             none.
         moves: the bytes of inputs that become bytes of outputs, where the operator does nothing else.
         opaque: whether it is not known in which order the operator reads and writes its tensors.
+        multiply_accumulates: how many it takes, of what multiplies weights; None for all else.
+        cpp_method: the method of TFLM's resolver that adds it, where that does not follow from the name.
+        int8_registration: whether CMSIS-NN has one for int8 alone, such as Register_CONV_2D_INT8.
     """
 
     operator: BuiltinOperator | str
@@ -251,6 +260,9 @@ class Registration:
     overlap: Overlap | None = None
     moves: Moves | None = None
     opaque: bool = False
+    multiply_accumulates: MultiplyAccumulates | None = None
+    cpp_method: str = ""
+    int8_registration: bool = False
 
     def __repr__(self) -> str:
         types = ", ".join(type.name for type in self.types)
@@ -265,6 +277,22 @@ class Registration:
     def name(self) -> str:
         """Name of the operator as messages show it."""
         return self.operator.name if isinstance(self.operator, BuiltinOperator) else self.operator
+
+    @property
+    def only_copies(self) -> bool:
+        """Whether it gives the elements of its first input as they are, in another shape at the most."""
+        return self.moves in (copied, copied_in_order)
+
+    @property
+    def resolver_method(self) -> str:
+        """The method of TFLM's resolver that adds it: AddConv2D for CONV_2D, AddWindow for SignalWindow."""
+        if self.cpp_method:
+            return self.cpp_method
+        name = re.sub("^(Signal|TFLite_|TFLM_)", "", self.name)
+        if name.isupper() or re.search("[_-]", name):
+            words = "".join(word.capitalize() for word in re.split("[_-]", name))
+            name = re.sub("([0-9])d$", r"\1D", words)
+        return f"Add{name}"
 
     @property
     def memory(self) -> OperatorMemory:

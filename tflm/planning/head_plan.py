@@ -23,7 +23,7 @@ from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement, Part, T
 from tflm.planning.in_place import overwritten_inputs
 from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
 from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.value_tags import OPAQUE, operator_facts
+from tflm.runtime.operator_facts import OPAQUE, operator_facts
 from tflm.schema.model import Model
 from tflm.targets import align_up
 

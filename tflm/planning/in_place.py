@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.value_tags import OPAQUE, operator_facts
+from tflm.runtime.operator_facts import OPAQUE, operator_facts
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 

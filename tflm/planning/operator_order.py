@@ -6,8 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tflm.kernels import REGISTRATIONS
-from tflm.schema.enums import BuiltinOperator
+from tflm.runtime.operator_facts import has_state
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
@@ -148,17 +147,8 @@ def _dependencies(model: Model, operators: Sequence[Operator]) -> list[int]:
         for tensor in operator.inputs or ():
             waits |= writer.get(tensor, 0)
         writer.update(dict.fromkeys(operator.outputs or (), 1 << i))
-        if _has_state(model, operator):
+        if has_state(model.operator_code(operator), operator, model.subgraphs[0]):
             waits |= stateful
             stateful |= 1 << i
         waits_for.append(waits)
     return waits_for
-
-
-def _has_state(model: Model, operator: Operator) -> bool:
-    code = model.operator_name(operator)
-    tables = model.subgraphs[0].tensors or []
-    variables = any(t >= 0 and tables[t].is_variable for t in (*(operator.inputs or ()), *(operator.outputs or ())))
-    if code in REGISTRATIONS:
-        return variables or REGISTRATIONS[code].shares_state
-    return variables or code not in BuiltinOperator.__members__

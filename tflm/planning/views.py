@@ -17,7 +17,7 @@ import numpy as np
 from tflm.kernels import REGISTRATIONS
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.value_tags import operator_facts
+from tflm.runtime.operator_facts import operator_facts
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator

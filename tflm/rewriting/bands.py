@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tflm.kernels.overlap import element_wise
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
@@ -78,45 +79,15 @@ ROWS = 1
 BATCHES = 0
 """The same in a tensor of several: each is a whole of its own."""
 
-WINDOWED = frozenset(
-    {
-        BuiltinOperator.CONV_2D,
-        BuiltinOperator.DEPTHWISE_CONV_2D,
-        BuiltinOperator.AVERAGE_POOL_2D,
-        BuiltinOperator.MAX_POOL_2D,
-    }
+WINDOWED = (
+    BuiltinOperator.CONV_2D,
+    BuiltinOperator.DEPTHWISE_CONV_2D,
+    BuiltinOperator.AVERAGE_POOL_2D,
+    BuiltinOperator.MAX_POOL_2D,
 )
-PADS = frozenset({BuiltinOperator.PAD, BuiltinOperator.PADV2})
+PADS = BuiltinOperator.PAD, BuiltinOperator.PADV2
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)
 """What TFLM's SLICE and CONCATENATION both take."""
-
-BY_ELEMENT = frozenset(
-    {
-        BuiltinOperator.ABS,
-        BuiltinOperator.ADD,
-        BuiltinOperator.ADD_N,
-        BuiltinOperator.DEQUANTIZE,
-        BuiltinOperator.DIV,
-        BuiltinOperator.ELU,
-        BuiltinOperator.EXP,
-        BuiltinOperator.HARD_SWISH,
-        BuiltinOperator.LEAKY_RELU,
-        BuiltinOperator.LOGISTIC,
-        BuiltinOperator.MAXIMUM,
-        BuiltinOperator.MINIMUM,
-        BuiltinOperator.MUL,
-        BuiltinOperator.NEG,
-        BuiltinOperator.PRELU,
-        BuiltinOperator.QUANTIZE,
-        BuiltinOperator.RELU,
-        BuiltinOperator.RELU6,
-        BuiltinOperator.SQUARE,
-        BuiltinOperator.SQUARED_DIFFERENCE,
-        BuiltinOperator.SUB,
-        BuiltinOperator.TANH,
-    }
-)
-"""Operators that compute each element from those at its place, or from one that a smaller input has for it."""
 
 
 def axis_of(shape: tuple[int, ...]) -> int:
@@ -130,10 +101,9 @@ def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
     if len(outputs) != 1 or not all(_is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
         return None
     code = graph.code(operator)
-    for kinds, make in RULES:
-        if code in kinds:
-            return make(graph, operator, axis)
-    return None
+    if code in RULES:
+        return RULES[code](graph, operator, axis)
+    return _same_rows(graph, operator, axis) if graph.registration(operator).overlap is element_wise else None
 
 
 def _is_image(graph: Graph, tensor: int, axis: int) -> bool:
@@ -235,10 +205,9 @@ def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None
     return PaddedRows(Border(graph.shape(inputs[0])[axis], before, after), np.array(paddings, None), axis)
 
 
-RULES: tuple[tuple[frozenset[BuiltinOperator], Callable[[Graph, Operator, int], BandRule | None]], ...] = (
-    (WINDOWED, _sliding_window),
-    (PADS, _padded_rows),
-    (frozenset({BuiltinOperator.CONCATENATION}), _concatenation),
-    (BY_ELEMENT, _same_rows),
-)
-"""For each kind of operators, what makes the rule of one."""
+RULES: dict[BuiltinOperator, Callable[[Graph, Operator, int], BandRule | None]] = {
+    **dict.fromkeys(WINDOWED, _sliding_window),
+    **dict.fromkeys(PADS, _padded_rows),
+    BuiltinOperator.CONCATENATION: _concatenation,
+}
+"""What makes the rule of one, for operators that are not element-wise."""

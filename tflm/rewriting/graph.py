@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels import REGISTRATIONS, Registration
+from tflm.runtime.operator_facts import OPAQUE, has_state
 from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.layout import Table, fields_of
@@ -17,7 +19,7 @@ from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.options import BuiltinOptions
 from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
 from tflm.schema.tables import Model as Root
-from tflm.schema.verifier import builtin_code
+from tflm.schema.verifier import builtin_code, code_name
 from tflm.schema.writer import write_model
 
 AnyTable = TypeVar("AnyTable", bound=Any)
@@ -75,7 +77,18 @@ class Graph:
 
     def code(self, operator: Operator) -> BuiltinOperator:
         """What kind of operator it is."""
-        return builtin_code((self._root.operator_codes or [])[operator.opcode_index])
+        return builtin_code(self._code(operator))
+
+    def registration(self, operator: Operator) -> Registration:
+        """What the package knows of it."""
+        return REGISTRATIONS.get(code_name(self._code(operator)), OPAQUE)
+
+    def has_state(self, operator: Operator) -> bool:
+        """Whether it does more than make its outputs."""
+        return has_state(self._code(operator), operator, self._main)
+
+    def _code(self, operator: Operator) -> OperatorCode:
+        return (self._root.operator_codes or [])[operator.opcode_index]
 
     def is_constant(self, tensor: int) -> bool:
         """Whether a tensor's elements are in the model."""

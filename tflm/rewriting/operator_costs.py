@@ -10,9 +10,9 @@ from tflm.rewriting.bands import BandRule
 from tflm.rewriting.estimates import OperatorCosts
 from tflm.rewriting.graph import Graph
 from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
-from tflm.schema.multiply_accumulates import multiply_accumulates
 from tflm.schema.options import ConcatenationOptions, SliceOptions
 from tflm.schema.tables import Operator
 

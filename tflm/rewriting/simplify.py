@@ -8,23 +8,6 @@ from tflm.rewriting.fold import fold_pads
 from tflm.rewriting.graph import Graph
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Operator
-from tflm.schema.verifier import called_subgraphs
-
-SHAPES_ONLY = frozenset({BuiltinOperator.RESHAPE, BuiltinOperator.SQUEEZE, BuiltinOperator.EXPAND_DIMS})
-"""Operators that give the elements of their first input in another shape."""
-
-WITH_EFFECTS = frozenset(
-    {
-        BuiltinOperator.ASSIGN_VARIABLE,
-        BuiltinOperator.CALL_ONCE,
-        BuiltinOperator.CUSTOM,
-        BuiltinOperator.VAR_HANDLE,
-        BuiltinOperator.READ_VARIABLE,
-        BuiltinOperator.WHILE,
-        BuiltinOperator.IF,
-    }
-)
-"""Operators that may do more than make their outputs."""
 
 
 def drop_unread_operators(graph: Graph) -> int:
@@ -32,7 +15,7 @@ def drop_unread_operators(graph: Graph) -> int:
     read = set(graph.outputs)
     kept: list[Operator] = []
     for operator in reversed(graph.operators):
-        if _has_effects(graph, operator) or any(tensor in read for tensor in operator.outputs or ()):
+        if graph.has_state(operator) or any(tensor in read for tensor in operator.outputs or ()):
             kept.append(operator)
             read.update(operator.inputs or ())
     dropped = len(graph.operators) - len(kept)
@@ -40,21 +23,15 @@ def drop_unread_operators(graph: Graph) -> int:
     return dropped
 
 
-def _has_effects(graph: Graph, operator: Operator) -> bool:
-    tensors = (*(operator.inputs or ()), *(operator.outputs or ()))
-    has_state = any(t >= 0 and graph.tensors[t].is_variable for t in tensors)
-    return graph.code(operator) in WITH_EFFECTS or has_state or bool(called_subgraphs(operator))
-
-
 def shorten_reshape_chains(graph: Graph) -> int:
     """Let each RESHAPE read what the chain of such operators before it began with; gives how many do so."""
     makers = graph.producers()
     shortened = 0
     for place, operator in enumerate(graph.operators):
-        if graph.code(operator) not in SHAPES_ONLY or not graph.shape((operator.outputs or ())[0]):
+        if not graph.registration(operator).only_copies or not graph.shape((operator.outputs or ())[0]):
             continue
         tensor = begin = (operator.inputs or ())[0]
-        while begin in makers and graph.code(graph.operators[makers[begin]]) in SHAPES_ONLY:
+        while begin in makers and graph.registration(graph.operators[makers[begin]]).only_copies:
             begin = (graph.operators[makers[begin]].inputs or ())[0]
         if begin != tensor and graph.code(operator) is BuiltinOperator.RESHAPE:
             graph.operators[place] = graph.like(operator, [begin, *(operator.inputs or ())[1:]], operator.outputs or ())
@@ -80,13 +57,13 @@ def drop_operators_to_no_effect(graph: Graph) -> int:
 
 
 def _has_no_effect(graph: Graph, operator: Operator) -> bool:
-    code = graph.code(operator)
-    if code is not BuiltinOperator.QUANTIZE and code not in SHAPES_ONLY:
+    only_copies = graph.registration(operator).only_copies
+    if not only_copies and graph.code(operator) is not BuiltinOperator.QUANTIZE:
         return False
     before, after = graph.tensors[(operator.inputs or ())[0]], graph.tensors[(operator.outputs or ())[0]]
     if (before.shape, before.type) != (after.shape, after.type) or before.is_variable:
         return False
-    if code in SHAPES_ONLY:
+    if only_copies:
         return True
     one, other = before.quantization, after.quantization
     same = one is not None and other is not None and (one.scale, one.zero_point) == (other.scale, other.zero_point)

@@ -19,8 +19,8 @@ from tflm.rewriting.stage_search import ChosenStage
 from tflm.rewriting.verification import Verification, verified, without_plan
 from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model, require_model
-from tflm.schema.multiply_accumulates import multiply_accumulates
 from tflm.targets import HOST, Target, require_target
 
 PLAN_STEPS = 20_000

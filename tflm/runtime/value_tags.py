@@ -19,13 +19,11 @@ from typing import NamedTuple
 from tflm.errors import ModelError
 from tflm.kernels import REGISTRATIONS, Registration
 from tflm.kernels.overlap import NOWHERE, Move, OperatorFacts, Overlap, TensorFacts
-from tflm.schema.enums import BuiltinOperator
+from tflm.runtime.operator_facts import OPAQUE, operator_facts
 from tflm.schema.offline_plan import ONLINE, broken_plan
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.schema.tables import Model, Operator, SubGraph
-from tflm.schema.verifier import builtin_code
-
-OPAQUE = Registration("an operator of which nothing is known", opaque=True)
+from tflm.schema.tables import Model, Operator
+from tflm.schema.verifier import code_name
 
 
 class Place(NamedTuple):
@@ -430,9 +428,7 @@ class _Run:
     # What the model says.
 
     def _name_and_registration(self, code_index: int) -> tuple[str, Registration]:
-        code = (self._model.operator_codes or [])[code_index]
-        builtin = builtin_code(code)
-        name = (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
+        name = code_name((self._model.operator_codes or [])[code_index])
         return name, self._registrations.get(name, OPAQUE)
 
     def _facts(self, here: TensorKey, operator: Operator) -> OperatorFacts:
@@ -459,18 +455,6 @@ class _Run:
         operator = (self._subgraphs[here[0]].operators or [])[here[1]]
         where = f" of subgraph {here[0]}" if here[0] else ""
         return f"operator {here[1]}{where} {self._codes[operator.opcode_index][0]}"
-
-
-def operator_facts(model: Model, subgraph: SubGraph, operator: Operator) -> OperatorFacts:
-    """What the model says of an operator and its tensors."""
-    tensors, buffers = subgraph.tensors or [], model.buffers or []
-
-    def facts(index: int) -> TensorFacts:
-        data = buffers[tensors[index].buffer].data
-        return TensorFacts(tensors[index].type, tensors[index].shape or (), memoryview(data) if data else None)
-
-    inputs = [facts(index) if index >= 0 else None for index in operator.inputs or ()]
-    return OperatorFacts(inputs, [facts(index) for index in operator.outputs or ()], operator.builtin_options)
 
 
 def _part(content: Sequence[_Piece], begin: int, size: int) -> list[_Piece]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import stat
+from collections.abc import Callable
 from typing import Any
 
 from tflm.errors import ArgumentError, ModelError
 from tflm.schema import verifier
-from tflm.schema.enums import BuiltinOperator
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
 
@@ -39,6 +39,8 @@ class Model:
         ModelError: on the first error, naming the table and the field. `tflm.verify` gives them all.
         ValueError: there are no such checks.
     """
+
+    _repr_html_: Callable[[Model], str]
 
     def __init__(self, data: Any, checks: str = "all"):
         if checks not in CHECKS:
@@ -78,11 +80,6 @@ class Model:
         what = f"{self.description[:60]!r}, " if self.description else ""
         return f"Model({what}{len(self.data)} bytes, operators: {operators}, subgraphs: {len(self.subgraphs)})"
 
-    def _repr_html_(self) -> str:
-        from tflm.schema.model_report import model_report, shown  # only notebooks ask
-
-        return shown(model_report(self)).html()
-
     @property
     def description(self) -> str:
         """What the writer of the file says of it; may be empty."""
@@ -109,9 +106,7 @@ class Model:
 
     def operator_name(self, operator: Operator) -> str:
         """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
-        code = self.operator_code(operator)
-        builtin = verifier.builtin_code(code)
-        return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
+        return verifier.code_name(self.operator_code(operator))
 
     def constant(self, tensor: Tensor) -> memoryview | None:
         """The bytes of a constant tensor, a view into the file; None for a tensor that lives in the arena."""

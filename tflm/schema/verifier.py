@@ -124,6 +124,12 @@ def builtin_code(code: OperatorCode) -> BuiltinOperator:
     return max(code.builtin_code, BuiltinOperator(max(code.deprecated_builtin_code, 0)))
 
 
+def code_name(code: OperatorCode) -> str:
+    """`FULLY_CONNECTED` and the like for a builtin operator, the name it was given for a custom one."""
+    builtin = builtin_code(code)
+    return (code.custom_code or "") if builtin is BuiltinOperator.CUSTOM else builtin.name
+
+
 def called_subgraphs(operator: Operator) -> list[int]:
     """Indices of the subgraphs that an operator runs, in the order in which they are planned."""
     fields = CALLED_SUBGRAPHS.get(type(operator.builtin_options), ())

@@ -355,6 +355,7 @@ ADD = Registration(
     max_version=5,
     types=TYPES,
     overlap=element_wise,
+    int8_registration=True,
 )
 SUB = Registration(
     BuiltinOperator.SUB,
@@ -377,6 +378,7 @@ MUL = Registration(
     max_version=7,
     types=TYPES,
     overlap=element_wise,
+    int8_registration=True,
 )
 DIV = Registration(
     BuiltinOperator.DIV,

@@ -7,7 +7,7 @@ dimensions swapped ("adjoint"). Batches broadcast.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantiz
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
 from tflm.kernels.layers.product import Finish, Weights, bind_product
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors, writable_dims
 from tflm.kernels.support.checks import (
     element_count,
@@ -191,6 +191,10 @@ def _layer(matrix: npt.NDArray[Any], op: OpData, y: npt.NDArray[Any], constant: 
     return weights, SumRequantizer(weights, multiplier, output)
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * math.prod(inputs[LEFT]) // max(math.prod(output[:-1]), 1)
+
+
 BATCH_MATMUL = Registration(
     BuiltinOperator.BATCH_MATMUL,
     _bind,
@@ -200,4 +204,6 @@ BATCH_MATMUL = Registration(
     builtin_data=TFLITE_BATCH_MATMUL_PARAMS,
     max_version=4,
     types=TYPES,
+    multiply_accumulates=_multiply_accumulates,
+    cpp_method="AddBatchMatMul",
 )

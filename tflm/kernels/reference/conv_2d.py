@@ -6,7 +6,8 @@ many groups, and so do the output's: each sees one group only.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from tflm.kernels.layers.padding import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.trailing_output import behind_all_channels
 from tflm.kernels.layers.windows import axes, image_elements, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import element_count
@@ -119,6 +120,10 @@ def accumulator_bits(node: Node, x: npt.NDArray[Any], bias: npt.NDArray[Any] | N
     return 32 if options is not None and options.quantized_bias_type == TensorType.INT32 else 64
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * math.prod(inputs[OPERANDS.weights][1:])  # each element sees its channel's weights
+
+
 CONV_2D = Registration(
     BuiltinOperator.CONV_2D,
     _bind,
@@ -129,4 +134,6 @@ CONV_2D = Registration(
     max_version=8,
     overlap=behind_all_channels,
     types=tuple(OPERANDS.weight_types),
+    multiply_accumulates=_multiply_accumulates,
+    int8_registration=True,
 )

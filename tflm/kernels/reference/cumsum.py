@@ -146,5 +146,11 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Qu
 
 
 CUMSUM = Registration(
-    BuiltinOperator.CUMSUM, _bind, _prepare, requests=_requests, builtin_data=TFLITE_CUMSUM_PARAMS, types=TYPES
+    BuiltinOperator.CUMSUM,
+    _bind,
+    _prepare,
+    requests=_requests,
+    builtin_data=TFLITE_CUMSUM_PARAMS,
+    types=TYPES,
+    cpp_method="AddCumSum",
 )

@@ -5,7 +5,8 @@ Weights are (1, rows, columns, channels); `depth_multiplier` successive output c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.layers.trailing_output import behind_each_channel
 from tflm.kernels.layers.windows import axes, bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import element_count
@@ -180,6 +181,10 @@ def _bind_multiply(
     return multiply if layer.constant else in_turn(lay_out, multiply)
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * math.prod(inputs[OPERANDS.weights][1:3])
+
+
 DEPTHWISE_CONV_2D = Registration(
     BuiltinOperator.DEPTHWISE_CONV_2D,
     _bind,
@@ -190,4 +195,6 @@ DEPTHWISE_CONV_2D = Registration(
     max_version=7,
     overlap=behind_each_channel,
     types=tuple(OPERANDS.weight_types),
+    multiply_accumulates=_multiply_accumulates,
+    int8_registration=True,
 )

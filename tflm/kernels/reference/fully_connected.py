@@ -6,7 +6,8 @@ and have one scale.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,7 +25,7 @@ from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
 from tflm.kernels.layers.per_channel import ChannelMultipliers, unpacked_elements
 from tflm.kernels.layers.product import bind_product
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.activation import (
     TFLITE_FUSED_ACTIVATION,
@@ -267,6 +268,10 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return bind_product(x, y, integer_weights, SumRequantizer(integer_weights, scale, op.output))
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(output) * inputs[WEIGHTS][-1]
+
+
 FULLY_CONNECTED = Registration(
     BuiltinOperator.FULLY_CONNECTED,
     _bind,
@@ -276,4 +281,6 @@ FULLY_CONNECTED = Registration(
     builtin_data=TFLITE_FULLY_CONNECTED_PARAMS,
     max_version=13,
     types=tuple(WEIGHT_TYPES),
+    multiply_accumulates=_multiply_accumulates,
+    int8_registration=True,
 )

@@ -15,7 +15,7 @@ from tflm.kernels.arithmetic.fixed_point import inverse_square_root, wrap_int32
 from tflm.kernels.arithmetic.numpy_calls import einsum
 from tflm.kernels.layers.product import Scratch, blocks
 from tflm.kernels.layers.windows import in_turn
-from tflm.kernels.overlap import element_wise
+from tflm.kernels.overlap import row_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
@@ -131,5 +131,5 @@ L2_NORMALIZATION = Registration(
     builtin_data=TFLITE_L2_NORM_PARAMS,
     max_version=2,
     types=TYPES,
-    overlap=element_wise,
+    overlap=row_wise,
 )

@@ -93,5 +93,12 @@ PAD = Registration(
     BuiltinOperator.PAD, _bind, _prepare, op_data=OP_DATA_PAD, requests=_requests, max_version=4, types=TYPES
 )
 PADV2 = Registration(
-    BuiltinOperator.PADV2, _bind, _prepare, op_data=OP_DATA_PAD, requests=_requests, max_version=4, types=TYPES
+    BuiltinOperator.PADV2,
+    _bind,
+    _prepare,
+    op_data=OP_DATA_PAD,
+    requests=_requests,
+    max_version=4,
+    types=TYPES,
+    cpp_method="AddPadV2",
 )

@@ -312,6 +312,7 @@ AVERAGE_POOL_2D = Registration(
     builtin_data=TFLITE_POOL_PARAMS,
     max_version=3,
     types=TYPES,
+    int8_registration=True,
 )
 MAX_POOL_2D = Registration(
     BuiltinOperator.MAX_POOL_2D,

@@ -29,7 +29,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
-from tflm.kernels.overlap import element_wise
+from tflm.kernels.overlap import row_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import (
@@ -403,7 +403,8 @@ SOFTMAX = Registration(
     builtin_data=TFLITE_SOFTMAX_PARAMS,
     max_version=3,
     types=tuple(OUTPUT_TYPES),
-    overlap=element_wise,
+    overlap=row_wise,
+    int8_registration=True,
 )
 LOG_SOFTMAX = Registration(
     BuiltinOperator.LOG_SOFTMAX,
@@ -412,5 +413,5 @@ LOG_SOFTMAX = Registration(
     requests=_requests_of_log,
     max_version=2,
     types=LOG_TYPES,
-    overlap=element_wise,
+    overlap=row_wise,
 )

@@ -7,7 +7,8 @@ first. Types are float32, or int8 with weights over time, and what the state hol
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +19,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
 from tflm.kernels.layers.product import bind_product
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, tensors
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
@@ -304,6 +305,10 @@ def _bind_quantized(
     return run
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return inputs[INPUT][0] * (math.prod(inputs[WEIGHTS_FEATURE]) + math.prod(inputs[WEIGHTS_TIME]))
+
+
 SVDF = Registration(
     BuiltinOperator.SVDF,
     _bind,
@@ -313,4 +318,6 @@ SVDF = Registration(
     builtin_data=TFLITE_SVDF_PARAMS,
     max_version=4,
     types=TYPES,
+    multiply_accumulates=_multiply_accumulates,
+    int8_registration=True,
 )

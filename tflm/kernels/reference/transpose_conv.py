@@ -11,7 +11,7 @@ All phases together are one product of these windows with weights of as many tim
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,7 @@ from tflm.kernels.layers.convolution import OpData, Operands, bind_convolution
 from tflm.kernels.layers.padding import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.windows import Axis, in_turn, paddings, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import element_count
@@ -241,6 +241,10 @@ def places_by_window(batches: int, rows: Phases, columns: Phases) -> npt.NDArray
     return places
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    return math.prod(inputs[OPERANDS.input]) * math.prod(inputs[OPERANDS.weights][:3])  # each element meets the filter
+
+
 TRANSPOSE_CONV = Registration(
     BuiltinOperator.TRANSPOSE_CONV,
     _bind,
@@ -250,4 +254,5 @@ TRANSPOSE_CONV = Registration(
     builtin_data=TFLITE_TRANSPOSE_CONV_PARAMS,
     max_version=5,
     types=tuple(OPERANDS.weight_types),
+    multiply_accumulates=_multiply_accumulates,
 )

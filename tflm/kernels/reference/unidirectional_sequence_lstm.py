@@ -13,7 +13,7 @@ their function, and Q0.15 after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, Sum
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
@@ -491,6 +491,11 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
     return run
 
 
+def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
+    steps = math.prod(inputs[INPUT][:-1])
+    return steps * sum(math.prod(inputs[place]) for place in (*INPUT_WEIGHTS, *RECURRENT_WEIGHTS))
+
+
 UNIDIRECTIONAL_SEQUENCE_LSTM = Registration(
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM,
     _bind,
@@ -500,4 +505,6 @@ UNIDIRECTIONAL_SEQUENCE_LSTM = Registration(
     builtin_data=TFLITE_UNIDIRECTIONAL_SEQUENCE_LSTM_PARAMS,
     max_version=5,
     types=tuple(WEIGHT_TYPES),
+    multiply_accumulates=_multiply_accumulates,
+    cpp_method="AddUnidirectionalSequenceLSTM",
 )

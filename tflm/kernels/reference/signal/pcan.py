@@ -124,4 +124,12 @@ def _check_estimates(noise: Values, largest: int, name: str) -> None:
         raise OperatorError(reason, tensor=name)
 
 
-PCAN = Registration("SignalPCAN", _bind, _prepare, op_data=PCAN_PARAMS, requests=tensors(3), types=(TensorType.UINT32,))
+PCAN = Registration(
+    "SignalPCAN",
+    _bind,
+    _prepare,
+    op_data=PCAN_PARAMS,
+    requests=tensors(3),
+    types=(TensorType.UINT32,),
+    cpp_method="AddPCAN",
+)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tflm.report import Column, Report, Table, with_thousands
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import FLEX_PREFIX, Model
-from tflm.schema.multiply_accumulates import multiply_accumulates
 from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
 from tflm.schema.versioning import operator_versions, runtime_needed, runtime_of
 
