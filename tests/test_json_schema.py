@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     main.output(y)
     (path / "flex.tflite").write_bytes(builder.build())
     (path / "wide.tflite").write_bytes(_wide_model())
+    for arguments in (["init"], ["add", "."], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-m", "base"]):
+        subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
     (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
     return path
 
@@ -72,6 +75,7 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
+    "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
     "inspect": [f"inspect {INT8}", "inspect flex.tflite"],
     "inspect --check": ["inspect odd.tflite --check"],
     "plan": [f"plan {INT8} --in-place --reorder", "plan wide.tflite --in-place"],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 GAP = "  "
 ELLIPSIS = "\N{HORIZONTAL ELLIPSIS}"
 NARROWEST_NAME = 9
+UNITS = {"MiB": 1 << 20, "KiB": 1 << 10}
 
 
 class Column(Enum):
@@ -27,9 +29,14 @@ class Column(Enum):
 
 def with_thousands(size: int) -> str:
     """Bytes as people read them: 73,728 B (72.0 KiB)."""
-    for unit, factor in (("MiB", 1 << 20), ("KiB", 1 << 10)):
+    return f"{size:,} B" if size < UNITS["KiB"] else f"{size:,} B ({short_size(size)})"
+
+
+def short_size(size: int) -> str:
+    """Bytes in the largest unit that they fill: 72.0 KiB."""
+    for unit, factor in UNITS.items():
         if size >= factor:
-            return f"{size:,} B ({size / factor:.1f} {unit})"
+            return f"{size / factor:.1f} {unit}"
     return f"{size:,} B"
 
 
@@ -75,6 +82,12 @@ class Table:
         caption = f'<caption style="text-align:left"><b>{html.escape(self.title)}</b></caption>' if self.title else ""
         return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
+    def markdown(self) -> str:
+        """The table as GitHub's Markdown, nothing shortened."""
+        sides = ["---:" if column is Column.NUMBER else "---" for column in self.columns.values()]
+        lines = [list(self.columns), sides, *self.rows]
+        return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines) + "\n"
+
     def _widths(self, width: int) -> list[int]:
         cells = [[row[i] for row in self.rows] for i in range(len(self.columns))]
         widths = [max(map(len, (heading, *column))) for heading, column in zip(self.columns, cells)]
@@ -100,6 +113,11 @@ class Table:
 def _cell(cell: Any) -> str:
     text = f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
     return " ".join(text.split())  # a name from a file may have line breaks
+
+
+def _markdown_cell(text: str) -> str:
+    """Text that Markdown and the HTML inside it leave as it is."""
+    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(text, quote=False))
 
 
 def _narrowest(heading: str, kind: Column, cells: Sequence[str]) -> int:

@@ -14,6 +14,7 @@ from tflm.cli.compare import compare
 from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
 from tflm.cli.flash import flash
+from tflm.cli.gate import gate
 from tflm.cli.inspect import inspect
 from tflm.cli.json_schema import json_schema
 from tflm.cli.plan import plan
@@ -43,6 +44,7 @@ COMMANDS = (
     export,
     flash,
     fold,
+    gate,
     inspect,
     plan,
     profile,

@@ -25,6 +25,7 @@ from tflm.boards.board_report import (
 )
 from tflm.boards.device_check import operator_findings
 from tflm.cli.arena_page import arena_page
+from tflm.cli.badge import badge
 from tflm.cli.command_line import (
     AsJson,
     BoardName,
@@ -48,7 +49,7 @@ from tflm.cli.command_line import (
 from tflm.cli.flash import budget_report
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
-from tflm.report import Column, Report, Table, with_thousands
+from tflm.report import Column, Report, Table, short_size, with_thousands
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
 from tflm.runtime.micro_measurement_report import shown
@@ -157,6 +158,12 @@ def arena(
     plot: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the plan as a picture: .png, .svg, .pdf.")
     ] = None,
+    badge_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--badge", metavar="FILE", help="Write what is needed as a badge, an .svg: red where it is too much."
+        ),
+    ] = None,
     beside: Annotated[
         str | None,
         typer.Option(
@@ -214,6 +221,10 @@ def arena(
 
         arena_plot(plot, title_of(models[0]), plans)
     fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
+    fitting = (limit is None or needed <= limit) and all(fit.fits for fit in fits)
+    if badge_file is not None:
+        label = f"tensor arena on {machine.target.name if machine.board is None else machine.board.name}"
+        badge_file.write_text(badge(label, short_size(needed), fitting), encoding="utf-8")
     if as_json:
         print_json(
             {
@@ -226,7 +237,7 @@ def arena(
                 "boards": [fit_figures(fit) for fit in fits],
                 "budget_bytes": limit,
                 "needed_bytes": needed,
-                "fits": (limit is None or needed <= limit) and all(fit.fits for fit in fits),
+                "fits": fitting,
             }
         )
     elif all_targets:

@@ -1,0 +1,196 @@
+"""Models held to a budget in CI: the action as its file says it, in a repository with a base and a change."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import yaml
+from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal
+from typer.testing import CliRunner
+
+import tflm
+from tflm.cli.app import app
+from tflm.report import Column, Table
+from tflm.schema import BuiltinOperator, TensorType
+
+ROOT = Path(__file__).parents[1]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+
+
+def git(folder: Path, *arguments: str) -> str:
+    """What git prints."""
+    identity = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
+    return subprocess.check_output(["git", *identity, "-C", str(folder), *arguments], text=True).strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    """Three models on main; on the branch one is larger, one is new, one is broken, and one is as it was."""
+    folder = tmp_path / "origin"
+    models = folder / "models"
+    models.mkdir(parents=True)
+    for name, data in (("same", INT8_MODEL), ("changed", INT8_MODEL), ("broken", INT8_MODEL)):
+        (models / f"{name}.tflite").write_bytes(data.read_bytes())
+    git(folder, "init", "--quiet")
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "base")
+    git(folder, "switch", "--quiet", "-c", "branch")
+    (models / "changed.tflite").write_bytes(_larger_model())
+    (models / "a_new one.tflite").write_bytes(INT8_MODEL.read_bytes())
+    (models / "broken.tflite").write_bytes(INT8_MODEL.read_bytes()[:100])
+    git(folder, "add", ".")
+    git(folder, "commit", "--quiet", "-m", "change")
+    return folder
+
+
+def _larger_model() -> bytes:
+    """RELU over 1000 floats: two tensors of 4000 bytes."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (1000,), TensorType.FLOAT32), main.tensor("y", (1000,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return builder.build()
+
+
+class Job(NamedTuple):
+    """What a run of the action leaves: status, what its log shows, summary, outputs."""
+
+    status: int
+    log: str
+    summary: str
+    outputs: dict[str, Any]
+
+
+def act(checkout: Path, **inputs: str) -> Job:
+    """Run the last step of the action, as GitHub's runner does, with the package that is tested here."""
+    step = ACTION["runs"]["steps"][-1]
+    given = {name: inputs.get(name, "") for name in ACTION["inputs"]}
+    values = {f"inputs.{name}": text for name, text in given.items()}
+    values |= {"github.action_path": str(ROOT), "steps.python.outputs.python-path": sys.executable}
+    stated = {name: re.sub(r"\$\{\{ (.*?) \}\}", lambda m: values[m[1]], text) for name, text in step["env"].items()}
+    places = {name: str(checkout.parent / name) for name in ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")}
+    environment = {**os.environ, **stated, **places, "RUNNER_TEMP": str(ROOT.parent)}
+    script = step["run"].replace('PYTHONPATH="$RUNNER_TEMP/tflm-gate"', f'PYTHONPATH="{ROOT}"')
+    assert script != step["run"]
+    done = subprocess.run(
+        ["bash", "-e", "-c", script], cwd=checkout, env=environment, capture_output=True, text=True, check=False
+    )
+    written = {name: Path(path).read_text() if Path(path).exists() else "" for name, path in places.items()}
+    outputs = dict(line.split("=", 1) for line in written["GITHUB_OUTPUT"].splitlines())
+    parsed = {name: json.loads(text) for name, text in outputs.items()}
+    assert set(parsed) <= set(ACTION["outputs"])
+    return Job(done.returncode, done.stdout + done.stderr, written["GITHUB_STEP_SUMMARY"], parsed)
+
+
+def test_the_summary_shows_each_model_beside_the_base(repository: Path) -> None:
+    job = act(repository, models="models/*.tflite", target="cortex-m", budget="4K", base="main")
+    before, after = (figures("gate", repository / "models" / f"{name}.tflite")["models"][0]["size"] for name in SIZED)
+    arena, file = (after[key] - before[key] for key in ("minimum_arena_bytes", "file_bytes"))
+    shares = f"{arena / before['minimum_arena_bytes']:+.1%}", f"{file / before['file_bytes']:+.1%}"
+    over = after["minimum_arena_bytes"] - 4096
+    base = git(repository, "rev-parse", "--short", "main")
+    head, broken = "32 | 644", job.summary.splitlines()[5]
+    assert job.summary.splitlines() == [
+        "### Tensor arena on cortex-m with reference kernels",
+        "",
+        f"| model | smallest arena | change since {base} | head | tail | file | change of the file | fits |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | --- |",
+        rf"| models/a\_new one.tflite | 1,072 | new | {head} | 2,048 | new | yes: 3,024 bytes left of 4,096 |",
+        broken,
+        f"| models/changed.tflite | {after['minimum_arena_bytes']:,} | {arena:+,} ({shares[0]}) | 8,000 | "
+        f"{after['tail_bytes']:,} | {after['file_bytes']:,} | {file:+,} ({shares[1]}) | "
+        f"no: {over:,} bytes more than the budget of 4,096 |",
+        f"| models/same.tflite | 1,072 | 0 | {head} | 2,048 | 0 | yes: 3,024 bytes left of 4,096 |",
+        "",
+        "sizes in bytes",
+    ]
+    assert broken.startswith("| models/broken.tflite |  |  |  |  |  |  | no: ")
+    assert job.status == 1
+    assert f"::error file=models/changed.tflite::no: {over:,} bytes more than the budget of 4,096" in job.log
+    assert "::error file=models/broken.tflite::no: " in job.log
+    assert job.outputs["fits"] is False
+    assert [each["fits"] for each in job.outputs["report"]["models"]] == [True, False, False, True]
+
+
+SIZED = ("same", "changed")
+
+
+@pytest.mark.parametrize(("budget", "status"), [("8K", 1), ("9K", 0), ("much", 2)])
+def test_the_status_is_that_of_the_budget(repository: Path, budget: str, status: int) -> None:
+    job = act(repository, models="models/same.tflite\nmodels/changed.tflite\n", target="cortex-m", budget=budget)
+    assert job.status == status
+    assert job.outputs.get("fits") == {0: True, 1: False, 2: None}[status]
+
+
+def test_a_board_is_a_budget(repository: Path) -> None:
+    job = act(repository, models="models/same.tflite", board="nano33ble")
+    assert job.status == 0
+    assert "on nano33ble (cortex-m4) with arduino kernels" in job.summary
+    assert "bytes left of RAM" in job.outputs["report"]["models"][0]["verdict"]
+
+
+@pytest.mark.parametrize("name", ["main", "hash"])
+def test_the_base_is_fetched_where_the_checkout_is_shallow(repository: Path, tmp_path: Path, name: str) -> None:
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", repository.as_uri(), str(shallow))
+    base = "main" if name == "main" else git(repository, "rev-parse", "main")
+    job = act(shallow, models="models/changed.tflite", target="cortex-m", base=base)
+    assert job.status == 0, job.log
+    assert job.outputs["report"]["models"][0]["base"]["file_bytes"] == INT8_MODEL.stat().st_size
+
+
+def test_a_base_that_is_nowhere_is_named(repository: Path) -> None:
+    job = act(repository, models="models/same.tflite", base="nowhere")
+    assert job.status == 1
+    assert "::error::no base revision nowhere" in job.log
+    assert "fetch it first" in refusal("gate", repository / "models" / "same.tflite", "--base", "nowhere")
+
+
+def test_a_file_is_taken_through_the_filters_of_git(repository: Path) -> None:
+    """As with Git LFS, where the repository holds what a filter makes the file of."""
+    git(repository, "config", "filter.text.smudge", "base64 -d")
+    git(repository, "config", "filter.text.clean", "base64")
+    (repository / ".gitattributes").write_text("*.tflite filter=text\n")
+    git(repository, "add", "--renormalize", ".")
+    git(repository, "commit", "--quiet", "-m", "filtered")
+    (model,) = figures("gate", repository / "models" / "same.tflite", "--base", "HEAD")["models"]
+    assert model["base"] is not None
+    assert model["base"] == model["size"]
+
+
+def test_the_hook_takes_the_files_that_it_is_given() -> None:
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text())
+    program, *command = hook["entry"].split()
+    assert program == "tflm"
+    assert re.search(hook["files"], INT8_MODEL.name)
+    for budget, status in (("64K", 0), ("1K", 1)):
+        files = [str(INT8_MODEL), str(FLOAT_MODEL)]
+        assert CliRunner().invoke(app, [*command, f"--budget={budget}", *files]).exit_code == status
+
+
+def test_a_pattern_without_files_is_an_error(tmp_path: Path) -> None:
+    assert "*.tflite: no file is called so" in CliRunner().invoke(app, ["gate", str(tmp_path / "*.tflite")]).stderr
+
+
+def test_names_stay_text_in_markdown() -> None:
+    table = Table("", {"a": Column.TEXT, "b": Column.NUMBER}, [["<b>|*x*_y_`z`", 1000]])
+    assert table.markdown() == "| a | b |\n| --- | ---: |\n| &lt;b&gt;\\|\\*x\\*\\_y\\_\\`z\\` | 1,000 |\n"
+
+
+@pytest.mark.parametrize(("budget", "colour"), [("64K", "#2c7a3f"), ("1K", "#b3261e")])
+def test_a_badge_shows_what_is_needed(tmp_path: Path, budget: str, colour: str) -> None:
+    options = ["--target", "cortex-m4", "--budget", budget, "--badge", str(tmp_path / "a.svg")]
+    CliRunner().invoke(app, ["arena", str(INT8_MODEL), *options])
+    picture = xml.etree.ElementTree.parse(tmp_path / "a.svg").getroot()
+    texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == ["tensor arena on cortex-m4", "1.0 KiB"]
+    assert colour in (tmp_path / "a.svg").read_text()

@@ -1,0 +1,55 @@
+"""What `action.yml` runs: `tflm gate` with a workflow's inputs, its table in the summary of the job, its outputs.
+
+Inputs are variables of the environment called INPUT_MODELS, INPUT_BOARD and so on; empty ones count as not given.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+OPTIONS = ("board", "target", "kernels", "budget", "base")
+
+
+def main() -> int:
+    """Run the gate; its status is this program's."""
+    given = {name: os.environ.get(f"INPUT_{name.upper()}", "").strip() for name in ("models", *OPTIONS)}
+    if given["base"]:
+        given["base"] = _at_hand(given["base"])
+    arguments = [pattern.strip() for pattern in given["models"].splitlines() if pattern.strip()]
+    arguments += [f"--{name}={given[name]}" for name in OPTIONS if given[name]]
+    arguments += [f"--summary={os.environ['GITHUB_STEP_SUMMARY']}", "--json"]
+    answer = subprocess.run([sys.executable, "-m", "tflm", "gate", *arguments], stdout=subprocess.PIPE, check=False)
+    if answer.stdout:
+        report = json.loads(answer.stdout)
+        for each in report["models"]:
+            if not each["fits"]:
+                print(f"::error file={_escaped(each['model'], ',:')}::{_escaped(each['verdict'])}")
+        with open(os.environ["GITHUB_OUTPUT"], "a", encoding="utf-8") as file:
+            print(f"report={json.dumps(report)}", f"fits={json.dumps(report['fits'])}", sep="\n", file=file)
+    return answer.returncode
+
+
+def _at_hand(revision: str) -> str:
+    """The hash of a revision in short form, fetched where the checkout is shallow."""
+    if _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+        fetched = _git("fetch", "--quiet", "--depth=1", "origin", revision)
+        if fetched.returncode:
+            sys.exit(f"::error::no base revision {_escaped(revision)}: {_escaped(fetched.stderr.strip())}")
+        revision = "FETCH_HEAD"
+    return _git("rev-parse", "--short", revision).stdout.strip()
+
+
+def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+
+
+def _escaped(text: str, others: str = "") -> str:
+    """Text inside a command to GitHub's runner."""
+    return "".join(f"%{ord(c):02X}" if c in f"%\r\n{others}" else c for c in text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
