@@ -18,9 +18,9 @@ from tflm.targets import TARGETS, Target, align_up
 targets = st.sampled_from(sorted(TARGETS.values(), key=lambda target: target.name))
 
 
-def measured(model: bytes, target: Target, **options: Any) -> tflm.ArenaMeasurement:
+def measured(model: bytes, target: Target, checks: str = "all", **options: Any) -> tflm.ArenaMeasurement:
     """The measurement of a model with every operator at hand."""
-    return tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=target, **options)
+    return tflm.measure_arena(tflm.Model(model, checks=checks), tflm.AllOpsResolver(), target=target, **options)
 
 
 def allocated(model: bytes, arena: Any, **options: Any) -> tflm.MicroInterpreter:
@@ -70,6 +70,33 @@ def test_memory_peaks_where_the_lower_bound_is_reached(model: bytes) -> None:
     else:
         assert peak.operator == tflm.Model(model).operator_name(operators[peak.operator_index])
         assert peak.step == peak.operator_index + 1
+
+
+@given(model=models.graph(), steps=st.lists(st.integers(0, 24), min_size=40, max_size=40))
+def test_memory_peaks_where_most_is_covered_if_buffers_share_memory(model: bytes, steps: list[int]) -> None:
+    count = len(measured(model, tflm.targets.HOST).buffers)
+    options = {"planner": [16 * step for step in (steps * count)[:count]]}
+    measurement = measured(model, tflm.targets.HOST, "tflm", **options)
+    covered = [
+        len({byte // 16 for b in alive_at(measurement, step) for byte in range(b.offset, b.offset + b.bytes)})
+        for step in range(len(measurement.steps))
+    ]
+    peak = measurement.peak
+    assert peak.bytes == 16 * max(covered)
+    assert peak.step == covered.index(max(covered))
+    assert peak.buffers == sorted(alive_at(measurement, peak.step), key=lambda buffer: -buffer.bytes)
+
+
+def alive_at(measurement: tflm.ArenaMeasurement, step: int) -> list[tflm.PlannedBuffer]:
+    """The buffers that are alive at a step."""
+    return [buffer for buffer in measurement.buffers if buffer.first_use <= step <= buffer.last_use]
+
+
+@given(model=models.graph(), target=targets)
+def test_records_are_those_of_the_recording_allocator(model: bytes, target: Target) -> None:
+    allocator = tflm.RecordingMicroAllocator(bytearray(1 << 16), target=target)
+    allocated(model, allocator, target=target)
+    assert measured(model, target).records == allocator.records
 
 
 class Watcher:

@@ -14,8 +14,10 @@ processes take turns in short rounds: whatever slows the machine down hits all o
     peak       MiB that the process ever had in memory
     ratio      our invoke over the other engine's, and our step over its step
 
-Only ratios mean something from one machine to another. `--growth` times models made on the spot, whose width, depth or
-number of tensors doubles from one to the next, in this package alone.
+Only ratios mean something from one machine to another. `--growth` times models made on the spot, in this package alone:
+their width, depth or number of tensors doubles from one to the next; then the number of operators grows fourfold, to
+the largest number that a model may have, and every step from loading to exporting is timed once, in seconds of the
+processor, beside its growth: 4 is linear.
 """
 
 from __future__ import annotations
@@ -321,8 +323,16 @@ def _markdown_cell(figures: dict[str, Any]) -> str:
 # --- Growth ------------------------------------------------------------------------------------------------------
 
 
+OPERATOR_COUNTS = 1562, 6250, 25_000, 100_000
+
+
 def growth() -> list[dict[str, Any]]:
-    """Times of models whose width, depth or number of tensors doubles."""
+    """Times of models whose width, depth or number of tensors doubles, and of those with ever more operators."""
+    return growth_of_running() + growth_with_operators()
+
+
+def growth_of_running() -> list[dict[str, Any]]:
+    """Times of loading, allocating and running models whose width, depth or number of tensors doubles."""
     results = []
     print(f"{'what':10} {'size':>6} {'load ms':>9} {'allocate ms':>12} {'invoke us':>10}")
     for what, sizes in (("width", (32, 64, 128, 256, 512)), ("depth", (4, 8, 16, 32, 64)), ("tensors", (64, 128, 256))):
@@ -332,6 +342,45 @@ def growth() -> list[dict[str, Any]]:
             figures = f"{result['load_ms']:9.2f} {result['allocate_ms']:12.2f} {result['invoke_us']:10.1f}"
             print(f"{what:10} {size:6} {figures}", flush=True)
     return results
+
+
+def growth_with_operators() -> list[dict[str, Any]]:
+    """Seconds that each step takes with ever more operators, and how many times as many as with a fourth of them."""
+    results: list[dict[str, Any]] = []
+    for size in OPERATOR_COUNTS:
+        seconds = {name: processor_seconds(step) for name, step in steps_to_firmware(grown_model("tensors", size))}
+        before = results[-1]["seconds"] if results else {}
+        ratios = {name: value / before[name] for name, value in seconds.items() if name in before}
+        results.append({"what": "operators", "size": size, "seconds": seconds, "growth": ratios})
+        if size == OPERATOR_COUNTS[0]:
+            print(f"\n{'what':10} {'size':>6}" + "".join(f"{f'{name} s':>16}" for name in seconds))
+        cells = (f"{value:9.2f} {f'({ratios[name]:.1f})' if ratios else '':>6}" for name, value in seconds.items())
+        print(f"{'operators':10} {size:6}{''.join(cells)}", flush=True)
+    return results
+
+
+def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
+    """What is done with a model on its way to a device, step by step, by name."""
+    import tflm
+    from tflm.cli.command_line import machine_from
+    from tflm.cli.export import sources
+    from tflm.runtime.model_report import model_report
+
+    model, resolver = tflm.Model(data), tflm.AllOpsResolver()
+    machine = machine_from(None, None, None)
+    yield "load", lambda: tflm.Model(data)
+    yield "verify", lambda: tflm.verify(data)
+    yield "measure", lambda: tflm.measure_arena(model, resolver)
+    yield "plan", lambda: tflm.plan(model, resolver, planner="greedy")
+    yield "inspect", lambda: model_report(model, "grown")
+    yield "export", lambda: sources(model, "grown", machine, "benchmark")
+
+
+def processor_seconds(call: Callable[[], Any]) -> float:
+    """Seconds of the processor that one call takes."""
+    start = time.process_time()
+    call()
+    return time.process_time() - start
 
 
 def grown_model(what: str, size: int) -> bytes:

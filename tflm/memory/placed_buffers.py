@@ -47,6 +47,14 @@ class PlacedBuffers:
         at = fits[rooms[fits].argmin()] if fits.size else -1
         return int(floors[at])
 
+    def in_the_way(self, wanted: BufferRequirements, offset: int) -> npt.NDArray[np.intp]:
+        """Those that share bytes with a buffer at an offset while both are alive, by the order in which they came."""
+        near = self._near(wanted)
+        start, end, first, last = self._columns[:, near]
+        in_time = (first <= wanted.last_time_used) & (last >= wanted.first_time_used)
+        found: npt.NDArray[np.intp] = near[in_time & (start < offset + wanted.size) & (end > offset)]
+        return found
+
     def _gaps(self, wanted: BufferRequirements) -> tuple[Integers, Integers]:
         """Where each gap between buffers alive with `wanted` begins, and its bytes; last, the top, without bytes."""
         offset, end, first, last = self._columns[:, self._near(wanted)]

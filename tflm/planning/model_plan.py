@@ -151,22 +151,23 @@ def plan(
     def measured(model: Model) -> list[ArenaMeasurement]:
         return [measure_arena(model, resolver, target=target, kernels=library) for target, library in parts]
 
-    def head_of(model: Model) -> Head:
-        first, *elsewhere = (measurement.buffers for measurement in measured(model))
+    def head_of(model: Model, measurements: Sequence[ArenaMeasurement]) -> Head:
+        first, *elsewhere = (measurement.buffers for measurement in measurements)
         return Head(model, first, elsewhere)
 
+    before = measured(model)
     compiled = _plan_of_npu(model)
     if compiled is not None:
-        return _kept(model, measured(model), compiled)
+        return _kept(model, before, compiled)
     bare = _without_plan(model)
-    head = head_of(bare)
+    head = head_of(bare, before if bare is model else measured(bare))
     best, order = head.planned(planner, in_place, views, view_alignment, overlapping), None
     if reorder:
         seconds = planner.time_limit if isinstance(planner, OptimalPlanner) else None
         order = smaller_order(bare, head.tensor_bytes(), head.scratch_bytes(), seconds)
     if order is not None:
         reordered = Model(with_operator_order(bare, 0, order.order))
-        other = head_of(reordered).planned(planner, in_place, views, view_alignment, overlapping)
+        other = head_of(reordered, measured(reordered)).planned(planner, in_place, views, view_alignment, overlapping)
         if other.head_bytes < best.head_bytes:
             bare, best = reordered, other
         else:
@@ -186,7 +187,7 @@ def plan(
         offsets=tuple(best.offsets),
         overwritten=best.overwritten,
         order=order,
-        before=_largest(measured(model)),
+        before=_largest(before),
         after=_largest(after),
         after_by_part=tuple(after),
     )

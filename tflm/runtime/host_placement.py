@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.memory.lifetimes import AllocationInfoBuilder, ScratchBufferRequest, Step
+from tflm.memory.placed_buffers import PlacedBuffers
+from tflm.memory.planner import BufferRequirements
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
 from tflm.runtime.micro_allocator import PlannedBuffer
@@ -141,27 +142,22 @@ def _colliding(
         reads: the tensors that a kernel reads at each step.
         shown: tensors that the caller sees.
     """
-    starts = np.asarray([buffer.offset for buffer in planned], np.int64)
-    ends = starts + np.asarray([buffer.bytes for buffer in planned], np.int64)
-    first, last = np.asarray(lifetimes, np.int64).reshape(-1, 2).T
 
     def in_place(i: int, other: int) -> bool:
-        before, after = (i, other) if first[i] <= first[other] else (other, i)
-        step = int(first[after])
-        return bool(last[before] == step and _tensor(planned[before]) in reads[step])
-
-    def collides(i: int, others: npt.NDArray[np.intp]) -> bool:
-        in_space = (starts[others] < ends[i]) & (ends[others] > starts[i])
-        in_time = (first[others] <= last[i]) & (last[others] >= first[i])
-        return any(not in_place(i, int(other)) for other in others[in_space & in_time])
+        before, after = (i, other) if lifetimes[i][0] <= lifetimes[other][0] else (other, i)
+        step = lifetimes[after][0]
+        return lifetimes[before][1] == step and _tensor(planned[before]) in reads[step]
 
     rank = {tensor: place for place, tensor in enumerate(shown)}
-    used = [i for i in range(len(planned)) if first[i] >= 0]
+    used = [i for i in range(len(planned)) if lifetimes[i][0] >= 0]
+    placed = PlacedBuffers(len(used))
     kept: list[int] = []
     displaced = []
-    for i in sorted(used, key=lambda i: (rank.get(_tensor(planned[i]), len(shown)), first[i])):
-        if kept and collides(i, np.asarray(kept, np.intp)):
-            displaced.append(i)
-        else:
+    for i in sorted(used, key=lambda i: (rank.get(_tensor(planned[i]), len(shown)), lifetimes[i][0])):
+        needed = BufferRequirements(planned[i].bytes, *lifetimes[i])
+        if all(in_place(i, kept[other]) for other in placed.in_the_way(needed, planned[i].offset)):
+            placed.add(needed, planned[i].offset)
             kept.append(i)
+        else:
+            displaced.append(i)
     return displaced

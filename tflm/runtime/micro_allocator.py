@@ -219,6 +219,7 @@ class MicroAllocator:
     ):
         self.target = require_target(target)
         self.kernels = library_for(kernels, target)
+        self._structures: dict[Struct, tuple[int, int]] = {}
         self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
         recording = self.RECORDING or target.build.recording
         if persistent_arena is not None:
@@ -472,16 +473,14 @@ class MicroAllocator:
 
     def _tensor_parts(self, tensor: Tensor) -> list[tuple[int, int]]:
         """(size, alignment) of each piece of a TfLiteTensor: itself, its quantization, its zero points."""
-        structs = [TFLITE_TENSOR]
         quantization = affine_quantization(tensor)
-        if quantization is not None:
-            structs.append(TFLITE_AFFINE_QUANTIZATION)
-        parts = [
-            (struct.size(self.target), struct.alignment(self.target)) for struct in map(self.kernels.structure, structs)
+        if quantization is None:
+            return [self._size_and_alignment(TFLITE_TENSOR)]
+        return [
+            self._size_and_alignment(TFLITE_TENSOR),
+            self._size_and_alignment(TFLITE_AFFINE_QUANTIZATION),
+            (int_array_bytes(len(quantization.zero_point)), 4),
         ]
-        if quantization is not None:
-            parts.append((int_array_bytes(len(quantization.zero_point)), 4))
-        return parts
 
     # Figures.
 
@@ -521,22 +520,30 @@ class MicroAllocator:
             raise
 
     def _allocate_struct(self, struct: Struct, count: int = 1) -> None:
-        struct = self.kernels.structure(struct)
         what = struct.name if count == 1 else f"{count} x {struct.name}"
-        size = count * struct.size(self.target)
-        self._persistent.allocate_persistent_buffer(size, struct.alignment(self.target), what)
+        size, alignment = self._size_and_alignment(struct)
+        self._persistent.allocate_persistent_buffer(count * size, alignment, what)
+
+    def _size_and_alignment(self, struct: Struct) -> tuple[int, int]:
+        """Those that a structure has on the target in sources of the kernel library's age."""
+        if struct not in self._structures:
+            known = self.kernels.structure(struct)
+            self._structures[struct] = known.size(self.target), known.alignment(self.target)
+        return self._structures[struct]
 
     def _allocate_temp_struct(self, struct: Struct, count: int, what: str) -> int:
-        return self._non_persistent.allocate_temp(count * struct.size(self.target), struct.alignment(self.target), what)
+        size, alignment = self._size_and_alignment(struct)
+        return self._non_persistent.allocate_temp(count * size, alignment, what)
 
     def _request_table_size(self) -> tuple[int, int]:
         """Size and alignment of the scratch requests so far, and of as many as one more operator may add."""
         count = len(self._requests) + MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR
-        return count * SCRATCH_BUFFER_REQUEST.size(self.target), SCRATCH_BUFFER_REQUEST.alignment(self.target)
+        size, alignment = self._size_and_alignment(SCRATCH_BUFFER_REQUEST)
+        return count * size, alignment
 
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        yield _Recorded()
+        yield _Recorded(kind)
 
 
 def _as_arena(buffer: Any) -> Arena:
@@ -548,18 +555,32 @@ def _place_tensor(tensor: TfLiteEvalTensor, arena: Arena, offset: int) -> None:
     tensor.data = arena.view(offset, ELEMENT_TYPES[tensor.type].dtype, tensor.dims)
 
 
+@dataclass
 class _Recorded:
-    """Lets the code that allocates say what a count means, where that is not the number of allocations."""
+    """Allocations for one purpose.
 
+    Attributes:
+        kind: what for.
+        begin, end: those of the log that they are, from `begin` to before `end`.
+        count: how many they count as, where that is not their number; set by the code that allocates.
+    """
+
+    kind: RecordedAllocationType
+    begin: int = 0
+    end: int = 0
     count: int | None = None
 
 
 class LoggingMicroAllocator(MicroAllocator):
-    """The plain allocator with a log of what it does, which costs nothing in the arena."""
+    """The plain allocator with a log of what it does, and what for, which costs nothing in the arena."""
 
     MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
     _persistent: RecordingSimpleMemoryAllocator
     _non_persistent: RecordingSimpleMemoryAllocator
+
+    def __init__(self, *args: Any, **options: Any):
+        self._purposes: list[_Recorded] = []
+        super().__init__(*args, **options)
 
     @property
     def log(self) -> list[Allocation]:
@@ -570,6 +591,23 @@ class LoggingMicroAllocator(MicroAllocator):
     def head_log(self) -> list[Allocation]:
         """Every allocation in the arena of the head, in order; the same, where tail and head share one."""
         return self._non_persistent.log
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        purposes = len(self._purposes)
+        try:
+            with super().all_or_nothing():
+                yield
+        except BaseException:
+            del self._purposes[purposes:]
+            raise
+
+    @contextmanager
+    def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
+        recorded = _Recorded(kind, len(self.log))
+        yield recorded
+        recorded.end = len(self.log)
+        self._purposes.append(recorded)
 
 
 class RecordingMicroAllocator(LoggingMicroAllocator):
@@ -586,6 +624,28 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
         self.records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
         super().__init__(arena, planner, target, kernels=kernels)
 
+    def repeat(self, other: LoggingMicroAllocator) -> None:
+        """Take from the tail what another allocator has given there; the records are then as if it had been this one.
+
+        Args:
+            other: one with the same planner and arena, over an arena of the same size.
+
+        Raises:
+            ArenaExhausted: the larger objects of this one leave too little.
+        """
+        position = len(self.log)  # both begin with their own objects, which are as many
+        for purpose in other._purposes:
+            self._allocate_again(other.log[position : purpose.begin])
+            with self._recorded(purpose.kind) as recorded:
+                self._allocate_again(other.log[purpose.begin : purpose.end])
+                recorded.count = purpose.count
+            position = purpose.end
+        self._allocate_again(other.log[position:])
+
+    def _allocate_again(self, allocations: Sequence[Allocation]) -> None:
+        for _, what, _, size, alignment in (a for a in allocations if a.section == "tail"):
+            self._persistent.allocate_persistent_buffer(size, alignment, what)
+
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         records = dict(self.records)
@@ -599,10 +659,10 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
         memory = self._persistent
-        logged, used = len(memory.log), memory.get_persistent_used_bytes()
-        recorded = _Recorded()
-        yield recorded
-        sizes = [allocation.size for allocation in memory.log[logged:] if allocation.section == "tail"]
+        used = memory.get_persistent_used_bytes()
+        with super()._recorded(kind) as recorded:
+            yield recorded
+        sizes = [a.size for a in memory.log[recorded.begin : recorded.end] if a.section == "tail"]
         total = self.records[kind]
         self.records[kind] = RecordedAllocation(
             total.requested_bytes + sum(sizes),

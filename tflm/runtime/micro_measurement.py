@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from tflm.errors import ArenaExhausted
 from tflm.libraries import KernelLibrary, Kernels, library_for
@@ -30,6 +31,7 @@ from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, align_up, require_target
 
 FIRST_ARENA_BYTES = 1 << 20
+ARENA_BYTES_PER_MODEL_BYTE = 4
 LARGEST_ARENA_BYTES = 1 << 32
 
 SEPARATE_ALLOCATORS_BYTES = 1024
@@ -127,7 +129,7 @@ def measure_arena(
     require_resolver(resolver)
     library = library_for(kernels, require_target(target))
     require_planner(planner)
-    size = FIRST_ARENA_BYTES
+    size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
     while True:
         try:
             with np.errstate(all="ignore"):
@@ -147,12 +149,13 @@ def _measured_in(
     planner: Planner,
     delegates: Sequence[Delegate],
 ) -> ArenaMeasurement:
-    plain = LoggingMicroAllocator(np.zeros(size, np.uint8), planner, target, kernels=kernels)
+    arena = np.zeros(size, np.uint8)
+    plain = LoggingMicroAllocator(arena, planner, target, kernels=kernels)
     layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain)
     head, tail = plain.head_bytes, plain.tail_bytes
     minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))
-    recording = RecordingMicroAllocator(np.zeros(size, np.uint8), planner, target, kernels=kernels)
-    lay_out(MicroGraph(model, resolver, delegates, kernels), recording)
+    recording = RecordingMicroAllocator(arena, planner, target, kernels=kernels)
+    recording.repeat(plain)
     return ArenaMeasurement(
         target=target,
         kernels=kernels,
@@ -274,12 +277,50 @@ def _operator_at(layout: Layout, step: int) -> str:
 
 
 def _peak(layout: Layout) -> Peak:
-    alive: list[list[PlannedBuffer]] = [[] for _ in layout.steps]
-    for buffer in layout.planned:
-        for at in range(buffer.first_use, buffer.last_use + 1):
-            alive[at].append(buffer)
-    sizes = [_covered_bytes(buffers, ARENA_ALIGNMENT) for buffers in alive]
-    step = max(range(len(layout.steps)), key=sizes.__getitem__)
+    """The earliest of the steps at which the buffers alive cover most of the head.
+
+    What they cover is no more than their sizes together, so that few steps have to be looked at closely: the one with
+    the largest sum, then those whose sum is larger than what was found to be covered.
+    """
+    used = [buffer for buffer in layout.planned if buffer.last_use >= 0]
+    sums = _alive_bytes(used, len(layout.steps)).tolist()
+    step = max(range(len(sums)), key=sums.__getitem__)
+    most = _covered_bytes(_alive_at(used, step), ARENA_ALIGNMENT)
+    for at, alive in _alive_at_each_step(used, len(sums)):
+        if (sums[at], -at) > (most, -step):
+            covered = _covered_bytes(alive, ARENA_ALIGNMENT)
+            if (covered, -at) > (most, -step):
+                step, most = at, covered
     subgraph_index, node_index = layout.steps[step]
-    largest_first = sorted(alive[step], key=lambda buffer: -buffer.bytes)
-    return Peak(_operator_at(layout, step), subgraph_index, node_index, step, sizes[step], largest_first)
+    largest_first = sorted(_alive_at(used, step), key=lambda buffer: -buffer.bytes)
+    return Peak(_operator_at(layout, step), subgraph_index, node_index, step, most, largest_first)
+
+
+def _alive_at(buffers: Iterable[PlannedBuffer], step: int) -> list[PlannedBuffer]:
+    return [buffer for buffer in buffers if buffer.first_use <= step <= buffer.last_use]
+
+
+def _alive_bytes(buffers: Sequence[PlannedBuffer], step_count: int) -> npt.NDArray[np.int64]:
+    """For each step the sizes of the buffers alive, each rounded up, together."""
+    changes = np.zeros(step_count + 1, np.int64)
+    sizes = np.asarray([align_up(buffer.bytes, ARENA_ALIGNMENT) for buffer in buffers], np.int64)
+    np.add.at(changes, np.asarray([buffer.first_use for buffer in buffers], np.intp), sizes)
+    np.subtract.at(changes, np.asarray([buffer.last_use + 1 for buffer in buffers], np.intp), sizes)
+    return np.cumsum(changes[:-1], dtype=np.int64)
+
+
+def _alive_at_each_step(
+    buffers: Sequence[PlannedBuffer], step_count: int
+) -> Iterator[tuple[int, Iterable[PlannedBuffer]]]:
+    """The buffers alive at each step; they are good until the next step is asked for."""
+    alive: dict[int, PlannedBuffer] = {}
+    begin: list[list[int]] = [[] for _ in range(step_count)]
+    end: list[list[int]] = [[] for _ in range(step_count)]
+    for i, buffer in enumerate(buffers):
+        begin[buffer.first_use].append(i)
+        end[buffer.last_use].append(i)
+    for step in range(step_count):
+        alive.update((i, buffers[i]) for i in begin[step])
+        yield step, alive.values()
+        for i in end[step]:
+            del alive[i]

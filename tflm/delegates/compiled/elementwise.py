@@ -6,6 +6,7 @@ broadcast is spread over as many elements as the output has before they begin.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -530,8 +531,11 @@ def _function_of_pairs(node: Node) -> BinaryFunction:
     if callable(node.op_data):
         function: BinaryFunction = node.op_data
         return function
-    ufunc = UFUNCS[node.operator]
+    return _of_pairs(UFUNCS[node.operator])
 
+
+@functools.cache
+def _of_pairs(ufunc: np.ufunc) -> BinaryFunction:
     def apply(a: npt.NDArray[Any], b: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
         result: npt.NDArray[Any] = ufunc(a, b)
         return result

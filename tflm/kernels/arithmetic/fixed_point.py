@@ -6,6 +6,7 @@ overflows by accident; where the reference wraps or saturates in 32 bits, the fu
 
 from __future__ import annotations
 
+import functools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -75,7 +76,7 @@ class FloatScaling(NamedTuple):
 
 
 class Multiplier(ABC):
-    """Multiplies integers by significand * 2^shift.
+    """Multiplies integers by significand * 2^shift. Two of one kind are equal where these are.
 
     Args:
         significand: Q0.31, one for all values, or an array that broadcasts with them.
@@ -88,6 +89,15 @@ class Multiplier(ABC):
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         self.significand = _constant_if_equal(np.asarray(significand, np.int64))
         self.shift = _constant_if_equal(np.asarray(shift, np.int64))
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def _parts(self) -> tuple[object, ...]:
+        return self.significand.shape, self.significand.tobytes(), self.shift.shape, self.shift.tobytes()
 
     @abstractmethod
     def scale(self, values: Raw, scratch: Raw) -> Raw:
@@ -115,19 +125,47 @@ def spread(values: npt.NDArray[Any], shape: tuple[int, ...], channels: tuple[int
     return np.broadcast_to(values.reshape(channels) if values.ndim else values, shape).copy()
 
 
+class _RoundedShift(NamedTuple):
+    """How a quantized multiplier shifts: to the left before the product, to the right after it, rounding.
+
+    Attributes:
+        left, right: powers of two.
+        shifts_left, shifts_right: whether there are any.
+        half: half of 2^right; 0 where nothing is shifted to the right.
+        sign_mask: half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift. All
+            bits where there is one, 0 elsewhere; None where there is one everywhere.
+    """
+
+    left: Raw
+    right: Raw
+    shifts_left: bool
+    shifts_right: bool
+    half: Raw
+    sign_mask: Raw | None
+
+    @classmethod
+    def by(cls, shift: Raw) -> _RoundedShift:
+        """By 2^shift."""
+        # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
+        left = np.asarray(np.maximum(shift, 0) & 31, np.int64)
+        right = np.asarray(np.maximum(-shift, 0), np.int64)
+        rounds = right > 0
+        half = np.asarray(np.where(rounds, np.left_shift(1, np.maximum(right - 1, 0)), 0), np.int64)
+        sign_mask = None if rounds.all() else np.asarray(np.negative(rounds, dtype=np.int64), np.int64)
+        return cls(left, right, bool(left.any()), bool(right.any()), half, sign_mask)
+
+
 class QuantizedMultiplier(Multiplier):
     """Multiplies 32-bit integers, rounding twice."""
 
     def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
         super().__init__(significand, shift)
-        # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
-        self._left = np.asarray(np.maximum(self.shift, 0) & 31, np.int64)
-        self._right = np.asarray(np.maximum(-self.shift, 0), np.int64)
-        self._shifts_left, self._shifts_right = bool(self._left.any()), bool(self._right.any())
-        rounds = self._right > 0
-        self._half = np.asarray(np.where(rounds, np.left_shift(1, np.maximum(self._right - 1, 0)), 0), np.int64)
-        # Half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift.
-        self._sign_mask = None if rounds.all() else np.asarray(np.negative(rounds, dtype=np.int64), np.int64)
+        if self.shift.ndim:  # one number takes no memory to speak of, and is often never shifted by
+            self._shift.left  # noqa: B018
+
+    @functools.cached_property
+    def _shift(self) -> _RoundedShift:
+        return _RoundedShift.by(self.shift)
 
     @classmethod
     def of(cls, real: float) -> QuantizedMultiplier:
@@ -140,31 +178,33 @@ class QuantizedMultiplier(Multiplier):
         The product with the significand is an integer of steps of 2^-31. While that and what is added to round it,
         once or twice, stay below 2^53, float64 holds every step exactly, and no shift to the left has left 32 bits.
         """
-        number = np.left_shift(self.significand, self._left)
-        halves = (1 << 30) + (1 << 30 + int(self._right.max()))
+        number = np.left_shift(self.significand, self._shift.left)
+        halves = (1 << 30) + (1 << 30 + int(self._shift.right.max()))
         if limit * int(number.max()) + halves > 1 << 53:
             return None
-        return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._right)
+        return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._shift.right)
 
     def largest_result(self, limit: int) -> int | None:
-        if max(a.ndim for a in (self.significand, self._left, self._right)) or limit << int(self._left) >= 1 << 31:
+        left, right = self._shift.left, self._shift.right
+        if max(a.ndim for a in (self.significand, left, right)) or limit << int(left) >= 1 << 31:
             return None
-        return (limit << int(self._left)) >> int(self._right)
+        return (limit << int(left)) >> int(right)
 
     def scale(self, values: Raw, scratch: Raw) -> Raw:
         """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
-        if self._shifts_left:
-            wrap_int32(np.left_shift(values, self._left, values))
+        shift = self._shift
+        if shift.shifts_left:
+            wrap_int32(np.left_shift(values, shift.left, values))
         np.multiply(values, self.significand, values)
         np.add(values, _HALF_OF_Q31, values)
         np.right_shift(values, _BITS_OF_Q31, values)
-        if self._shifts_right:
+        if shift.shifts_right:
             np.right_shift(values, _BITS_BELOW_THE_SIGN, scratch)
-            if self._sign_mask is not None:
-                np.bitwise_and(scratch, self._sign_mask, scratch)
+            if shift.sign_mask is not None:
+                np.bitwise_and(scratch, shift.sign_mask, scratch)
             np.add(values, scratch, values)
-            np.add(values, self._half, values)
-            np.right_shift(values, self._right, values)
+            np.add(values, shift.half, values)
+            np.right_shift(values, shift.right, values)
         return values
 
 
@@ -227,6 +267,8 @@ def wrap_int32(values: Raw) -> Raw:
 
 def _constant_if_equal(values: Raw) -> Raw:
     """One number for an array of equal ones: numpy shifts by a scalar several times faster."""
+    if values.ndim == 0:
+        return values
     first = values.reshape(-1)[:1]
     return first.reshape(()) if values.size and (values == first).all() else values
 

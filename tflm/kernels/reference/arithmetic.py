@@ -101,7 +101,7 @@ OP_DATA_MUL = Struct("OpDataMul", **_FIELDS_OF_A_PRODUCT, **_FLOAT_RANGE)
 OP_DATA_DIV = Struct("OpDataDiv", **_FIELDS_OF_A_PRODUCT)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Output:
     """The output of a quantized operator: its multiplier, zero point and range."""
 
@@ -123,7 +123,7 @@ class Output:
         return np.minimum(values, self.maximum, out=values)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Term:
     """One input of a quantized sum: (x - zero_point) * 2^left_shift, times its scale over twice the larger scale."""
 
@@ -138,7 +138,7 @@ class Term:
         self.multiplier.scale(values, scratch)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Sum:
     """A quantized sum or difference."""
 
@@ -154,7 +154,7 @@ class Sum:
         return self.output.requantize(a, scratch)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Product:
     """A quantized product."""
 
@@ -169,7 +169,7 @@ class Product:
         return self.output.requantize(a, scratch)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Quotient:
     """A quantized quotient: the dividend, shifted left as far as it goes, times the reciprocal of the divisor.
 

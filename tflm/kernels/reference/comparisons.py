@@ -56,7 +56,7 @@ COMPARISON_PARAMS = Struct(
 OP_DATA_COMPARISON = Struct("comparisons.cc:OpData", params=COMPARISON_PARAMS)
 
 
-@dataclass
+@dataclass(frozen=True)
 class Comparison:
     """A comparison of quantized integers, each scaled by its own scale."""
 

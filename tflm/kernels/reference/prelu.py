@@ -36,7 +36,7 @@ PRELU_PARAMS = Struct(
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class Prelu:
     """A function of integers: one multiplier for what is positive, another for products with alpha."""
 

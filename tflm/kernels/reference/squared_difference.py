@@ -25,7 +25,7 @@ OP_DATA_SQUARED_DIFFERENCE = Struct(
 )
 
 
-@dataclass
+@dataclass(frozen=True)
 class SquaredDifference:
     """The square of a quantized difference; difference and square wrap to 32 bits."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -99,11 +100,23 @@ def _bind_pairs(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) -
     return run
 
 
+_pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
+
+
 def pair_table(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-    """The function of all pairs of inputs of 8 bits, as elements of y: x1 is in the upper bits of the index."""
-    values = np.arange(256, dtype=np.uint8).view(ops.x1.dtype).astype(dtype)
-    first, second = np.repeat(values, 256), np.tile(values, 256)
-    return function(first, second, np.empty_like(first)).astype(ops.y.dtype)
+    """The function of all pairs of inputs of 8 bits, as elements of y: x1 is in the upper bits of the index.
+
+    Equal functions share one table of 64 KiB, for as long as anyone has it.
+    """
+    key = function, ops.x1.dtype, ops.y.dtype, np.dtype(dtype)
+    table = _pair_tables.get(key)
+    if table is None:
+        values = np.arange(256, dtype=np.uint8).view(ops.x1.dtype).astype(dtype)
+        first, second = np.repeat(values, 256), np.tile(values, 256)
+        table = function(first, second, np.empty_like(first)).astype(ops.y.dtype)
+        table.flags.writeable = False
+        _pair_tables[key] = table
+    return table
 
 
 def _bind_blocks(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) -> Run:
