@@ -20,22 +20,6 @@ from tflm.errors import ArgumentError
 
 
 @dataclass(frozen=True)
-class Build:
-    """How TFLM was compiled, where that shows in its structures.
-
-    Attributes:
-        compression: with support for compressed weights, which adds fields to some structures.
-        recording: the program runs models in TFLM's recording interpreter, whose allocators are larger.
-        fully_connected_extension: from more recent sources, where 16 more bytes follow the parsed options of
-            FULLY_CONNECTED.
-    """
-
-    compression: bool = False
-    recording: bool = False
-    fully_connected_extension: bool = False
-
-
-@dataclass(frozen=True)
 class Target:
     """A machine: its data model, and what its kernels can use.
 
@@ -48,7 +32,6 @@ class Target:
         int64_alignment, double_alignment: alignment in bytes of 64-bit integers and doubles.
         family: which kernel libraries are made for it: "cortex-m", "espressif"; empty for those of no maker.
         extensions: what kernel libraries choose their code by: "dsp" and "mve" of Cortex-M, "esp32s3" and "esp32p4".
-        build: how TFLM is compiled for it.
     """
 
     name: str
@@ -59,7 +42,6 @@ class Target:
     double_alignment: int = 8
     family: str = ""
     extensions: frozenset[str] = frozenset()
-    build: Build = Build()
 
     def __repr__(self) -> str:
         return f"Target({self.name!r}, {self.description!r})"
@@ -71,7 +53,6 @@ HOST_WHEEL = Target(
     "the tflite-micro package for Python: host with compression support, from a recent source",
     pointer_size=8,
     short_enums=False,
-    build=Build(compression=True, recording=True, fully_connected_extension=True),
 )
 CORTEX_M = Target("cortex-m", "32-bit Arm Cortex-M, arm-none-eabi-gcc", pointer_size=4, short_enums=True)
 RISCV32 = Target("riscv32", "32-bit RISC-V (ilp32)", pointer_size=4, short_enums=False)
@@ -139,13 +120,16 @@ def require_target(value: object) -> Target:
     raise ArgumentError(f"{value!r} is not a target; tflm.targets.by_name({name!r}) gives one by its name: {known}")
 
 
-class CType(Protocol):
-    """Something that has a size and an alignment, in bytes, on every target."""
+NO_OPTIONS: frozenset[str] = frozenset()
 
-    def size(self, target: Target) -> int:
+
+class CType(Protocol):
+    """Something that has a size and an alignment, in bytes, on every target, as it is built with some options."""
+
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         """What `sizeof` gives."""
 
-    def alignment(self, target: Target) -> int:
+    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         """What `alignof` gives."""
 
 
@@ -155,7 +139,7 @@ class Integer(CType):
 
     bytes: int
 
-    def size(self, target: Target) -> int:
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         return self.bytes
 
     alignment = size
@@ -168,10 +152,10 @@ class TargetSized(CType):
     size_from: str | int
     alignment_from: str
 
-    def size(self, target: Target) -> int:
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         return self.size_from if isinstance(self.size_from, int) else int(getattr(target, self.size_from))
 
-    def alignment(self, target: Target) -> int:
+    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         return int(getattr(target, self.alignment_from))
 
 
@@ -181,7 +165,7 @@ class EnumType(CType):
 
     largest: int
 
-    def size(self, target: Target) -> int:
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         if not target.short_enums:
             return 4
         return next(size for size in (1, 2, 4) if self.largest < 2 ** (8 * size))
@@ -196,25 +180,25 @@ class Array(CType):
     element: CType
     count: int
 
-    def size(self, target: Target) -> int:
-        return self.count * self.element.size(target)
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+        return self.count * self.element.size(target, options)
 
-    def alignment(self, target: Target) -> int:
-        return self.element.alignment(target)
+    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+        return self.element.alignment(target, options)
 
 
 @dataclass(frozen=True)
 class When(CType):
-    """A field that is there only in builds for which the attribute `option` is true."""
+    """A type that is there only in builds with an option: "compression" of weights is one."""
 
     option: str
     type: CType
 
-    def size(self, target: Target) -> int:
-        return self.type.size(target) if getattr(target.build, self.option) else 0
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+        return self.type.size(target, options) if self.option in options else 0
 
-    def alignment(self, target: Target) -> int:
-        return self.type.alignment(target) if getattr(target.build, self.option) else 1
+    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+        return self.type.alignment(target, options) if self.option in options else 1
 
 
 class Struct(CType):
@@ -224,13 +208,13 @@ class Struct(CType):
         self.name = name
         self.fields: Mapping[str, CType] = fields
 
-    def size(self, target: Target) -> int:
+    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         """Bytes that the structure takes on `target`; 1 for one without fields, as in C++."""
-        return self._layout(target)[0]
+        return self._layout(target, options)[0]
 
-    def alignment(self, target: Target) -> int:
+    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
         """Alignment of the structure on `target`, in bytes."""
-        return self._layout(target)[1]
+        return self._layout(target, options)[1]
 
     def extend(self, name: str, /, **fields: CType) -> Struct:
         """A class derived from this one. Base and fields are laid out as one, for its base is not plain data."""
@@ -241,11 +225,12 @@ class Struct(CType):
         return Struct(self.name, **{name: kind for name, kind in self.fields.items() if name not in fields})
 
     @functools.cache  # noqa: B019  # structures are module constants
-    def _layout(self, target: Target) -> tuple[int, int]:
+    def _layout(self, target: Target, options: frozenset[str]) -> tuple[int, int]:
         offset, alignment = 0, 1
         for field in self.fields.values():
-            offset = align_up(offset, field.alignment(target)) + field.size(target)
-            alignment = max(alignment, field.alignment(target))
+            field_alignment = field.alignment(target, options)
+            offset = align_up(offset, field_alignment) + field.size(target, options)
+            alignment = max(alignment, field_alignment)
         return align_up(max(offset, 1), alignment), alignment
 
     def __repr__(self) -> str:

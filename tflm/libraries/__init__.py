@@ -7,11 +7,12 @@
 from __future__ import annotations
 
 import importlib
+from dataclasses import replace
 from typing import Union
 
 from tflm.errors import ArgumentError
 from tflm.libraries.kernel_library import REFERENCE, TODAY, Concern, Effect, KernelLibrary, Release
-from tflm.targets import Target
+from tflm.targets import HOST_WHEEL, Target
 
 MODULES = {
     "reference": "kernel_library.REFERENCE",
@@ -41,7 +42,7 @@ def by_name(name: str) -> KernelLibrary:
 
 
 def library_for(kernels: Kernels, target: Target) -> KernelLibrary:
-    """A library as it is, or by its name, for a machine.
+    """A library as it is, or by its name, for a machine; for the target of the package, as it is built into that.
 
     Raises:
         ArgumentError: it is neither, or there is none of that name; or it is not made for the machine, and the
@@ -52,6 +53,8 @@ def library_for(kernels: Kernels, target: Target) -> KernelLibrary:
     if not isinstance(kernels, KernelLibrary):
         raise ArgumentError(f"{kernels!r} is not a kernel library; by their names there are {', '.join(MODULES)}")
     kernels.require_part(target)
+    if target == HOST_WHEEL and kernels.release is TODAY:  # a program, not a machine alone
+        return replace(kernels, release=importlib.import_module(f"{__name__}.wheel").WHEEL)
     return kernels
 
 

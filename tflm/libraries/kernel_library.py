@@ -14,7 +14,7 @@ from types import MappingProxyType
 from tflm.errors import ArgumentError, OperatorError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
 from tflm.kernels.requests import NodeView, OperatorMemory
-from tflm.targets import PARTS, Struct, Target
+from tflm.targets import NO_OPTIONS, PARTS, CType, Struct, Target
 
 
 class Effect(Enum):
@@ -56,12 +56,16 @@ class Release:
         structures: C structures of the runtime, and of parsed options, that are others, by the name of today's.
         memory: what its kernels ask of the arena, where that is something else.
         lacks: operators that it does not have.
+        options: what it is built with, as `When` names it.
+        recording: whether models run in its recording interpreter, whose allocators are larger.
     """
 
     name: str
     structures: Mapping[str, Struct] = field(default_factory=lambda: MappingProxyType({}))
     memory: Mapping[str, OperatorMemory] = field(default_factory=lambda: MappingProxyType({}))
     lacks: frozenset[str] = frozenset()
+    options: frozenset[str] = NO_OPTIONS
+    recording: bool = False
 
 
 TODAY = Release("TFLM 90b983c2b of 2026-08-20")
@@ -143,9 +147,11 @@ class KernelLibrary:
             )
         return registration
 
-    def structure(self, struct: Struct) -> Struct:
-        """A C structure of today's TFLM as it is in the release that the library is built into."""
-        return self.release.structures.get(struct.name, struct)
+    def layout(self, type: CType, target: Target) -> tuple[int, int]:
+        """Size and alignment, in bytes, of a C type of today's TFLM in the release that the library is built into."""
+        if isinstance(type, Struct):
+            type = self.release.structures.get(type.name, type)
+        return type.size(target, self.release.options), type.alignment(target, self.release.options)
 
 
 REFERENCE = KernelLibrary("reference", TODAY.name)

@@ -221,7 +221,7 @@ class MicroAllocator:
         self.kernels = library_for(kernels, target)
         self._structures: dict[Struct, tuple[int, int]] = {}
         self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
-        recording = self.RECORDING or target.build.recording
+        recording = self.RECORDING or self.kernels.release.recording
         if persistent_arena is not None:
             self._persistent = self.MEMORY_ALLOCATOR(_as_arena(persistent_arena))
             self._allocate_struct(PERSISTENT_ARENA_BUFFER_ALLOCATOR)
@@ -527,8 +527,7 @@ class MicroAllocator:
     def _size_and_alignment(self, struct: Struct) -> tuple[int, int]:
         """Those that a structure has on the target in sources of the kernel library's age."""
         if struct not in self._structures:
-            known = self.kernels.structure(struct)
-            self._structures[struct] = known.size(self.target), known.alignment(self.target)
+            self._structures[struct] = self.kernels.layout(struct, self.target)
         return self._structures[struct]
 
     def _allocate_temp_struct(self, struct: Struct, count: int, what: str) -> int:

@@ -133,7 +133,7 @@ class MicroGraph:
         def init(planned: PlannedNode) -> None:
             node, registration = planned.node, planned.registration
             memory = registration.memory
-            size = memory.op_data.size(context.target) if memory.op_data is not None else 0
+            size = self._kernels.layout(memory.op_data, context.target)[0] if memory.op_data is not None else 0
             if size:
                 op_data = context.allocate_persistent_buffer(size)
                 node.op_data = op_data if planned.delegate is None else node.op_data

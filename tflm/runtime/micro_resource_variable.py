@@ -50,8 +50,8 @@ class MicroResourceVariables:
         self._capacity = capacity
         self._variables: list[ResourceVariable] = []
         for struct, count in ((MICRO_RESOURCE_VARIABLES, 1), (MICRO_RESOURCE_VARIABLE, capacity)):
-            size = count * allocator.kernels.structure(struct).size(allocator.target)
-            allocator.allocate_persistent_buffer(size, struct.name)
+            size, _ = allocator.kernels.layout(struct, allocator.target)
+            allocator.allocate_persistent_buffer(count * size, struct.name)
 
     def find_or_create(self, container: str, shared_name: str) -> int:
         """The id of the variable of that name; one is made if there is none.

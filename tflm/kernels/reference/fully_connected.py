@@ -37,7 +37,7 @@ from tflm.kernels.support.checks import element_count, require_same_type, requir
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import FullyConnectedOptions
-from tflm.targets import BOOL, INT, INT32, POINTER, Array, EnumType, Struct, When
+from tflm.targets import BOOL, INT, INT32, POINTER, EnumType, Struct, When
 
 INPUT, WEIGHTS, BIAS = range(3)
 
@@ -48,7 +48,6 @@ TFLITE_FULLY_CONNECTED_PARAMS = Struct(
     keep_num_dims=BOOL,
     asymmetric_quantize_inputs=BOOL,
     quantized_bias_type=TFLITE_TYPE,
-    extension=When("fully_connected_extension", Array(POINTER, 2)),
 )
 OP_DATA_FULLY_CONNECTED = Struct(
     "OpDataFullyConnected",
