@@ -23,7 +23,7 @@ from tflm.firmware.instructions import clocked_boards, coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
 from tflm.firmware.resolver_methods import resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.windows import Axis
+from tflm.kernels.layers.geometry import Axis
 from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
 
 BUILDS = {(entry.cpu, entry.kernels, entry.build): entry for entry in shipped()}

@@ -34,7 +34,7 @@ from scipy.optimize import nnls  # type: ignore[import-untyped]
 import tflm
 from tflm.firmware.instructions import estimate
 from tflm.firmware.loop_trips import PATHS, Layer
-from tflm.kernels.layers.windows import Axis, paddings
+from tflm.kernels.layers.geometry import Axis, paddings
 from tflm.schema.enums import Padding
 
 VERSIONS = {"compiler": "arm-none-eabi-gcc 12.2", "library": "TFLM 90b983c2b, CMSIS-NN 4ab83cc3c"}

@@ -18,7 +18,7 @@ from tflm.boards import Board, boards
 from tflm.errors import FirmwareError
 from tflm.firmware.loop_trips import PATHS, Layer, LoopTrips
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.layers.windows import Axis, paddings
+from tflm.kernels.layers.geometry import axes
 from tflm.libraries import Kernels
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import TensorType
@@ -284,6 +284,5 @@ def _windowed(
         taps = shapes[1][1], shapes[1][2]
         dilations = options.dilation_h_factor, options.dilation_w_factor
     strides = options.stride_h, options.stride_w
-    before = paddings(options.padding, shapes[0][1:3], taps, strides, dilations)
-    rows, columns = (Axis(*of) for of in zip(shapes[0][1:3], taps, output[1:3], strides, dilations, before))
+    rows, columns = axes(options.padding, shapes[0][1:3], taps, output[1:3], strides, dilations)
     return Layer(name, shapes, output, rows, columns)

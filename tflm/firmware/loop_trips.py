@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.layers.windows import Axis
+from tflm.kernels.layers.geometry import Axis
 
 Shape = tuple[int, ...]
 

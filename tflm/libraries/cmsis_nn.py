@@ -13,8 +13,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tflm.kernels.layers.convolution import OP_DATA_CONV, Operands
+from tflm.kernels.layers.geometry import paddings
 from tflm.kernels.layers.per_channel import ChannelMultipliers
-from tflm.kernels.layers.windows import paddings
 from tflm.kernels.reference import (
     batch_matmul,
     conv_2d,

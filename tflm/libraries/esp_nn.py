@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tflm.kernels.layers.convolution import OP_DATA_CONV
-from tflm.kernels.layers.windows import paddings
+from tflm.kernels.layers.geometry import paddings
 from tflm.kernels.reference import conv_2d, depthwise_conv_2d, softmax
 from tflm.kernels.requests import NodeView, OperatorMemory, Request, Requests, ScratchBuffer, nothing
 from tflm.libraries.kernel_library import Concern, Effect, KernelLibrary

@@ -7,10 +7,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from tflm.errors import OperatorError
+from tflm.kernels.layers.geometry import Axis, axes, effective_size, output_size
 from tflm.kernels.overlap import element_wise
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
-from tflm.schema.enums import BuiltinOperator, Padding, TensorType
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.tables import Operator
 
 
@@ -124,36 +126,17 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
         return None
     if axis == BATCHES:
         return SameRows((0,))
-    of = _geometry(graph, operator, options)
-    if of is None:
+    both = _geometry(graph, operator, options)
+    if both is None:
         return None
-    same = options.padding == Padding.SAME
-    image, output = graph.shape(inputs[0]), graph.shape((operator.outputs or ())[0])
-    before, pads_columns = 0, False
-    for size, count, window in zip(image[1:3], output[1:3], of):
-        if not 0 < window.stride < 1 << 15 or not 0 < window.dilation < 1 << 15:
-            return None
-        extent = (window.taps - 1) * window.dilation + 1
-        expected = -(-size // window.stride) if same else (size - extent) // window.stride + 1
-        if count != expected or count < 1:
-            return None
-    totals = [
-        max((count - 1) * window.stride + (window.taps - 1) * window.dilation + 1 - size, 0) if same else 0
-        for size, count, window in zip(image[1:3], output[1:3], of)
-    ]
-    before, pads_columns = totals[0] // 2, totals[1] > 0
-    rows = of[0]
-    return SlidingWindow(Window(image[1], (rows.taps - 1) * rows.dilation + 1, rows.stride, before, pads_columns))
+    rows, columns = both
+    extent = effective_size(rows.taps, rows.dilation)
+    return SlidingWindow(Window(rows.size, extent, rows.stride, rows.before, columns.leaves_image))
 
 
-class _Taps(NamedTuple):
-    taps: int
-    stride: int
-    dilation: int
-
-
-def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[_Taps, _Taps] | None:
-    """Taps, strides and dilations along rows and columns."""
+def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
+    """Windows along rows and columns; None where they are not as many as the output has."""
+    image, output = graph.shape((operator.inputs or ())[0]), graph.shape((operator.outputs or ())[0])
     if hasattr(options, "filter_height"):
         taps, dilations = (options.filter_height, options.filter_width), (1, 1)
     else:
@@ -161,8 +144,13 @@ def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[_Taps, _T
         if len(weights) != 4:
             return None
         taps, dilations = weights[1:3], (options.dilation_h_factor, options.dilation_w_factor)
-    rows, columns = (_Taps(*of) for of in zip(taps, (options.stride_h, options.stride_w), dilations))
-    return rows, columns
+    strides = options.stride_h, options.stride_w
+    try:
+        both = axes(options.padding, image[1:3], taps, output[1:3], strides, dilations)
+        expected = [output_size(options.padding, a.size, a.taps, a.stride, a.dilation) for a in both]
+    except OperatorError:
+        return None
+    return both if expected == list(output[1:3]) and min(expected) > 0 else None
 
 
 def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:

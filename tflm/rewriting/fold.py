@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.layers.geometry import output_size, padding_before
 from tflm.rewriting.graph import Graph
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.tables import Operator
@@ -26,7 +27,7 @@ MOST_ZEROS = 3
 """Taps of zeros that a kernel is given on one side at the most."""
 
 
-class Axis(NamedTuple):
+class PaddedAxis(NamedTuple):
     """One dimension of a convolution over a padded image.
 
     Attributes:
@@ -45,19 +46,17 @@ class Axis(NamedTuple):
     @property
     def windows(self) -> int:
         """How many there are in the padded image."""
-        extent = (self.taps - 1) * self.dilation + 1
-        return (self.size + self.before + self.after - extent) // self.stride + 1
+        return output_size(Padding.VALID, self.before + self.size + self.after, self.taps, self.stride, self.dilation)
 
 
-def zeros_for_same(axis: Axis) -> tuple[int, int] | None:
+def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
     """The fewest taps of zeros before and after the kernel's with which SAME gives the same windows; None without."""
-    if axis.windows != -(-axis.size // axis.stride):
+    if axis.windows != output_size(Padding.SAME, axis.size, axis.taps, axis.stride, axis.dilation):
         return None
     choices = sorted(itertools.product(range(MOST_ZEROS + 1), repeat=2), key=lambda zeros: (sum(zeros), zeros))
     for first, last in choices:
-        extent = (axis.taps + first + last - 1) * axis.dilation + 1
-        padding = max((axis.windows - 1) * axis.stride + extent - axis.size, 0)
-        if padding // 2 == axis.before + first * axis.dilation:
+        taps, before = first + axis.taps + last, axis.before + first * axis.dilation
+        if padding_before(axis.windows, axis.size, taps, axis.stride, axis.dilation) == before:
             return first, last
     return None
 
@@ -94,7 +93,7 @@ def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
     image, kernel = graph.shape(_first(pad)), graph.constant(inputs[1])
     geometry = ((options.stride_h, options.dilation_h_factor), (options.stride_w, options.dilation_w_factor))
     zeros = [
-        zeros_for_same(Axis(size, *border, taps, *steps))
+        zeros_for_same(PaddedAxis(size, *border, taps, *steps))
         for size, border, taps, steps in zip(image[1:3], borders[1:3], kernel.shape[1:3], geometry)
     ]
     if None in zeros or any(any(border) for border in (borders[0], borders[3])):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import functools
 from typing import NamedTuple
 
+from tflm.kernels.layers.geometry import output_size, padding_before
 from tflm.schema.enums import Padding
 
 
@@ -89,8 +90,8 @@ def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
 
 def _same(window: Window, needed: Rows) -> BandOfWindows | None:
     """What SAME makes of some rows; None where its windows are none of the whole's."""
-    count = -(-needed.size // window.stride)
-    before = max((count - 1) * window.stride + window.extent - needed.size, 0) // 2
+    count = output_size(Padding.SAME, needed.size, window.extent, window.stride)
+    before = padding_before(count, needed.size, window.extent, window.stride)
     shift = needed.first - before + window.before
     if shift % window.stride:
         return None

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ArgumentError, OperatorError
+from tflm.kernels.layers.geometry import effective_size, output_size
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, Padding
 from tflm.schema.model import Model, require_model
@@ -233,10 +234,9 @@ def _require_rank(step: _Step, index: int, rank: int) -> Shape:
 
 
 def _window(size: int, taps: int, stride: int, dilation: int, padding: Padding) -> int:
-    reach = (taps - 1) * dilation + 1
-    found = -(-size // stride) if padding is Padding.SAME else (size - reach + stride) // stride
+    found = output_size(padding, size, taps, stride, dilation)
     if found <= 0:
-        raise OperatorError(f"{size} rows or columns are too few for a window of {reach}")
+        raise OperatorError(f"{size} rows or columns are too few for a window of {effective_size(taps, dilation)}")
     return found
 
 

@@ -15,7 +15,7 @@ from tflm.delegates.compiled.products import bind_convolution, convolution_scali
 from tflm.delegates.compiled.scaling import Scaling, copied
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
 from tflm.kernels.layers.convolution import OpData
-from tflm.kernels.layers.windows import Axis
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference.depthwise_conv_2d import OPERANDS
 from tflm.kernels.registration import KernelContext, Node
 

@@ -20,7 +20,7 @@ from tflm.delegates.compiled.language import (
     inlined,
     kernel,
 )
-from tflm.kernels.layers.taps import Tap
+from tflm.kernels.layers.geometry import Tap
 from tflm.kernels.registration import KernelContext, Node
 
 

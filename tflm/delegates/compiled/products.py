@@ -14,8 +14,8 @@ from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, inte
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
 from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.layers.convolution import OpData
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.integer_product import OutputStage
-from tflm.kernels.layers.windows import Axis
 from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
 from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.support.activation import activation_range, fused_activation

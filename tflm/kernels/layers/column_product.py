@@ -15,9 +15,10 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from tflm.kernels.arithmetic.numpy_calls import einsum
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.integer_product import IntegerWeights
 from tflm.kernels.layers.product import FACTORS_IN_A_BLOCK, Finish, Scratch, blocks
-from tflm.kernels.layers.windows import Axis, bind_windows, in_turn
+from tflm.kernels.layers.windows import bind_windows, in_turn
 from tflm.kernels.registration import Run
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.layers.windows import axes
+from tflm.kernels.layers.geometry import axes
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
 NEVER = np.int64(1) << np.int64(60)

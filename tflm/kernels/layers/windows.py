@@ -1,90 +1,18 @@
-"""Windows of an image: where they lie, and views in which they are arrays."""
+"""Windows of an image as arrays: views of it, or of a copy with a border."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
-from tflm.kernels.layers.padding import effective_size, output_size, padding_before
+from tflm.kernels.layers.geometry import Axis, taps
 from tflm.kernels.registration import Run
 from tflm.kernels.support.checks import AnyTensor, element_count
-from tflm.schema.enums import Padding
-
-LARGEST_STEP = 2**15 - 1
-"""Strides and dilations are numbers of 16 bits."""
-
-
-class Axis(NamedTuple):
-    """Windows along one dimension of an image: tap t of window i is at i * stride + t * dilation - before.
-
-    Attributes:
-        size: of the image.
-        taps: that a window has.
-        windows: how many there are.
-    """
-
-    size: int
-    taps: int
-    windows: int
-    stride: int = 1
-    dilation: int = 1
-    before: int = 0
-
-    @property
-    def start(self) -> int:
-        """The first place that is read; negative where it is before the image."""
-        return -self.before
-
-    @property
-    def stop(self) -> int:
-        """The place behind the last one that is read."""
-        return self.start + (self.windows - 1) * self.stride + effective_size(self.taps, self.dilation)
-
-    @property
-    def leaves_image(self) -> bool:
-        """Whether any window reaches beyond the image."""
-        return self.start < 0 or self.stop > self.size
-
-
-def axes(
-    padding: Padding,
-    sizes: Sequence[int],
-    taps: Sequence[int],
-    windows: Sequence[int],
-    strides: Sequence[int],
-    dilations: Sequence[int],
-) -> tuple[Axis, Axis]:
-    """The windows along rows and columns of a convolution's input.
-
-    Raises:
-        OperatorError: a stride or a dilation is out of range.
-    """
-    before = paddings(padding, sizes, taps, strides, dilations)
-    rows, columns = (Axis(*of) for of in zip(sizes, taps, windows, strides, dilations, before))
-    return rows, columns
-
-
-def paddings(
-    padding: Padding, sizes: Sequence[int], taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
-) -> tuple[int, ...]:
-    """For rows and columns, the places before the image that the first of the windows that fit along it covers.
-
-    Raises:
-        OperatorError: a stride or a dilation is out of range.
-    """
-    if max(*strides, *dilations) > LARGEST_STEP:
-        raise OperatorError(f"has strides {strides} and dilations {dilations}, {LARGEST_STEP} is the most")
-    dimensions = list(zip(sizes, taps, strides, dilations))
-    windows = [output_size(padding, *dimension) for dimension in dimensions]
-    if min(windows) < 0:
-        return (0, 0)  # TFLM gives up where a window is too large, but runs the operator
-    return tuple(padding_before(count, *dimension) for count, dimension in zip(windows, dimensions))
 
 
 def require_room(elements: int, *tensors: AnyTensor) -> None:
@@ -125,8 +53,8 @@ def bind_windows(
         image = _image(shape, dtype, border, channels_first)
         fill = _bind_fill(image, x, rows, columns)
     batch, row, column, channel = image.strides
-    places, taps = (row * rows.stride, column * columns.stride), (row * rows.dilation, column * columns.dilation)
-    return fill, _windows(image, (batch, *places, *taps, channel), rows, columns)
+    places, steps = (row * rows.stride, column * columns.stride), (row * rows.dilation, column * columns.dilation)
+    return fill, _windows(image, (batch, *places, *steps, channel), rows, columns)
 
 
 def bind_windows_by_tap(
@@ -142,13 +70,10 @@ def bind_windows_by_tap(
     shape = (x.shape[0], rows.stop - rows.start, columns.taps, columns.windows, x.shape[3] * copies)
     image = np.full(shape, border, dtype)
     fills = []
-    for tap in range(columns.taps):
-        offset = tap * columns.dilation - columns.before
-        first = max(-(offset // columns.stride), 0)
-        seen = min((columns.size - 1 - offset) // columns.stride + 1, columns.windows)
-        places = slice(first * columns.stride + offset, None, columns.stride)
-        source = x[:, :, places][:, :, : max(seen - first, 0)]
-        fills.append(_bind_fill(image[:, :, tap, first:], source, rows, Axis(columns.size, 1, source.shape[2])))
+    for tap in taps(columns):
+        source = x[:, :, tap.inputs]
+        inside = image[:, :, tap.number, tap.windows]
+        fills.append(_bind_fill(inside, source, rows, Axis(columns.size, 1, source.shape[2])))
     batch, row, tap_of_columns, column, channel = image.strides
     strides = (batch, row * rows.stride, column, row * rows.dilation, tap_of_columns, channel)
     return in_turn(*fills), _windows(image, strides, rows, columns)

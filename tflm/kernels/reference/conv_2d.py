@@ -15,10 +15,10 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution
-from tflm.kernels.layers.padding import TFLITE_PADDING
+from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.trailing_output import behind_all_channels
-from tflm.kernels.layers.windows import axes, image_elements, require_room
+from tflm.kernels.layers.windows import image_elements, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation

@@ -17,12 +17,12 @@ from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import einsum
 from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution, bind_layer
 from tflm.kernels.layers.float_product import FloatWeights
+from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
 from tflm.kernels.layers.integer_product import IntegerWeights
-from tflm.kernels.layers.padding import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.layers.trailing_output import behind_each_channel
-from tflm.kernels.layers.windows import axes, bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
+from tflm.kernels.layers.windows import bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation

@@ -13,8 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.layers.padding import TFLITE_PADDING, TFLITE_PADDING_VALUES, output_size, padding_before
-from tflm.kernels.layers.taps import Tap, taps
+from tflm.kernels.layers.geometry import (
+    TFLITE_PADDING,
+    TFLITE_PADDING_VALUES,
+    Axis,
+    Tap,
+    output_size,
+    padding_before,
+    taps,
+)
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, TempInput, TempOutput, tensors, writable_dims
 from tflm.kernels.support.activation import (
@@ -117,7 +124,7 @@ def _windows(input: TfLiteTensor, node: Node) -> tuple[tuple[int, ...], list[Tap
     if min(shape) <= 0:
         raise OperatorError(f"has shape {list(input.dims)}, in which no window finds an element", tensor=input.name)
     rows, columns = (
-        taps(size, windows, window, stride, padding_before(windows, size, window, stride))
+        taps(Axis(size, window, windows, stride, before=padding_before(windows, size, window, stride)))
         for windows, (size, window, stride) in zip(shape[1:3], sizes)
     )
     return shape, rows, columns

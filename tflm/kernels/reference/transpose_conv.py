@@ -20,9 +20,9 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.layers.convolution import OpData, Operands, bind_convolution
-from tflm.kernels.layers.padding import TFLITE_PADDING
+from tflm.kernels.layers.geometry import TFLITE_PADDING, Axis, paddings
 from tflm.kernels.layers.per_channel import ChannelMultipliers
-from tflm.kernels.layers.windows import Axis, in_turn, paddings, require_room
+from tflm.kernels.layers.windows import in_turn, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
