@@ -7,6 +7,7 @@
 # make i386       the real models and the tests of the kernels on a Python of 32 bits, in $(I386)
 # make processors the compiled kernels for each instruction set of x86 that they know, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
+# make explorer   node data of operators, held to Google's Model Explorer, whose adapter of 500 MB it installs
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
 #
@@ -27,7 +28,7 @@ COVERAGE_FLOOR := 90
 TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
 	comparison-overlap no-any-return misc dict-item func-returns-value)
 
-.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel coverage long clean
+.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel explorer coverage long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -86,6 +87,10 @@ processors: $(TESTING)
 	for path in avx512vnni avx512 avx2 sse2; do \
 		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py tests/test_real_models.py || exit 1; \
 	done
+
+explorer: $(TESTING)
+	$(PIP) install --editable '.[explorer]'
+	$(VENV)/bin/pytest tests/test_node_data.py
 
 coverage: $(TESTING)
 	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)

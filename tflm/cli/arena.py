@@ -32,6 +32,7 @@ from tflm.cli.command_line import (
     CheckFailed,
     KernelsName,
     Machine,
+    NodeData,
     Shapes,
     TargetName,
     bytes_from,
@@ -47,6 +48,7 @@ from tflm.cli.command_line import (
     with_shapes,
 )
 from tflm.cli.flash import budget_report
+from tflm.cli.node_data import arena_figures, write_node_data
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
 from tflm.report import Column, Report, Table, short_size, with_thousands
@@ -170,6 +172,7 @@ def arena(
             metavar="NAME", help="A second plan to draw beside the first.", autocompletion=lambda: list(PLANNER_NAMES)
         ),
     ] = None,
+    node_data: NodeData = None,
     shape: Shapes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -189,8 +192,8 @@ def arena(
             raise typer.BadParameter(f"no planner is called {name!r}; there are {', '.join(PLANNER_NAMES)}")
     if beside is not None and html is None and plot is None:
         raise typer.BadParameter("--beside needs --html or --plot to draw to")
-    if len(models) > 1 and (html is not None or plot is not None):
-        raise typer.BadParameter("--html and --plot draw the plan of one model")
+    if len(models) > 1 and any(each is not None for each in (html, plot, node_data)):
+        raise typer.BadParameter("--html, --plot and --node-data are for one model")
     if sum((all_boards, all_targets, board is not None, ram is not None)) > 1:
         raise typer.BadParameter("give one of --board, --boards, --ram and --all-targets")
     if all_targets and kernels is not None:
@@ -220,6 +223,8 @@ def arena(
         from tflm.cli.arena_plot import arena_plot  # matplotlib takes a while to load
 
         arena_plot(plot, title_of(models[0]), plans)
+    if node_data is not None:
+        write_node_data(node_data, loaded[0], arena_figures(measured[0][1]))
     fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
     fitting = (limit is None or needed <= limit) and all(fit.fits for fit in fits)
     if badge_file is not None:

@@ -345,3 +345,7 @@ Shapes = Annotated[
     typer.Option("--shape", metavar="INPUT=SHAPE", help="Another shape of an input, such as input=1,96,96,1."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print figures for other programs.")]
+NodeData = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write figures of operators for Google's Model Explorer, a file for each kind."),
+]

@@ -14,6 +14,7 @@ import tflm
 from tflm.cli.command_line import (
     AsJson,
     ModelPath,
+    NodeData,
     load_model,
     print_json,
     print_line,
@@ -23,7 +24,8 @@ from tflm.cli.command_line import (
     title_of,
 )
 from tflm.cli.device_profile import estimate_figures, estimate_report
-from tflm.cli.run import DelegateName, delegates_from, random_inputs, set_inputs
+from tflm.cli.node_data import work_figures, write_node_data
+from tflm.cli.run import NO_DELEGATES, DelegateName, delegates_from, random_inputs, set_inputs
 from tflm.evaluation.runner import inputs_of, ready_interpreter
 from tflm.firmware.instructions import clocked_boards
 from tflm.report import Column, Table
@@ -139,11 +141,14 @@ def profile(
         str | None, typer.Option(metavar="NAME", help="What the device's kernels are compiled with: O2 or Os.")
     ] = None,
     mhz: Annotated[float | None, typer.Option(min=1, metavar="MHZ", help="The device's clock.")] = None,
+    node_data: NodeData = None,
     as_json: AsJson = False,
 ) -> None:
     """Time each operator of a model on this machine, the slowest first; or estimate a device's time.
 
     An operator of subgraph 2 is called 2:0. What CALL_ONCE runs is shown as of the first invoke.
+
+    With --node-data the reference kernels run, operator by operator, unless a delegate is named.
 
     With --target or --board nothing runs: instructions follow from shapes, as they were counted on Cortex-M.
 
@@ -154,9 +159,11 @@ def profile(
       tflm profile person_detect.tflite --target cortex-m4 --kernels cmsis-nn --optimization Os --mhz 64
     """
     if target is not None or board is not None:
-        found = tflm.estimate(
-            load_model(model), target=target, board=board, kernels=kernels, optimization=optimization, mhz=mhz
-        )
+        loaded = load_model(model)
+        found = tflm.estimate(loaded, target=target, board=board, kernels=kernels, optimization=optimization, mhz=mhz)
+        if node_data is not None:
+            cycles = {(0, op.operator_index): op.cycles for op in found.operators if op.cycles is not None}
+            write_node_data(node_data, loaded, {"cycles": cycles, "multiply-accumulates": work_figures(loaded)})
         if as_json:
             print_json({"model": str(model), **estimate_figures(found)})
         else:
@@ -164,7 +171,13 @@ def profile(
         return
     if not (kernels is None and optimization is None and mhz is None):
         raise typer.BadParameter("--kernels, --optimization and --mhz are of a device: give --target or --board")
-    whole, operators = timings(load_model(model), runs, seed, delegate)
+    loaded = load_model(model)
+    if node_data is not None and delegate is None:
+        delegate = NO_DELEGATES
+    whole, operators = timings(loaded, runs, seed, delegate)
+    if node_data is not None:
+        times = {(op.subgraph_index, op.index): op.microseconds for op in operators}
+        write_node_data(node_data, loaded, {"microseconds": times, "multiply-accumulates": work_figures(loaded)})
     if as_json:
         print_json(
             {

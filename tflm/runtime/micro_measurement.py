@@ -78,6 +78,7 @@ class ArenaMeasurement:
             place afterwards.
         buffers: every tensor and scratch buffer in the head.
         steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
+        places: subgraph and place in it of the operator at each step; None where there is no operator.
         peak: the operator at which memory peaks, and what is alive there.
         npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
     """
@@ -92,6 +93,7 @@ class ArenaMeasurement:
     records: dict[RecordedAllocationType, RecordedAllocation]
     buffers: list[PlannedBuffer]
     steps: list[str]
+    places: list[tuple[int, int | None]]
     peak: Peak
     npu_bytes: int = 0
 
@@ -167,6 +169,7 @@ def _measured_in(
         records=recording.records,
         buffers=layout.planned,
         steps=[_operator_at(layout, step) for step in range(len(layout.steps))],
+        places=list(layout.steps),
         peak=_peak(layout),
         npu_bytes=_npu_bytes(model, layout.planned),
     )
@@ -256,10 +259,10 @@ def _npu_bytes(model: Model, planned: Sequence[PlannedBuffer]) -> int:
         if model.operator_name(operator) == "ethos-u"
         for tensor in (operator.inputs or ())[2:4]
     }
-    return _covered_bytes(buffer for buffer in planned if buffer.tensor in scratch)
+    return covered_bytes(buffer for buffer in planned if buffer.tensor in scratch)
 
 
-def _covered_bytes(buffers: Iterable[PlannedBuffer], alignment: int = 1) -> int:
+def covered_bytes(buffers: Iterable[PlannedBuffer], alignment: int = 1) -> int:
     """Bytes of the head that buffers take, each rounded up; those that share memory count once."""
     total = end = 0
     for offset, stop in sorted((b.offset, b.offset + align_up(b.bytes, alignment)) for b in buffers):
@@ -285,10 +288,10 @@ def _peak(layout: Layout) -> Peak:
     used = [buffer for buffer in layout.planned if buffer.last_use >= 0]
     sums = _alive_bytes(used, len(layout.steps)).tolist()
     step = max(range(len(sums)), key=sums.__getitem__)
-    most = _covered_bytes(_alive_at(used, step), ARENA_ALIGNMENT)
-    for at, alive in _alive_at_each_step(used, len(sums)):
+    most = covered_bytes(_alive_at(used, step), ARENA_ALIGNMENT)
+    for at, alive in alive_at_each_step(used, len(sums)):
         if (sums[at], -at) > (most, -step):
-            covered = _covered_bytes(alive, ARENA_ALIGNMENT)
+            covered = covered_bytes(alive, ARENA_ALIGNMENT)
             if (covered, -at) > (most, -step):
                 step, most = at, covered
     subgraph_index, node_index = layout.steps[step]
@@ -309,7 +312,7 @@ def _alive_bytes(buffers: Sequence[PlannedBuffer], step_count: int) -> npt.NDArr
     return np.cumsum(changes[:-1], dtype=np.int64)
 
 
-def _alive_at_each_step(
+def alive_at_each_step(
     buffers: Sequence[PlannedBuffer], step_count: int
 ) -> Iterator[tuple[int, Iterable[PlannedBuffer]]]:
     """The buffers alive at each step; they are good until the next step is asked for."""

@@ -1,0 +1,94 @@
+"""Figures of operators as node data of Google's Model Explorer, which colours the nodes of its graph by them.
+
+It keeps one figure a file, by the name of the graph and a key of the node. A node is found by its number, which is the
+operator's place in the subgraph; but where a tensor is called by that number, the key stands for what makes the tensor.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tflm
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.runtime.micro_measurement import alive_at_each_step, covered_bytes
+from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.tables import SubGraph
+
+Place = tuple[int, int]
+"""Of an operator: its subgraph, and its place there."""
+
+Figures = Mapping[Place, float]
+
+GRADIENT = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#d9480f"})
+
+
+def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures]) -> list[Path]:
+    """Write figures by their names: the first to `path`, each other one beside it, with its name before the suffix.
+
+    Raises:
+        OSError: a file can't be written.
+    """
+    written = []
+    for name, of_operators in figures.items():
+        file = path.with_suffix(f".{name.replace(' ', '_')}{path.suffix}") if written else path
+        file.write_text(json.dumps(_node_data(model, name, of_operators), indent=2), encoding="utf-8")
+        written.append(file)
+    return written
+
+
+def _node_data(model: tflm.Model, name: str, figures: Figures) -> dict[str, Any]:
+    document: dict[str, Any] = {}
+    for (subgraph_index, operator_index), value in figures.items():
+        key = _key(model.subgraphs[subgraph_index], operator_index)
+        graph = document.setdefault(
+            _graph_id(model, subgraph_index), {"name": name, "results": {}, "gradient": GRADIENT}
+        )
+        if key is not None:
+            graph["results"][key] = {"value": value}
+    return document
+
+
+def _graph_id(model: tflm.Model, index: int) -> str:
+    """What the explorer calls a subgraph: its name, or that of its signature."""
+    keys = (each.signature_key for each in model.root.signature_defs or () if each.subgraph_index == index)
+    unnamed = f"subgraph_{index}" if index else "main"
+    return model.subgraphs[index].name or next(keys, None) or unnamed
+
+
+def _key(subgraph: SubGraph, index: int) -> str | None:
+    """What a node is found by; None for one that can't be told from others."""
+    names = [tensor.name for tensor in subgraph.tensors or ()]
+    if str(index) not in names:
+        return str(index)
+    outputs = (names[tensor] for tensor in (subgraph.operators or [])[index].outputs or ())
+    return next((name for name in outputs if name and names.count(name) == 1), None)
+
+
+def arena_figures(measured: tflm.ArenaMeasurement) -> dict[str, Figures]:
+    """Bytes of the head at each operator: all that is alive, then what begins with it, its outputs and scratch.
+
+    An operator that runs at several steps counts with the largest.
+    """
+    alive: dict[Place, int] = collections.defaultdict(int)
+    own: dict[Place, int] = collections.defaultdict(int)
+    used = [buffer for buffer in measured.buffers if buffer.last_use >= 0]
+    for step, buffers in alive_at_each_step(used, len(measured.places)):
+        subgraph_index, operator_index = measured.places[step]
+        if operator_index is not None:
+            place = subgraph_index, operator_index
+            alive[place] = max(alive[place], covered_bytes(buffers, ARENA_ALIGNMENT))
+            own[place] = max(own[place], sum(buffer.bytes for buffer in buffers if buffer.first_use == step))
+    return {"bytes alive": alive, "own bytes": own}
+
+
+def work_figures(model: tflm.Model) -> Figures:
+    """Multiply-accumulates of one run of each operator."""
+    return {
+        (i, j): multiply_accumulates(model, subgraph, operator)
+        for i, subgraph in enumerate(model.subgraphs)
+        for j, operator in enumerate(subgraph.operators or ())
+    }
