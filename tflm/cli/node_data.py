@@ -32,7 +32,7 @@ def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures
     Raises:
         OSError: a file can't be written.
     """
-    written = []
+    written: list[Path] = []
     for name, of_operators in figures.items():
         file = path.with_suffix(f".{name.replace(' ', '_')}{path.suffix}") if written else path
         file.write_text(json.dumps(_node_data(model, name, of_operators), indent=2), encoding="utf-8")
