@@ -14,11 +14,10 @@ print(interpreter.output(0).dequantized(), interpreter.arena_used_bytes())
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tflm import boards, delegates, libraries, schema, targets
-from tflm.boards.board_fit import BoardFit, board_fit
-from tflm.boards.device_check import DeviceFinding, check_device
+from tflm import delegates, libraries, schema, targets
 from tflm.errors import (
     ArenaError,
     ArenaExhausted,
@@ -62,15 +61,19 @@ from tflm.runtime.value_tags import findings_in_plan
 from tflm.schema import verifier
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
-from tflm.schema.versioning.update import update_versions
 
 if TYPE_CHECKING:
-    __version__: str
+    from tflm import boards
+    from tflm.boards.board_fit import BoardFit, board_fit
+    from tflm.boards.device_check import DeviceFinding, check_device
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
     from tflm.firmware.flash import Flash, flash
     from tflm.firmware.instructions import Estimate, estimate
     from tflm.planning import ModelPlan, plan
     from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
+    from tflm.schema.versioning.update import update_versions
+
+    __version__: str
 
 __all__ = [
     "AllOpsResolver",
@@ -155,31 +158,27 @@ def _html_of_model(model: Model) -> str:
 
 Model._repr_html_ = _html_of_model  # which is above the file format, for it counts by operators
 
+_LATER = {
+    "tflm.boards.board_fit": ("BoardFit", "board_fit"),
+    "tflm.boards.device_check": ("DeviceFinding", "check_device"),
+    "tflm.evaluation": ("CalibrationReport", "Evaluation", "calibrate_report", "evaluate"),
+    "tflm.firmware.flash": ("Flash", "flash"),
+    "tflm.firmware.instructions": ("Estimate", "estimate"),
+    "tflm.planning": ("ModelPlan", "plan"),
+    "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
+    "tflm.schema.versioning.update": ("update_versions",),
+}
+"""What of `__all__` is imported when it is first used, by module: running a model needs none of it."""
+
 
 def __getattr__(name: str) -> Any:
-    """What of `__all__` is imported when it is first used."""
     if name == "__version__":
         from importlib.metadata import version  # takes a while to load
 
         return version("pytflm")
-    if name in ("Flash", "flash"):
-        from tflm.firmware import flash as flash_module
-
-        return getattr(flash_module, name)
-    if name in ("Estimate", "estimate"):
-        from tflm.firmware import instructions
-
-        return getattr(instructions, name)
-    if name in ("ModelPlan", "plan"):
-        from tflm import planning
-
-        return getattr(planning, name)
-    if name in ("CalibrationReport", "Evaluation", "calibrate_report", "evaluate"):
-        from tflm import evaluation
-
-        return getattr(evaluation, name)
-    if name in ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"):
-        from tflm import rewriting
-
-        return getattr(rewriting, name)
+    if name == "boards":
+        return import_module("tflm.boards")
+    for module, names in _LATER.items():
+        if name in names:
+            return getattr(import_module(module), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
