@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,12 @@ settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("TFLM_HYPOTHESIS", "default"))
 
 CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"))
+
+
+def pytest_collection_finish() -> None:
+    """What stands for thousands of tests stays to the end: looking through it for garbage again and again takes longer
+    than many of them."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -28,7 +28,7 @@ from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.layout import Field, Scalar, SubTable, Table, TableVector, fields_of
 
 THOROUGH = settings(max_examples=3 * settings().max_examples)
-FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 4)
+FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 10)
 
 INT8 = TensorType.INT8
 HALF = tflm.quantized(0.5)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_server import command_server
 from rich.console import Console
 
 import tflm
@@ -32,9 +33,7 @@ Answer = subprocess.CompletedProcess[str]
 
 def run(*arguments: object, cwd: Path | None = None, **environment: str) -> Answer:
     """Run the command in a process of its own."""
-    command = [sys.executable, "-m", "tflm", *map(str, arguments)]
-    variables = {**os.environ, "PYTHONPATH": str(EXAMPLE.parents[1]), **environment}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=cwd, env=variables, check=False)
+    return command_server().run([str(argument) for argument in arguments], cwd, environment)
 
 
 def figures(*arguments: object) -> Any:

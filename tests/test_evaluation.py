@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ import pytest
 
 import tflm
 from tflm.evaluation.metrics import classification
+from tflm.evaluation.pictures import worst_samples
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
@@ -199,7 +201,6 @@ def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
     tflm.evaluate(classifier(), inputs, workers=1, results=tmp_path / "here")
     settings = {"dashboard_address": None, "silence_logs": 50, "processes": True, "threads_per_worker": 1}
     with distributed.LocalCluster(n_workers=2, **settings) as cluster, distributed.Client(cluster) as client:
-        victim = next(iter(client.scheduler_info()["workers"].values()))["nanny"]
         pid = client.run(os.getpid, nanny=False)
         lost = threading.Event()
 
@@ -208,7 +209,6 @@ def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
                 lost.set()
                 os.kill(next(iter(pid.values())), signal.SIGKILL)
 
-        assert victim is not None
         tflm.evaluate(classifier(), inputs, scheduler=client, results=tmp_path / "there", report=kill_one)
     assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
 
@@ -243,6 +243,35 @@ def test_the_command_prints_what_the_function_gives(tmp_path: Path) -> None:
     assert told["accuracy"] == found.accuracy
     assert (tmp_path / "c.png").read_bytes()[:4] == b"\x89PNG"
     assert len(list((tmp_path / "worst").iterdir())) > 0
+
+
+def test_the_worst_samples_are_those_whose_own_class_scores_least_beside_the_answer() -> None:
+    scores = one_by_one(classifier(), IMAGES).reshape(len(IMAGES), CLASSES).astype(int)
+    labels = RNG.integers(0, CLASSES, len(IMAGES))
+    behind = scores.max(axis=1) - scores[np.arange(len(labels)), labels]
+    worst = worst_samples(tflm.evaluate(classifier(), IMAGES, labels))
+    assert [behind[sample] for sample in worst] == sorted(behind, reverse=True)[: len(worst)]
+
+
+def test_where_all_is_right_the_worst_samples_are_those_that_differ_most_from_the_reference() -> None:
+    labels = one_by_one(classifier(), IMAGES).reshape(len(IMAGES), CLASSES).argmax(axis=1)
+    found = tflm.evaluate(classifier(), IMAGES, labels, reference=classifier(TensorType.FLOAT32))
+    assert found.difference is not None
+    assert worst_samples(found) == [sample for sample, _ in found.difference.worst]
+
+
+def test_the_example_of_digits_evaluates_both_its_networks(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="needs scikit-learn, of the extra `metrics`")
+    example = Path(__file__).parents[1] / "examples" / "digits" / "digits.py"
+    told = subprocess.check_output([sys.executable, str(example), str(tmp_path)], text=True)
+    in_float, in_int8 = (float(value) for value in re.findall(r"(0\.\d{4})", told.splitlines()[0]))
+    assert min(in_float, in_int8) > 0.96
+    images, labels = np.load(tmp_path / "digits.npz").values()
+    assert tflm.evaluate(
+        tflm.Model.from_file(tmp_path / "digits_int8.tflite"), images, labels
+    ).accuracy == pytest.approx(in_int8, abs=5e-5)
+    wrong = [path for path in (tmp_path / "worst").iterdir() if not re.search(r"is_(\d)_taken_for_\1\.png", path.name)]
+    assert len(wrong) >= 10
 
 
 def test_several_inputs_are_several_arrays() -> None:

@@ -20,7 +20,7 @@ def transient_and_growth(invoke: Callable[[], None], times: int) -> tuple[int, i
     is the smaller one of two measurements that tells.
     """
     invoke()
-    gc.collect()
+    gc.disable()  # what others left may not be given back in between
     tracemalloc.start()
     try:
         for _ in range(10):  # until the lists of free objects that Python keeps are full
@@ -28,6 +28,7 @@ def transient_and_growth(invoke: Callable[[], None], times: int) -> tuple[int, i
         measured = [_measured(invoke, times) for _ in range(2)]
     finally:
         tracemalloc.stop()
+        gc.enable()
     transients, growths = zip(*measured)
     return min(transients), min(growths)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from tflm.evaluation.samples import DataSet
 from tflm.schema.model import Model
 
 WORST = 16
+SMALLEST_SIDE = 128
+"""Pixels that a picture of a sample has at least, or it could not be looked at."""
 
 
 def _pyplot() -> Any:
@@ -88,7 +91,8 @@ def write_ranges(path: Path, found: CalibrationReport) -> None:
 def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) -> None:
     """Write the samples that the model is most wrong about: an image each where they are pictures, else an array.
 
-    These are the ones that differ most from the reference; without one, those that are taken for another class.
+    These are the ones that are taken for another class, those first whose own class scores least beside it; then the
+    ones that differ most from the reference.
 
     Raises:
         DataError: a picture is to be written, and matplotlib is not there.
@@ -108,24 +112,31 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
         if picture is None:
             np.save(folder / f"{name}.npy", values)
         else:
+            larger = -(-SMALLEST_SIDE // min(picture.shape[:2]))
+            picture = picture.repeat(larger, axis=0).repeat(larger, axis=1)
             _pyplot().imsave(folder / f"{name}.png", picture, cmap="gray")
 
 
 def worst_samples(found: Evaluation) -> list[int]:
-    """Numbers of the samples that the model is most wrong about, at most `WORST`."""
-    if found.difference is not None:
-        return [sample for sample, _ in found.difference.worst[:WORST]]
-    wrong: list[int] = []
+    """Numbers of the samples that the model is most wrong about, the worst first, at most `WORST`."""
+    wrong: list[tuple[float, int]] = []
     start = 0
     for block in blocks(found.records):
-        scores = rows(block["output0"])
-        if scores.shape[1] > 1:
-            missed = block["ran"] & (block["label"] >= 0) & (scores.argmax(axis=1) != block["label"])
-            wrong += [int(place) + start for place in np.flatnonzero(missed)]
+        wrong = sorted([*wrong, *_misses(block, start)])[:WORST]
         start += len(block)
-        if len(wrong) >= WORST:
-            break
-    return wrong[:WORST]
+    far = found.difference.worst if found.difference is not None else ()
+    return list(dict.fromkeys(sample for _, sample in (*wrong, *((0, sample) for sample, _ in far))))[:WORST]
+
+
+def _misses(block: npt.NDArray[Any], start: int) -> Iterator[tuple[float, int]]:
+    """Samples of a block that are taken for another class: how much less the right one scores, and their numbers."""
+    scores = rows(block["output0"]).astype(np.float64)
+    if scores.shape[1] <= 1:
+        return
+    judged = np.flatnonzero(block["ran"] & (block["label"] >= 0) & (block["label"] < scores.shape[1]))
+    behind = scores[judged, block["label"][judged]] - scores[judged].max(axis=1)
+    for place in np.flatnonzero(behind < 0):
+        yield float(behind[place]), int(judged[place]) + start
 
 
 def _answer(found: Evaluation, place: int) -> str:

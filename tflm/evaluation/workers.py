@@ -43,15 +43,19 @@ def _in_order(executor: futures.Executor, job: Job, parts: Parts, workers: int) 
 
 def _by_dask(job: Job, parts: Parts, client: Any) -> Iterator[list[Outcome]]:
     """A part that a lost worker had is run again by another, as Dask does it; each counts once, in its place."""
-    if not hasattr(client, "scatter"):
+    if not hasattr(client, "submit"):
         raise DataError(f"scheduler takes a dask.distributed.Client, not {type(client).__name__}")
-    everywhere = client.scatter(job, broadcast=True)
+    kept = client.submit(_itself, job, pure=False)  # unlike scattered data, it outlives the worker that has it
     threads = max(1, sum(client.nthreads().values()))
 
     def submit(part: Part) -> Any:
-        return client.submit(run_part, everywhere, part, pure=False, retries=3)
+        return client.submit(run_part, kept, part, pure=False, retries=3)
 
     yield from _drawn(submit, parts, threads * (1 + PARTS_AHEAD))
+
+
+def _itself(job: Job) -> Job:
+    return job
 
 
 def _drawn(submit: Callable[[Part], Any], parts: Parts, ahead: int) -> Iterator[list[Outcome]]:
