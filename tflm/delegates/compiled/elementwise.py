@@ -31,7 +31,8 @@ from tflm.delegates.compiled.language import (
 )
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
-from tflm.kernels.reference.arithmetic import Output, Product, Sum, Term
+from tflm.kernels.arithmetic.requantization import Requantization
+from tflm.kernels.reference.arithmetic import Product, Sum, Term
 from tflm.kernels.reference.prelu import Prelu
 from tflm.kernels.reference.squared_difference import SquaredDifference
 from tflm.kernels.registration import KernelContext, Node
@@ -170,12 +171,12 @@ def multiplier_parts(name: str, multiplier: QuantizedMultiplier) -> dict[str, in
     return {part + name: value for part, value in zip(("significand", "left", "right"), parts(multiplier))}
 
 
-def _output(output: Output) -> dict[str, int]:
+def _output(output: Requantization) -> dict[str, int]:
     return {
         **multiplier_parts("", output.multiplier),
-        "zero_point": output.zero_point,
-        "least": output.minimum,
-        "most": output.maximum,
+        "zero_point": output.stage.zero_point,
+        "least": output.stage.minimum,
+        "most": output.stage.maximum,
     }
 
 

@@ -13,9 +13,9 @@ from tflm.delegates.compiled.language import DONE, Int64s, Step, UInt8s, kernel
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
 from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpData
 from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.layers.integer_product import OutputStage
 from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
 from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.support.activation import activation_range, fused_activation

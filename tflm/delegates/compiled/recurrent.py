@@ -25,7 +25,7 @@ from tflm.delegates.compiled.language import (
 from tflm.delegates.compiled.movement import copy_steps, move
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
 from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
-from tflm.kernels.layers.integer_product import OutputStage
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.unidirectional_sequence_lstm import (
     LEAST,

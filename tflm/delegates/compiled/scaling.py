@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.delegates.compiled.images import aligned
 from tflm.delegates.compiled.tiles import SCALE_ROWS
 from tflm.kernels.arithmetic.fixed_point import Multiplier, WideQuantizedMultiplier
-from tflm.kernels.layers.integer_product import OutputStage
+from tflm.kernels.arithmetic.requantization import OutputStage
 
 
 @dataclass(frozen=True)

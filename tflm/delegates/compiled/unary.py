@@ -21,7 +21,7 @@ from tflm.delegates.compiled.language import (
     kernel,
 )
 from tflm.delegates.compiled.lookup import bind_lookups
-from tflm.kernels.layers.integer_product import Requantization
+from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.registration import KernelContext, Node
 
 LOWEST_SIGMOID = -9.0
@@ -287,9 +287,9 @@ def _quantize_step(x: Any, y: Any, op: Any) -> Step:
             left=left,
             right=right,
             input_zero_point=op.input_zero_point,
-            output_zero_point=op.output_zero_point,
-            least=op.minimum,
-            most=op.maximum,
+            output_zero_point=op.stage.zero_point,
+            least=op.stage.minimum,
+            most=op.stage.maximum,
             count=y.size,
         )
     scale, zero_point = op

@@ -11,10 +11,11 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.column_product import bind_product_by_column, few_rows
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis
-from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.per_channel import ChannelMultipliers, require_scale_for_each_channel, unpacked_elements
 from tflm.kernels.layers.product import Finish, bind_product
 from tflm.kernels.layers.windows import bind_windows, in_turn

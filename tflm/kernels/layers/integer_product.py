@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,12 @@ import numpy.typing as npt
 from tflm.kernels.arithmetic.fixed_point import (
     FloatScaling,
     Multiplier,
-    QuantizedMultiplier,
     Raw,
     spread,
     wrap_int32,
 )
 from tflm.kernels.arithmetic.numpy_calls import clip
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.registration import Run
 
 WEIGHTS_OF_A_SMALL_LAYER = 1 << 11
@@ -112,77 +111,6 @@ class IntegerWeights:
 
 def _largest(dtype: np.dtype[Any]) -> int:
     return -int(np.iinfo(dtype).min)
-
-
-@dataclass
-class Requantization:
-    """A function of integers: y_zero + (x - x_zero) * multiplier, wrapped to 32 bits at each step, then clamped."""
-
-    multiplier: QuantizedMultiplier
-    input_zero_point: int
-    output_zero_point: int
-    minimum: int
-    maximum: int
-
-    def __call__(self, x: npt.NDArray[Any]) -> Raw:
-        values = x.astype(np.int64)
-        return self.in_place(values, np.empty_like(values))
-
-    def in_place(self, values: Raw, scratch: Raw) -> Raw:
-        """Change `values` and give them back; `scratch` is an array of the same shape to work in."""
-        np.subtract(values, self.input_zero_point, out=values)
-        self.multiplier.scale(wrap_int32(values), scratch)
-        np.add(values, self.output_zero_point, out=values)
-        np.maximum(wrap_int32(values), self.minimum, out=values)
-        return np.minimum(values, self.maximum, out=values)
-
-
-class Requantizer:
-    """Takes 32-bit results to the integers of an output: scale, add the zero point, clamp, store.
-
-    Args:
-        shape: of the results.
-        multiplier: scales them; one for all.
-        zero_point, minimum, maximum: of the output.
-    """
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        multiplier: Multiplier,
-        zero_point: int,
-        minimum: int,
-        maximum: int,
-    ):
-        self._scale = multiplier.scale
-        self._scratch = np.empty(shape, np.int64)
-        self._narrow = np.empty(shape, np.int32)
-        self._zero_point = np.array(zero_point, np.int64)
-        self._minimum, self._maximum = (np.array(limit, np.int32) for limit in (minimum, maximum))
-
-    def __call__(self, values: Raw, output: npt.NDArray[Any]) -> None:
-        """Requantize `values`, which are overwritten, into `output`."""
-        narrow = self._narrow
-        self._scale(values, self._scratch)
-        if self._zero_point:
-            np.add(values, self._zero_point, values)
-        narrow[...] = values
-        clip(narrow, self._minimum, self._maximum, narrow)
-        output[...] = narrow
-
-
-@dataclass
-class OutputStage:
-    """How results of 32 bits become integers of the output.
-
-    Attributes:
-        zero_point: added, before clamping.
-        minimum, maximum: of the output.
-    """
-
-    zero_point: int
-    minimum: int
-    maximum: int
 
 
 class SumRequantizer:

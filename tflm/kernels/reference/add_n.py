@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, quantize_multiplier
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.reference.arithmetic import Output, Term
+from tflm.kernels.reference.arithmetic import Term
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
@@ -44,7 +45,7 @@ class QuantizedSum:
 
     addends: Raw
     start: int
-    output: Output
+    output: Requantization
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -92,7 +93,7 @@ def _quantized_sum(input: TfLiteTensor, output: TfLiteTensor) -> QuantizedSum:
     term = Term(input.zero_point, LEFT_SHIFT, QuantizedMultiplier.of(0.5))
     values = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
     term.rescale(values, np.empty_like(values))
-    result = Output(QuantizedMultiplier(significand, shift), output.zero_point, -128, 127)
+    result = Requantization(QuantizedMultiplier(significand, shift), OutputStage.whole(output.zero_point, np.int8))
     # As in the reference, the sum begins with what a stored zero would add.
     return QuantizedSum(values, int(values[0]), result)
 
@@ -126,7 +127,7 @@ def _bind_quantized(inputs: list[npt.NDArray[np.uint8]], y: npt.NDArray[np.int8]
             np.copyto(index, x)
             op.addends.take(index, out=addends, mode="clip")
             np.add(sums, addends, out=sums)
-        np.copyto(y, op.output.requantize(sums, addends), casting="unsafe")
+        np.copyto(y, op.output.in_place(sums, addends), casting="unsafe")
 
     return run
 

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.support.checks import AnyTensor, element_count, require_axis, require_type
-from tflm.kernels.support.parameters import bind_parameter
+from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import Struct
@@ -61,11 +61,11 @@ def _bind_with(find: str, none: float) -> Bind:
         input, axis = (context.get_eval_input(node, index) for index in (INPUT, AXIS))
         output = context.get_eval_output(node, 0)
 
-        def bind_dimension(elements: npt.NDArray[Any]) -> Run:
-            x = input.elements.reshape(check_dimension(input, output, elements))
+        def bind_dimension() -> Run:
+            x = input.elements.reshape(check_dimension(input, output, axis.elements))
             return _bind_columns(x, output.elements, find, none)
 
-        return bind_parameter(axis, bind_dimension)
+        return bind_by_parameters([axis], bind_dimension)
 
     return bind
 

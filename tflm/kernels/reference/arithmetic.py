@@ -18,9 +18,9 @@ from tflm.kernels.arithmetic.fixed_point import (
     reciprocal,
     rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
-    wrap_int32,
 )
 from tflm.kernels.arithmetic.numpy_calls import clip, scalar
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -102,28 +102,6 @@ OP_DATA_DIV = Struct("OpDataDiv", **_FIELDS_OF_A_PRODUCT)
 
 
 @dataclass(frozen=True)
-class Output:
-    """The output of a quantized operator: its multiplier, zero point and range."""
-
-    multiplier: QuantizedMultiplier
-    zero_point: int
-    minimum: int
-    maximum: int
-
-    def requantize(self, values: Raw, scratch: Raw) -> Raw:
-        """Take results to integers of the output, in place."""
-        self.multiplier.scale(values, scratch)
-        return self.clamp(values)
-
-    def clamp(self, values: Raw) -> Raw:
-        """Add the zero point to results at the output's scale, wrapping to 32 bits, and clamp them, in place."""
-        if self.zero_point:
-            wrap_int32(np.add(values, self.zero_point, out=values))
-        np.maximum(values, self.minimum, out=values)
-        return np.minimum(values, self.maximum, out=values)
-
-
-@dataclass(frozen=True)
 class Term:
     """One input of a quantized sum: (x - zero_point) * 2^left_shift, times its scale over twice the larger scale."""
 
@@ -145,13 +123,13 @@ class Sum:
     term1: Term
     term2: Term
     combine: np.ufunc
-    output: Output
+    output: Requantization
 
     def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
         self.term1.rescale(a, scratch)
         self.term2.rescale(b, scratch)
         self.combine(a, b, out=a)
-        return self.output.requantize(a, scratch)
+        return self.output.in_place(a, scratch)
 
 
 @dataclass(frozen=True)
@@ -160,13 +138,13 @@ class Product:
 
     zero_point1: int
     zero_point2: int
-    output: Output
+    output: Requantization
 
     def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
         np.subtract(a, self.zero_point1, out=a)
         np.subtract(b, self.zero_point2, out=b)
         np.multiply(a, b, out=a)
-        return self.output.requantize(a, scratch)
+        return self.output.in_place(a, scratch)
 
 
 @dataclass(frozen=True)
@@ -180,7 +158,7 @@ class Quotient:
     zero_point2: int
     significand: int
     shift: int
-    output: Output
+    output: OutputStage
 
     def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
         divisor = b - self.zero_point2
@@ -256,8 +234,8 @@ def _sum_of_terms(
     if not real < 1 or shift > 0:
         reason = f"has scale {output.scale:g}, too small for scales {input1.scale:g} and {input2.scale:g} of the inputs"
         raise OperatorError(reason, tensor=output.name)
-    limits = quantized_activation_range(activation, output)
-    return Sum(terms[0], terms[1], combine, Output(QuantizedMultiplier(significand, shift), output.zero_point, *limits))
+    stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
+    return Sum(terms[0], terms[1], combine, Requantization(QuantizedMultiplier(significand, shift), stage))
 
 
 def _prepare_mul(context: KernelContext, node: Node) -> None:
@@ -267,12 +245,12 @@ def _prepare_mul(context: KernelContext, node: Node) -> None:
         dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
         node.op_data = activation_range(activation, dtype)
         return
-    limits = quantized_activation_range(activation, output)
+    stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
     if output.type == TensorType.INT16:
         for tensor in (input1, input2, output):
             require_zero_point(tensor, 0)
     real = input1.scale * input2.scale / require_scale(output)
-    result = Output(QuantizedMultiplier.of(real), output.zero_point, *limits)
+    result = Requantization(QuantizedMultiplier.of(real), stage)
     node.op_data = Product(input1.zero_point, input2.zero_point, result)
 
 
@@ -286,10 +264,8 @@ def _prepare_div(context: KernelContext, node: Node) -> None:
         node.op_data = activation_range(activation, dtype)
         return
     significand, shift = quantize_multiplier(input1.scale / (require_scale(input2) * require_scale(output)))
-    result = Output(
-        QuantizedMultiplier(significand, shift), output.zero_point, *quantized_activation_range(activation, output)
-    )
-    node.op_data = Quotient(input1.zero_point, input2.zero_point, significand, shift, result)
+    stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
+    node.op_data = Quotient(input1.zero_point, input2.zero_point, significand, shift, stage)
 
 
 def _bind_with(bind_plain: Callable[[Operands, Any, Any], Run]) -> Bind:

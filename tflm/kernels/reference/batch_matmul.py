@@ -16,8 +16,9 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import Finish, Weights, bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors, writable_dims

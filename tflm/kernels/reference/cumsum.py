@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier
-from tflm.kernels.layers.integer_product import Requantizer
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
-from tflm.kernels.support.parameters import bind_parameter
+from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import CumsumOptions
@@ -48,11 +48,10 @@ OP_DATA = Struct(
 
 @dataclass
 class Quantization:
-    """Zero points, and the multiplier from sums to the output."""
+    """What is taken off each value, and what sums become."""
 
     input_zero_point: int
-    output_zero_point: int
-    multiplier: QuantizedMultiplier
+    output: Requantization
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -87,7 +86,8 @@ def _quantization(input: TfLiteTensor, output: TfLiteTensor) -> Quantization:
         raise OperatorError(
             f"has scale {output.scale:g}, too small for sums of scale {input.scale:g}", tensor=output.name
         )
-    return Quantization(input.zero_point, output.zero_point, QuantizedMultiplier(significand, shift))
+    stage = OutputStage.whole(output.zero_point, np.int8)
+    return Quantization(input.zero_point, Requantization(QuantizedMultiplier(significand, shift), stage))
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
@@ -95,14 +95,14 @@ def _bind(context: KernelContext, node: Node) -> Run:
     output = context.get_eval_output(node, 0)
     options = node.options(CumsumOptions) or CumsumOptions()
 
-    def bind_dimension(elements: npt.NDArray[Any]) -> Run:
-        dimension = require_axis(int(elements.reshape(-1)[0]), len(input.dims), input.name)
+    def bind_dimension() -> Run:
+        dimension = require_axis(int(axis.elements.reshape(-1)[0]), len(input.dims), input.name)
         x, y = (_along_first(tensor.elements, dimension, options.reverse) for tensor in (input, output))
         if x.dtype == np.float32:
             return _bind_float(x, y, options.exclusive)
         return _bind_int8(x, y, options.exclusive, node.op_data)
 
-    return bind_parameter(axis, bind_dimension)
+    return bind_by_parameters([axis], bind_dimension)
 
 
 def _along_first(array: npt.NDArray[Any], dimension: int, reverse: bool) -> npt.NDArray[Any]:
@@ -128,9 +128,8 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Qu
     first = terms[:1]
     np.subtract(first, zero_point, out=first)
     source, target = (x[:-1], terms[1:]) if exclusive else (x, terms)
-    values = np.empty(x.shape, np.int64)
-    limits = np.iinfo(np.int8)
-    requantize = Requantizer(x.shape, op.multiplier, op.output_zero_point, int(limits.min), int(limits.max))
+    values, scratch = (np.empty(x.shape, np.int64) for _ in range(2))
+    requantize = op.output.in_place
 
     def run() -> None:
         np.copyto(target, source)
@@ -140,7 +139,7 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Qu
         np.add.accumulate(terms, axis=0, out=sums)
         np.left_shift(sums, TERM_SHIFT, out=sums)
         np.copyto(values, sums)
-        requantize(values, y)
+        np.copyto(y, requantize(values, scratch), casting="unsafe")
 
     return run
 

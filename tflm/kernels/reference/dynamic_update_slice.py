@@ -10,7 +10,8 @@ from tflm.kernels.overlap import first_in_its_place
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import element_count, require_alike, require_same_type, require_type
-from tflm.kernels.support.views import bind_by_parameters, bind_copies, bind_copy, view_of
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_copies, bind_copy, view_of
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)

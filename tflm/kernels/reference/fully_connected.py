@@ -21,8 +21,9 @@ from tflm.kernels.arithmetic.fixed_point import (
     WideQuantizedMultiplier,
     quantize_multiplier,
 )
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.per_channel import ChannelMultipliers, unpacked_elements
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape

@@ -9,7 +9,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, tensors
 from tflm.kernels.support.checks import require_same_type, require_type
-from tflm.kernels.support.views import bind_by_parameters, bind_copies, view_of
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_copies, view_of
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, MirrorPadMode, TensorType
 from tflm.schema.options import MirrorPadOptions

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.reference.arithmetic import Output
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.kernels.support.elementwise import bind_binary, operands
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, Struct
 
@@ -43,7 +44,7 @@ class Prelu:
     input_zero_point: int
     alpha_zero_point: int
     product: QuantizedMultiplier
-    output: Output
+    output: Requantization
 
     def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
         np.subtract(a, self.input_zero_point, out=a)
@@ -53,7 +54,7 @@ class Prelu:
         negative = a < 0
         self.output.multiplier.scale(a, scratch)
         np.copyto(a, b, where=negative)
-        return self.output.clamp(a)
+        return self.output.stage.clamp(a)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -65,13 +66,12 @@ def _prepare(context: KernelContext, node: Node) -> None:
     require_broadcast(input, alpha, output, MAXIMUM_RANK)
     if input.type != TensorType.FLOAT32:
         scale = require_scale(output)
-        limits = np.iinfo(np.int8 if input.type == TensorType.INT8 else np.int16)
         identity = QuantizedMultiplier.of(input.scale / scale)
         node.op_data = Prelu(
             input.zero_point,
             alpha.zero_point,
             QuantizedMultiplier.of(input.scale * alpha.scale / scale),
-            Output(identity, output.zero_point, int(limits.min), int(limits.max)),
+            Requantization(identity, OutputStage.whole(output.zero_point, ELEMENT_TYPES[input.type].dtype)),
         )
 
 

@@ -12,10 +12,9 @@ from tflm.kernels.arithmetic.fixed_point import (
     QuantizedMultiplier,
     int32_from_float_into,
     round_half_away_in_place,
-    wrap_int32,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
-from tflm.kernels.layers.integer_product import Requantization
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -66,14 +65,8 @@ def _prepare_quantize(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.FLOAT32:
         node.op_data = np.float32(output.scale), output.zero_point
     else:
-        limits = np.iinfo(ELEMENT_TYPES[output.type].dtype)
-        node.op_data = Requantization(
-            QuantizedMultiplier.of(input.scale / output.scale),
-            input_zero_point=input.zero_point,
-            output_zero_point=output.zero_point,
-            minimum=int(limits.min),
-            maximum=int(limits.max),
-        )
+        stage = OutputStage.whole(output.zero_point, ELEMENT_TYPES[output.type].dtype)
+        node.op_data = Requantization(QuantizedMultiplier.of(input.scale / output.scale), stage, input.zero_point)
 
 
 def _bind_quantize(context: KernelContext, node: Node) -> Run:
@@ -95,7 +88,7 @@ def _bind_quantize(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
-    limits = np.iinfo(y.dtype)
+    stage = OutputStage.whole(zero_point, y.dtype)
     scaled, scratch = (np.empty(x.shape, np.float32) for _ in range(2))
     mask = np.empty(x.shape, np.bool_)
     values = np.empty(x.shape, np.int64)
@@ -104,10 +97,7 @@ def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.fl
         np.divide(x, scale, out=scaled)
         round_half_away_in_place(scaled, scratch)
         int32_from_float_into(values, scaled, mask)
-        np.add(values, zero_point, out=values)
-        np.maximum(wrap_int32(values), limits.min, out=values)
-        np.minimum(values, limits.max, out=values)
-        np.copyto(y, values, casting="unsafe")
+        np.copyto(y, stage.clamp(values), casting="unsafe")
 
     return run
 

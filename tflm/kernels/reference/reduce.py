@@ -13,9 +13,11 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier, wrap_int32
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, Requests, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
+from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, FLOAT, INT, INT32, Struct
@@ -186,18 +188,13 @@ def _bind_with(bind_axes: BindAxes) -> Bind:
         input, axis = context.get_eval_input(node, INPUT), context.get_eval_input(node, AXIS)
         output = context.get_eval_output(node, 0)
         x, y, op_data = input.elements, output.elements.reshape(-1), node.op_data
-        if axis.is_constant:
-            return bind_axes(x, y, resolved_axes(axis.elements, input), op_data)
-        bound: dict[tuple[int, ...], Run] = {}
 
-        def run() -> None:
+        def bind_resolved() -> Run:
             axes = resolved_axes(axis.elements, input)
-            if axes not in bound:
-                check_output(axes, input, output)
-                bound[axes] = bind_axes(x, y, axes, op_data)
-            bound[axes]()
+            check_output(axes, input, output)
+            return bind_axes(x, y, axes, op_data)
 
-        return run
+        return bind_by_parameters([axis], bind_resolved)
 
     return bind
 
@@ -222,18 +219,13 @@ def _bind_sum(is_mean: bool) -> BindAxes:
 def _bind_quantized_sum(columns: Columns, y: npt.NDArray[Any], op: Rescaling, is_mean: bool) -> Run:
     multiplier = op.multiplier(columns.rows if is_mean else 1)
     zero_points = columns.rows * op.input_zero_point
+    requantize = Requantization(multiplier, OutputStage.whole(op.output_zero_point, y.dtype)).in_place
     scratch = np.empty(y.shape, np.int64)
-    limits = np.iinfo(y.dtype)
-    minimum, maximum = np.int64(limits.min), np.int64(limits.max)
 
     def run() -> None:
         sums = columns.reduced(np.add.reduce)
         np.subtract(sums, zero_points, out=sums)
-        multiplier.scale(wrap_int32(sums), scratch)
-        np.add(sums, op.output_zero_point, out=sums)
-        np.maximum(wrap_int32(sums), minimum, out=sums)
-        np.minimum(sums, maximum, out=sums)
-        np.copyto(y, sums, casting="unsafe")
+        np.copyto(y, requantize(wrap_int32(sums), scratch), casting="unsafe")
 
     return run
 

@@ -18,7 +18,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     wrap_int32,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
-from tflm.kernels.layers.integer_product import Requantization
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -67,13 +67,8 @@ def _prepare_relu(context: KernelContext, node: Node) -> None:
         require_zero_point(output, 0)
     ratio = input.scale / require_scale(output)
     limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
-    node.op_data = Requantization(
-        QuantizedMultiplier.of(ratio),
-        input_zero_point=input.zero_point,
-        output_zero_point=output.zero_point,
-        minimum=max(int(limits.min), output.zero_point),
-        maximum=int(limits.max),
-    )
+    stage = OutputStage(output.zero_point, max(int(limits.min), output.zero_point), int(limits.max))
+    node.op_data = Requantization(QuantizedMultiplier.of(ratio), stage, input.zero_point)
 
 
 def _bind_relu(context: KernelContext, node: Node) -> Run:

@@ -8,7 +8,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import element_count, require_alike, require_axis, require_type
-from tflm.kernels.support.views import bind_by_parameters, bind_copy
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_copy
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 

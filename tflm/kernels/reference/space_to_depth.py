@@ -16,7 +16,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, tensors, writable_dims
 from tflm.kernels.support.checks import element_count, require_same_type, require_type
-from tflm.kernels.support.views import bind_by_parameters, bind_copies, bind_copy
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_copies, bind_copy
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthToSpaceOptions, SpaceToDepthOptions

@@ -7,13 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS, TYPES, Output, Term, prepared_tensors
+from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS, TYPES, Term, prepared_tensors
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_scale, require_zero_point
 from tflm.kernels.support.elementwise import bind_binary, operands
 from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, Struct
 
@@ -31,14 +33,14 @@ class SquaredDifference:
 
     term1: Term
     term2: Term
-    output: Output
+    output: Requantization
 
     def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
         self.term1.rescale(a, scratch)
         self.term2.rescale(b, scratch)
         np.subtract(a, b, out=a)
         np.multiply(a, a, out=a)
-        return self.output.requantize(wrap_int32(a), scratch)
+        return self.output.in_place(wrap_int32(a), scratch)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -59,9 +61,8 @@ def _quantized(input1: TfLiteTensor, input2: TfLiteTensor, output: TfLiteTensor)
     ]
     # The reference multiplies the output's scale by the power of two in float32.
     divisor = float(np.float32(2 ** (2 * left_shift)) * np.float32(require_scale(output)))
-    limits = np.iinfo(np.int8 if output.type == TensorType.INT8 else np.int16)
     multiplier = QuantizedMultiplier.of(twice_largest * twice_largest / divisor)
-    result = Output(multiplier, output.zero_point, int(limits.min), int(limits.max))
+    result = Requantization(multiplier, OutputStage.whole(output.zero_point, ELEMENT_TYPES[output.type].dtype))
     return SquaredDifference(terms[0], terms[1], result)
 
 

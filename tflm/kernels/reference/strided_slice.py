@@ -15,7 +15,8 @@ from tflm.kernels.overlap import FAR, NOWHERE, Move, OperatorFacts
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import constant_integers, require_same_type, require_type
-from tflm.kernels.support.views import bind_by_parameters, bind_copy, view_of
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import bind_copy, view_of
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import StridedSliceOptions

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
-from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, tensors

@@ -29,8 +29,9 @@ from tflm.kernels.arithmetic.fixed_point import (
     wrap_int32,
 )
 from tflm.kernels.arithmetic.numpy_calls import clip, scalar
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, OutputStage, SumRequantizer
+from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16

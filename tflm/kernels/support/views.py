@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.registration import Run
-from tflm.memory.tensor import TfLiteEvalTensor
 
 Copy = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 """A target and its source, views of one shape and dtype; the source may broadcast."""
@@ -79,18 +78,3 @@ def bind_copy(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Run:
 def bind_copies(copies: Sequence[Copy]) -> Run:
     """What makes all of these copies, in turn."""
     return Copies(copies)
-
-
-def bind_by_parameters(parameters: Sequence[TfLiteEvalTensor], bind: Callable[[], Run]) -> Run:
-    """What runs an operator whose views depend on the elements of `parameters`.
-
-    Where all of those are constants of the model, `bind` is called once; else it is called in each run, and what it
-    refuses is refused then.
-    """
-    if all(parameter.is_constant for parameter in parameters):
-        return bind()
-
-    def run() -> None:
-        bind()()
-
-    return run
