@@ -25,6 +25,7 @@ LAYERS = [
     "schema",
     "targets",
     "memory",
+    "kernels.host_memory",
     "kernels.overlap",
     "kernels.requests",
     "kernels.registration",

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import InterpreterError, OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.requests import PersistentBuffer, TempInput, TempIntermediate, TempOutput, nothing
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
@@ -75,10 +76,9 @@ class MicroContext(KernelContext):
         """Where the scratch buffers are, in the order of their requests, once they are planned."""
         self._scratch_offsets = offsets
 
-    def displace_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
+    def displace_scratch_buffer(self, handle: int) -> None:
         """Give a scratch buffer memory of the host in place of that in the arena."""
-        self._displaced_scratch[handle] = np.zeros(self._scratch_sizes[handle], np.uint8)
-        return self._displaced_scratch[handle]
+        self._displaced_scratch[handle] = kept(np.zeros(self._scratch_sizes[handle], np.uint8))
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
         self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)

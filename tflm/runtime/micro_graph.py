@@ -15,7 +15,6 @@ from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
 from tflm.runtime.micro_allocator import MicroAllocator, SubgraphAllocations
-from tflm.runtime.micro_host_memory import HostMemory
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.micro_profiler import MicroProfiler, MicroProfilerInterface
 from tflm.runtime.node_view import MicroNodeView
@@ -186,15 +185,12 @@ class MicroGraph:
 
         self._for_each_node(init_and_prepare, running=True)
 
-    def bind_subgraphs(
-        self, context: KernelContext, profiler: MicroProfilerInterface | None, host_memory: HostMemory
-    ) -> None:
-        """Make every node runnable, now that all addresses are known; what they keep is added to `host_memory`."""
+    def bind_subgraphs(self, context: KernelContext, profiler: MicroProfilerInterface | None) -> None:
+        """Make every node runnable, now that all addresses are known."""
         self._runs = [[] for _ in self.allocations]
 
         def bind(planned: PlannedNode) -> None:
             run = bind_node(context, planned.node, planned.registration)
-            host_memory.add(run)
             if profiler is not None:
                 run = _profiled(run, planned.tag, (self.subgraph_index, planned.operators[0]), profiler)
             self._runs[self.subgraph_index].append(run)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.errors import ArgumentError, InterpreterError, TensorIndexError
+from tflm.kernels.host_memory import HostMemory, kept
 from tflm.kernels.registration import InvokeAborted
 from tflm.libraries import Kernels, library_for
 from tflm.memory.arena import Arena
@@ -24,7 +24,6 @@ from tflm.runtime.host_placement import displaced_buffers
 from tflm.runtime.micro_allocator import MicroAllocator, PlannedBuffer, Planner, require_planner
 from tflm.runtime.micro_context import InterpreterState, MicroContext
 from tflm.runtime.micro_graph import MicroGraph
-from tflm.runtime.micro_host_memory import HostMemory
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
 from tflm.runtime.micro_profiler import MicroProfilerInterface
 from tflm.runtime.micro_resource_variable import MicroResourceVariables, count_resource_variables
@@ -164,14 +163,13 @@ class MicroInterpreter:
                 allocator = self._arena
             else:
                 allocator = MicroAllocator(self._arena, self._planner, self._target, kernels=self._kernels)
-            with allocator.all_or_nothing(), np.errstate(all="ignore"):
+            host_memory = HostMemory(allocator.arena_bytes, len(self._model.data))
+            with allocator.all_or_nothing(), np.errstate(all="ignore"), host_memory.open():
                 graph, self._graph = self._current_graph(), None
                 allocated = lay_out(graph, allocator, self._while_limit, self._decompression_memory)
                 try:
                     graph.prepare_host_delegates(allocated.context)
-                    host_memory = HostMemory(allocator.arena_bytes, len(self._model.data), allocated.context)
-                    host_memory.add(allocated.displaced)
-                    graph.bind_subgraphs(allocated.context, self._profiler, host_memory)
+                    graph.bind_subgraphs(allocated.context, self._profiler)
                     allocated.reset()
                 except BaseException:
                     graph.release(allocated.context)
@@ -291,7 +289,7 @@ class MicroInterpreter:
         """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
 
         No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
-        more than 64 times the size of arena and file, and 64 MiB.
+        more than 64 times the size of arena and file, and 64 MiB. What a custom operator keeps is not counted.
         """
         self._ready("host_bytes")
         return self._host_bytes
@@ -346,7 +344,6 @@ class Layout:
 
     Attributes:
         planned, steps: what `MicroAllocator.finish_model_allocation` gave.
-        displaced: memory of the host for what delegates of the host can't have in the arena.
         inputs, outputs: the tensors that the interpreter shows to its caller.
     """
 
@@ -356,7 +353,6 @@ class Layout:
     resources: MicroResourceVariables | None
     planned: list[PlannedBuffer]
     steps: list[Step]
-    displaced: list[npt.NDArray[Any]]
     inputs: list[TfLiteTensor]
     outputs: list[TfLiteTensor]
 
@@ -397,33 +393,30 @@ def lay_out(
         graph.prepare_subgraphs(context, allocator.finish_prepare_node_allocations)
         planned, steps = allocator.finish_model_allocation(model, graph.allocations)
         context.set_scratch_buffer_offsets([buffer.offset for buffer in planned if buffer.kind == "scratch"])
-        displaced = _displace(graph, context, planned, steps)
+        _displace(graph, context, planned, steps)
         main = model.subgraphs[0]
         inputs, outputs = (_persistent_tensors(graph, allocator, side or ()) for side in (main.inputs, main.outputs))
     except BaseException:
         graph.release(context)
         raise
     context.state = InterpreterState.INVOKE
-    return Layout(allocator, graph, context, resources, planned, steps, displaced, inputs, outputs)
+    return Layout(allocator, graph, context, resources, planned, steps, inputs, outputs)
 
 
 def _displace(
     graph: MicroGraph, context: MicroContext, planned: Sequence[PlannedBuffer], steps: Sequence[Step]
-) -> list[npt.NDArray[Any]]:
+) -> None:
     """Take out of the arena what would be in another's way in the order in which nodes run here."""
     tensors = [tensor for allocation in graph.allocations for tensor in allocation.tensors]
     tensor_count = sum(buffer.tensor is not None for buffer in planned)
-    displaced: list[npt.NDArray[Any]] = []
     by_subgraph = [allocation.tensors for allocation in graph.allocations]
     for i in displaced_buffers(graph.model, graph.plans, by_subgraph, planned, steps):
         index = planned[i].tensor
         if index is None:
-            displaced.append(context.displace_scratch_buffer(i - tensor_count))
+            context.displace_scratch_buffer(i - tensor_count)
         else:
             tensor = tensors[index]
-            tensor.data = np.zeros(tensor.elements.shape, tensor.elements.dtype)
-            displaced.append(tensor.data)
-    return displaced
+            tensor.data = kept(np.zeros(tensor.elements.shape, tensor.elements.dtype))
 
 
 def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:

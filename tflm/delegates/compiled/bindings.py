@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from tflm.delegates.compiled.language import Step
 from tflm.kernels import REGISTRATIONS
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
@@ -122,7 +123,11 @@ def bind_steps(context: KernelContext, node: Node, registration: Registration) -
     """The steps that run a node, if any: there may be nothing to do. None where numpy must run it."""
     if not has_kernels(registration):
         return None
-    return _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
+    steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
+    for step in steps or ():
+        for array in step.owners:
+            kept(array)
+    return steps
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 
 Raw = npt.NDArray[np.int64]
 """Raw values of a fixed-point format."""
@@ -122,7 +123,7 @@ def spread(values: npt.NDArray[Any], shape: tuple[int, ...], channels: tuple[int
     Args:
         channels: the shape that what there is for each channel broadcasts with.
     """
-    return np.broadcast_to(values.reshape(channels) if values.ndim else values, shape).copy()
+    return kept(np.broadcast_to(values.reshape(channels) if values.ndim else values, shape).copy())
 
 
 class _RoundedShift(NamedTuple):
@@ -152,6 +153,8 @@ class _RoundedShift(NamedTuple):
         rounds = right > 0
         half = np.asarray(np.where(rounds, np.left_shift(1, np.maximum(right - 1, 0)), 0), np.int64)
         sign_mask = None if rounds.all() else np.asarray(np.negative(rounds, dtype=np.int64), np.int64)
+        for array in (left, right, half) if sign_mask is None else (left, right, half, sign_mask):
+            kept(array)
         return cls(left, right, bool(left.any()), bool(right.any()), half, sign_mask)
 
 

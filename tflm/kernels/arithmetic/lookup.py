@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import Raw
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Run
 
 
@@ -24,8 +25,8 @@ class Lookup:
     __slots__ = ("_index", "table", "x", "y")
 
     def __init__(self, x: npt.NDArray[Any], table: npt.NDArray[Any], y: npt.NDArray[Any]):
-        self.x, self.table, self.y = x, table, y
-        self._index = np.empty(x.shape, np.intp)
+        self.x, self.table, self.y = x, kept(table), y
+        self._index = kept(np.empty(x.shape, np.intp))
 
     def __call__(self) -> None:
         np.copyto(self._index, self.x)

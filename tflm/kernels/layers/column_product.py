@@ -15,6 +15,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from tflm.kernels.arithmetic.numpy_calls import einsum
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.integer_product import IntegerWeights
 from tflm.kernels.layers.product import FACTORS_IN_A_BLOCK, Finish, Scratch, blocks
@@ -43,7 +44,7 @@ def bind_product_by_column(
     width = columns.windows + (columns.taps - 1) * columns.dilation
     narrow = Axis(columns.size, 1, width, before=columns.before)
     fill, windows = bind_windows(x, rows, narrow, dtype=x.dtype, border=border)
-    factors = np.empty((rows.taps * depth, columns.taps * channels), layer.dtype)
+    factors = kept(np.empty((rows.taps * depth, columns.taps * channels), layer.dtype))
     by_column = layer.factors.reshape(rows.taps, columns.taps, depth, channels).transpose(0, 2, 1, 3)
     steps, scratch = [], Scratch(layer.dtype)
     limit = FACTORS_IN_A_BLOCK // (width * max(factors.shape))

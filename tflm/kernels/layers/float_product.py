@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.numpy_calls import clip, einsum, scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Run
 
 FLOAT32 = np.dtype(np.float32)
@@ -41,14 +42,14 @@ class FloatWeights:
         # it for positions).
         self.depth_major = positions > rows
         if self.depth_major:
-            self._laid_out = np.zeros((groups, rows, depth), FLOAT32)
+            self._laid_out = kept(np.zeros((groups, rows, depth), FLOAT32))
             self.factors = self._laid_out.transpose(0, 2, 1)
             self._spare_column = None
         else:
             columns = max(rows, 2)
-            self.factors = np.zeros((groups, depth, columns), FLOAT32)
+            self.factors = kept(np.zeros((groups, depth, columns), FLOAT32))
             self._laid_out = self.factors.transpose(0, 2, 1)[:, :rows]
-            self._spare_column = np.empty((groups, 1, columns), FLOAT32) if columns > rows else None
+            self._spare_column = kept(np.empty((groups, 1, columns), FLOAT32)) if columns > rows else None
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -76,7 +77,7 @@ class BiasAndActivation:
     def __init__(self, bias: npt.NDArray[Any] | None, minimum: Any, maximum: Any):
         self._bias = bias
         self._minimum, self._maximum = scalar(minimum, FLOAT32), scalar(maximum, FLOAT32)
-        self._by_channel = np.zeros(() if bias is None else bias.shape, FLOAT32)
+        self._by_channel = kept(np.zeros(() if bias is None else bias.shape, FLOAT32))
         self._spread: list[tuple[npt.NDArray[Any], npt.NDArray[Any]]] = []
         self.refresh()
 
@@ -84,7 +85,7 @@ class BiasAndActivation:
         """What sets y from sums of the same shape, which it overwrites."""
         addends = None
         if self._bias is not None:
-            addends, bias = np.empty(sums.shape, FLOAT32), self._by_channel.reshape(channels)
+            addends, bias = kept(np.empty(sums.shape, FLOAT32)), self._by_channel.reshape(channels)
             np.copyto(addends, bias)
             self._spread.append((addends, bias))
         minimum, maximum = self._minimum, self._maximum

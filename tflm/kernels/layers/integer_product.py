@@ -16,6 +16,7 @@ from tflm.kernels.arithmetic.fixed_point import (
 )
 from tflm.kernels.arithmetic.numpy_calls import clip
 from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Run
 
 WEIGHTS_OF_A_SMALL_LAYER = 1 << 11
@@ -70,12 +71,12 @@ class IntegerWeights:
         # For a few weights, float32 is not worth the conversion of its sums.
         is_narrow = largest_sum < 2**24 and weights.size > WEIGHTS_OF_A_SMALL_LAYER
         self.dtype = np.dtype(np.float32 if is_narrow else np.float64)
-        self.factors = np.empty((groups, weights[0, 0].size, rows), self.dtype)
+        self.factors = kept(np.empty((groups, weights[0, 0].size, rows), self.dtype))
         self._laid_out = self.factors.reshape(groups, *depth, rows)
-        self._ones = np.ones((1, self.factors.shape[1]), self.dtype)
-        self._sums_of_weights = np.empty((groups, 1, rows), self.dtype)
-        self.offsets = np.empty(groups * rows, np.int64)
-        self._bias_as_int64 = np.zeros_like(self.offsets)
+        self._ones = kept(np.ones((1, self.factors.shape[1]), self.dtype))
+        self._sums_of_weights = kept(np.empty((groups, 1, rows), self.dtype))
+        self.offsets = kept(np.empty(groups * rows, np.int64))
+        self._bias_as_int64 = kept(np.zeros_like(self.offsets))
         self.lay_out()
 
     def lay_out(self) -> None:
@@ -186,10 +187,10 @@ class _FloatStage:
         if self._in_one_step:
             self._factor, self._half = scaling.in_one_step()
         self._factors = spread(self._factor, shape, channels).reshape(-1)
-        self._addends_by_channel = np.empty(weights.offsets.shape, np.float64)
-        self._addends = np.empty(shape, np.float64)
-        self._scaled = np.empty(self._factors.shape, np.float64)
-        self._results, self._signs = (np.empty(self._factors.shape, np.int32) for _ in range(2))
+        self._addends_by_channel = kept(np.empty(weights.offsets.shape, np.float64))
+        self._addends = kept(np.empty(shape, np.float64))
+        self._scaled = kept(np.empty(self._factors.shape, np.float64))
+        self._results, self._signs = (kept(np.empty(self._factors.shape, np.int32)) for _ in range(2))
         self.refresh()
 
     def refresh(self) -> None:
@@ -264,9 +265,9 @@ class _IntegerStage:
     ):
         self._channels, self._weights, self._output = channels, weights, output
         self._scale = multiplier.spread(shape, channels).scale
-        self._addends = np.empty(shape, np.int64)
-        self._accumulators, self._scratch = (np.empty(shape, np.int64) for _ in range(2))
-        self._results = np.empty(shape, np.int32)
+        self._addends = kept(np.empty(shape, np.int64))
+        self._accumulators, self._scratch = (kept(np.empty(shape, np.int64)) for _ in range(2))
+        self._results = kept(np.empty(shape, np.int32))
         self.refresh()
 
     def refresh(self) -> None:
@@ -302,7 +303,7 @@ class _StepStage:
         output: OutputStage,
     ):
         self._channels, self._offsets = channels, weights.offsets
-        self._addends, self._accumulators = (np.empty(shape, np.float64) for _ in range(2))
+        self._addends, self._accumulators = (kept(np.empty(shape, np.float64)) for _ in range(2))
         if weights.may_wrap:
             self._steps = _steps_that_wrap(weights.limit, multiplier, output)
         else:
@@ -330,9 +331,9 @@ def _steps(least: int, most: int, multiplier: Multiplier, output: OutputStage) -
         least, most: the accumulators in question, for which the multiplier does not wrap.
     """
     outputs = np.arange(output.minimum + 1, output.maximum + 1, dtype=np.int64)
-    below: Raw = np.full(outputs.shape, least - 1, np.int64)
-    from_here: Raw = np.full(outputs.shape, most + 1, np.int64)
-    scratch = np.empty_like(below)
+    below: Raw = kept(np.full(outputs.shape, least - 1, np.int64))
+    from_here: Raw = kept(np.full(outputs.shape, most + 1, np.int64))
+    scratch = kept(np.empty_like(below))
     for _ in range((most - least + 1).bit_length()):
         middle = (below + from_here) >> 1
         reached = multiplier.scale(middle.copy(), scratch) + output.zero_point >= outputs
@@ -342,7 +343,7 @@ def _steps(least: int, most: int, multiplier: Multiplier, output: OutputStage) -
 
 def _steps_from(first: int, steps: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """Steps that count from the output `first` on: so many lie below all accumulators."""
-    return np.concatenate([np.full(first % LEVELS_OF_A_BYTE, -np.inf, np.float64), steps])
+    return np.concatenate([kept(np.full(first % LEVELS_OF_A_BYTE, -np.inf, np.float64)), steps])
 
 
 def _steps_that_wrap(limit: int, multiplier: Multiplier, output: OutputStage) -> npt.NDArray[np.float64]:
@@ -352,7 +353,7 @@ def _steps_that_wrap(limit: int, multiplier: Multiplier, output: OutputStage) ->
     """
     steps = _steps(-(2**31), 2**31 - 1, multiplier, output)
     least, most = steps.searchsorted([-(2.0**31), 2.0**31 - 1], "right").tolist()
-    back = np.full((least - most) % LEVELS_OF_A_BYTE, -(2.0**31), np.float64)
+    back = kept(np.full((least - most) % LEVELS_OF_A_BYTE, -(2.0**31), np.float64))
     periods = (limit + 2**31) >> 32
     one_more = [
         np.concatenate([back, steps[least:most]]) + period * 2.0**32 for period in range(1 - periods, periods + 1)

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Run
 
 SUMS_IN_A_BLOCK = 1 << 14
@@ -69,7 +70,7 @@ class Scratch:
         """The beginning of the array of that name, with a shape."""
         size = math.prod(shape)
         if name not in self._arrays:
-            self._arrays[name] = np.empty(size, self._dtype)
+            self._arrays[name] = kept(np.empty(size, self._dtype))
         return self._arrays[name][:size].reshape(shape)
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.geometry import Axis, taps
 from tflm.kernels.registration import Run
 from tflm.kernels.support.checks import AnyTensor, element_count
@@ -68,7 +69,7 @@ def bind_windows_by_tap(
 ) -> tuple[Run, npt.NDArray[Any]]:
     """The same windows, of a copy in which what one tap sees in successive columns is side by side."""
     shape = (x.shape[0], rows.stop - rows.start, columns.taps, columns.windows, x.shape[3] * copies)
-    image = np.full(shape, border, dtype)
+    image = kept(np.full(shape, border, dtype))
     fills = []
     for tap in taps(columns):
         source = x[:, :, tap.inputs]
@@ -87,9 +88,9 @@ def _windows(image: npt.NDArray[Any], strides: tuple[int, ...], rows: Axis, colu
 
 def _image(shape: tuple[int, ...], dtype: np.dtype[Any], border: int, channels_first: bool) -> npt.NDArray[Any]:
     if not channels_first:
-        return np.full(shape, border, dtype)
+        return kept(np.full(shape, border, dtype))
     batches, height, width, channels = shape
-    return np.full((batches, channels, height, width), border, dtype).transpose(0, 2, 3, 1)
+    return kept(np.full((batches, channels, height, width), border, dtype)).transpose(0, 2, 3, 1)
 
 
 def _bind_fill(image: npt.NDArray[Any], x: npt.NDArray[Any], rows: Axis, columns: Axis) -> Run:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, quantize_multiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.reference.arithmetic import Term
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
@@ -92,7 +93,7 @@ def _quantized_sum(input: TfLiteTensor, output: TfLiteTensor) -> QuantizedSum:
         raise OperatorError(reason, tensor=output.name)
     term = Term(input.zero_point, LEFT_SHIFT, QuantizedMultiplier.of(0.5))
     values = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
-    term.rescale(values, np.empty_like(values))
+    term.rescale(values, kept(np.empty_like(values)))
     result = Requantization(QuantizedMultiplier(significand, shift), OutputStage.whole(output.zero_point, np.int8))
     # As in the reference, the sum begins with what a stored zero would add.
     return QuantizedSum(values, int(values[0]), result)
@@ -105,7 +106,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
         return _bind_quantized([x.view(np.uint8) for x in inputs], y, node.op_data)
 
     is_read_later = any(np.may_share_memory(x, y) for x in inputs[2:])  # a plan may have the output there
-    total = np.empty_like(y) if is_read_later else y
+    total = kept(np.empty_like(y)) if is_read_later else y
 
     def run() -> None:
         np.add(inputs[0], inputs[1], out=total)
@@ -118,8 +119,8 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_quantized(inputs: list[npt.NDArray[np.uint8]], y: npt.NDArray[np.int8], op: QuantizedSum) -> Run:
-    index = np.empty(y.shape, np.intp)
-    sums, addends = (np.empty(y.shape, np.int64) for _ in range(2))
+    index = kept(np.empty(y.shape, np.intp))
+    sums, addends = (kept(np.empty(y.shape, np.int64)) for _ in range(2))
 
     def run() -> None:
         sums.fill(op.start)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.support.checks import AnyTensor, element_count, require_axis, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
@@ -75,11 +76,11 @@ def _bind_columns(x: npt.NDArray[Any], y: npt.NDArray[Any], find: str, none: flo
     before, along, after = x.shape
     turned = x.transpose(0, 2, 1)
     is_float = x.dtype == np.float32
-    rows = np.empty((before, after, along), x.dtype) if is_float or after > 1 else turned
-    found = np.empty((before, after), np.intp)
+    rows = kept(np.empty((before, after, along), x.dtype)) if is_float or after > 1 else turned
+    found = kept(np.empty((before, after), np.intp))
     find_in_rows = getattr(rows, find)
     y = y.reshape(before, after)
-    is_nan = np.empty(rows.shape if is_float else 0, np.bool_)
+    is_nan = kept(np.empty(rows.shape if is_float else 0, np.bool_))
     first, first_is_nan = rows[..., 0], is_nan[..., 0] if is_float else is_nan
 
     def run() -> None:

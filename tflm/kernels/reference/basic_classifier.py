@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_type
@@ -38,7 +39,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     posteriors, indices, thresholds = (context.get_eval_input(node, i).elements.reshape(-1) for i in range(3))
     reached, chosen = (context.get_eval_output(node, i).elements for i in range(2))
     count = len(posteriors)
-    places = np.empty(indices.shape, np.intp)
+    places = kept(np.empty(indices.shape, np.intp))
     unsigned = indices.view(np.uint32)  # in which a negative index is too large as well
 
     def run() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_type, require_type
@@ -59,9 +60,9 @@ def _bind_broadcast_args(context: KernelContext, node: Node) -> Run:
     shapes = [context.get_eval_input(node, i) for i in range(2)]
     y = context.get_eval_output(node, 0).elements
     # Ones before the first dimension of a shorter shape; and 32 bits of each dimension, as TFLM takes them.
-    dims1, dims2, result = (np.ones(y.shape, np.int32) for _ in range(3))
+    dims1, dims2, result = (kept(np.ones(y.shape, np.int32)) for _ in range(3))
     ends = [_matched_ends(dims, shape) for dims, shape in zip((dims1, dims2), shapes)]
-    given, different = (np.empty(y.shape, np.bool_) for _ in range(2))
+    given, different = (kept(np.empty(y.shape, np.bool_)) for _ in range(2))
 
     def run() -> None:
         for dims, numbers in ends:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -49,7 +50,7 @@ def _bind_truncation(x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> Run:
     """Floats are cut off towards zero and saturate; what is not a number gives 0."""
     limits = np.iinfo(y.dtype)
     minimum, maximum = np.float64(limits.min), np.float64(limits.max)
-    values, is_nan = np.empty(x.shape, np.float64), np.empty(x.shape, np.bool_)
+    values, is_nan = kept(np.empty(x.shape, np.float64)), kept(np.empty(x.shape, np.bool_))
 
     def run() -> None:
         np.copyto(values, x)

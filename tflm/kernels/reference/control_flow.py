@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import TempInput, always
 from tflm.kernels.support.checks import element_count, require_type
@@ -42,7 +43,7 @@ def _prepare_call_once(context: KernelContext, node: Node) -> None:
     options = node.options(CallOnceOptions)
     if options is None:
         raise OperatorError("has no options, which name the subgraph to run")
-    node.op_data = CallOnce(options.init_subgraph_index, np.ones(1, np.uint8))
+    node.op_data = CallOnce(options.init_subgraph_index, kept(np.ones(1, np.uint8)))
 
 
 def _bind_call_once(context: KernelContext, node: Node) -> Run:

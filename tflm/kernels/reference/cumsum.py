@@ -15,6 +15,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
@@ -124,11 +125,11 @@ def _bind_float(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool) -> Ru
 def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Quantization) -> Run:
     zero_point = np.int32(op.input_zero_point)
     # The reference begins its sums with the zero point taken off nothing, once more than there are elements.
-    terms, sums = (np.zeros(x.shape, np.int32) for _ in range(2))
+    terms, sums = (kept(np.zeros(x.shape, np.int32)) for _ in range(2))
     first = terms[:1]
     np.subtract(first, zero_point, out=first)
     source, target = (x[:-1], terms[1:]) if exclusive else (x, terms)
-    values, scratch = (np.empty(x.shape, np.int64) for _ in range(2))
+    values, scratch = (kept(np.empty(x.shape, np.int64)) for _ in range(2))
     requantize = op.output.in_place
 
     def run() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import require_type
@@ -160,7 +161,7 @@ def _bind_decode(context: KernelContext, node: Node) -> Run:
     for i, (scheme, encoded) in enumerate(node.op_data):
         output: TfLiteEvalTensor = context.get_eval_output(node, i)
         try:
-            elements = scheme.decode(encoded)
+            elements = kept(scheme.decode(encoded))
         except OperatorError as error:
             raise OperatorError(error.reason, tensor=encoded.name) from None
         copies.append((output.elements.reshape(-1).view(elements.dtype), elements))

@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import einsum
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution, bind_layer
 from tflm.kernels.layers.float_product import FloatWeights
 from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
@@ -152,7 +153,7 @@ def _bind_multiply(
     if side_by_side and min(limit, width) * layer.factors.size > WEIGHTS_IN_A_ROW:
         limit = max(WEIGHTS_IN_A_ROW // layer.factors.size, 1)
     columns = min(limit, width) if side_by_side else 1
-    weights = np.empty((*taps, columns * channels), layer.dtype)
+    weights = kept(np.empty((*taps, columns * channels), layer.dtype))
     steps, scratch = [], Scratch(layer.dtype)
     for block in blocks(y.shape[:3], limit):
         target, seen = y[block], windows[block]

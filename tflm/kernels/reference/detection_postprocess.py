@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer, tensors
 from tflm.kernels.support.checks import AnyTensor, element_count, require_type
@@ -150,12 +151,12 @@ class Ranking:
     """Orders scores from the highest to the lowest, equal ones by their place, in memory of its own."""
 
     def __init__(self, count: int):
-        self._places = np.arange(count, dtype=np.int64)
-        self._scores = np.zeros(count, np.float32)
+        self._places = kept(np.arange(count, dtype=np.int64))
+        self._scores = kept(np.zeros(count, np.float32))
         self._bits = self._scores.view(np.int32)
-        self._signs = np.zeros(count, np.int32)
-        self._keys = np.zeros(count, np.int64)
-        self.order = np.zeros(count, np.intp)
+        self._signs = kept(np.zeros(count, np.int32))
+        self._keys = kept(np.zeros(count, np.int64))
+        self.order = kept(np.zeros(count, np.intp))
 
     def sort(self, scores: Floats) -> None:
         """Sets `order` to the places of the scores. NaNs come first or last, by their sign."""
@@ -183,23 +184,23 @@ class Suppression:
         count = boxes.shape[1]
         self._score_threshold, self._overlap_threshold = parameters.score_threshold, parameters.overlap_threshold
         self._ranking = Ranking(count)
-        self._ranked = np.zeros((BOX, count), np.float32)
-        self._work = np.zeros((4, count), np.float32)
-        self._area = np.zeros(count, np.float32)
-        self._active = np.zeros(count, bool)
-        self._is_flat = np.zeros(count, bool)
-        self._is_over = np.zeros(count, bool)
+        self._ranked = kept(np.zeros((BOX, count), np.float32))
+        self._work = kept(np.zeros((4, count), np.float32))
+        self._area = kept(np.zeros(count, np.float32))
+        self._active = kept(np.zeros(count, bool))
+        self._is_flat = kept(np.zeros(count, bool))
+        self._is_over = kept(np.zeros(count, bool))
 
     def select(self, scores: Floats, most: int) -> list[int]:
         """The boxes chosen, the best first, `most` at the most."""
         order, active = self._ranking.order, self._active
         np.greater_equal(scores, self._score_threshold, out=active)
-        kept = int(np.count_nonzero(active))
+        count = int(np.count_nonzero(active))
         np.copyto(self._work[0], scores)
         np.invert(active, out=active)
         np.copyto(self._work[0], np.float32(-math.inf), where=active)
         self._ranking.sort(self._work[0])
-        active[:kept], active[kept:] = True, False
+        active[:count], active[count:] = True, False
         for ranked, coordinates in zip(self._ranked, self._boxes):
             np.take(coordinates, order, out=ranked, mode="clip")
         self._measure()
@@ -256,12 +257,12 @@ class Detector:
         self._outputs = outputs
         self._box_output = outputs[0][: len(outputs[0]) // BOX * BOX].reshape(-1, BOX)
         self._room = min(len(self._box_output), len(outputs[1]), len(outputs[2]))
-        self._decoded = np.zeros((BOX, boxes), np.float32)
-        self._work = np.zeros((3, boxes), np.float64)
-        self._half = np.zeros((2, boxes), np.float32)
-        self._is_bad = np.zeros(boxes, bool)
+        self._decoded = kept(np.zeros((BOX, boxes), np.float32))
+        self._work = kept(np.zeros((3, boxes), np.float64))
+        self._half = kept(np.zeros((2, boxes), np.float32))
+        self._is_bad = kept(np.zeros(boxes, bool))
         self._suppression = Suppression(self._decoded, self.parameters)
-        self._column = np.zeros(boxes, np.float32)
+        self._column = kept(np.zeros(boxes, np.float32))
         self._class_ranking = Ranking(classes)
 
     def run(self) -> None:

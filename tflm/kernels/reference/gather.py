@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors, writable_dims
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_type, require_zero_point
@@ -70,8 +71,8 @@ def _bind_gather(context: KernelContext, node: Node) -> Run:
     batches, outer = math.prod(input.dims[:batch_dims]), math.prod(input.dims[batch_dims:axis])
     size, inner = input.dims[axis], math.prod(input.dims[axis + 1 :])
     positions = indices.elements.reshape(batches, 1, math.prod(indices.dims[batch_dims:]))
-    rows = np.empty((batches, outer, positions.shape[2]), np.intp)
-    first_rows = np.empty_like(rows)
+    rows = kept(np.empty((batches, outer, positions.shape[2]), np.intp))
+    first_rows = kept(np.empty_like(rows))
     first_rows[...] = (
         np.arange(0, batches * outer * size, size, dtype=np.intp).reshape(batches, outer, 1) if size else 0
     )
@@ -144,7 +145,7 @@ def _bind_gather_nd(context: KernelContext, node: Node) -> Run:
     length = indices.dims[-1]
     inner = math.prod(input.dims[length:])
     table = input.elements.reshape(-1, inner)
-    rows, products = (np.zeros(math.prod(indices.dims[:-1]), np.intp) for _ in range(2))
+    rows, products = (kept(np.zeros(math.prod(indices.dims[:-1]), np.intp)) for _ in range(2))
     numbers = indices.elements.reshape(rows.size, length)
     strides = [(numbers[:, i], math.prod(input.dims[i + 1 : length])) for i in range(length)]
 
@@ -196,7 +197,7 @@ def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
     lookup, value = (context.get_eval_input(node, i) for i in range(2))
     table = value.elements.reshape(value.dims[0], math.prod(value.dims[1:]))
     y = context.get_eval_output(node, 0).elements.reshape(lookup.dims[0], table.shape[1])
-    rows = np.empty(lookup.dims, np.intp)
+    rows = kept(np.empty(lookup.dims, np.intp))
 
     def find_rows() -> None:
         _require_inside(lookup.elements, len(table), lookup.name)
@@ -205,7 +206,7 @@ def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
     scale = node.op_data
     if scale is None:
         return _bind_take(lookup, find_rows, table, rows, y)
-    taken = np.empty(y.shape, table.dtype)
+    taken = kept(np.empty(y.shape, table.dtype))
     take = _bind_take(lookup, find_rows, table, rows, taken)
 
     def run() -> None:

@@ -17,6 +17,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -155,7 +156,7 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
 
 
 def _float_hard_swish(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
-    gate = np.empty_like(x)  # not the output, which may lie on the input
+    gate = kept(np.empty_like(x))  # not the output, which may lie on the input
 
     def run() -> None:
         np.add(x, np.float32(3), out=gate)
@@ -168,7 +169,7 @@ def _float_hard_swish(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) ->
 
 
 def _float_elu(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
-    negative = np.empty(x.shape, np.bool_)
+    negative = kept(np.empty(x.shape, np.bool_))
     x, copies = apart(x, y)
 
     def run() -> None:

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import inverse_square_root, wrap_int32
 from tflm.kernels.arithmetic.numpy_calls import einsum
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.product import Scratch, blocks
 from tflm.kernels.layers.windows import in_turn
 from tflm.kernels.overlap import row_wise
@@ -69,7 +70,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_float(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
-    norms = np.empty(len(x), np.float32)
+    norms = kept(np.empty(len(x), np.float32))
     column = norms[:, np.newaxis]
     x, copies = apart(x, y, except_in_place=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.support.broadcasting import require_broadcast
@@ -30,7 +31,7 @@ def _bind_with(choose: np.ufunc, compare: np.ufunc) -> Bind:
         ops = operands(context, node)
         if ops.y.dtype.kind != "f":
             return bind_ufunc(ops, choose)
-        first, second = np.empty((2, *ops.y.shape), np.bool_)
+        first, second = kept(np.empty((2, *ops.y.shape), np.bool_))
 
         def run() -> None:
             ops.refresh()

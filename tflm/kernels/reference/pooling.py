@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.geometry import (
     TFLITE_PADDING,
     TFLITE_PADDING_VALUES,
@@ -139,7 +140,7 @@ def _require_image(tensor: AnyTensor) -> None:
 def element_counts(op: OpData, shape: tuple[int, ...]) -> npt.NDArray[np.int64]:
     """How many elements of the input each window covers, for an output of that shape; of its height and width."""
     _, height, width, _ = shape
-    by_row, by_column = np.zeros(height, np.int64), np.zeros(width, np.int64)
+    by_row, by_column = kept(np.zeros(height, np.int64)), kept(np.zeros(width, np.int64))
     for counts, axis in ((by_row, op.rows), (by_column, op.columns)):
         for tap in axis:
             counts[tap.windows] += 1
@@ -168,7 +169,7 @@ def _bind_float_average(op: OpData, x: npt.NDArray[Any], y: npt.NDArray[Any]) ->
 def _bind_l2(context: KernelContext, node: Node) -> Run:
     x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
     op: OpData = node.op_data
-    squares = np.empty_like(x)
+    squares = kept(np.empty_like(x))
     sum_up = _bind_ordered_sums(op, squares, y)
     counts = _spread(element_counts(op, y.shape).astype(np.float32), y.shape)
 
@@ -188,8 +189,8 @@ def _bind_integer_average(op: OpData, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
     limits = np.iinfo(x.dtype)
     # Below 2^22, a float32 tells a quotient of whole numbers from the next whole number.
     dtype = np.float32 if int(counts.max()) * -int(limits.min) < 2**22 else np.float64
-    wide = np.empty(x.shape, dtype)
-    sums, scratch = (np.empty(y.shape, dtype) for _ in range(2))
+    wide = kept(np.empty(x.shape, dtype))
+    sums, scratch = (kept(np.empty(y.shape, dtype)) for _ in range(2))
     sum_up = _bind_windows(op, wide, sums, np.add, dtype(0))
     divisors, halves = (_spread(values.astype(dtype), y.shape) for values in (counts, counts // 2))
     minimum, maximum = dtype(op.minimum), dtype(op.maximum)
@@ -230,7 +231,7 @@ def _spread(values: npt.NDArray[Any], shape: tuple[int, ...]) -> Any:
     """A value for each window as an array of the output's shape; a single number where all are equal."""
     if (values == values.flat[0]).all():
         return values.flat[0]
-    return np.broadcast_to(values[:, :, np.newaxis], shape).copy()
+    return kept(np.broadcast_to(values[:, :, np.newaxis], shape).copy())
 
 
 Step = tuple[Callable[..., Any], tuple[Any, ...]]
@@ -245,7 +246,7 @@ def _bind_windows(op: OpData, x: npt.NDArray[Any], results: npt.NDArray[Any], co
         start: what the first element of a window that reaches over the border is combined with.
     """
     batches, height, _, channels = results.shape
-    by_row = np.empty((batches, height, x.shape[2], channels), x.dtype)
+    by_row = kept(np.empty((batches, height, x.shape[2], channels), x.dtype))
     steps = [
         *_steps_along(1, op.rows, x, by_row, combine, start),
         *_steps_along(2, op.columns, by_row, results, combine, start),

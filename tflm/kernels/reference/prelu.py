@@ -8,6 +8,7 @@ import numpy as np
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -79,7 +80,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     ops = operands(context, node)
     if isinstance(node.op_data, Prelu):
         return bind_binary(ops, node.op_data)
-    positive, negative = np.empty((2, *ops.y.shape), np.bool_)
+    positive, negative = kept(np.empty((2, *ops.y.shape), np.bool_))
 
     def run() -> None:
         ops.refresh()

@@ -15,6 +15,7 @@ from tflm.kernels.arithmetic.fixed_point import (
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -78,7 +79,7 @@ def _bind_quantize(context: KernelContext, node: Node) -> Run:
 
     requantize = node.op_data.in_place
     flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-    values, scratch = (np.empty(flat_x.shape, np.int64) for _ in range(2))
+    values, scratch = (kept(np.empty(flat_x.shape, np.int64)) for _ in range(2))
 
     def run() -> None:
         np.copyto(values, flat_x)
@@ -89,9 +90,9 @@ def _bind_quantize(context: KernelContext, node: Node) -> Run:
 
 def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
     stage = OutputStage.whole(zero_point, y.dtype)
-    scaled, scratch = (np.empty(x.shape, np.float32) for _ in range(2))
-    mask = np.empty(x.shape, np.bool_)
-    values = np.empty(x.shape, np.int64)
+    scaled, scratch = (kept(np.empty(x.shape, np.float32)) for _ in range(2))
+    mask = kept(np.empty(x.shape, np.bool_))
+    values = kept(np.empty(x.shape, np.int64))
 
     def run() -> None:
         np.divide(x, scale, out=scaled)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, Requests, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
@@ -143,9 +144,9 @@ def check_output(
     axes: Sequence[int], input: TfLiteTensor | TfLiteEvalTensor, output: TfLiteTensor | TfLiteEvalTensor
 ) -> None:
     """Refuse an output that has not one element for each that is left."""
-    kept = math.prod(size for i, size in enumerate(input.dims) if i not in axes)
-    if element_count(output) != kept:
-        reason = f"has shape {list(output.dims)}; {list(input.dims)} reduced along {list(axes)} has {kept} elements"
+    count = math.prod(size for i, size in enumerate(input.dims) if i not in axes)
+    if element_count(output) != count:
+        reason = f"has shape {list(output.dims)}; {list(input.dims)} reduced along {list(axes)} has {count} elements"
         raise OperatorError(reason, tensor=output.name)
 
 
@@ -157,18 +158,18 @@ class Columns:
     """
 
     def __init__(self, x: npt.NDArray[Any], axes: Sequence[int], dtype: npt.DTypeLike):
-        kept = [i for i in range(x.ndim) if i not in axes]
+        others = [i for i in range(x.ndim) if i not in axes]
         self.rows = math.prod(x.shape[i] for i in axes)
-        self.count = math.prod(x.shape[i] for i in kept)
-        self.matrix = np.zeros((self.rows, max(self.count, 2)), dtype)
+        self.count = math.prod(x.shape[i] for i in others)
+        self.matrix = kept(np.zeros((self.rows, max(self.count, 2)), dtype))
         self._source: npt.NDArray[Any]
         self._target: npt.NDArray[Any]
         if self.count == 1:
             self._target, self._source = self.matrix[:, 0], x.reshape(-1)
         else:
-            self._source = x.transpose([*axes, *kept])
+            self._source = x.transpose([*axes, *others])
             self._target = self.matrix.reshape(self._source.shape)
-        self._results = np.empty(self.matrix.shape[1], dtype)
+        self._results = kept(np.empty(self.matrix.shape[1], dtype))
 
     def reduced(self, reduce: Callable[..., Any]) -> npt.NDArray[Any]:
         """The rows made one; valid until the next call."""
@@ -220,7 +221,7 @@ def _bind_quantized_sum(columns: Columns, y: npt.NDArray[Any], op: Rescaling, is
     multiplier = op.multiplier(columns.rows if is_mean else 1)
     zero_points = columns.rows * op.input_zero_point
     requantize = Requantization(multiplier, OutputStage.whole(op.output_zero_point, y.dtype)).in_place
-    scratch = np.empty(y.shape, np.int64)
+    scratch = kept(np.empty(y.shape, np.int64))
 
     def run() -> None:
         sums = columns.reduced(np.add.reduce)

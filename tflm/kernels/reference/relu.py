@@ -19,6 +19,7 @@ from tflm.kernels.arithmetic.fixed_point import (
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -106,7 +107,7 @@ def _bind_relu6(context: KernelContext, node: Node) -> Run:
 
 def _bind_clamp(x: npt.NDArray[Any], y: npt.NDArray[Any], minimum: Any, maximum: Any) -> Run:
     flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-    above = np.empty(flat_x.shape, np.bool_)
+    above = kept(np.empty(flat_x.shape, np.bool_))
 
     def run() -> None:
         np.greater(flat_x, maximum, out=above)
@@ -129,7 +130,7 @@ class LeakyRelu:
     def __call__(self, x: Raw) -> Raw:
         values = x - self.input_zero_point
         positive, negative = (
-            multiplier.scale(values.copy(), np.empty_like(values)) for multiplier in (self.identity, self.alpha)
+            multiplier.scale(values.copy(), kept(np.empty_like(values))) for multiplier in (self.identity, self.alpha)
         )
         scaled = np.where(values >= 0, positive, self.alpha_sign * negative)
         return wrap_int32(scaled + self.output_zero_point)
@@ -173,7 +174,7 @@ def _bind_leaky_relu(context: KernelContext, node: Node) -> Run:
         return bind_lookup(x, y, lambda values: np.clip(node.op_data(values), limits.min, limits.max))
     flat_y, alpha = y.reshape(-1), node.op_data
     flat_x, copies = apart(x.reshape(-1), flat_y)
-    positive, others = np.empty((2, *flat_x.shape), np.bool_)
+    positive, others = kept(np.empty((2, *flat_x.shape), np.bool_))
 
     def run() -> None:
         for copy, original in copies:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import constant_integers, require_same_type, require_type
@@ -103,7 +104,7 @@ def _scale(size: int, wanted: int, options: Options) -> np.float32:
 
 def _bind_nearest(context: KernelContext, node: Node) -> Run:
     input, y = context.get_eval_input(node, 0), context.get_eval_output(node, 0).elements
-    pixels = pixel_places(input.dims, *node.op_data)
+    pixels = kept(pixel_places(input.dims, *node.op_data))
     table, target = input.elements.reshape(-1, input.dims[3]), y.reshape(*pixels.shape, input.dims[3])
 
     def run() -> None:
@@ -162,7 +163,7 @@ def _bind_bilinear(context: KernelContext, node: Node) -> Run:
     corners = []
     for j in range(2):
         for i in range(2):
-            pixels = pixel_places(input.dims, rows.places[i], columns.places[j])
+            pixels = kept(pixel_places(input.dims, rows.places[i], columns.places[j]))
             corners.append((pixels, rows.weights[i][:, np.newaxis], columns.weights[j]))
     target = y.reshape(*corners[0][0].shape, input.dims[3])
     bind = _bind_float_corners if table.dtype == np.float32 else _bind_int8_corners
@@ -175,12 +176,12 @@ Corner = tuple[npt.NDArray[np.intp], Weights, Weights]
 
 def _spread(weights: Weights, shape: tuple[int, ...]) -> Weights:
     """Weights of rows and columns for each element of (batch, row, column, depth)."""
-    return np.broadcast_to(weights[..., np.newaxis], shape).copy()
+    return kept(np.broadcast_to(weights[..., np.newaxis], shape).copy())
 
 
 def _bind_float_corners(table: npt.NDArray[Any], y: npt.NDArray[Any], corners: list[Corner]) -> Run:
     """Each product is rounded, weight by weight, as in TFLM: where terms cancel, that shows."""
-    term = np.empty(y.shape, np.float32)
+    term = kept(np.empty(y.shape, np.float32))
     steps = [(pixels, _spread(by_row, y.shape), _spread(by_column, y.shape)) for pixels, by_row, by_column in corners]
 
     def run() -> None:
@@ -196,8 +197,8 @@ def _bind_float_corners(table: npt.NDArray[Any], y: npt.NDArray[Any], corners: l
 
 def _bind_int8_corners(table: npt.NDArray[Any], y: npt.NDArray[Any], corners: list[Corner]) -> Run:
     """Sums of four products in Q11.20, then rounded, halves away from zero."""
-    taken = np.empty(y.shape, np.int8)
-    sums, term = (np.empty(y.shape, np.int32) for _ in range(2))
+    taken = kept(np.empty(y.shape, np.int8))
+    sums, term = (kept(np.empty(y.shape, np.int32)) for _ in range(2))
     steps = [(pixels, _spread(by_row * by_column, y.shape)) for pixels, by_row, by_column in corners]
     half, bits = np.int32(1 << (2 * STEP_BITS - 1)), 2 * STEP_BITS
 

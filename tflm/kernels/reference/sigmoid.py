@@ -25,6 +25,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     wrap_int32,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import TempInput, TempOutput, always, tensors
@@ -173,8 +174,8 @@ def _bind_with(bind_float: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Run]) 
 
 def _bind_float_logistic(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
     lowest = np.float32(-9)
-    below = np.empty(x.shape, np.bool_)
-    tiny = np.empty_like(x)  # not the output, which may lie on the input
+    below = kept(np.empty(x.shape, np.bool_))
+    tiny = kept(np.empty_like(x))  # not the output, which may lie on the input
 
     def run() -> None:
         np.less(x, lowest, out=below)

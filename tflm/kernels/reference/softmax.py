@@ -29,6 +29,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import row_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
@@ -258,7 +259,7 @@ def rows_of(context: KernelContext, node: Node) -> tuple[npt.NDArray[Any], npt.N
 
 
 def _bind_float(x: npt.NDArray[Any], y: npt.NDArray[Any], beta: np.float32) -> Run:
-    row = np.empty((x.shape[0], 1), np.float32)
+    row = kept(np.empty((x.shape[0], 1), np.float32))
 
     def run() -> None:
         np.maximum.reduce(x, axis=1, out=row, keepdims=True)
@@ -272,8 +273,8 @@ def _bind_float(x: npt.NDArray[Any], y: npt.NDArray[Any], beta: np.float32) -> R
 
 
 def _bind_log_float(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
-    row = np.empty((x.shape[0], 1), np.float32)
-    exps, sums = (np.empty(x.shape, np.float32) for _ in range(2))
+    row = kept(np.empty((x.shape[0], 1), np.float32))
+    exps, sums = (kept(np.empty(x.shape, np.float32)) for _ in range(2))
     last = sums[:, -1:]
 
     def run() -> None:
@@ -306,7 +307,7 @@ def _bind_int8_pairs(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: Scaled
     """Rows of two elements, by a table of all of them; only the difference of the two counts."""
     differences = np.arange(-255, 256, dtype=np.int64)
     rows = np.stack([np.maximum(differences, 0), np.maximum(-differences, 0)], axis=1) - 128
-    results = np.empty(rows.shape, y.dtype)
+    results = kept(np.empty(rows.shape, y.dtype))
     _bind_int8(rows.astype(np.int8), results, distances)()
     pair_type = f"u{2 * y.itemsize}"
     result_pairs = results.view(pair_type).reshape(-1)
@@ -335,7 +336,7 @@ def _bind_log_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: ScaledDi
 
 
 def _bind_int16(x: npt.NDArray[Any], y: npt.NDArray[Any], op: Int16OpData) -> Run:
-    exps, inverses = op.exps(), op.inverses()
+    exps, inverses = op.exps(), kept(op.inverses())
 
     def finish(total: Any) -> tuple[Any, Any, Any]:
         """The sum as 2^n (1 + x), x in [0, 1] in steps of 2^-16, which a table inverts."""
@@ -364,11 +365,12 @@ def _bind_rows(
         results: the element of y for each scaled value; beyond its ends, for the nearest.
     """
     rows, depth = x.shape
+    addends, values, results = kept(addends), kept(values), kept(results)
     size = max(1, min(rows, BLOCK // depth))
     unsigned = f"u{x.itemsize}"
-    largest, distances = np.empty((size, 1), x.dtype), np.empty((size, depth), unsigned)
-    index, terms = np.empty((size, depth), np.intp), np.empty((size, depth), np.int64)
-    sums = np.empty((size, 1), np.int64)
+    largest, distances = kept(np.empty((size, 1), x.dtype)), kept(np.empty((size, depth), unsigned))
+    index, terms = kept(np.empty((size, depth), np.intp)), kept(np.empty((size, depth), np.int64))
+    sums = kept(np.empty((size, 1), np.int64))
     unsigned_largest = largest.view(unsigned)
     blocks = []
     for start in range(0, rows, size):

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, Request, tensors, writable_dims
 from tflm.kernels.support.checks import element_count, require_same_type, require_type
@@ -132,7 +133,7 @@ def _prepare_batch(context: KernelContext, node: Node) -> None:
 def _bind_space_to_batch(context: KernelContext, node: Node) -> Run:
     input, block, border = (context.get_eval_input(node, i) for i in (INPUT, BLOCK, BORDER))
     x, y = _image(input), _image(context.get_eval_output(node, 0))
-    memory = np.empty(y.size, y.dtype)
+    memory = kept(np.empty(y.size, y.dtype))
 
     def bind() -> Run:
         size, top, left = _block_and_border(block, border, len(input.dims))
@@ -159,7 +160,7 @@ def _bind_space_to_batch(context: KernelContext, node: Node) -> Run:
 def _bind_batch_to_space(context: KernelContext, node: Node) -> Run:
     input, block, border = (context.get_eval_input(node, i) for i in (INPUT, BLOCK, BORDER))
     x, y = _image(input), _image(context.get_eval_output(node, 0))
-    memory = np.empty(x.size, x.dtype)
+    memory = kept(np.empty(x.size, x.dtype))
 
     def bind() -> Run:
         size, top, left = _block_and_border(block, border, len(input.dims))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
@@ -179,11 +180,11 @@ class Memory:
         columns = batches * filters
         # numpy adds up the rows of a matrix one after the other, but a single column pairwise: make it two at least.
         self._numbers, self._weights, self._products = (
-            np.zeros((memory, max(columns, 2)), np.float32) for _ in range(3)
+            kept(np.zeros((memory, max(columns, 2)), np.float32)) for _ in range(3)
         )
-        self._sums = np.zeros(max(columns, 2), np.float32)
-        self._terms = np.zeros((filters // units + 1, max(batches * units, 2)), np.float32)
-        self._results = np.zeros(max(batches * units, 2), np.float32)
+        self._sums = kept(np.zeros(max(columns, 2), np.float32))
+        self._terms = kept(np.zeros((filters // units + 1, max(batches * units, 2)), np.float32))
+        self._results = kept(np.zeros(max(batches * units, 2), np.float32))
         self.results = self._results[: batches * units].reshape(batches, units)
         by_step = np.moveaxis(state, -1, 0)  # (memory, batches, filters)
         numbers = self._numbers[:, :columns].reshape(by_step.shape) if columns > 1 else self._numbers[:, :1, np.newaxis]
@@ -231,8 +232,8 @@ def _bind_float(
     activation: Callable[..., Any],
 ) -> Run:
     filters, size = feature.shape
-    factors, products = (np.zeros((size, max(filters, 2)), np.float32) for _ in range(2))
-    sums = np.zeros((len(x), max(filters, 2)), np.float32)
+    factors, products = (kept(np.zeros((size, max(filters, 2)), np.float32)) for _ in range(2))
+    sums = kept(np.zeros((len(x), max(filters, 2)), np.float32))
     rows = [(batch[:, np.newaxis], result) for batch, result in zip(x, sums)]
     forget_oldest, newest = _shift(state, *time.shape)
     memory = Memory(state.reshape(len(x), *time.shape), time, bias)
@@ -275,7 +276,7 @@ def _bind_quantized(
     """Two layers: one from the input to the newest values, one from what a unit remembers to its output."""
     batches, units = y.shape
     forget_oldest, newest = _shift(state, *time.shape)
-    values = np.empty((1, *newest.shape), op.column)
+    values = kept(np.empty((1, *newest.shape), op.column))
     (of_each_batch,) = values
     limits = np.iinfo(op.column)
     zero_point = np.array(op.state_zero_point, np.int64).astype(state.dtype)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.convolution import OpData, Operands, bind_convolution
 from tflm.kernels.layers.geometry import TFLITE_PADDING, Axis, paddings
 from tflm.kernels.layers.per_channel import ChannelMultipliers
@@ -184,7 +185,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     arrange()
     copies = rows.count * columns.count
     shape = x.shape[0], rows.windows.windows, columns.windows.windows, copies * channels
-    by_window = np.empty(shape, y.dtype)
+    by_window = kept(np.empty(shape, y.dtype))
     multiply = bind_convolution(
         op,
         x,
@@ -207,11 +208,11 @@ def bind_arrange(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> tu
     """
     channels, depth = weights.shape[0], weights.shape[3]
     row_taps, column_taps = rows.windows.taps, columns.windows.taps
-    padded = np.zeros((channels, row_taps * rows.count, column_taps * columns.count, depth), weights.dtype)
+    padded = kept(np.zeros((channels, row_taps * rows.count, column_taps * columns.count, depth), weights.dtype))
     inside = padded[:, : rows.taps, : columns.taps]
     # A window goes forward through the input, which is backward through the filter.
     split = padded.reshape(channels, row_taps, rows.count, column_taps, columns.count, depth)[:, ::-1, :, ::-1]
-    by_phase = np.empty((rows.count, columns.count, channels, row_taps, column_taps, depth), weights.dtype)
+    by_phase = kept(np.empty((rows.count, columns.count, channels, row_taps, column_taps, depth), weights.dtype))
 
     def arrange() -> None:
         np.copyto(inside, weights)
@@ -222,7 +223,7 @@ def bind_arrange(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> tu
 
 def _bind_gather(by_window: npt.NDArray[Any], y: npt.NDArray[Any], rows: Phases, columns: Phases) -> Run:
     """What brings places of the output, which lie by window and then by phase, to where they belong."""
-    places = places_by_window(y.shape[0], rows, columns)
+    places = kept(places_by_window(y.shape[0], rows, columns))
     take, flat_y = by_window.take, y.reshape(-1, y.shape[3])
 
     def gather() -> None:

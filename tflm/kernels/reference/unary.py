@@ -23,6 +23,7 @@ from tflm.kernels.arithmetic.fixed_point import (
     wrap_int32,
 )
 from tflm.kernels.arithmetic.lookup import bind_lookup
+from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import Requests, nothing, tensors
@@ -97,7 +98,7 @@ class Abs:
     def __call__(self, x: Raw) -> Raw:
         values = abs(x - self.input_zero_point)
         if self.multiplier is not None:
-            self.multiplier.scale(values, np.empty_like(values))
+            self.multiplier.scale(values, kept(np.empty_like(values)))
         return np.clip(wrap_int32(values + self.output_zero_point), self.limits.min, self.limits.max)
 
 

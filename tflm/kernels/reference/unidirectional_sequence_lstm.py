@@ -30,6 +30,7 @@ from tflm.kernels.arithmetic.fixed_point import (
 )
 from tflm.kernels.arithmetic.numpy_calls import clip, scalar
 from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import bind_product
@@ -258,7 +259,7 @@ class Stack:
     def __init__(self, tensors: list[TfLiteEvalTensor], zero_points: list[int]):
         parts = [tensor.elements for tensor in tensors]
         dtype = np.int16 if any(zero_points) else parts[0].dtype  # a difference of two int8 takes 9 bits
-        self.array = np.empty((len(parts) * len(parts[0]), *parts[0].shape[1:]), dtype)
+        self.array = kept(np.empty((len(parts) * len(parts[0]), *parts[0].shape[1:]), dtype))
         self._parts = list(zip(np.split(self.array, len(parts)), parts, zero_points))
         self.read()
 
@@ -298,7 +299,7 @@ class Tensors:
         self._stacks = [Stack(*of) for of in zip(stacks, (input_zeros, recurrent_zeros, [0] * 4))]
         self.input_weights, self.recurrent_weights, self.biases = (stack.array for stack in self._stacks)
         # A row for each step and batch, whichever of the two comes first in the tensor.
-        self._rows = np.empty(self.x.shape, x.dtype)
+        self._rows = kept(np.empty(self.x.shape, x.dtype))
         self.rows = self._rows.reshape(-1, self.size)
 
     def refresh(self) -> None:
@@ -317,11 +318,11 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_float(t: Tensors) -> Run:
-    gates = np.empty((t.steps, t.batches, 4 * t.units), np.float32)
-    recurrent = np.empty((t.batches, 4 * t.units), np.float32)
+    gates = kept(np.empty((t.steps, t.batches, 4 * t.units), np.float32))
+    recurrent = kept(np.empty((t.batches, 4 * t.units), np.float32))
     from_input = _bind_float_product(t.rows, t.input_weights, t.biases, gates, t.constant)
     from_hidden = _bind_float_product(t.hidden, t.recurrent_weights, None, recurrent, t.constant)
-    work, scratch = (np.empty((t.batches, t.units), np.float32) for _ in range(2))
+    work, scratch = (kept(np.empty((t.batches, t.units), np.float32)) for _ in range(2))
     cell_clip = np.float32(t.cell_clip)
     by_step = [(gate, *_gates(gate, t.units), y) for gate, y in zip(gates, t.y)]
     hidden, state, is_tanh = t.hidden, t.cell, t.is_tanh
@@ -431,28 +432,28 @@ def _by_bits(values: Raw) -> Raw:
 
 def _bind_quantized(t: Tensors, op: OpData) -> Run:
     columns = 4 * t.units
-    gates = np.empty((t.steps, t.batches, columns), np.int32)
-    recurrent, sums = (np.empty((t.batches, columns), np.int32) for _ in range(2))
+    gates = kept(np.empty((t.steps, t.batches, columns), np.int32))
+    recurrent, sums = (kept(np.empty((t.batches, columns), np.int32)) for _ in range(2))
     from_input = _bind_gate_product(
         t.rows, t.input_weights, t.biases, op.input_zero_point, op.input_multipliers, gates, t.constant
     )
     from_hidden = _bind_gate_product(
         t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
     )
-    table, tanh_of_cell = gate_table(t.is_tanh), table_of_tanh(op.cell_power)
+    table, tanh_of_cell = kept(gate_table(t.is_tanh)), kept(table_of_tanh(op.cell_power))
     lowest, highest, low_bits = scalar(LEAST), scalar(MOST), scalar(0xFFFF)
     lowest_sum, highest_sum = scalar(LEAST, np.int32), scalar(MOST, np.int32)
-    index = np.empty(sums.shape, np.intp)
+    index = kept(np.empty(sums.shape, np.intp))
     # The function of the cell gate stands in the second half of the table.
-    halves = np.zeros(sums.shape, np.intp)
+    halves = kept(np.zeros(sums.shape, np.intp))
     halves[:, 3 * t.units :] = 1 << 16
-    results, work, scratch, state = (np.empty((t.batches, size), np.int64) for size in (columns, *[t.units] * 3))
+    results, work, scratch, state = (kept(np.empty((t.batches, size), np.int64)) for size in (columns, *[t.units] * 3))
     _, update, forget, output, cell = _gates(results, t.units)
-    cell_index = np.empty(state.shape, np.intp)
+    cell_index = kept(np.empty(state.shape, np.intp))
     limits = np.iinfo(t.hidden.dtype)
     hidden_zero_point = scalar(op.hidden_zero_point)
     hidden_lowest, hidden_highest = scalar(limits.min, np.int32), scalar(limits.max, np.int32)
-    narrow = np.empty(state.shape, np.int32)
+    narrow = kept(np.empty(state.shape, np.int32))
     # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
     cell_clip = -LEAST if op.cell_clip is None else op.cell_clip
     cell_lowest, cell_highest = scalar(max(LEAST, -cell_clip)), scalar(min(MOST, cell_clip))

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Run
 from tflm.kernels.support.views import apart
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -63,7 +64,7 @@ def spread(tensor: TfLiteEvalTensor, shape: tuple[int, ...]) -> tuple[npt.NDArra
     view = np.broadcast_to(tensor.elements, shape)
     if view.size == tensor.elements.size:
         return tensor.elements, None
-    full = np.empty(shape, view.dtype)
+    full = kept(np.empty(shape, view.dtype))
     np.copyto(full, view)
     return full, view
 
@@ -81,13 +82,13 @@ def bind_binary(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike = 
 
 def _bind_pairs(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) -> Run:
     table = pair_table(ops, function, dtype)
-    pairs = np.empty(ops.y.shape, "<u2")
+    pairs = kept(np.empty(ops.y.shape, "<u2"))
     halves = pairs.view(np.uint8).reshape(-1, 2)
     low, high = halves[:, 0], halves[:, 1]
     x1, x2, y = ops.x1.view(np.uint8), ops.x2.view(np.uint8), ops.y
     np.copyto(high, x1)
     np.copyto(low, x2)
-    index = np.empty(y.shape, np.intp)
+    index = kept(np.empty(y.shape, np.intp))
     changing = [pair for pair, fixed in (((high, x1), ops.constant1), ((low, x2), ops.constant2)) if not fixed]
 
     def run() -> None:
@@ -113,15 +114,15 @@ def pair_table(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike = n
     if table is None:
         values = np.arange(256, dtype=np.uint8).view(ops.x1.dtype).astype(dtype)
         first, second = np.repeat(values, 256), np.tile(values, 256)
-        table = function(first, second, np.empty_like(first)).astype(ops.y.dtype)
+        table = function(first, second, kept(np.empty_like(first))).astype(ops.y.dtype)
         table.flags.writeable = False
         _pair_tables[key] = table
-    return table
+    return kept(table)
 
 
 def _bind_blocks(ops: Operands, function: BinaryFunction, dtype: npt.DTypeLike) -> Run:
     size = min(BLOCK, len(ops.y))
-    first, second, scratch = (np.empty(size, dtype) for _ in range(3))
+    first, second, scratch = (kept(np.empty(size, dtype)) for _ in range(3))
     starts = range(0, len(ops.y), size or 1)
     views = [tuple(array[start : start + size] for array in (ops.x1, ops.x2, ops.y)) for start in starts]
     blocks = [(*block, *(array[: len(block[0])] for array in (first, second, scratch))) for block in views]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import Run
 
 Copy = tuple[npt.NDArray[Any], npt.NDArray[Any]]
@@ -66,7 +67,7 @@ def apart(
     begin_together = x.dtype == y.dtype and x.ctypes.data == y.ctypes.data
     if not np.may_share_memory(x, y) or (except_in_place and begin_together):
         return x, []
-    copy = np.array(x, x.dtype)
+    copy = kept(np.array(x, x.dtype))
     return copy, [(copy, x)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Values, rows_of
 from tflm.kernels.requests import NodeView, PersistentBuffer
 from tflm.targets import INT32, POINTER, SIZE_T, Struct
@@ -46,7 +47,7 @@ class CircularBuffer:
     def __init__(self, data: npt.NDArray[np.uint8], capacity: int):
         header = len(data) - 4 * capacity
         self.samples: Values = data[header : header + 2 * capacity].view(np.int16)
-        self.state = np.zeros(2, np.int64)
+        self.state = kept(np.zeros(2, np.int64))
         self._capacity = capacity
         self.reset()
 

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.support.checks import AnyTensor, element_count
 from tflm.schema.flexbuffer import FlexbufferMap
 
@@ -66,10 +67,13 @@ class Program:
     def call(self, function: Callable[..., object], *arguments: Any) -> None:
         """Add a call. The last argument of a numpy function is its output."""
         self._calls.append((function, arguments))
+        for argument in arguments:
+            if isinstance(argument, np.ndarray):
+                kept(argument)
 
     def copy(self, target: Values, source: Values) -> None:
         """Add a copy, which casts as C does."""
-        self.call(target.__setitem__, ..., source)
+        self.call(kept(target).__setitem__, ..., source)
 
     def larger(self, x: Values, y: Values, target: Values) -> None:
         """Add the larger one of each two integers."""
@@ -81,7 +85,7 @@ class Program:
 
     def gather(self, target: Values, source: Values, indices: npt.NDArray[np.intp]) -> None:
         """Add the copy of elements, all of one dimension, by their indices."""
-        self.call(source.take, indices, None, target, "clip")
+        self.call(kept(source).take, indices, None, target, "clip")
 
     def gather_pairs(self, target: Values, source: Values, indices: npt.NDArray[np.intp]) -> None:
         """Add the copy of pairs of elements, by the indices of the pairs."""

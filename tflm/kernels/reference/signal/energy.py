@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Program, options_by_place, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -38,7 +39,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     x = context.get_eval_input(node, 0).elements[2 * start : 2 * end]
     output = context.get_eval_output(node, 0).elements
     y = output[start:end]
-    squares = np.empty(x.size, np.uint32)  # a sum of two, 2^31 at the most, has no room in an int32
+    squares = kept(np.empty(x.size, np.uint32))  # a sum of two, 2^31 at the most, has no room in an int32
     real, imaginary = squares[0::2], squares[1::2]
     program = Program()
     program.copy(squares, x)

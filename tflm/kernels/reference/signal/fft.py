@@ -9,6 +9,7 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Program, Values, options_by_place, require_rank, require_room
 from tflm.kernels.reference.signal.kiss_fft import (
     FLOAT32,
@@ -91,7 +92,7 @@ def _bind_auto_scale(context: KernelContext, node: Node) -> Run:
     x = context.get_eval_input(node, 0).elements[: y.size]
     scale_bit = context.get_eval_output(node, 1).elements.reshape(1)
     scales = [scalar(1 << bits, np.int16) for bits in range(15)]
-    masks = tuple(np.empty(y.size, np.bool_) for _ in range(2))
+    masks = tuple(kept(np.empty(y.size, np.bool_)) for _ in range(2))
     multiply = np.multiply
     if not y.size:
         return lambda: scale_bit.fill(0)
@@ -196,7 +197,7 @@ def _bind_rfft(context: KernelContext, node: Node) -> Run:
         return program.run
     frames = x.reshape(-1, x.shape[-1])
     if op.length > frames.shape[1]:
-        padded = np.zeros((len(frames), op.length), op.samples.passed_on)
+        padded = kept(np.zeros((len(frames), op.length), op.samples.passed_on))
         target = padded[:, : frames.shape[1]]
         program.copy(*((target[0], frames[0]) if len(frames) == 1 else (target, frames)))
         frames = padded

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import (
     Program,
     Values,
@@ -135,7 +136,7 @@ def _bind_laid_out(bank: FilterBank, bands: list[Band], y: Values) -> Run:
     """All products at once: those of a channel follow each other, and are summed."""
     x = bank.spectrum.elements
     weights, unweights = (tensor.elements.astype(np.uint64) for tensor in (bank.weights, bank.unweights))
-    nothing = np.zeros(1, np.uint64)  # comes first in each channel, for there may be no other product
+    nothing = kept(np.zeros(1, np.uint64))  # comes first in each channel, for there may be no other product
     indices: list[Values] = []
     factors: list[Values] = []
     starts = []
@@ -149,7 +150,7 @@ def _bind_laid_out(bank: FilterBank, bands: list[Band], y: Values) -> Run:
     if not x.size:
         program.clear(y)
     elif y.size:
-        taps, products = np.empty(count, x.dtype), np.empty(count, np.uint64)
+        taps, products = kept(np.empty(count, x.dtype)), kept(np.empty(count, np.uint64))
         program.gather(taps, x, np.concatenate(indices).astype(np.intp))
         program.copy(products, taps)
         program.call(np.multiply, products, np.concatenate(factors), products)
@@ -160,7 +161,7 @@ def _bind_laid_out(bank: FilterBank, bands: list[Band], y: Values) -> Run:
 def _bind_band_by_band(bank: FilterBank, y: Values) -> Run:
     """For a bank that changes, or whose bands overlap so much that laid out it would take far more memory."""
     sources = [tensor.elements for tensor in (bank.spectrum, bank.weights, bank.unweights)]
-    x, weights, unweights = copies = [np.empty(source.size, np.uint64) for source in sources]
+    x, weights, unweights = copies = [kept(np.empty(source.size, np.uint64)) for source in sources]
 
     def run() -> None:
         for copy, source in zip(copies, sources):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Program, Values, options_by_place, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -56,9 +57,9 @@ def _bind(context: KernelContext, node: Node) -> Run:
     x = context.get_eval_input(node, 0).elements
     output = context.get_eval_output(node, 0).elements
     y = output[: x.size].view(np.uint16)
-    scaled, floats = np.empty(x.size, np.uint32), np.empty(x.size, np.float64)
-    log2, curve, log = (np.empty(x.size, np.int64) for _ in range(3))
-    fractions = np.empty(x.size, np.intp)
+    scaled, floats = kept(np.empty(x.size, np.uint32)), kept(np.empty(x.size, np.float64))
+    log2, curve, log = (kept(np.empty(x.size, np.int64)) for _ in range(3))
+    fractions = kept(np.empty(x.size, np.intp))
     program = Program()
     # Undefined in C beyond 31 bits; x86 takes the count modulo 32.
     program.call(np.left_shift, x, scalar(node.op_data["input_correction_bits"] & 31, np.uint32), scaled)

@@ -9,6 +9,7 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import (
     Program,
     Values,
@@ -104,12 +105,12 @@ def _bind(context: KernelContext, node: Node) -> Run:
     # Undefined in C beyond the type's bits; x86 takes counts modulo 32, or 64.
     smoothing_bits = scalar(options["smoothing_bits"] & 31, np.uint32)
     fractional_bits = scalar(options["spectral_subtraction_bits"] & 63, np.uint64)
-    kept = _factors(options["one_minus_smoothing"], options["alternate_one_minus_smoothing"], count)
+    of_noise = _factors(options["one_minus_smoothing"], options["alternate_one_minus_smoothing"], count)
     smoothing = _factors(options["smoothing"], options["alternate_smoothing"], count)
     remaining = _factors(options["min_signal_remaining"], options["min_signal_remaining"], count)
-    factors = np.concatenate([smoothing, remaining, kept])
-    signal, difference = (np.empty(count, np.uint32) for _ in range(2))
-    products = np.empty(3 * count, np.uint64)
+    factors = np.concatenate([smoothing, remaining, of_noise])
+    signal, difference = (kept(np.empty(count, np.uint32)) for _ in range(2))
+    products = kept(np.empty(3 * count, np.uint64))
     new, least, old = np.split(products, 3)
     shifted = products[: 2 * count]
     estimate, floor, _ = np.split(products.view(np.uint32)[0::2], 3)  # the low halves

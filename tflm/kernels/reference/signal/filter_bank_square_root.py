@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Values, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -61,7 +62,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 def _bind_roots(x: Values, y: Values) -> ShiftedRoots:
     """For integers below `EXACT_IN_FLOAT`."""
-    floats, twice, mask = np.empty(x.size, np.float64), np.empty(x.size, np.uint32), np.empty(x.size, np.bool_)
+    floats, twice, mask = (kept(np.empty(x.size, dtype)) for dtype in (np.float64, np.uint32, np.bool_))
     unharmed = (2 * LARGEST_16_BITS + 1) ** 2 // 4
     one, too_large, instead = (scalar(value, np.uint32) for value in (1, 2 * LARGEST_16_BITS + 1, 2 * LARGEST_16_BITS))
     shifts = [scalar(bits + 1, np.uint32) for bits in range(32)]
@@ -83,9 +84,9 @@ def _bind_roots(x: Values, y: Values) -> ShiftedRoots:
 
 def _bind_large_roots(x: Values, y: Values) -> ShiftedRoots:
     """For integers of up to 64 bits."""
-    floats = np.empty(x.size, np.float64)
-    roots, squares = (np.empty(x.size, np.uint64) for _ in range(2))
-    mask, smaller = (np.empty(x.size, np.bool_) for _ in range(2))
+    floats = kept(np.empty(x.size, np.float64))
+    roots, squares = (kept(np.empty(x.size, np.uint64)) for _ in range(2))
+    mask, smaller = (kept(np.empty(x.size, np.bool_)) for _ in range(2))
     one, largest_32_bits, largest_16_bits = (scalar(value, np.uint64) for value in (1, 2**32 - 1, LARGEST_16_BITS))
 
     def run(bits: int, largest: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
@@ -98,7 +99,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     used = len(op.sums) * frames * step
     y, rest = output[:used].reshape(len(op.sums), frames, step), output[used:]
     wide = np.float32 if op.type == TensorType.FLOAT32 else np.int32
-    total, addend = (np.empty(size, wide) for _ in range(2))
+    total, addend = (kept(np.empty(size, wide)) for _ in range(2))
     limits = None if op.type == TensorType.FLOAT32 else (np.int32(-(2**15)), np.int32(2**15 - 1))
 
     def run() -> None:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Program, Values, options_by_place, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -49,7 +50,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     y = context.get_eval_output(node, 0).elements
     program = Program()
     gain = _gain(program, noise.elements[: x.size], gains)
-    ratios, indices = np.empty(x.size, np.uint64), np.empty(x.size, np.intp)
+    ratios, indices = kept(np.empty(x.size, np.uint64)), kept(np.empty(x.size, np.intp))
     program.copy(ratios, x)
     program.call(np.multiply, ratios, gain, ratios)
     # Undefined in C beyond 63 bits; x86 takes the count modulo 64.
@@ -57,7 +58,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     # The output is r^2 / 4 for ratios below 2, r - 1 above: one of the two addends is always what it is at 2.
     ratio = ratios.view(np.uint32)[0::2]
     two = scalar(2 << SNR_BITS, np.uint32)
-    below, above = (np.empty(x.size, np.uint32) for _ in range(2))
+    below, above = (kept(np.empty(x.size, np.uint32)) for _ in range(2))
     program.smaller(ratio, two, above)  # as an index of 32 bits, a larger one would be negative
     program.copy(indices, above)
     program.gather(below, _squares(), indices)
@@ -76,14 +77,18 @@ def _squares() -> Values:
 
 def _gain(program: Program, noise: Values, gains: TfLiteEvalTensor) -> Values:
     """The gain of each channel, a signed number in the bits of uint64."""
-    table = np.zeros(1 + EXPONENTS * DIGITS, np.uint64)
+    table = kept(np.zeros(1 + EXPONENTS * DIGITS, np.uint64))
     _lay_out(table, gains.elements)
     largest = largest_estimate(gains.elements.size)
     if largest < 2**32 - 1:
         program.call(_check_estimates, noise, largest, gains.name)
     if not gains.is_constant:
         program.call(_lay_out, table, gains.elements)
-    floats, indices, gain = np.empty(noise.size, np.float64), np.empty(noise.size, np.intp), np.empty_like(noise, "u8")
+    floats, indices, gain = (
+        kept(np.empty(noise.size, np.float64)),
+        kept(np.empty(noise.size, np.intp)),
+        kept(np.empty_like(noise, "u8")),
+    )
     program.copy(floats, noise)
     # A float is its exponent and the digits behind the leading one. That of 0 is all zeros: it comes before the others.
     program.call(np.right_shift, floats.view(np.int64), scalar(52 - DIGIT_BITS), indices)
@@ -94,7 +99,7 @@ def _gain(program: Program, noise: Values, gains: TfLiteEvalTensor) -> Values:
 
 def complete_gains(gains: Values) -> npt.NDArray[np.int32]:
     """Gains for all noise estimates, 0 where none is given."""
-    complete = np.zeros(2 + 4 * (EXPONENTS - 1), np.int32)
+    complete = kept(np.zeros(2 + 4 * (EXPONENTS - 1), np.int32))
     complete[: gains.size] = gains[: complete.size]
     return complete
 

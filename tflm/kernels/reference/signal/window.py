@@ -6,6 +6,7 @@ import numpy as np
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import scalar
+from tflm.kernels.host_memory import kept
 from tflm.kernels.reference.signal.common import Program, options_by_place, require_rank, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
@@ -42,7 +43,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     y, rest = output[: x.size], output[x.size :]
     if not x.size:
         return lambda: rest.fill(0)
-    factors, products = (np.empty(x.size, np.int32) for _ in range(2))
+    factors, products = (kept(np.empty(x.size, np.int32)) for _ in range(2))
     frames = factors.reshape(-1, window.size)
     frames[...] = window
     is_constant = weights.is_constant
