@@ -34,6 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     main.output(y)
     (path / "flex.tflite").write_bytes(builder.build())
     (path / "wide.tflite").write_bytes(_wide_model())
+    (path / "log.txt").write_text(LOG)
     for arguments in (["init"], ["add", "."], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-m", "base"]):
         subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
     (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
@@ -56,6 +57,18 @@ def _wide_model() -> bytes:
     return builder.build()
 
 
+LOG = """\
+FULLY_CONNECTED took 2 ticks (0 ms).
+FULLY_CONNECTED took 2 ticks (0 ms).
+FULLY_CONNECTED took 2 ticks (0 ms).
+FULLY_CONNECTED took 2 ticks (0 ms).
+"Unique Tag","Total ticks across all events with that tag."
+FULLY_CONNECTED, 8
+arena_used_bytes 772
+Didn't find op for builtin opcode 'SOFTMAX'
+"""
+"""Of a device whose arena is that of CMSIS-NN on a Cortex-M4."""
+
 INT8, FLOAT = str(INT8_MODEL), str(FLOAT_MODEL)
 
 INVOCATIONS: dict[str, list[str]] = {
@@ -69,6 +82,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "calibrate-report": [f"calibrate-report {INT8} --inputs labelled.npz"],
     "check": ["check flex.tflite --board nano33ble", f"check {INT8}"],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
+    "device-log": [f"device-log log.txt {INT8} -t cortex-m4"],
     "evaluate": [
         f"evaluate {INT8} --inputs labelled.npz --workers 1",
         f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",

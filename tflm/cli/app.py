@@ -11,6 +11,7 @@ from tflm.cli.arena import arena
 from tflm.cli.check import check
 from tflm.cli.command_line import Commands, with_checks
 from tflm.cli.compare import compare
+from tflm.cli.device_log import device_log
 from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
 from tflm.cli.flash import flash
@@ -40,6 +41,7 @@ COMMANDS = (
     calibrate_report,
     check,
     compare,
+    device_log,
     evaluate,
     export,
     flash,

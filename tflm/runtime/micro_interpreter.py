@@ -373,17 +373,19 @@ def lay_out(
     allocator: MicroAllocator,
     while_limit: int | None = None,
     decompression_memory: Arena | None = None,
+    resource_variables: int | None = None,
 ) -> Layout:
     """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
 
     Args:
         graph: one that was never laid out before.
+        resource_variables: how many there is room for; as many as the model names, if it is None.
 
     Raises:
         TflmError: as `MicroInterpreter.allocate_tensors`.
     """
     model = graph.model
-    variable_count = count_resource_variables(model)
+    variable_count = count_resource_variables(model) if resource_variables is None else resource_variables
     resources = MicroResourceVariables(allocator, variable_count) if variable_count else None
     context = MicroContext(graph, allocator, resources, while_limit, decompression_memory)
     try:

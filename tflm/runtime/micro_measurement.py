@@ -81,6 +81,7 @@ class ArenaMeasurement:
         places: subgraph and place in it of the operator at each step; None where there is no operator.
         peak: the operator at which memory peaks, and what is alive there.
         npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
+        recording_tail_bytes: the tail with TFLM's recording allocator, whose own objects are larger.
     """
 
     target: Target
@@ -96,6 +97,7 @@ class ArenaMeasurement:
     places: list[tuple[int, int | None]]
     peak: Peak
     npu_bytes: int = 0
+    recording_tail_bytes: int = 0
 
     def __repr__(self) -> str:
         parts = f"used {self.arena_used_bytes}, head {self.head_bytes}, tail {self.tail_bytes}"
@@ -116,12 +118,14 @@ def measure_arena(
     kernels: Kernels = "reference",
     planner: Planner = "greedy",
     delegates: Sequence[Delegate] = (),
+    resource_variables: int | None = None,
 ) -> ArenaMeasurement:
     """What a model needs of an arena. None is needed to ask: it is laid out in memory that is given back at once.
 
     Args:
         model, resolver, target, kernels, planner: as for `MicroInterpreter`.
         delegates: what takes parts of the graph. Only hardware of the device changes anything.
+        resource_variables: how many the firmware makes room for; as many as the model names, if it is None.
 
     Raises:
         ArgumentError: an argument is not what it should be, such as a path for a model.
@@ -135,7 +139,7 @@ def measure_arena(
     while True:
         try:
             with np.errstate(all="ignore"):
-                return _measured_in(size, model, resolver, target, library, planner, delegates)
+                return _measured_in(size, model, resolver, target, library, planner, delegates, resource_variables)
         except ArenaExhausted:
             if size >= LARGEST_ARENA_BYTES:
                 raise
@@ -150,10 +154,11 @@ def _measured_in(
     kernels: KernelLibrary,
     planner: Planner,
     delegates: Sequence[Delegate],
+    resource_variables: int | None,
 ) -> ArenaMeasurement:
     arena = np.zeros(size, np.uint8)
     plain = LoggingMicroAllocator(arena, planner, target, kernels=kernels)
-    layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain)
+    layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain, resource_variables=resource_variables)
     head, tail = plain.head_bytes, plain.tail_bytes
     minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))
     recording = RecordingMicroAllocator(arena, planner, target, kernels=kernels)
@@ -172,6 +177,7 @@ def _measured_in(
         places=list(layout.steps),
         peak=_peak(layout),
         npu_bytes=_npu_bytes(model, layout.planned),
+        recording_tail_bytes=recording.tail_bytes,
     )
 
 

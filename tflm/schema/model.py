@@ -6,7 +6,7 @@ import mmap
 import os
 import stat
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from tflm.errors import ArgumentError, ModelError
 from tflm.schema import verifier
@@ -40,7 +40,7 @@ class Model:
         ValueError: there are no such checks.
     """
 
-    _repr_html_: Callable[[Model], str]
+    _repr_html_: ClassVar[Callable[[Model], str]]
 
     def __init__(self, data: Any, checks: str = "all"):
         if checks not in CHECKS:

@@ -1,0 +1,217 @@
+"""Logs of devices, with all that a serial line adds to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from models import counter
+from oracle import Oracle
+from test_cli import INT8_MODEL
+from typer.testing import CliRunner
+
+import tflm
+from tflm.cli.app import app
+from tflm.firmware.arena_causes import Build
+from tflm.firmware.device_log import Event, invokes_in, read_device_log
+from tflm.libraries import by_name
+from tflm.schema import TensorType
+
+MODEL = tflm.Model.from_file(INT8_MODEL)
+TAG = "FULLY_CONNECTED"
+CALLED_ONCE = counter(TensorType.INT8, 4, with_init=True)
+
+PREFIXES = ("", "[00:00:01.250,000] <inf> tflm: ", "I (312) main: ", "12:03:11.004 -> ", "\x1b[0;32m", "> 17 ")
+NOISE = ("", "I (99) wifi: 3,connected,ok", "temperature 21, humidity 40", "1,2,3", "took 12 ms", "ready: 0,a,b")
+
+PRINTED: dict[str, Callable[[list[Event]], list[str]]] = {
+    "Log": lambda events: [f"{tag} took {ticks} ticks ({ticks // 1000} ms)." for tag, ticks in events],
+    "LogCsv": lambda events: [
+        '"Event","Tag","Ticks"',
+        *(f"{i},{tag},{ticks}" for i, (tag, ticks) in enumerate(events)),
+    ],
+}
+"""How TFLM's profiler prints events."""
+
+
+def recorded(build: Build, model: tflm.Model) -> list[str]:
+    """What the recording allocator prints in a firmware."""
+    measured = build.measured(model)
+    tail = measured.recording_tail_bytes
+    sizes = {"total": measured.head_bytes + tail, "head": measured.head_bytes, "tail": tail}
+    lines = [f"[RecordingMicroAllocator] Arena allocation {part} {size} bytes" for part, size in sizes.items()]
+    return lines + [
+        f"[RecordingMicroAllocator] '{kind.value}' used {record.used_bytes} bytes with alignment overhead "
+        f"(requested {record.requested_bytes} bytes for {record.count} allocations)"
+        for kind, record in measured.records.items()
+        if record.used_bytes
+    ]
+
+
+def read(tmp_path: Path, lines: list[str], model: bytes, *options: str) -> Any:
+    """What the command says of a log and a model."""
+    (tmp_path / "log.txt").write_text("\r\n".join(lines))
+    (tmp_path / "m.tflite").write_bytes(model)
+    arguments = ["device-log", str(tmp_path / "log.txt"), str(tmp_path / "m.tflite"), *options]
+    shown, told = (CliRunner().invoke(app, [*arguments, *more]) for more in ([], ["--json"]))
+    assert shown.exit_code == told.exit_code == 0, shown.output
+    return {**json.loads(told.stdout), "shown": shown.stdout}
+
+
+@given(st.data(), st.sampled_from(sorted(PRINTED)))
+def test_events_are_found_among_whatever_else_is_printed(data: st.DataObject, form: str) -> None:
+    draw = data.draw
+    events = draw(st.lists(st.builds(Event, st.sampled_from([TAG, "ethos-u", "CONV_2D"]), st.integers(0, 2**32 - 1))))
+    lines = []
+    for line in PRINTED[form](events):
+        lines += draw(st.lists(st.sampled_from(NOISE), max_size=2))
+        lines.append(draw(st.sampled_from(PREFIXES)) + line + draw(st.sampled_from(["", "\r", "\x1b[0m\r"])))
+    assert read_device_log(lines).events == events
+
+
+@given(st.lists(st.sampled_from("abc"), min_size=1), st.integers(0, 3), st.integers(0, 50))
+def test_whole_invokes_are_counted_and_what_is_cut_off_is_left(tags: list[str], count: int, cut: int) -> None:
+    form = [((0, i), tag) for i, tag in enumerate(tags)]
+    events = [Event(tag, i) for i, tag in enumerate(tags)]
+    whole = invokes_in(events * count + events[: cut % len(events)], [form])
+    assert whole.count == count
+    assert whole.ticks == ({(0, i): [i] * count for i in range(len(tags))} if count else {})
+    assert whole.others == events[: cut % len(events)]
+
+
+@pytest.mark.parametrize("form", PRINTED)
+def test_times_stand_beside_the_work_of_each_operator(form: str, tmp_path: Path) -> None:
+    events = [Event("preprocessing", 5), *(Event(TAG, t) for t in (100, 600, 300, 120, 640, 320)), Event(TAG, 1)]
+    told = read(tmp_path, PRINTED[form](events), INT8_MODEL.read_bytes(), "--mhz", "0.5")
+    assert told["invokes"] == 2
+    assert [(op["ticks"], op["multiply_accumulates"]) for op in told["operators"]] == [(110, 16), (620, 256), (310, 16)]
+    assert told["operators"][1]["share"] == pytest.approx(620 / 1040)
+    assert [event["tag"] for event in told["other_events"]] == ["preprocessing", TAG]
+    assert "2.08 ms" in told["shown"]
+
+
+def test_a_profile_that_is_printed_again_counts_once(tmp_path: Path) -> None:
+    once = [Event(TAG, t) for t in (1, 2, 3)]
+    lines = PRINTED["LogCsv"](once) + PRINTED["LogCsv"](once + [Event(TAG, t) for t in (4, 5, 6)])
+    assert read(tmp_path, lines, INT8_MODEL.read_bytes())["invokes"] == 2
+
+
+def test_sums_by_kind_of_operator_stand_beside_their_work(tmp_path: Path) -> None:
+    header = '"Unique Tag","Total ticks across all events with that tag."'
+    lines = [header, f"12:00 -> {TAG}, 900", '"total number of ticks", 900', f"{TAG}, 7"]
+    told = read(tmp_path, lines, INT8_MODEL.read_bytes())
+    assert told["tags"] == [{"operator": TAG, "ticks": 900, "multiply_accumulates": 288}]
+
+
+def test_the_first_invoke_of_a_model_with_variables_has_another_form(tmp_path: Path) -> None:
+    profiler = tflm.MicroProfiler()
+    interpreter = tflm.MicroInterpreter(
+        tflm.Model(CALLED_ONCE), tflm.AllOpsResolver(), bytearray(1 << 16), profiler=profiler, delegates=[]
+    )
+    interpreter.allocate_tensors()
+    for _ in range(3):
+        interpreter.invoke()
+    told = read(tmp_path, PRINTED["Log"]([Event(e.tag, 7) for e in profiler.events]), CALLED_ONCE)
+    assert told["invokes"] == 3
+    assert told["other_events"] == []
+    assert {op["subgraph_index"] for op in told["operators"]} == {0, 1}
+    assert {op["runs"] for op in told["operators"] if op["subgraph_index"]} == {1}
+
+
+# --- Arenas ------------------------------------------------------------------------------------------------------
+
+
+def test_an_arena_as_ours_is_equal(tmp_path: Path) -> None:
+    build = Build(tflm.targets.by_name("cortex-m4"), by_name("cmsis-nn"), 0)
+    lines = [prefix + line for prefix, line in zip(PREFIXES * 3, recorded(build, MODEL))]
+    told = read(tmp_path, lines, INT8_MODEL.read_bytes(), "--target", "cortex-m4", "--kernels", "cmsis-nn")
+    assert told["arena"]["equal"]
+    assert {row["part"] for row in told["arena"]["rows"]} >= {"total", "head", "tail", "Persistent buffer data"}
+    assert "all equal" in told["shown"]
+
+
+OTHERS = {
+    "kernel library": (INT8_MODEL.read_bytes(), ("cortex-m4", "cmsis-nn", 0), "equal with cmsis-nn kernels"),
+    "release": (INT8_MODEL.read_bytes(), ("cortex-m4", "arduino", 0), "TFLM of January 2023"),
+    "variables": (CALLED_ONCE, ("cortex-m4", "reference", 9), "equal with room for 9 resource variables, not 1"),
+    "part": (CALLED_ONCE, ("esp32", "reference", 1), "equal with the part esp32"),
+}
+"""A model, the firmware on the device, and what is said where reference kernels on a Cortex-M4 were thought of."""
+
+
+@pytest.mark.parametrize(("model", "device", "said"), OTHERS.values(), ids=OTHERS)
+def test_a_build_that_explains_the_figures_is_found(
+    model: bytes, device: tuple[str, str, int], said: str, tmp_path: Path
+) -> None:
+    build = Build(tflm.targets.by_name(device[0]), by_name(device[1]), device[2])
+    told = read(tmp_path, recorded(build, tflm.Model(model)), model, "--target", "cortex-m4")
+    assert not told["arena"]["equal"]
+    assert said in told["shown"].replace("\n", " ")
+    assert device in [
+        (each["target"], each["kernels"], each["resource_variables"]) for each in told["arena"]["fitting"]
+    ]
+
+
+def test_figures_that_nothing_explains_are_said_to_be_so(tmp_path: Path) -> None:
+    told = read(tmp_path, ["arena_used_bytes() = 12345"], INT8_MODEL.read_bytes())
+    assert told["arena"]["fitting"] == []
+    assert "is it the same file" in told["shown"]
+
+
+def test_a_log_of_another_model_is_told_by_its_counts(tmp_path: Path) -> None:
+    build = Build(tflm.targets.CORTEX_M, by_name("reference"), 0)
+    other = counter(TensorType.INT8, 4, with_init=True)
+    told = read(tmp_path, recorded(build, MODEL), other)
+    assert told["arena"]["another_model"].startswith(
+        f"the device's model has {len(MODEL.subgraphs[0].tensors)} tensors"
+    )
+
+
+@pytest.mark.parametrize(
+    ("line", "advice"),
+    [
+        ("Failed to allocate resource variable. Maximum resource variable count (2) reached.", "room for 2 resource"),
+        ("Failed to resize buffer. Requested: 800, available 512, missing: 288", "too small by 288 bytes"),
+        ("Failed to allocate tail memory. Requested: 64, available 12, missing: 52", "too small by 52 bytes"),
+        ("Didn't find op for builtin opcode 'SOFTMAX'", "the resolver lacks SOFTMAX"),
+    ],
+)
+def test_what_failed_is_explained(line: str, advice: str, tmp_path: Path) -> None:
+    told = read(tmp_path, [f"E (12) tflm: {line}"], INT8_MODEL.read_bytes())
+    ((failure),) = told["failures"]
+    assert failure["line"] == line
+    assert advice in failure["advice"]
+
+
+def test_a_log_without_anything_of_tflm_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_text("hello\n")
+    answer = CliRunner().invoke(app, ["device-log", str(tmp_path / "log.txt"), str(INT8_MODEL)])
+    assert answer.exit_code == 1
+    assert "call MicroProfiler's LogCsv()" in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("target", "said"), [("host-wheel", "all equal"), ("host", "equal with TFLM of the tflite-micro")]
+)
+def test_what_tflm_itself_prints_is_read(oracle: Oracle, target: str, said: str, tmp_path: Path) -> None:
+    printed = oracle.allocations(INT8_MODEL.read_bytes())
+    told = read(tmp_path, printed.splitlines(), INT8_MODEL.read_bytes(), "--target", target)
+    assert told["arena"]["rows"][0]["part"] == "total"
+    assert said in told["shown"]
+
+
+@pytest.mark.parametrize(
+    ("chip", "target", "kernels"), [("ESP32", "esp32", "esp-nn"), ("nRF52840", "cortex-m4", "arduino")]
+)
+def test_figures_of_boards_are_ours(chip: str, target: str, kernels: str, corpus: Path, tmp_path: Path) -> None:
+    """What boards printed (see `silicon.jsonl`)."""
+    lines = map(json.loads, (corpus / "golden" / "silicon.jsonl").read_text().splitlines())
+    for line in (each for each in lines if each["chip"] == chip and each["kernels"] != "reference"):
+        model = (corpus / "models" / f"{line['model']}.tflite").read_bytes()
+        printed = [f"arena_used_bytes: {line['arena_used_bytes']}"]
+        assert read(tmp_path, printed, model, "--target", target, "--kernels", kernels)["arena"]["equal"]

@@ -1,0 +1,125 @@
+"""What a device's log says, beside what is known of its model here: times by operator, arenas, and why these differ."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+import tflm
+from tflm.cli.command_line import Machine, progress
+from tflm.evaluation.runner import ready_interpreter
+from tflm.firmware.arena_causes import Build, builds_that_fit, equals, figures_here
+from tflm.firmware.device_log import DeviceArena, Invokes, Place
+from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationType
+from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.micro_resource_variable import count_resource_variables
+from tflm.runtime.operator_facts import multiply_accumulates
+
+
+class Timed(NamedTuple):
+    """An operator, with the median of its runs on the device, and its share of the first subgraph's."""
+
+    subgraph_index: int
+    operator_index: int
+    operator: str
+    runs: int
+    ticks: float
+    share: float
+    multiply_accumulates: int
+
+
+class ArenaRow(NamedTuple):
+    """A figure of the arena in bytes, the device's and ours."""
+
+    part: str
+    device_bytes: int
+    here_bytes: int
+
+
+class ArenaFinding(NamedTuple):
+    """The arena beside ours.
+
+    Attributes:
+        build: what the firmware was thought to be.
+        rows: each figure that the device gives.
+        equal: whether all are equal.
+        fitting: builds whose figures are the device's, where ours are not.
+        another_model: why the device's model can't be this one; empty otherwise.
+    """
+
+    build: Build
+    rows: list[ArenaRow]
+    equal: bool
+    fitting: list[Build]
+    another_model: str
+
+
+def forms_of_an_invoke(model: tflm.Model) -> list[list[tuple[Place, str]]]:
+    """The operators in the order in which they begin in the second invoke, and in the first where that is another.
+
+    Raises:
+        TflmError: the model can't be run here.
+    """
+    profiler = tflm.MicroProfiler()
+    interpreter = ready_interpreter(model, profiler=profiler, delegates=[])
+    forms = []
+    for _ in range(2):
+        profiler.clear_events()
+        with np.errstate(all="ignore"):
+            interpreter.invoke()
+        forms.append([(event.place, event.tag) for event in profiler.events if event.place is not None])
+    return forms[1:] if forms[0] == forms[1] else forms[::-1]
+
+
+def timed(model: tflm.Model, invokes: Invokes) -> list[Timed]:
+    """Each operator that ran, in the model's order."""
+    medians = {place: statistics.median(ticks) for place, ticks in invokes.ticks.items()}
+    total = sum(ticks for (subgraph, _), ticks in medians.items() if subgraph == 0) or 1.0
+    rows = []
+    for i, j in sorted(medians):
+        operator = (model.subgraphs[i].operators or [])[j]
+        work = multiply_accumulates(model, model.subgraphs[i], operator)
+        ticks, runs = medians[i, j], len(invokes.ticks[i, j])
+        rows.append(Timed(i, j, model.operator_name(operator), runs, ticks, ticks / total, work))
+    return rows
+
+
+def arena_finding(model: tflm.Model, machine: Machine, device: DeviceArena) -> ArenaFinding:
+    """Compare the arena with ours, and look for what explains it where they differ."""
+    build = Build(machine.target, machine.kernels, count_resource_variables(model))
+    measured = build.measured(model)
+    equal = equals(measured, device)
+    another = _another_model(model, device)
+    fitting: list[Build] = []
+    if not equal and not another:
+        with progress("trying other builds", 100) as advance:
+            fitting = builds_that_fit(model, device, build, advance)
+    return ArenaFinding(build, list(_arena_rows(measured, device)), equal, fitting, another)
+
+
+def _arena_rows(measured: ArenaMeasurement, device: DeviceArena) -> Iterator[ArenaRow]:
+    here = figures_here(measured, device.recording)
+    for part, size in device.parts.items():
+        yield ArenaRow(part, size, here[part])
+    for kind in RecordedAllocationType if device.records else ():
+        sizes = (records.get(kind, RecordedAllocation()).used_bytes for records in (device.records, measured.records))
+        row = ArenaRow(kind.value, *sizes)
+        if row.device_bytes or row.here_bytes:
+            yield row
+
+
+def _another_model(model: tflm.Model, device: DeviceArena) -> str:
+    """Why the log can't be of this model: it counts other tensors or operators."""
+    tensors = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
+    operators = sum(len(subgraph.operators or ()) for subgraph in model.subgraphs)
+    counts = (
+        (RecordedAllocationType.EVAL_TENSOR_DATA, tensors, "tensors"),
+        (RecordedAllocationType.NODE_AND_REGISTRATION_ARRAY, operators, "operators"),
+    )
+    for kind, count, what in counts:
+        if kind in device.records and device.records[kind].count != count:
+            return f"the device's model has {device.records[kind].count} {what}, this one has {count}"
+    return ""

@@ -1,0 +1,206 @@
+"""What a device with TFLM prints on its serial line: profiles, arenas and failures, found among other output.
+
+Lines may have a prefix (a time, a level), colours, and lines of others between them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationType
+
+COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+TOOK = re.compile(r"(\S+) took (\d+) ticks \((-?\d+) ms\)")
+"""Of `MicroProfiler::Log`."""
+CSV_HEADER = re.compile(r'"Event","Tag","Ticks"')
+CSV_EVENT = re.compile(r"(?<![\d.:,])(\d+),([^\s,\d][^\s,]*),(\d+)\s*$")
+"""Of `MicroProfiler::LogCsv`."""
+TAGS_HEADER = re.compile(r'"Unique Tag","Total ticks')
+TAG_TICKS = re.compile(r"(\S+), (\d+)\s*$")
+TAGS_END = re.compile(r'"total number of ticks", (\d+)')
+"""Of `MicroProfiler::LogTicksPerTagCsv`."""
+PART = re.compile(r"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) (\d+) bytes")
+RECORD = re.compile(
+    r"\[RecordingMicroAllocator\] '([^']+)' used (\d+) bytes with alignment overhead "
+    r"\(requested (\d+) bytes for (\d+) "
+)
+"""Of `RecordingMicroAllocator::PrintAllocations`."""
+USED = re.compile(r"arena_used_bytes\D{0,8}(\d+)", re.IGNORECASE)
+"""What a sketch may print of `MicroInterpreter::arena_used_bytes()`."""
+
+
+class Event(NamedTuple):
+    """An operator's run, or whatever else the firmware times, in ticks of the device's clock."""
+
+    tag: str
+    ticks: int
+
+
+@dataclass
+class DeviceArena:
+    """What the device says of its arena, in bytes.
+
+    Attributes:
+        parts: "total", "head" and "tail", those that it says.
+        recording: whether its allocator was the recording one, whose own objects are larger.
+        records: what the tail is used for, by the categories of TFLM; those that it says.
+    """
+
+    parts: dict[str, int] = field(default_factory=dict)
+    recording: bool = False
+    records: dict[RecordedAllocationType, RecordedAllocation] = field(default_factory=dict)
+
+
+class Failure(NamedTuple):
+    """A line that says what failed, and what to do about it."""
+
+    line: str
+    advice: str
+
+
+@dataclass
+class DeviceLog:
+    """What was found in a log.
+
+    Attributes:
+        events: of all profiles, in their order; of one that was printed again with more behind it, once.
+        ticks_by_tag: sums over all events with a tag, where the log has them.
+        arena: None where the log says nothing of it.
+        failures: what TFLM says that went wrong.
+    """
+
+    events: list[Event] = field(default_factory=list)
+    ticks_by_tag: dict[str, int] = field(default_factory=dict)
+    arena: DeviceArena | None = None
+    failures: list[Failure] = field(default_factory=list)
+
+
+def read_device_log(lines: Iterable[str]) -> DeviceLog:
+    """Find what TFLM printed.
+
+    Args:
+        lines: of the log, in any state.
+    """
+    log = DeviceLog()
+    profiles: list[list[Event]] = [[]]
+    within = ""
+    for line in (COLOURS.sub("", line).rstrip() for line in lines):
+        if CSV_HEADER.search(line):
+            within = "events"
+        elif TAGS_HEADER.search(line):
+            within = "tags"
+            log.ticks_by_tag.clear()
+        elif found := TOOK.search(line):
+            profiles[-1].append(Event(found[1], int(found[2])))
+        elif within == "events" and (found := CSV_EVENT.search(line)):
+            if found[1] == "0":
+                profiles.append([])
+            profiles[-1].append(Event(found[2], int(found[3])))
+        elif TAGS_END.search(line):
+            within = ""
+        elif within == "tags" and (found := TAG_TICKS.search(line)):
+            log.ticks_by_tag[found[1]] = int(found[2])
+        else:
+            _read_arena(line, log)
+            log.failures += _failures_in(line)
+    log.events = _joined(profiles)
+    return log
+
+
+def _joined(profiles: Sequence[list[Event]]) -> list[Event]:
+    """The events of successive profiles; one that goes on from the one before takes its place."""
+    kept: list[list[Event]] = []
+    for profile in profiles:
+        if kept and profile[: len(kept[-1])] == kept[-1]:
+            kept[-1] = profile
+        else:
+            kept.append(profile)
+    return [event for profile in kept for event in profile]
+
+
+def _read_arena(line: str, log: DeviceLog) -> None:
+    part, record, used = PART.search(line), RECORD.search(line), USED.search(line)
+    if part:
+        if part[1] == "total" or log.arena is None:
+            log.arena = DeviceArena(recording=True)
+        log.arena.parts[part[1]] = int(part[2])
+    elif record and log.arena is not None and record[1] in {kind.value for kind in RecordedAllocationType}:
+        used_bytes, requested_bytes, count = map(int, record.groups()[1:])
+        kind = RecordedAllocationType(record[1])
+        log.arena.records[kind] = RecordedAllocation(requested_bytes, used_bytes, count)
+    elif used and log.arena is None:
+        log.arena = DeviceArena({"total": int(used[1])})
+
+
+ADVICE = {
+    r"Failed to allocate resource variable\. Maximum resource variable count \((?P<room>\d+)\)": (
+        "the firmware has room for {room} resource variables, too few: give MicroResourceVariables::Create the number "
+        "that `tflm export` writes"
+    ),
+    r"(?:Failed to resize buffer|Failed to allocate (?:tail|temp) memory)\..*missing: (?P<missing>\d+)": (
+        "the arena is too small by {missing} bytes at least, for this allocation alone: tflm arena gives the smallest "
+        "that works"
+    ),
+    r"Didn't find op for builtin opcode '(?P<operator>\w+)'": (
+        "the resolver lacks {operator}: tflm export writes one that has what the model uses"
+    ),
+    r"MicroProfiler errored out because total number of events exceeded the maximum of (?P<most>\d+)": (
+        "the profiler holds {most} events: call ClearEvents() before each invoke"
+    ),
+}
+"""What to do about lines that say what failed."""
+
+
+def _failures_in(line: str) -> list[Failure]:
+    found = ((re.search(pattern, line), advice) for pattern, advice in ADVICE.items())
+    return [Failure(line[match.start() :], advice.format(**match.groupdict())) for match, advice in found if match]
+
+
+Place = tuple[int, int]
+"""Of an operator: its subgraph, and its place there."""
+
+
+@dataclass
+class Invokes:
+    """Events as operators of a model.
+
+    Attributes:
+        count: whole invokes that were found.
+        ticks: of each run of each operator.
+        others: events that belong to no whole invoke.
+    """
+
+    count: int = 0
+    ticks: dict[Place, list[int]] = field(default_factory=dict)
+    others: list[Event] = field(default_factory=list)
+
+
+def invokes_in(events: Sequence[Event], sequences: Sequence[Sequence[tuple[Place, str]]]) -> Invokes:
+    """Find whole invokes among events.
+
+    Args:
+        events: of a log. What no operator is called is left out.
+        sequences: the operators in the order in which they begin, with their tags; one for each form of an invoke, such
+            as the first one, in which CALL_ONCE runs a subgraph.
+    """
+    tags = {tag for sequence in sequences for _, tag in sequence}
+    known = [event for event in events if event.tag in tags]
+    found = Invokes(others=[event for event in events if event.tag not in tags])
+    at = 0
+    while at < len(known):
+        for sequence in sequences:
+            part = known[at : at + len(sequence)]
+            if sequence and [event.tag for event in part] == [tag for _, tag in sequence]:
+                for (place, _), event in zip(sequence, part):
+                    found.ticks.setdefault(place, []).append(event.ticks)
+                found.count += 1
+                at += len(sequence)
+                break
+        else:
+            found.others.append(known[at])
+            at += 1
+    return found
