@@ -12,7 +12,7 @@ from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.language import DONE, Int64s, Step, UInt8s, kernel
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
-from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import Multiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpData
 from tflm.kernels.layers.geometry import Axis
@@ -277,16 +277,12 @@ def convolution_scaling(
     channels: int,
     accumulator_bits: int,
 ) -> Scaling | None:
-    """The scaling of a convolution; arguments as those of `tflm.kernels.layers.convolution.bind_layer`."""
+    """The scaling of a convolution; arguments as those of `tflm.kernels.reference.conv_2d.bind_convolution`."""
     if op.quantization is None:
         return float_layer_scaling(weights, bias, op.activation)
     copies = weights.shape[0] * weights.shape[1] // channels
-    multipliers = op.quantization.multipliers
-    significands, shifts = (
-        np.tile(values[:channels], copies) for values in (multipliers.significands, multipliers.shifts)
-    )
-    kind = WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier
-    return layer_scaling(kind(significands, shifts), op.quantization.output, weights, bias, image, y_dtype)
+    multiplier = op.quantization.multiplier(channels, copies, accumulator_bits)
+    return layer_scaling(multiplier, op.quantization.output, weights, bias, image, y_dtype)
 
 
 def bind_convolution(
@@ -299,7 +295,7 @@ def bind_convolution(
     channels: int,
     accumulator_bits: int,
 ) -> list[Step] | None:
-    """The steps of a convolution; arguments as those of `tflm.kernels.layers.convolution.bind_convolution`."""
+    """The steps of a convolution; arguments as those of `tflm.kernels.reference.conv_2d.bind_convolution`."""
     image = image_of(x.dtype, op.border, bytes_allowed=True)
     scaling = convolution_scaling(
         op, weights, bias, image, y.dtype, channels=channels, accumulator_bits=accumulator_bits

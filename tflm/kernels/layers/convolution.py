@@ -1,4 +1,4 @@
-"""What convolutions share: their tensors, quantization by channel, and the windows of an image."""
+"""What convolutions share: their tensors, their weights, and quantization by channel."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.column_product import bind_product_by_column, few_rows
 from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
 from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis
 from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.per_channel import ChannelMultipliers, require_scale_for_each_channel, unpacked_elements
-from tflm.kernels.layers.product import Finish, bind_product
-from tflm.kernels.layers.windows import bind_windows, in_turn
-from tflm.kernels.registration import KernelContext, Node, Run
+from tflm.kernels.layers.product import Finish
+from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.requests import NodeView, Request, TempInput, TempOutput
 from tflm.kernels.support.activation import activation_range, quantized_activation_range
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
@@ -160,6 +158,13 @@ class Quantization:
     input_zero_point: int
     output: OutputStage
 
+    def multiplier(self, channels: int, copies: int, accumulator_bits: int) -> Multiplier:
+        """That of sums, for `copies` runs of all channels."""
+        significands, shifts = (
+            np.tile(values[:channels], copies) for values in (self.multipliers.significands, self.multipliers.shifts)
+        )
+        return (WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier)(significands, shifts)
+
 
 @dataclass
 class OpData:
@@ -176,31 +181,27 @@ class OpData:
         return 0 if self.quantization is None else self.quantization.input_zero_point
 
 
-def bind_layer(
+def layer_weights(
     op: OpData,
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
     *,
-    channels: int,
     x_dtype: np.dtype[Any],
     accumulator_bits: int,
     positions: int,
     constant: bool,
-) -> tuple[FloatWeights | IntegerWeights, Finish]:
-    """The weights of a convolution as products take them, and what is made of the sums.
+) -> FloatWeights | IntegerWeights:
+    """The weights of a convolution as products take them.
 
     Args:
-        weights: (groups, rows, depth...), a view. There may be several rows for each channel, in the order of rows
-            modulo channels.
+        weights: (groups, rows, depth...), a view.
         bias: one for each of all rows, a view, or None.
-        channels: of the output.
         positions: at how many positions the weights are multiplied.
         constant: whether neither weights nor bias ever change.
     """
     if op.quantization is None:
-        limits = activation_range(op.activation, np.float32)
-        return FloatWeights(weights, positions=positions, constant=constant), BiasAndActivation(bias, *limits)
-    integer_weights = IntegerWeights(
+        return FloatWeights(weights, positions=positions, constant=constant)
+    return IntegerWeights(
         weights,
         bias,
         x_dtype=x_dtype,
@@ -208,55 +209,24 @@ def bind_layer(
         accumulator_bits=accumulator_bits,
         constant=constant,
     )
-    copies = weights.shape[0] * weights.shape[1] // channels
-    multipliers = op.quantization.multipliers
-    significands, shifts = (
-        np.tile(values[:channels], copies) for values in (multipliers.significands, multipliers.shifts)
-    )
-    kind = WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier
-    return integer_weights, SumRequantizer(integer_weights, kind(significands, shifts), op.quantization.output)
 
 
-def bind_convolution(
+def layer_finish(
     op: OpData,
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
+    weights: FloatWeights | IntegerWeights,
     bias: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
     *,
     channels: int,
+    copies: int = 1,
     accumulator_bits: int,
-    constant: bool,
-) -> Run:
-    """What sets y to the windows of x times weights.
+) -> Finish:
+    """What a convolution makes of its sums.
 
     Args:
-        x: (batches, rows, columns, channels); the groups share as many channels as they need.
-        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth), a view.
-        bias: one for each row of weights, or None.
-        y: (batches, rows, columns, rows of weights).
-        channels: of the output; see `bind_layer`.
+        channels: of the output.
+        copies: how often the rows of weights have all channels, one run of them after the other.
     """
-    batches, height, width, _ = y.shape
-    groups, depth = weights.shape[0], weights.shape[4]
-    layer, finish = bind_layer(
-        op,
-        weights,
-        bias,
-        channels=channels,
-        x_dtype=x.dtype,
-        accumulator_bits=accumulator_bits,
-        positions=batches * height * width,
-        constant=constant,
-    )
-    if isinstance(layer, IntegerWeights) and few_rows(weights, op.columns):
-        used = x[..., :depth]
-        return bind_product_by_column(used, op.rows, op.columns, layer, finish, y, border=op.border)
-    fill, windows = bind_windows(
-        x, op.rows, op.columns, dtype=x.dtype, border=op.border, channels_first=layer.depth_major
-    )
-    # Groups come first: (groups, batches, rows, columns), then (row taps, column taps, depth) or (channels).
-    windows = windows[..., : groups * depth].reshape(*windows.shape[:5], groups, depth).transpose(5, 0, 1, 2, 3, 4, 6)
-    targets = y.reshape(batches, height, width, groups, -1).transpose(3, 0, 1, 2, 4)
-    multiply = bind_product(windows, targets, layer, finish)
-    return multiply if fill is None else in_turn(fill, multiply)
+    if op.quantization is None or isinstance(weights, FloatWeights):
+        return BiasAndActivation(bias, *activation_range(op.activation, np.float32))
+    multiplier = op.quantization.multiplier(channels, copies, accumulator_bits)
+    return SumRequantizer(weights, multiplier, op.quantization.output)

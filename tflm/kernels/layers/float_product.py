@@ -18,6 +18,11 @@ from tflm.kernels.registration import Run
 FLOAT32 = np.dtype(np.float32)
 
 
+def wants_positions_side_by_side(positions: int, rows: int) -> bool:
+    """Whether a product of floats runs along positions, not along rows of weights."""
+    return positions > rows
+
+
 class FloatWeights:
     """Weights of a layer in float32; see `tflm.kernels.layers.product.Weights`.
 
@@ -40,7 +45,7 @@ class FloatWeights:
         # einsum takes the dimension that is contiguous for its inner loop. As long as that is not the depth, each sum
         # is taken in order; so it is the longer one of positions and rows, and these are two at least (`blocks` sees to
         # it for positions).
-        self.depth_major = positions > rows
+        self.depth_major = wants_positions_side_by_side(positions, rows)
         if self.depth_major:
             self._laid_out = kept(np.zeros((groups, rows, depth), FLOAT32))
             self.factors = self._laid_out.transpose(0, 2, 1)

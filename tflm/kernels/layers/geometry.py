@@ -114,9 +114,8 @@ def paddings(
 
 
 class Tap(NamedTuple):
-    """One element of a window along one dimension: its number, the windows that have it in the image, and where."""
+    """One element of a window along one dimension: the windows that have it in the image, and where it is there."""
 
-    number: int
     windows: slice
     inputs: slice
 
@@ -132,5 +131,5 @@ def taps(axis: Axis) -> list[Tap]:
         last = min(axis.windows - 1, (axis.size - 1 - offset) // axis.stride)
         if first <= last:
             places = slice(first * axis.stride + offset, last * axis.stride + offset + 1, axis.stride)
-            found.append(Tap(tap, slice(first, last + 1), places))
+            found.append(Tap(slice(first, last + 1), places))
     return found

@@ -31,6 +31,9 @@ class IntegerWeights:
     The accumulator of a channel, bias + sum over d of (w[d] - w_zero) * (x[d] - x_zero), is a sum of products with the
     raw x, and an offset of the channel: what the zero point of x contributes, and the bias.
 
+    Products are in float32 where that is exact: in float64 alone, dense layers take 2.4 times as long (ad01_int8),
+    a small ResNet 2.1 times (pretrainedResnet_quant).
+
     Args:
         weights: (groups, rows, depth...), a view.
         bias: one for each of all rows, a view of any shape, or None.
@@ -117,9 +120,7 @@ def _largest(dtype: np.dtype[Any]) -> int:
 class SumRequantizer:
     """Takes sums of products to the integers of an output; see `tflm.kernels.layers.product.Finish`.
 
-    Offset, scale, zero point, clamp. Where the numbers are small enough for float64 to hold every step exactly, as
-    they are in all but very deep layers, most of it is done in that; and in int64 where they are not. For a few outputs
-    of 8 bits with one multiplier, the calls cost more than the work: those are looked up in a table of steps.
+    Offset, scale, zero point, clamp: `_IntegerStage` is the plain way, in int64. The two others give the same, faster.
 
     Args:
         weights: what the sums were multiplied by.
@@ -169,7 +170,11 @@ def _fits_in_int32(scaling: FloatScaling, output: OutputStage) -> bool:
 
 
 class _FloatStage:
-    """Sums to outputs of one shape, scaled in float64."""
+    """Sums to outputs of one shape, scaled in float64, where that holds every step exactly, as in all but deep layers.
+
+    In int64, person_detect takes 1.9 times as long and vww_96_int8 2.4 times. Of that, both roundings in one where RELU
+    clamps what is negative save person_detect 1.4 times.
+    """
 
     def __init__(
         self,
@@ -292,7 +297,11 @@ class _IntegerStage:
 
 
 class _StepStage:
-    """Sums to outputs of 8 bits: an output is the number, modulo 2^8, of steps at or below its accumulator."""
+    """Sums to a few outputs of 8 bits with one multiplier, for which calls cost more than the work: a table, searched.
+
+    An output is the number, modulo 2^8, of steps at or below its accumulator. Without it hello_world_int8 takes 1.9
+    times as long, keyword_scrambled 1.6 times; without the steps of sums that wrap, that takes 1.35 times as long.
+    """
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import kept
-from tflm.kernels.layers.geometry import Axis, taps
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.registration import Run
 from tflm.kernels.support.checks import AnyTensor, element_count
 
@@ -55,35 +55,8 @@ def bind_windows(
         fill = _bind_fill(image, x, rows, columns)
     batch, row, column, channel = image.strides
     places, steps = (row * rows.stride, column * columns.stride), (row * rows.dilation, column * columns.dilation)
-    return fill, _windows(image, (batch, *places, *steps, channel), rows, columns)
-
-
-def bind_windows_by_tap(
-    x: npt.NDArray[Any],
-    rows: Axis,
-    columns: Axis,
-    *,
-    dtype: np.dtype[Any],
-    border: int,
-    copies: int,
-) -> tuple[Run, npt.NDArray[Any]]:
-    """The same windows, of a copy in which what one tap sees in successive columns is side by side."""
-    shape = (x.shape[0], rows.stop - rows.start, columns.taps, columns.windows, x.shape[3] * copies)
-    image = kept(np.full(shape, border, dtype))
-    fills = []
-    for tap in taps(columns):
-        source = x[:, :, tap.inputs]
-        inside = image[:, :, tap.number, tap.windows]
-        fills.append(_bind_fill(inside, source, rows, Axis(columns.size, 1, source.shape[2])))
-    batch, row, tap_of_columns, column, channel = image.strides
-    strides = (batch, row * rows.stride, column, row * rows.dilation, tap_of_columns, channel)
-    return in_turn(*fills), _windows(image, strides, rows, columns)
-
-
-def _windows(image: npt.NDArray[Any], strides: tuple[int, ...], rows: Axis, columns: Axis) -> npt.NDArray[Any]:
-    """A view of (batches, rows, columns, row taps, column taps, channels)."""
-    shape = (image.shape[0], rows.windows, columns.windows, rows.taps, columns.taps, image.shape[-1])
-    return as_strided(image, shape, strides, writeable=False)
+    windows = (image.shape[0], rows.windows, columns.windows, rows.taps, columns.taps, image.shape[-1])
+    return fill, as_strided(image, windows, (batch, *places, *steps, channel), writeable=False)
 
 
 def _image(shape: tuple[int, ...], dtype: np.dtype[Any], border: int, channels_first: bool) -> npt.NDArray[Any]:

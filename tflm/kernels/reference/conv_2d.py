@@ -14,11 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution
+from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, layer_finish, layer_weights
+from tflm.kernels.layers.float_product import wants_positions_side_by_side
 from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
 from tflm.kernels.layers.per_channel import ChannelMultipliers
+from tflm.kernels.layers.product import bind_product
 from tflm.kernels.layers.trailing_output import behind_all_channels
-from tflm.kernels.layers.windows import image_elements, require_room
+from tflm.kernels.layers.windows import bind_windows, image_elements, in_turn, require_room
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
@@ -108,6 +110,57 @@ def _bind(context: KernelContext, node: Node) -> Run:
         node.op_data, x, by_group, bias, y, channels=y.shape[3], accumulator_bits=bits, constant=constant
     )
     return after_copies(copies, run)
+
+
+def bind_convolution(
+    op: OpData,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+    *,
+    channels: int,
+    accumulator_bits: int,
+    constant: bool,
+) -> Run:
+    """What sets y to the windows of x times weights.
+
+    Args:
+        x: (batches, rows, columns, channels); the groups share as many channels as they need.
+        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth), a view.
+        bias: one for each row of weights, or None.
+        y: (batches, rows, columns, rows of weights).
+        channels: of the output; there may be several rows of weights for each, in the order of rows modulo channels.
+        accumulator_bits: 32 or 64, the width of sums of integers.
+        constant: whether neither weights nor bias ever change.
+    """
+    groups, rows, *_, depth = weights.shape
+    positions = math.prod(y.shape[:3])
+
+    # Geometry: what each window sees, (groups, batches, rows, columns, row taps, column taps, depth).
+    side_by_side = op.quantization is None and wants_positions_side_by_side(positions, rows)
+    fill, windows = bind_windows(x, op.rows, op.columns, dtype=x.dtype, border=op.border, channels_first=side_by_side)
+    seen = windows[..., : groups * depth].reshape(*windows.shape[:5], groups, depth).transpose(5, 0, 1, 2, 3, 4, 6)
+
+    # Product: the sum, for each window and each row of weights, over what it sees.
+    product = layer_weights(
+        op,
+        weights,
+        bias,
+        x_dtype=x.dtype,
+        accumulator_bits=accumulator_bits,
+        positions=positions,
+        constant=constant,
+    )
+
+    # Output: bias, scale and activation of each channel; (groups, batches, rows, columns, rows of weights).
+    finish = layer_finish(
+        op, product, bias, channels=channels, copies=groups * rows // channels, accumulator_bits=accumulator_bits
+    )
+    targets = y.reshape(*y.shape[:3], groups, rows).transpose(3, 0, 1, 2, 4)
+
+    multiply = bind_product(seen, targets, product, finish)
+    return multiply if fill is None else in_turn(fill, multiply)
 
 
 def accumulator_bits(node: Node, x: npt.NDArray[Any], bias: npt.NDArray[Any] | None) -> int:

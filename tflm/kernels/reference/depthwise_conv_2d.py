@@ -16,14 +16,15 @@ from numpy.lib.stride_tricks import as_strided
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.numpy_calls import einsum
 from tflm.kernels.host_memory import kept
-from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, bind_convolution, bind_layer
+from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, layer_finish, layer_weights
 from tflm.kernels.layers.float_product import FloatWeights
 from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
 from tflm.kernels.layers.integer_product import IntegerWeights
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.layers.trailing_output import behind_each_channel
-from tflm.kernels.layers.windows import bind_windows, bind_windows_by_tap, image_elements, in_turn, require_room
+from tflm.kernels.layers.windows import bind_windows, image_elements, in_turn, require_room
+from tflm.kernels.reference.conv_2d import bind_convolution
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
@@ -116,21 +117,13 @@ def _bind(context: KernelContext, node: Node) -> Run:
         channels = y.shape[3]
         run = bind_convolution(op, x, weights, bias, y, channels=channels, accumulator_bits=bits, constant=constant)
         return after_copies(again, run)
-    layer, finish = bind_layer(
-        op,
-        by_channel[np.newaxis],
-        bias,
-        channels=y.shape[3],
-        x_dtype=x.dtype,
-        accumulator_bits=bits,
-        positions=0,
-        constant=constant,
+    layer = layer_weights(
+        op, by_channel[np.newaxis], bias, x_dtype=x.dtype, accumulator_bits=bits, positions=0, constant=constant
     )
-    columns, copies = op.columns, y.shape[3] // x.shape[3]
-    by_tap = columns.stride > 1 and columns.taps * columns.windows <= 4 * (columns.stop - columns.start)
-    bind_image = bind_windows_by_tap if by_tap else bind_windows
-    fill, windows = bind_image(x, op.rows, columns, dtype=layer.dtype, border=op.border, copies=copies)
-    multiply = _bind_multiply(windows, layer, finish, y, side_by_side=by_tap or columns.stride == 1)
+    copies = y.shape[3] // x.shape[3]
+    fill, windows = bind_windows(x, op.rows, op.columns, dtype=layer.dtype, border=op.border, copies=copies)
+    finish = layer_finish(op, layer, bias, channels=y.shape[3], accumulator_bits=bits)
+    multiply = _bind_multiply(windows, layer, finish, y, side_by_side=op.columns.stride == 1)
     return after_copies(again, multiply if fill is None else in_turn(fill, multiply))
 
 

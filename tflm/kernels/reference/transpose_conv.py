@@ -20,10 +20,11 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import kept
-from tflm.kernels.layers.convolution import OpData, Operands, bind_convolution
+from tflm.kernels.layers.convolution import OpData, Operands
 from tflm.kernels.layers.geometry import TFLITE_PADDING, Axis, paddings
 from tflm.kernels.layers.per_channel import ChannelMultipliers
 from tflm.kernels.layers.windows import in_turn, require_room
+from tflm.kernels.reference.conv_2d import bind_convolution
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
