@@ -20,7 +20,9 @@ from test_arena import corpus_models
 from test_real_models import recorded
 
 import tflm
-from tflm.memory import OptimalPlanner
+from tflm.memory import OptimalPlanner, SearchProgress
+from tflm.memory.plan_search import search_plan
+from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.head_plan import Head
 from tflm.planning.operator_order import smaller_order
 from tflm.runtime.micro_allocator import PlannedBuffer
@@ -287,6 +289,78 @@ def test_a_wide_graph_is_reordered_by_a_search_that_is_cut_short() -> None:
     assert plan.head_bytes < plan.greedy_head_bytes
 
 
+class Clock:
+    """In place of the module `time`: a clock that goes on by so many seconds whenever it is read, or when told."""
+
+    def __init__(self, step: float = 0.0):
+        self.now, self.step = 0.0, step
+
+    def monotonic(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+def test_the_search_for_an_order_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = tflm.Model(wide_graph([2 + i % 9 for i in range(14)], joined=False))
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver())
+    sizes = Head(model, measured.buffers).tensor_bytes()
+    operators = len(model.subgraphs[0].operators or ())
+    for seconds, found in ((float(operators * 4), True), (float(operators // 2), False)):
+        clock = Clock(step=1.0)
+        monkeypatch.setattr("tflm.planning.operator_order.time", clock)
+        order = smaller_order(model, sizes, {}, seconds)
+        assert (order is not None) == found
+        assert clock.now <= seconds + 2
+
+
+def test_the_search_for_an_order_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflm.memory.plan_search.SECONDS_BETWEEN_REPORTS", 0)
+    reports: list[SearchProgress] = []
+    model = tflm.Model(wide_graph([2 + i % 9 for i in range(6)], joined=False))
+    plan = tflm.plan(model, planner=OptimalPlanner(step_limit=100, progress=reports.append), reorder=True)
+    ordering = [report for report in reports if report.stage == "ordering"]
+    assert [report.steps for report in ordering] == list(range(1, len(ordering) + 1))
+    assert plan.order is not None
+    assert plan.order.peak_bytes < ordering[-1].head_bytes
+    bounds = [report.lower_bound_bytes for report in ordering]
+    assert bounds == sorted(bounds)
+    assert plan.order.peak_bytes >= bounds[-1] > 0
+
+
+@pytest.mark.parametrize("mode", MODES, ids=str)
+def test_all_stages_together_keep_the_time_limit(monkeypatch: pytest.MonkeyPatch, mode: dict[str, bool]) -> None:
+    """Each is taken to use all the seconds that it is given."""
+    clock, given = Clock(), []
+
+    def use(seconds: float | None) -> None:
+        assert seconds is not None
+        assert seconds > 0
+        given.append(seconds)
+        clock.now += seconds
+
+    def searched(buffers: Any, limits: Any) -> Any:
+        use(limits.seconds)
+        return search_plan(buffers, limits._replace(seconds=None, steps=20))
+
+    def ordered(model: Any, tensors: Any, scratch: Any, seconds: float | None, progress: Any) -> Any:
+        use(seconds)
+        return smaller_order(model, tensors, scratch)
+
+    search = BodyPlacement.search
+
+    def placed(self: BodyPlacement, bound: int, seconds: float | None, rounds: int) -> list[int]:
+        use(seconds)
+        return search(self, bound, None, 1)
+
+    monkeypatch.setattr("tflm.planning.time_budget.time", clock)
+    monkeypatch.setattr("tflm.memory.optimal_memory_planner.search_plan", searched)
+    monkeypatch.setattr("tflm.planning.model_plan.smaller_order", ordered)
+    monkeypatch.setattr(BodyPlacement, "search", placed)
+    tflm.plan(tflm.Model(wide_graph([4] * 5, joined=True)), planner=OptimalPlanner(time_limit=10), **mode)
+    assert len(given) >= (3 if mode["reorder"] else 1)
+    assert clock.now <= 10 + 1e-9
+
+
 def peak(operators: Sequence[Any], inputs: Sequence[int], outputs: Sequence[int], sizes: dict[int, int]) -> int:
     """The most bytes alive at an operator, from the lifetimes of all tensors."""
     uses: dict[int, list[int]] = {tensor: [0] for tensor in inputs}
@@ -329,7 +403,9 @@ def test_the_order_is_the_best_of_all_and_keeps_what_depends(model: bytes, data:
     before = peak(operators, main.inputs or (), main.outputs, sizes)
     found = smaller_order(tflm.Model(model), sizes, {})
     assert (before if found is None else found.peak_bytes) == min(peaks)
-    in_a_hurry = smaller_order(tflm.Model(model), sizes, {}, seconds=-1.0)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("tflm.planning.operator_order.time", Clock(step=1.0))
+        in_a_hurry = smaller_order(tflm.Model(model), sizes, {}, seconds=60.0)  # half of it for all but the best sets
     assert in_a_hurry is None or min(peaks) <= in_a_hurry.peak_bytes < before
     for answer in (found, in_a_hurry):
         if answer is None:

@@ -85,7 +85,7 @@ def plan(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help=f"How long the optimal planner may search: {DEFAULT_TIME_LIMIT:.0f} s, if nothing else is said.",
+            help=f"How long all searches together may take: {DEFAULT_TIME_LIMIT:.0f} s, if nothing else is said.",
         ),
     ] = None,
     steps: Annotated[
@@ -169,5 +169,5 @@ def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
         return
     with errors.status("planning") as status:
         yield lambda at: status.update(
-            f"searching: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
+            f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
         )

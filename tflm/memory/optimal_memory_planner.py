@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
 from tflm.memory.plan_search import (
     DEFAULT_TIME_LIMIT,
+    Progress,
     SearchedPlan,
     SearchLimits,
-    SearchProgress,
     Stopped,
     search_plan,
 )
@@ -35,7 +36,7 @@ class OptimalPlanner(GreedyMemoryPlanner):
         time_limit: float | None = DEFAULT_TIME_LIMIT,
         step_limit: int | None = None,
         capacity: int = 0,
-        progress: Callable[[SearchProgress], None] | None = None,
+        progress: Progress | None = None,
     ):
         super().__init__()
         self._limits = SearchLimits(time_limit, step_limit, capacity, progress)
@@ -46,6 +47,20 @@ class OptimalPlanner(GreedyMemoryPlanner):
     def time_limit(self) -> float | None:
         """Seconds, None without a limit."""
         return self._limits.seconds
+
+    @property
+    def progress(self) -> Progress | None:
+        """Who is told how far a search is."""
+        return self._limits.progress
+
+    @contextmanager
+    def within(self, seconds: float | None) -> Iterator[None]:
+        """Have another time limit meanwhile."""
+        limits, self._limits = self._limits, self._limits._replace(seconds=seconds)
+        try:
+            yield
+        finally:
+            self._limits = limits
 
     @property
     def proved_optimal(self) -> bool:

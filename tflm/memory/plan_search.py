@@ -54,12 +54,38 @@ class SearchProgress(NamedTuple):
         seconds, steps: since it began.
         head_bytes: of the best plan so far.
         lower_bound_bytes: no plan is smaller than this.
+        stage: what is searched for: "searching" for places, "ordering" for another order of the operators.
     """
 
     seconds: float
     steps: int
     head_bytes: int
     lower_bound_bytes: int
+    stage: str = "searching"
+
+
+Progress = Callable[[SearchProgress], None]
+"""Is called about twice a second while a search goes on."""
+
+
+class Reporter:
+    """Tells how far a search is, about twice a second.
+
+    Args:
+        progress: who is told; None for nobody.
+        stage: see `SearchProgress`.
+    """
+
+    def __init__(self, progress: Progress | None, stage: str = "searching"):
+        self._progress, self._stage = progress, stage
+        self._reported = time.monotonic()
+
+    def report(self, seconds: float, steps: int, head_bytes: int, lower_bound_bytes: int) -> None:
+        """Tell it, if it is time to."""
+        now = time.monotonic()
+        if self._progress is not None and now - self._reported >= SECONDS_BETWEEN_REPORTS:
+            self._reported = now
+            self._progress(SearchProgress(seconds, steps, head_bytes, lower_bound_bytes, self._stage))
 
 
 class SearchLimits(NamedTuple):
@@ -75,7 +101,7 @@ class SearchLimits(NamedTuple):
     seconds: float | None = DEFAULT_TIME_LIMIT
     steps: int | None = None
     capacity: int = 0
-    progress: Callable[[SearchProgress], None] | None = None
+    progress: Progress | None = None
 
 
 class SearchedPlan(NamedTuple):
@@ -163,7 +189,7 @@ class _Clock:
         self.limits = limits
         self.steps = 0
         self._begin = time.monotonic()
-        self._reported = self._begin
+        self._reporter = Reporter(limits.progress)
 
     def limit_reached(self) -> Stopped | None:
         """The limit that was reached, if any."""
@@ -188,10 +214,7 @@ class _Clock:
 
     def report(self, height: int, bound: int) -> None:
         """Tell the caller how far the search is, if it is time to."""
-        now = time.monotonic()
-        if self.limits.progress is not None and now - self._reported >= SECONDS_BETWEEN_REPORTS:
-            self._reported = now
-            self.limits.progress(SearchProgress(now - self._begin, self.steps, height, bound))
+        self._reporter.report(self.seconds(), self.steps, height, bound)
 
     @contextmanager
     def paused(self) -> Iterator[None]:

@@ -18,9 +18,11 @@ from tflm.memory import (
     plan_bytes,
 )
 from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
 from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement, Part, Trailing
 from tflm.planning.in_place import overwritten_inputs
+from tflm.planning.time_budget import TimeBudget
 from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
 from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.runtime.operator_facts import OPAQUE, operator_facts
@@ -76,17 +78,22 @@ class Head:
         view_alignment: int = 1,
         overlap: bool = False,
     ) -> HeadPlan:
-        """The best plan; with `in_place` or `views` it is no larger than without."""
-        best = self._planned_apart(planner, in_place)
-        with_views = self.planned_with_views(alignment=view_alignment, overlap=overlap) if views else None
+        """The best plan; with `in_place` or `views` it is no larger than without.
+
+        The time limit of an `OptimalPlanner` is one for all that is tried.
+        """
+        overwritten = overwritten_inputs(self.model, self._main_buffers()) if in_place else {}
+        budget = TimeBudget(planner, stages=1 + bool(overwritten) + views)
+        with_views = self.planned_with_views((), budget.share(), view_alignment, overlap=overlap) if views else None
+        best = self._planned_apart(planner, overwritten, budget)
         return min((best, with_views or best), key=lambda plan: plan.head_bytes)
 
-    def _planned_apart(self, planner: MemoryPlanner, in_place: bool) -> HeadPlan:
-        plain_bound = lower_bound_bytes([*self._tensors.values(), *self._blocks])
-        overwritten = overwritten_inputs(self.model, self._main_buffers()) if in_place else {}
-        best = self._planned(planner, overwritten)
-        if overwritten and best.head_bytes > plain_bound:
-            best = min(best, self._planned(planner, {}), key=lambda plan: plan.head_bytes)
+    def _planned_apart(self, planner: MemoryPlanner, overwritten: Mapping[int, int], budget: TimeBudget) -> HeadPlan:
+        with budget.next_stage(planner):
+            best = self._planned(planner, overwritten)
+        if overwritten and best.head_bytes > lower_bound_bytes([*self._tensors.values(), *self._blocks]):
+            with budget.next_stage(planner):
+                best = min(best, self._planned(planner, {}), key=lambda plan: plan.head_bytes)
         return best
 
     def planned_with_views(
@@ -97,13 +104,15 @@ class Head:
         rounds: int = ROUNDS_PER_BODY,
         overlap: bool = False,
     ) -> HeadPlan | None:
-        """A plan in which tensors lie inside others; see `Views`. None where there are none of the kind.
+        """A plan in which tensors lie inside others; see `Views`. None where there are none of the kind, or too many.
 
         With `overlap`, outputs may reach into inputs as far as the registrations declare it.
         """
         views = Views(self.model, self._main_buffers(), apart=apart, alignment=alignment)
         main = views.bodies()
         if not overlap and all(len(body.offsets) == 1 for body in main):
+            return None
+        if sum(len(body.pieces) for body in main) ** 2 > LARGEST_NUMBER_OF_PAIRS:
             return None
         called = [i for i in self._tensors if i not in self._main_buffers()]
         bodies = [*main, *(_body({i: 0}, self._tensors) for i in called)]

@@ -12,8 +12,9 @@ from tflm.errors import ArgumentError
 from tflm.libraries import REFERENCE, KernelLibrary, Kernels, library_for
 from tflm.memory import PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
-from tflm.planning.head_plan import Head
+from tflm.planning.head_plan import Head, HeadPlan
 from tflm.planning.operator_order import OperatorOrder, smaller_order
+from tflm.planning.time_budget import TimeBudget
 from tflm.runtime.micro_allocator import require_planner
 from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
@@ -120,7 +121,8 @@ def plan(
     Args:
         model: what to plan.
         resolver: the operators that there are; every one of this package, if it is not given.
-        planner: a name of `tflm.memory.PLANNERS`, or a planner such as `OptimalPlanner(time_limit=60)`.
+        planner: a name of `tflm.memory.PLANNERS`, or a planner such as `OptimalPlanner(time_limit=60)`, whose limit is
+            one for all searches together.
         target: the machine whose scratch buffers count; or several, for which the plan is to hold: the head is then
             as large as on the one that needs the largest.
         kernels: the kernel library that the firmware is built with, whose scratch buffers they are; or one for each of
@@ -161,13 +163,19 @@ def plan(
         return _kept(model, before, compiled)
     bare = _without_plan(model)
     head = head_of(bare, before if bare is model else measured(bare))
-    best, order = head.planned(planner, in_place, views, view_alignment, overlapping), None
+    budget = TimeBudget(planner, stages=3 if reorder else 1)
+
+    def planned(head: Head) -> HeadPlan:
+        with budget.next_stage(planner):
+            return head.planned(planner, in_place, views, view_alignment, overlapping)
+
+    best, order = planned(head), None
     if reorder:
-        seconds = planner.time_limit if isinstance(planner, OptimalPlanner) else None
-        order = smaller_order(bare, head.tensor_bytes(), head.scratch_bytes(), seconds)
+        progress = planner.progress if isinstance(planner, OptimalPlanner) else None
+        order = smaller_order(bare, head.tensor_bytes(), head.scratch_bytes(), budget.share(), progress)
     if order is not None:
         reordered = Model(with_operator_order(bare, 0, order.order))
-        other = head_of(reordered, measured(reordered)).planned(planner, in_place, views, view_alignment, overlapping)
+        other = planned(head_of(reordered, measured(reordered)))
         if other.head_bytes < best.head_bytes:
             bare, best = reordered, other
         else:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.memory.plan_search import Progress, Reporter
 from tflm.runtime.operator_facts import has_state
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
@@ -13,6 +14,9 @@ from tflm.schema.verifier import called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
 """Sets of operators that are looked at after each step. Up to so many, the order found is the best there is."""
+
+LARGEST_NUMBER_OF_OPERATORS = 4096
+"""Above which no order is searched for: a set of operators has a bit for each."""
 
 
 class OperatorOrder(NamedTuple):
@@ -44,7 +48,11 @@ class _Reached(NamedTuple):
 
 
 def smaller_order(
-    model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int], seconds: float | None = None
+    model: Model,
+    tensor_bytes: Mapping[int, int],
+    scratch_bytes: Mapping[int, int],
+    seconds: float | None = None,
+    progress: Progress | None = None,
 ) -> OperatorOrder | None:
     """An order of the first subgraph's operators with a lower peak than theirs; None where none was found.
 
@@ -54,23 +62,36 @@ def smaller_order(
     Args:
         tensor_bytes: sizes of those tensors of the subgraph that are in the head, by index.
         scratch_bytes: likewise of the scratch buffers of those operators that have some.
-        seconds: time limit, or None. When it is over, only the best set of each step is followed.
+        seconds: time limit, or None. When half of it is over, only the best set of each step is followed; when all is,
+            the search is given up.
+        progress: is told how far the search is: the peak of the operators' own order, and the least that is possible as
+            far as is known.
     """
-    deadline = None if seconds is None else time.monotonic() + seconds
-    if any(called_subgraphs(operator) for operator in model.subgraphs[0].operators or ()):
+    begin, reporter = time.monotonic(), Reporter(progress, "ordering")
+    operators = model.subgraphs[0].operators or ()
+    if len(operators) > LARGEST_NUMBER_OF_OPERATORS or any(map(called_subgraphs, operators)):
         return None
     graph = _Graph(model, tensor_bytes, scratch_bytes)
     limit = graph.peak(range(graph.count))
     exact = True
     level = {0: _Reached(graph.bytes_at_start, graph.bytes_at_start, ())}
+    sets, least = 0, 0
     for _ in range(graph.count):
-        level = graph.next_level(level, limit)
-        is_late = deadline is not None and time.monotonic() > deadline
-        largest_number = 1 if is_late else LARGEST_NUMBER_OF_SETS
-        if len(level) > largest_number:
-            exact = False
-            best = sorted(level.items(), key=lambda item: item[1][:2])
-            level = dict(best[:largest_number])
+        after: dict[int, _Reached] = {}
+        for done, reached in level.items():
+            elapsed = time.monotonic() - begin
+            if seconds is not None and elapsed > seconds:
+                return None
+            if after and seconds is not None and elapsed > seconds / 2:
+                exact = False
+                break
+            graph.run_one_more(done, reached, limit, after)
+            sets += 1
+            reporter.report(elapsed, sets, limit, least)
+        best = sorted(after.items(), key=lambda item: item[1][:2])
+        exact = exact and len(best) <= LARGEST_NUMBER_OF_SETS
+        level = dict(best[:LARGEST_NUMBER_OF_SETS])
+        least = best[0][1].peak if best and exact else least
     if not level:
         return None
     (found,) = level.values()
@@ -101,18 +122,15 @@ class _Graph:
         self._made_before = inputs
         self.bytes_at_start = sum(tensor_bytes[tensor] for tensor in inputs)
 
-    def next_level(self, level: Mapping[int, _Reached], limit: int) -> dict[int, _Reached]:
-        """The sets with one operator more, as far as their peaks are below `limit`."""
-        found: dict[int, _Reached] = {}
-        for done, reached in level.items():
-            for i in range(self.count):
-                if done >> i & 1 or self._waits_for[i] & ~done:
-                    continue
-                after = self._run(done, reached, i)
-                key = done | 1 << i
-                if after.peak < limit and (key not in found or after.peak < found[key].peak):
-                    found[key] = after
-        return found
+    def run_one_more(self, done: int, reached: _Reached, limit: int, found: dict[int, _Reached]) -> None:
+        """Add the sets with one operator more than `done`, as far as their peaks are below `limit`."""
+        for i in range(self.count):
+            if done >> i & 1 or self._waits_for[i] & ~done:
+                continue
+            after = self._run(done, reached, i)
+            key = done | 1 << i
+            if after.peak < limit and (key not in found or after.peak < found[key].peak):
+                found[key] = after
 
     def peak(self, order: Sequence[int]) -> int:
         """The peak of an order."""
