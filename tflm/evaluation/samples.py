@@ -88,9 +88,11 @@ class Arrays:
 
     def _slice(self, begin: int, count: int) -> Arrays:
         labels = None if self.labels is None else self.labels[begin : begin + count]
-        return replace(
-            self, inputs=tuple(array[begin : begin + count] for array in self.inputs), labels=labels, first=begin
-        )
+        if self.path is not None:
+            inputs: tuple[Array, ...] = (_mapped(self.path, begin, count),)
+        else:
+            inputs = tuple(array[begin : begin + count] for array in self.inputs)
+        return replace(self, inputs=inputs, labels=labels, first=begin)
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
         """Each row, in the shape of the input where only a dimension of 1 is missing or too many."""
@@ -113,9 +115,14 @@ class Arrays:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         if isinstance(state["inputs"], int):
-            mapped = np.load(state["path"], mmap_mode="r", allow_pickle=False)
-            state = {**state, "inputs": (mapped[state["first"] : state["first"] + state["inputs"]],)}
+            state = {**state, "inputs": (_mapped(state["path"], state["first"], state["inputs"]),)}
         self.__dict__.update(state)
+
+
+def _mapped(path: str, begin: int, count: int) -> Array:
+    """Samples of a `.npy` file, in a mapping of their own, so that the pages that were read go when they go."""
+    mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)[begin : begin + count]
+    return mapped
 
 
 @dataclass(frozen=True)
