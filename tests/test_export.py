@@ -71,11 +71,11 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("target", ["cortex-m", "host"])
-def test_what_is_written_compiles(compiler: str, name: str, target: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["--target cortex-m", "--target host", "--target host --dump"])
+def test_what_is_written_compiles(compiler: str, name: str, options: str, tmp_path: Path) -> None:
     path, folder = tmp_path / f"{name}.tflite", tmp_path / "firmware" / "generated"
     path.write_bytes(MODELS[name]())
-    answer = run("export", path, folder, "--target", target)
+    answer = run("export", path, folder, *options.split())
     assert answer.returncode == 0, answer.stderr
     assert set(answer.stdout.split("\n")[:-1]) == {str(file) for file in folder.iterdir()}
     check(compiler, folder)

@@ -1,10 +1,9 @@
-"""`tflm compare`: two models, or a model and recorded answers, tensor by tensor."""
+"""`tflm compare`: two models, or a model and recorded answers or a device, tensor by tensor."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,56 +13,26 @@ import typer
 
 from tflm.cli.command_line import (
     AsJson,
+    BoardName,
     CheckFailed,
     CommandError,
+    KernelsName,
     ModelPath,
+    TargetName,
     load_model,
+    machine_from,
     print_json,
     print_line,
     progress,
     show_table,
 )
+from tflm.cli.compare_device import LOGS, compare_device
+from tflm.cli.difference import Difference, Real, difference, difference_table, first_beyond
 from tflm.cli.run import answers, delegates_from, set_inputs
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import Arrays, read_inputs, recorded
 from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
-from tflm.report import Column, Table
 from tflm.runtime.execution_plan import PlannedNode
-
-Real = npt.NDArray[np.float64]
-
-
-@dataclass
-class Difference:
-    """How far one tensor is from its counterpart, over all steps, in real values.
-
-    Attributes:
-        tensor: its name in the first model.
-        operator: what makes it, in the first model; empty for recorded answers.
-        largest_error: the largest absolute difference; infinite where only one of two values is NaN.
-        relative_error: the same over the largest finite magnitude of the counterpart; None where that is zero and this
-            not.
-        snr_db: power of the counterpart over power of the difference, in decibels; None where they are equal.
-    """
-
-    tensor: str
-    operator: str
-    largest_error: float
-    relative_error: float | None
-    snr_db: float | None
-
-
-def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Difference:
-    """How far `ours` is from `theirs`; both of one shape, the steps along the first axis."""
-    with np.errstate(invalid="ignore", over="ignore"):
-        error = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, ours - theirs)
-        error[np.isnan(error)] = np.inf
-        finite = theirs[np.isfinite(theirs)]
-        largest, scale = float(abs(error).max(initial=0)), float(abs(finite).max(initial=0))
-        noise, signal = float((error**2).sum(dtype=np.float64)), float((finite**2).sum(dtype=np.float64))
-    relative = largest / scale if scale else (0.0 if largest == 0 else None)
-    snr = None if noise == 0 else (10 * (math.log10(signal) - math.log10(noise)) if signal else -math.inf)
-    return Difference(tensor, operator, largest, relative, snr)
 
 
 class Probe:
@@ -167,18 +136,13 @@ def _against_recorded(recording: Path, j: int, tensor: Any, given: list[Arrays],
     return difference(tensor.name, "", ours * scale, theirs * scale)
 
 
-def first_beyond(differences: list[Difference], tolerance: float) -> Difference | None:
-    """The first tensor whose error is more than `tolerance` times the largest magnitude of its counterpart."""
-    for candidate in differences:
-        if candidate.relative_error is None or candidate.relative_error > tolerance:
-            return candidate
-    return None
-
-
 def compare(
     model: ModelPath,
     other: Annotated[
-        Path | None, typer.Argument(metavar="[OTHER]", help="Another model, or an .npz of inputs and outputs.")
+        Path | None,
+        typer.Argument(
+            metavar="[OTHER]", help="Another model, an .npz of inputs and outputs, or a device's log (.txt, .log)."
+        ),
     ] = None,
     inputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random ones otherwise.")
@@ -192,31 +156,43 @@ def compare(
         str | None,
         typer.Option(metavar="NAME", help="Compare the model as this delegate runs it with the reference kernels."),
     ] = None,
+    target: TargetName = None,
+    kernels: KernelsName = None,
+    board: BoardName = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where two models differ, tensor by tensor; or a model and recorded outputs; or a model and itself.
+    """Show where two models differ, tensor by tensor; or a model and recorded outputs, a device, or itself.
 
     With a delegate, the first tensor to diverge is of the first operator where the delegate departs from the kernels.
 
     Inputs are real values: each model gets them in its own quantization, so a float model can be compared with its
     quantized form. Errors are of real values.
 
+    A device's log has what the firmware prints that tflm export --dump writes: inputs, and every tensor that they gave.
+
     \b
     Examples:
       tflm compare float.tflite int8.tflite
       tflm compare model.tflite --delegate flex --tolerance 0
       tflm compare model.tflite golden.npz --tolerance 0 --check
+      tflm compare model.tflite serial.txt --board nano33ble --tolerance 0
     """
     tensors: list[Difference] = []
+    lost: list[str] = []
+    of_device = other is not None and other.suffix in LOGS
+    if (target, kernels, board) != (None, None, None) and not of_device:
+        raise typer.BadParameter("--target, --kernels and --board are for a device's log")
     if (other is None) == (delegate is None):
         raise typer.BadParameter("compare takes another model, a recording, or --delegate")
     if other is None:
         a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
         outputs, tensors = compare_models(a, b, _real_inputs((a, b), inputs, seed, steps))
+    elif inputs is not None and (of_device or other.suffix == ".npz"):
+        raise typer.BadParameter("--inputs is for two models; a recording or a log has its own inputs")
+    elif of_device:
+        outputs, tensors, lost = compare_device(model, other, machine_from(target, kernels, board, "host"))
     elif other.suffix == ".npz":
-        if inputs is not None:
-            raise typer.BadParameter("--inputs is for two models; a recording has its own inputs")
         outputs = compare_recorded(model, other)
     else:
         a, b = Probe(model), Probe(other)
@@ -233,10 +209,13 @@ def compare(
                 "tensors": [asdict(d) for d in tensors],
                 "first_diverging": None if diverging is None else asdict(diverging),
                 "outputs_agree": diverging_output is None,
+                "lost": lost,
             }
         )
     else:
         _show(outputs, tensors, diverging, tolerance)
+        for reason in lost:
+            print_line(reason)
     if check and diverging_output is not None:
         raise CheckFailed(
             f"output {diverging_output.tensor!r} is off by {diverging_output.largest_error:g}, "
@@ -269,33 +248,12 @@ def _dequantized(tensor: Any, values: npt.NDArray[Any]) -> Real:
 
 
 def _show(outputs: list[Difference], tensors: list[Difference], diverging: Difference | None, tolerance: float) -> None:
-    show_table(_difference_table("Outputs", outputs))
+    show_table(difference_table("Outputs", outputs))
     if tensors:
         print_line()
-        show_table(_difference_table("Tensors of both models", tensors))
+        show_table(difference_table("Tensors of both", tensors))
         print_line()
         if diverging is None:
             print_line(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
         else:
             print_line(f"first to diverge: {diverging.tensor} of operator {diverging.operator}")
-
-
-def _difference_table(title: str, differences: list[Difference]) -> Table:
-    columns = {
-        "operator": Column.TEXT,
-        "tensor": Column.NAME,
-        "largest error": Column.NUMBER,
-        "relative": Column.NUMBER,
-        "SNR dB": Column.NUMBER,
-    }
-    rows = (
-        (
-            d.operator,
-            d.tensor,
-            f"{d.largest_error:.6g}",
-            "" if d.relative_error is None else f"{d.relative_error:.2%}",
-            "equal" if d.snr_db is None else f"{d.snr_db:.1f}",
-        )
-        for d in differences
-    )
-    return Table(title, columns, rows)

@@ -22,6 +22,7 @@ from tflm.cli.command_line import (
     load_model,
     machine_from,
 )
+from tflm.cli.tensor_dump import dump_header
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_resource_variable import count_resource_variables
@@ -131,7 +132,7 @@ $fill
     MicroPrintf("Invoke() failed");
     return 1;
   }
-$show
+$dump$show
   return 0;
 }
 """)
@@ -149,12 +150,18 @@ SHOW_OUTPUT = Template("""\
   }""")
 
 PLAIN_INTERPRETER = Template("""\
-  tflite::MicroInterpreter interpreter(model, resolver, tensor_arena, k${camel}ArenaSize);""")
+  tflite::MicroInterpreter interpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
 
 INTERPRETER_WITH_RESOURCES = Template("""\
-  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(tensor_arena, k${camel}ArenaSize);
+  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(tensor_arena, k${camel}ArenaSize$linear);
   tflite::MicroResourceVariables* resources = tflite::MicroResourceVariables::Create(allocator, $variables);
   tflite::MicroInterpreter interpreter(model, resolver, allocator, resources);""")
+
+PRESERVING = {
+    "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
+    "linear": ", tflite::MemoryPlannerType::kLinear",
+}
+"""What makes an interpreter keep every tensor until the next invoke."""
 
 RESOURCE_INCLUDES = """\
 #include "tensorflow/lite/micro/micro_allocator.h"
@@ -176,7 +183,9 @@ def in_one_line(text: str) -> str:
     return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
 
 
-def sources(model: tflm.Model, stem: str, machine: Machine, origin: str, typed: bool = False) -> dict[str, str]:
+def sources(
+    model: tflm.Model, stem: str, machine: Machine, origin: str, typed: bool = False, dump: bool = False
+) -> dict[str, str]:
     """The files by name.
 
     Args:
@@ -184,12 +193,16 @@ def sources(model: tflm.Model, stem: str, machine: Machine, origin: str, typed: 
         machine: what the firmware is for.
         origin: the command that made the files, for their first line.
         typed: add operators by registrations for int8 alone, where the model has them in no other type.
+        dump: keep all tensors, in a larger arena, and print them.
 
     Raises:
         TflmError: the model can't be laid out in an arena.
         CommandError: an input or output has a type that C++ has no name for.
     """
-    measured = tflm.measure_arena(model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
+    planner = "linear" if dump else "greedy"  # how TFLM plans where all tensors are preserved
+    measured = tflm.measure_arena(
+        model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner
+    )
     name = identifier(stem)
     names = {
         "origin": f"Made by: {origin}",
@@ -217,7 +230,8 @@ def sources(model: tflm.Model, stem: str, machine: Machine, origin: str, typed: 
             head=measured.head_bytes,
             tail=measured.tail_bytes,
         ),
-        "main.cc": _main_source(model, names),
+        **({"tensor_dump.h": dump_header(model, names)} if dump else {}),
+        "main.cc": _main_source(model, names, dump),
     }
 
 
@@ -233,17 +247,19 @@ def _addition(operator: str, registration: str | None) -> str:
     raise CommandError(f"{operator!r} is an operator of your own: this package can't lay it out in an arena")
 
 
-def _main_source(model: tflm.Model, names: dict[str, str]) -> str:
+def _main_source(model: tflm.Model, names: dict[str, str], dump: bool) -> str:
     main = model.subgraphs[0]
     tensors = main.tensors or []
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
     show = (_tensor_code(SHOW_OUTPUT, i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
     variables = count_resource_variables(model)
     interpreter = INTERPRETER_WITH_RESOURCES if variables else PLAIN_INTERPRETER
+    settings = PRESERVING if dump else dict.fromkeys(PRESERVING, "")
     return MAIN_SOURCE.substitute(
         names,
-        includes=RESOURCE_INCLUDES if variables else "",
-        resources=interpreter.substitute(names, variables=variables),
+        includes=('#include "tensor_dump.h"\n' if dump else "") + (RESOURCE_INCLUDES if variables else ""),
+        resources=interpreter.substitute(names, variables=variables, **settings),
+        dump=f"  Dump{names['camel']}Tensors(interpreter, 0);\n" if dump else "",
         fill="\n".join(fill),
         show="\n".join(show),
     )
@@ -282,6 +298,10 @@ def export(
             help="Add operators for int8 alone, which saves flash with CMSIS-NN; sources need -DCMSIS_NN.",
         ),
     ] = False,
+    dump: Annotated[
+        bool,
+        typer.Option("--dump", help="Keep every tensor, in a larger arena, and print them for tflm compare."),
+    ] = False,
 ) -> None:
     """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
 
@@ -290,7 +310,7 @@ def export(
       tflm export model.tflite firmware/ --target cortex-m
     """
     origin = in_one_line(shlex.join(["tflm", *sys.argv[1:]]))
-    files = sources(load_model(model), model.stem, machine_from(target, kernels, board), origin, typed)
+    files = sources(load_model(model), model.stem, machine_from(target, kernels, board), origin, typed, dump)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(text)

@@ -7,9 +7,12 @@
 
 namespace tflite {
 
+enum class MemoryPlannerType { kGreedy, kLinear };
+
 class MicroAllocator {
  public:
-  static MicroAllocator* Create(uint8_t* tensor_arena, size_t arena_size);
+  static MicroAllocator* Create(uint8_t* tensor_arena, size_t arena_size,
+                                MemoryPlannerType planner = MemoryPlannerType::kGreedy);
 };
 
 }  // namespace tflite

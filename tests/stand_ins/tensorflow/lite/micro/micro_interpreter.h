@@ -7,17 +7,25 @@
 
 #include "tensorflow/lite/micro/status.h"
 
+struct TfLiteEvalTensor {
+  union {
+    void* data;
+  } data;
+};
+
 namespace tflite {
 
 struct Model;
 class MicroAllocator;
 class MicroOpResolver;
+class MicroProfilerInterface;
 class MicroResourceVariables;
 
 class MicroInterpreter {
  public:
   MicroInterpreter(const Model* model, const MicroOpResolver& resolver, uint8_t* arena, size_t arena_size,
-                   MicroResourceVariables* variables = nullptr);
+                   MicroResourceVariables* variables = nullptr, MicroProfilerInterface* profiler = nullptr,
+                   bool preserve_all_tensors = false);
   MicroInterpreter(const Model* model, const MicroOpResolver& resolver, MicroAllocator* allocator,
                    MicroResourceVariables* variables = nullptr);
   TfLiteStatus AllocateTensors();
@@ -26,6 +34,7 @@ class MicroInterpreter {
   T* typed_input_tensor(int index);
   template <class T>
   T* typed_output_tensor(int index);
+  TfLiteEvalTensor* GetTensor(int tensor_index, int subgraph_index = 0);
 };
 
 }  // namespace tflite
