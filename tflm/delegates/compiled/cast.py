@@ -34,6 +34,8 @@ def int8_to_16(x: Int8s, y: Int16s, count: int) -> int:
 
 
 int8_to_32 = int8_to_16.variant("int8_to_32", y=Int32s)
+uint8_to_16 = int8_to_16.variant("uint8_to_16", x=UInt8s)
+uint8_to_32 = int8_to_16.variant("uint8_to_32", x=UInt8s, y=Int32s)
 int16_to_8 = int8_to_16.variant("int16_to_8", x=Int16s, y=Int8s)
 int16_to_32 = int8_to_16.variant("int16_to_32", x=Int16s, y=Int32s)
 int32_to_8 = int8_to_16.variant("int32_to_8", x=Int32s, y=Int8s)
@@ -48,6 +50,7 @@ def int8_to_float(x: Int8s, y: Float32s, count: int) -> int:
     return DONE
 
 
+uint8_to_float = int8_to_float.variant("uint8_to_float", x=UInt8s)
 int16_to_float = int8_to_float.variant("int16_to_float", x=Int16s)
 int32_to_float = int8_to_float.variant("int32_to_float", x=Int32s)
 uint32_to_float = int8_to_float.variant("uint32_to_float", x=UInt32s)
@@ -85,11 +88,14 @@ float_to_uint32 = float_to_int8.variant("float_to_uint32", y=UInt32s)
 KERNELS: dict[tuple[str, str], Kernel] = {
     ("int8", "int16"): int8_to_16,
     ("int8", "int32"): int8_to_32,
+    ("uint8", "int16"): uint8_to_16,
+    ("uint8", "int32"): uint8_to_32,
     ("int16", "int8"): int16_to_8,
     ("int16", "int32"): int16_to_32,
     ("int32", "int8"): int32_to_8,
     ("int32", "int16"): int32_to_16,
     ("int8", "float32"): int8_to_float,
+    ("uint8", "float32"): uint8_to_float,
     ("int16", "float32"): int16_to_float,
     ("int32", "float32"): int32_to_float,
     ("uint32", "float32"): uint32_to_float,
@@ -102,9 +108,9 @@ KERNELS: dict[tuple[str, str], Kernel] = {
     ("float32", "int32"): float_to_int32,
     ("float32", "uint32"): float_to_uint32,
 }
-"""By types of input and output, where a bool is an int8, and an unsigned integer is a signed one of as many bits."""
+"""By types of input and output, where a bool is a byte, and an unsigned integer of 32 bits is a signed one."""
 
-SIGNED = {"bool": "int8", "uint32": "int32"}
+AS = {"bool": "uint8", "uint32": "int32"}
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
@@ -114,7 +120,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         return copy_steps([(y.reshape(-1), x.reshape(-1).view(y.dtype))])
     if x.dtype == y.dtype:
         return copy_steps([(y.reshape(-1), x.reshape(-1))])
-    pairs = itertools.product((source, SIGNED.get(source, source)), (target, SIGNED.get(target, target)))
+    pairs = itertools.product((source, AS.get(source, source)), (target, AS.get(target, target)))
     cast = next(KERNELS[pair] for pair in pairs if pair in KERNELS)
     limits: dict[str, float] = {}
     if "least" in cast.parameters:

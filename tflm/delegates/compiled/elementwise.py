@@ -500,13 +500,13 @@ KERNELS: dict[tuple[str, str], Kernel] = {
 
 UFUNCS: dict[str, np.ufunc] = {
     "EQUAL": np.equal,
-    "LOGICAL_AND": np.logical_and,
-    "LOGICAL_OR": np.logical_or,
+    "LOGICAL_AND": np.bitwise_and,
+    "LOGICAL_OR": np.bitwise_or,
     "MAXIMUM": np.maximum,
     "MINIMUM": np.minimum,
-    "NOT_EQUAL": np.not_equal,
+    "NOT_EQUAL": np.bitwise_xor,
 }
-"""Of elements of 8 bits that have no scale, or whose scale does not count."""
+"""Of elements of 8 bits that have no scale, or whose scale does not count; truth values are compared as bytes."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:

@@ -1,4 +1,7 @@
-"""CAST between numbers of different types: integers wrap, floats saturate, and anything but zero is true."""
+"""CAST between numbers of different types: integers wrap, floats saturate, and anything but zero is true.
+
+Truth values are the bytes that they are.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_size, require_type
-from tflm.kernels.support.views import bind_copy
+from tflm.kernels.support.views import as_numbers, bind_copy
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import Struct
@@ -39,8 +42,10 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    x = context.get_eval_input(node, 0).elements.reshape(-1)
+    x = as_numbers(context.get_eval_input(node, 0).elements.reshape(-1))
     y = context.get_eval_output(node, 0).elements.reshape(-1)
+    if x.dtype == np.uint8:
+        y = as_numbers(y)
     if x.dtype.kind == "f" and y.dtype.kind in "iu":
         return _bind_truncation(x, y)
     return bind_copy(y, x)

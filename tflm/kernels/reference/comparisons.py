@@ -99,7 +99,9 @@ def _bind(context: KernelContext, node: Node) -> Run:
     ops = operands(context, node)
     if isinstance(node.op_data, Comparison):
         return bind_binary(ops, node.op_data)
-    return bind_ufunc(ops, UFUNCS[node.operator])
+    if node.operator == "NOT_EQUAL" and ops.y.dtype == np.uint8:  # bytes, of which C takes the difference
+        return bind_ufunc(ops, np.bitwise_xor)
+    return bind_ufunc(ops._replace(y=ops.y.view(np.bool_)), UFUNCS[node.operator])
 
 
 def _registration(operator: BuiltinOperator, max_version: int) -> Registration:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
+from tflm.kernels.arithmetic.numpy_calls import scalar
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_alike, require_type
 from tflm.kernels.support.elementwise import bind_ufunc, operands
+from tflm.kernels.support.views import as_numbers
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 TYPES = (TensorType.BOOL,)
 
 MAXIMUM_RANK = 4
+
+TRUE = scalar(1, np.uint8)
 
 
 def _prepare_binary(context: KernelContext, node: Node) -> None:
@@ -41,20 +45,20 @@ def _prepare_not(context: KernelContext, node: Node) -> None:
 
 
 def _bind_not(context: KernelContext, node: Node) -> Run:
-    x = context.get_eval_input(node, 0).elements.reshape(-1)
-    y = context.get_eval_output(node, 0).elements.reshape(-1)
+    both = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    x, y = (as_numbers(tensor.elements.reshape(-1)) for tensor in both)
 
     def run() -> None:
-        np.logical_not(x, out=y)
+        np.bitwise_xor(x, TRUE, out=y)
 
     return run
 
 
 LOGICAL_AND = Registration(
-    BuiltinOperator.LOGICAL_AND, _bind_binary(np.logical_and), _prepare_binary, types=TYPES, overlap=element_wise
+    BuiltinOperator.LOGICAL_AND, _bind_binary(np.bitwise_and), _prepare_binary, types=TYPES, overlap=element_wise
 )
 LOGICAL_OR = Registration(
-    BuiltinOperator.LOGICAL_OR, _bind_binary(np.logical_or), _prepare_binary, types=TYPES, overlap=element_wise
+    BuiltinOperator.LOGICAL_OR, _bind_binary(np.bitwise_or), _prepare_binary, types=TYPES, overlap=element_wise
 )
 LOGICAL_NOT = Registration(
     BuiltinOperator.LOGICAL_NOT,

@@ -19,6 +19,7 @@ from tflm.kernels.registration import Bind, KernelContext, Node, Registration, R
 from tflm.kernels.requests import NodeView, Request, Requests, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.kernels.support.views import as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, FLOAT, INT, INT32, Struct
@@ -248,10 +249,11 @@ def _bind_extreme(ufunc: np.ufunc, start: str) -> BindAxes:
 
 
 def _bind_all(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
-    columns = Columns(x, axes, np.bool_)
+    columns, y = Columns(as_numbers(x), axes, np.uint8), as_numbers(y)
+    reduce = partial(np.bitwise_and.reduce, initial=np.uint8(1))
 
     def run() -> None:
-        np.copyto(y, columns.reduced(np.logical_and.reduce))
+        np.copyto(y, columns.reduced(reduce))
 
     return run
 

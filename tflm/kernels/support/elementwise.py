@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Run
-from tflm.kernels.support.views import apart
+from tflm.kernels.support.views import apart, as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor
 
 BLOCK = 8192
@@ -25,8 +25,8 @@ class Operands(NamedTuple):
     """Both inputs and the output of a node as flat arrays of equal length.
 
     Attributes:
-        x1, x2: the inputs; a copy of the output's length for one that is broadcast.
-        y: the output.
+        x1, x2: the inputs; a copy of the output's length for one that is broadcast. Truth values are bytes.
+        y: the output; bytes, where the inputs are truth values.
         copies: the copies and what they are of, to be made anew before each run.
         constant1, constant2: whether an input never changes.
     """
@@ -56,6 +56,8 @@ def operands(context: KernelContext, node: Node) -> Operands:
     )
     y = output.elements.reshape(-1)
     (x1, anew1), (x2, anew2) = (apart(full.reshape(-1), y) for full, _ in pairs)
+    if x1.dtype == np.bool_:
+        x1, x2, y = map(as_numbers, (x1, x2, y))
     return Operands(x1, x2, y, (*copies, *anew1, *anew2), *fixed)
 
 

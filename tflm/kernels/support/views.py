@@ -52,6 +52,15 @@ def after_copies(copies: Sequence[Copy], run: Run) -> Run:
     return run_after_copies
 
 
+def as_numbers(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Truth values as unsigned bytes; other arrays as they are.
+
+    In C a bool is 0 or 1, and what happens to another byte is up to the compiler. This follows TFLM on x86, where
+    operators work on the bytes as they are.
+    """
+    return x.view(np.uint8) if x.dtype == np.bool_ else x
+
+
 def apart(
     x: npt.NDArray[Any], y: npt.NDArray[Any], except_in_place: bool = True
 ) -> tuple[npt.NDArray[Any], list[Copy]]:
