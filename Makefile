@@ -7,6 +7,8 @@
 # make i386       the real models and the tests of the kernels on a Python of 32 bits, in $(I386)
 # make processors the compiled kernels for each instruction set of x86 that they know, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
+# make web        the page that runs the package in a browser, in build/web
+# make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
 # make explorer   node data of operators, held to Google's Model Explorer, whose adapter of 500 MB it installs
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
@@ -18,6 +20,7 @@ PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 NUMPY ?=
 VENV ?= .venv
 I386 ?= ../i386
+PORT ?= 8000
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
@@ -28,7 +31,8 @@ COVERAGE_FLOOR := 90
 TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
 	comparison-overlap no-any-return misc dict-item func-returns-value)
 
-.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel explorer coverage long clean
+.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
+	explorer coverage long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -39,7 +43,7 @@ lint: $(TESTING)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
-	$(VENV)/bin/mypy --no-warn-unused-ignores $(TESTS_TYPES) tests tools
+	$(VENV)/bin/mypy --no-warn-unused-ignores $(TESTS_TYPES) tests tools web
 
 pytest: $(TESTING)
 	$(VENV)/bin/pytest
@@ -82,6 +86,19 @@ wheel:
 	build/wheel/bin/pip install --quiet --disable-pip-version-check "$$(echo build/wheel/dist/*.whl)[cli]"
 	cd build/wheel && bin/python ../../examples/hello_world/hello_world.py
 	cd build/wheel && bin/tflm arena ../../examples/hello_world/hello_world_int8.tflite
+
+web: $(RUNTIME)
+	$(VENV)/bin/python tools/website.py build build/web
+
+# What the page loads from elsewhere; the tests of the page bring it themselves.
+web-runtime: build/pyodide/pyodide-lock.json
+
+build/pyodide/pyodide-lock.json: tools/website.py | $(RUNTIME)
+	$(VENV)/bin/python tools/website.py runtime build/pyodide
+
+web-serve: web-runtime
+	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide
+	$(VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/web-local $(PORT)
 
 processors: $(TESTING)
 	for path in avx512vnni avx512 avx2 sse2; do \

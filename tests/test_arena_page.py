@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,25 +23,10 @@ from tflm.schema import (
     quantized,
 )
 
-playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
-
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 SMALLEST_PIXELS = 0.5
 """What a buffer is drawn with at least, whatever the scale; so much may lie over a neighbour."""
 
 Open = Callable[..., Any]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium; the tests are skipped where there is none."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is in $PATH")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

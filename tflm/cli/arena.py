@@ -215,8 +215,8 @@ def arena(
     needed = max(m.minimum_arena_bytes for _, m in measured)
     if shared is not None:
         needed = max(needed, align_up(shared.arena_used_bytes, ARENA_ALIGNMENT))
-    drawn = [name for name in (planner, beside) if name is not None] if html is not None or plot is not None else []
-    plans = {name: _drawn(models[0], loaded[0], machine, name) for name in drawn}
+    shown_plans = [name for name in (planner, beside) if name is not None and (html is not None or plot is not None)]
+    plans = {name: drawn(models[0], loaded[0], machine, name) for name in shown_plans}
     if html is not None:
         html.write_text(arena_page(title_of(models[0]), plans), encoding="utf-8")
     if plot is not None:
@@ -251,7 +251,7 @@ def arena(
         for i, (path, measurement) in enumerate(measured):
             if i:
                 print_line()
-            show(_full_report(path, loaded[i], measurement, machine, planner))
+            show(full_report(path, loaded[i], measurement, machine, planner))
             for fit in fits[i : i + 1]:
                 print_line()
                 show(fit_report(fit))
@@ -305,7 +305,7 @@ def _kernels_figures(measured: tflm.ArenaMeasurement) -> dict[str, Any]:
     }
 
 
-def _full_report(
+def full_report(
     path: Path, model: tflm.Model, measured: tflm.ArenaMeasurement, machine: Machine, planner: str
 ) -> Report:
     """The measurement, beside what other kernel libraries would take, and what goes another way on the device."""
@@ -320,7 +320,7 @@ def _full_report(
     return report
 
 
-def _drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
+def drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
     """A measurement for a picture: the figures, what other kernels take, which tensors go in and come out."""
     main = model.subgraphs[0]
     return {

@@ -24,7 +24,7 @@ from tflm.cli.command_line import (
     print_json,
     print_line,
     progress,
-    show_table,
+    show,
 )
 from tflm.cli.compare_device import LOGS, compare_device
 from tflm.cli.difference import Difference, Real, difference, difference_table, first_beyond
@@ -32,7 +32,11 @@ from tflm.cli.run import answers, delegates_from, set_inputs
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import Arrays, read_inputs, recorded
 from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
+from tflm.report import Report
 from tflm.runtime.execution_plan import PlannedNode
+
+TOLERANCE = 0.1
+"""Relative error from which on a tensor diverges, if nothing else is said."""
 
 
 class Probe:
@@ -92,7 +96,12 @@ def compare_models(a: Probe, b: Probe, steps: list[list[Real]]) -> tuple[list[Di
     return outputs, list(_tensor_differences(a, ours, theirs))
 
 
-def _require_same_shapes(a: Probe, b: Probe) -> None:
+def require_same_shapes(a: Probe, b: Probe) -> None:
+    """Check that two models can be compared.
+
+    Raises:
+        CommandError: their inputs or outputs have different shapes.
+    """
     for side in ("inputs", "outputs"):
         shapes = [[list(tensor.dims) for tensor in getattr(probe, side)] for probe in (a, b)]
         if shapes[0] != shapes[1]:
@@ -151,7 +160,7 @@ def compare(
     steps: Annotated[int, typer.Option(metavar="COUNT", min=1, help="How many random inputs.")] = 10,
     tolerance: Annotated[
         float, typer.Option(metavar="SHARE", min=0, help="Relative error from which on a tensor diverges.")
-    ] = 0.1,
+    ] = TOLERANCE,
     delegate: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Compare the model as this delegate runs it with the reference kernels."),
@@ -187,7 +196,7 @@ def compare(
         raise typer.BadParameter("compare takes another model, a recording, or --delegate")
     if other is None:
         a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
-        outputs, tensors = compare_models(a, b, _real_inputs((a, b), inputs, seed, steps))
+        outputs, tensors = compare_models(a, b, real_inputs((a, b), inputs, seed, steps))
     elif inputs is not None and (of_device or other.suffix == ".npz"):
         raise typer.BadParameter("--inputs is for two models; a recording or a log has its own inputs")
     elif of_device:
@@ -196,8 +205,8 @@ def compare(
         outputs = compare_recorded(model, other)
     else:
         a, b = Probe(model), Probe(other)
-        _require_same_shapes(a, b)
-        outputs, tensors = compare_models(a, b, _real_inputs((a, b), inputs, seed, steps))
+        require_same_shapes(a, b)
+        outputs, tensors = compare_models(a, b, real_inputs((a, b), inputs, seed, steps))
     diverging, diverging_output = first_beyond(tensors, tolerance), first_beyond(outputs, tolerance)
     if as_json:
         print_json(
@@ -213,7 +222,7 @@ def compare(
             }
         )
     else:
-        _show(outputs, tensors, diverging, tolerance)
+        show(comparison_report(outputs, tensors, tolerance))
         for reason in lost:
             print_line(reason)
     if check and diverging_output is not None:
@@ -223,7 +232,9 @@ def compare(
         )
 
 
-def _real_inputs(probes: tuple[Probe, Probe], path: Path | None, seed: int, steps: int) -> list[list[Real]]:
+def real_inputs(
+    probes: tuple[Probe, Probe], path: Path | None = None, seed: int = 0, steps: int = 10
+) -> list[list[Real]]:
     """Inputs from a file for the first model; or random ones, over the range of the model whose input is quantized."""
     if path is None:
         rng = np.random.default_rng(seed)
@@ -247,13 +258,14 @@ def _dequantized(tensor: Any, values: npt.NDArray[Any]) -> Real:
     return _real(tensor)
 
 
-def _show(outputs: list[Difference], tensors: list[Difference], diverging: Difference | None, tolerance: float) -> None:
-    show_table(difference_table("Outputs", outputs))
+def comparison_report(outputs: list[Difference], tensors: list[Difference], tolerance: float = TOLERANCE) -> Report:
+    """How far outputs and tensors are from their counterparts, and where they begin to diverge."""
+    tables, notes = [difference_table("Outputs", outputs)], []
     if tensors:
-        print_line()
-        show_table(difference_table("Tensors of both", tensors))
-        print_line()
+        tables.append(difference_table("Tensors of both", tensors))
+        diverging = first_beyond(tensors, tolerance)
         if diverging is None:
-            print_line(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
+            notes.append(f"no tensor is off by more than {tolerance:g} of its largest magnitude")
         else:
-            print_line(f"first to diverge: {diverging.tensor} of operator {diverging.operator}")
+            notes.append(f"first to diverge: {diverging.tensor} of operator {diverging.operator}")
+    return Report("", tables=tables, notes=notes)

@@ -160,6 +160,11 @@ def same_file(model: Path, output: Path) -> bool:
     return model.exists() and output.exists() and model.samefile(output)
 
 
+def how_far(at: SearchProgress) -> str:
+    """How far a search is, for people."""
+    return f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
+
+
 @contextmanager
 def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
     """Show on a terminal how far a search is."""
@@ -168,6 +173,4 @@ def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
         yield lambda _: None
         return
     with errors.status("planning") as status:
-        yield lambda at: status.update(
-            f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
-        )
+        yield lambda at: status.update(how_far(at))

