@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.cli.app import app
 from tflm.cli.tensor_dump import BYTES_A_LINE, assembled, dumped_tensors, read_dump
-from tflm.evaluation.runner import ready_interpreter
+from tflm.runtime.growing_arena import ready_interpreter
 
 
 def device_tensors(model: Path, invokes: int) -> dict[tuple[int, int], bytes]:

@@ -31,9 +31,10 @@ from tflm.cli.difference import Difference, Real, difference, difference_table, 
 from tflm.cli.run import answers, delegates_from, set_inputs
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import Arrays, read_inputs, recorded
-from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
+from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.report import Report
 from tflm.runtime.execution_plan import PlannedNode
+from tflm.runtime.growing_arena import ready_interpreter
 
 TOLERANCE = 0.1
 """Relative error from which on a tensor diverges, if nothing else is said."""

@@ -10,8 +10,8 @@ import numpy as np
 from tflm.cli.command_line import CommandError, Machine, load_model, progress
 from tflm.cli.difference import Difference, Real, difference
 from tflm.cli.tensor_dump import Dump, assembled, dumped_tensors, read_dump
-from tflm.evaluation.runner import ready_interpreter
 from tflm.memory.tensor import TfLiteTensor
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 
 LOGS = (".txt", ".log")

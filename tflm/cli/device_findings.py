@@ -10,9 +10,9 @@ import numpy as np
 
 import tflm
 from tflm.cli.command_line import Machine, progress
-from tflm.evaluation.runner import ready_interpreter
 from tflm.firmware.arena_causes import Build, builds_that_fit, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, Invokes, Place
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationType
 from tflm.runtime.micro_measurement import ArenaMeasurement
 from tflm.runtime.micro_resource_variable import count_resource_variables

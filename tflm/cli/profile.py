@@ -26,10 +26,11 @@ from tflm.cli.command_line import (
 from tflm.cli.device_profile import estimate_figures, estimate_report
 from tflm.cli.node_data import work_figures, write_node_data
 from tflm.cli.run import NO_DELEGATES, DelegateName, delegates_from, random_inputs, set_inputs
-from tflm.evaluation.runner import inputs_of, ready_interpreter
+from tflm.evaluation.runner import inputs_of
 from tflm.firmware.instructions import clocked_boards
 from tflm.report import Column, Table
 from tflm.runtime.execution_plan import PlannedNode
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.operator_facts import multiply_accumulates
 
 Place = tuple[int, int]

@@ -27,9 +27,10 @@ from tflm.cli.command_line import (
 )
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import FILE_KINDS, Arrays, read_given
-from tflm.evaluation.runner import inputs_of, outputs_of, ready_interpreter
+from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import Column, Table
+from tflm.runtime.growing_arena import ready_interpreter
 
 
 class Step(NamedTuple):

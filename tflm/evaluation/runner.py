@@ -10,33 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import ArenaExhausted, DataError, TflmError
+from tflm.errors import DataError, TflmError
 from tflm.evaluation.samples import Part, Sample
 from tflm.memory.tensor import TfLiteTensor
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
-
-FIRST_ARENA_BYTES = 1 << 20
-LARGEST_ARENA_BYTES = 1 << 32
-
-
-def ready_interpreter(model: Model, **settings: Any) -> MicroInterpreter:
-    """An interpreter with every operator at hand, in an arena as large as it needs.
-
-    Raises:
-        TflmError: the model can't be run.
-    """
-    size = FIRST_ARENA_BYTES
-    while True:
-        interpreter = MicroInterpreter(model, AllOpsResolver(), np.zeros(size, np.uint8), **settings)
-        try:
-            interpreter.allocate_tensors()
-            return interpreter
-        except ArenaExhausted:
-            if size >= LARGEST_ARENA_BYTES:
-                raise
-            size *= 8
 
 
 def inputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import ArenaExhausted, RewriteError
+from tflm.errors import RewriteError
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
-from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.value_tags import Place, lost_values
@@ -132,7 +132,7 @@ def _answers(
 ) -> list[Values]:
     """For each input the outputs, then some tensors; with None of them, in the arena as it is planned."""
     model = model if tensors is None else without_plan(model)
-    interpreter = _ready(model, resolver, preserve_all_tensors=tensors is not None)
+    interpreter = ready_interpreter(model, resolver, delegates=(), preserve_all_tensors=tensors is not None)
     answers = []
     for values in invocations:
         for i, value in enumerate(values):
@@ -142,20 +142,6 @@ def _answers(
         made += [interpreter.get_tensor(index).data for index in tensors or ()]
         answers.append([np.array(value, None) for value in made])
     return answers
-
-
-def _ready(model: Model, resolver: MicroMutableOpResolver, preserve_all_tensors: bool) -> MicroInterpreter:
-    """An interpreter in an arena that is large enough."""
-    size = 1 << 20
-    while True:
-        arena = bytearray(size)
-        interpreter = MicroInterpreter(model, resolver, arena, delegates=(), preserve_all_tensors=preserve_all_tensors)
-        try:
-            interpreter.allocate_tensors()
-        except ArenaExhausted:
-            size *= 4
-        else:
-            return interpreter
 
 
 def _require_equal(ours: Values, theirs: Values, what: str) -> None:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import ArenaExhausted
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, Allocation, PlacingPlanner
 from tflm.runtime.delegate import Delegate
+from tflm.runtime.growing_arena import FIRST_ARENA_BYTES, in_growing_arena
 from tflm.runtime.micro_allocator import (
     PLANNER_WORKING_SPACE,
     LoggingMicroAllocator,
@@ -30,9 +30,7 @@ from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resol
 from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, align_up, require_target
 
-FIRST_ARENA_BYTES = 1 << 20
 ARENA_BYTES_PER_MODEL_BYTE = 4
-LARGEST_ARENA_BYTES = 1 << 32
 
 SEPARATE_ALLOCATORS_BYTES = 1024
 """More than the objects of two allocators take beyond those of one."""
@@ -136,18 +134,15 @@ def measure_arena(
     library = library_for(kernels, require_target(target))
     require_planner(planner)
     size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
-    while True:
-        try:
-            with np.errstate(all="ignore"):
-                return _measured_in(size, model, resolver, target, library, planner, delegates, resource_variables)
-        except ArenaExhausted:
-            if size >= LARGEST_ARENA_BYTES:
-                raise
-            size *= 8
+    with np.errstate(all="ignore"):
+        return in_growing_arena(
+            lambda arena: _measured_in(arena, model, resolver, target, library, planner, delegates, resource_variables),
+            size,
+        )
 
 
 def _measured_in(
-    size: int,
+    arena: npt.NDArray[np.uint8],
     model: Model,
     resolver: MicroMutableOpResolver,
     target: Target,
@@ -156,11 +151,10 @@ def _measured_in(
     delegates: Sequence[Delegate],
     resource_variables: int | None,
 ) -> ArenaMeasurement:
-    arena = np.zeros(size, np.uint8)
     plain = LoggingMicroAllocator(arena, planner, target, kernels=kernels)
     layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain, resource_variables=resource_variables)
     head, tail = plain.head_bytes, plain.tail_bytes
-    minimum = _minimum_arena_bytes(plain.log, size, _working_bytes(plain, len(layout.planned)))
+    minimum = _minimum_arena_bytes(plain.log, arena.size, _working_bytes(plain, len(layout.planned)))
     recording = RecordingMicroAllocator(arena, planner, target, kernels=kernels)
     recording.repeat(plain)
     return ArenaMeasurement(

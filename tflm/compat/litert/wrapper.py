@@ -13,18 +13,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.delegates import default_delegates
-from tflm.errors import ArenaExhausted, OperatorError, TflmError
+from tflm.errors import OperatorError, TflmError
 from tflm.rewriting.shapes import resized, with_main_subgraph
 from tflm.runtime.delegate import Delegate
+from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
 from tflm.schema.enums import DimensionType, TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import QuantizationParameters, SparsityParameters, SubGraph, Tensor
-
-FIRST_ARENA_BYTES = 1 << 20
-LARGEST_ARENA_BYTES = 1 << 32
 
 OTHER_DTYPES: dict[TensorType, type[Any]] = {
     TensorType.STRING: np.bytes_,
@@ -267,23 +265,12 @@ class InterpreterWrapper:
 
     def _allocated(self, model: Model) -> MicroInterpreter:
         defaults = default_delegates(model) if self._has_default_delegates else []
-        size = FIRST_ARENA_BYTES
-        while True:
-            interpreter = MicroInterpreter(
-                model,
-                self._resolver,
-                np.zeros(size, np.uint8),
-                preserve_all_tensors=self._preserve_all_tensors,
-                delegates=[*self._delegates, *defaults],
-            )
-            try:
-                interpreter.allocate_tensors()
-            except ArenaExhausted:
-                if size >= LARGEST_ARENA_BYTES:
-                    raise
-                size *= 8
-            else:
-                return interpreter
+        return ready_interpreter(
+            model,
+            self._resolver,
+            preserve_all_tensors=self._preserve_all_tensors,
+            delegates=[*self._delegates, *defaults],
+        )
 
     def _subgraph(self, index: int) -> SubGraph:
         return self._model.subgraphs[index]

@@ -1,6 +1,8 @@
 """SOFTMAX and LOG_SOFTMAX along the last dimension: float32, int8, and for SOFTMAX int8 to int16 and int16.
 
-Integers go by their distance from the largest of their row, for which there are tables.
+An element's share of its row is exp(beta * (x - maximum)), over the sum of those. For floats that is what `_bind_float`
+says. For integers `_bind_rows` goes the same way by tables: the distance from the maximum, its exponent, the sum of
+these, and its reciprocal, which exponents are multiplied by. LOG_SOFTMAX takes the log of the sum off instead.
 """
 
 from __future__ import annotations
@@ -90,9 +92,9 @@ LOG_SOFTMAX_OP_DATA = Struct(
 LARGEST_SUMS = {8: (1 << 29) - 1, 16: (1 << 32) - 1}
 """Where sums may end, by bits of the output: from 1024 on shares of int8 are 0, and the reference can't add 2^32."""
 
-Finish = Callable[[Any], tuple[Any, Any, Any]]
-"""From the sum over a row, a number or an array of them: what each element is multiplied by, what is added, and by how
-many bits that is shifted right."""
+OverSum = Callable[[Any], tuple[Any, Any, Any]]
+"""From the sum over a row, a number or an array of them, to what divides by it: what an exponent is multiplied by, what
+is added, and by how many bits that is shifted right."""
 
 
 @dataclass
@@ -293,14 +295,14 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: ScaledDistan
     limits, bits = np.iinfo(y.dtype), 8 * y.itemsize
     largest_sum = LARGEST_SUMS[bits]
 
-    def finish(total: Any) -> tuple[Any, Any, Any]:
+    def over_sum(total: Any) -> tuple[Any, Any, Any]:
         """Two roundings in one: the product to Q0.31, then to the bits of the output."""
         scale, bits_over_unit = reciprocal(_at_most(total, largest_sum), ACCUMULATION_INTEGER_BITS)
         shift = 31 + bits_over_unit + 31 - bits
         return scale, (1 << 30) + (1 << (shift - 1)), shift
 
     results = np.arange(int(limits.min), int(limits.max) + 1, dtype=y.dtype)
-    return _bind_rows(x, y, distances.addends(), distances.exps(), finish, results)
+    return _bind_rows(x, y, distances.addends(), distances.exps(), over_sum, results)
 
 
 def _bind_int8_pairs(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: ScaledDistances) -> Run:
@@ -327,18 +329,18 @@ def _bind_log_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: ScaledDi
     # What is not positive is rounded; the largest result, for zero, is the last one.
     rounding = (1 << (shift - 1)) - 1 + ((len(results) - 1) << shift)
 
-    def finish(total: Any) -> tuple[Any, Any, Any]:
+    def over_sum(total: Any) -> tuple[Any, Any, Any]:
         total = _at_most(total, INT32_MAX)
         return 1, rounding - log_from_one(total, ACCUMULATION_INTEGER_BITS, SCALED_DIFF_INTEGER_BITS), shift
 
     diffs = np.where(distances.near, distances.diffs, -INT32_MAX - 1)
-    return _bind_rows(x, y, distances.addends(), diffs, finish, results)
+    return _bind_rows(x, y, distances.addends(), diffs, over_sum, results)
 
 
 def _bind_int16(x: npt.NDArray[Any], y: npt.NDArray[Any], op: Int16OpData) -> Run:
     exps, inverses = op.exps(), kept(op.inverses())
 
-    def finish(total: Any) -> tuple[Any, Any, Any]:
+    def over_sum(total: Any) -> tuple[Any, Any, Any]:
         """The sum as 2^n (1 + x), x in [0, 1] in steps of 2^-16, which a table inverts."""
         total = _at_most(total, INT32_MAX)  # Q16.15
         headroom = count_leading_zeros_32(total) - 1
@@ -346,7 +348,7 @@ def _bind_int16(x: npt.NDArray[Any], y: npt.NDArray[Any], op: Int16OpData) -> Ru
         shift = 30 - headroom
         return scale, 1 << (shift - 1), shift
 
-    return _bind_rows(x, y, exps, exps, finish, np.arange(1 << 15, dtype=np.int16))
+    return _bind_rows(x, y, exps, exps, over_sum, np.arange(1 << 15, dtype=np.int16))
 
 
 def _at_most(total: Any, largest: int) -> Any:
@@ -354,14 +356,14 @@ def _at_most(total: Any, largest: int) -> Any:
 
 
 def _bind_rows(
-    x: npt.NDArray[Any], y: npt.NDArray[Any], addends: Raw, values: Raw, finish: Finish, results: npt.NDArray[Any]
+    x: npt.NDArray[Any], y: npt.NDArray[Any], addends: Raw, values: Raw, over_sum: OverSum, results: npt.NDArray[Any]
 ) -> Run:
     """What sets y to a function of the distance of each element from the largest in its row.
 
     Args:
         x, y: of shape (rows, depth).
         addends: for each distance, what it adds to the sum of the row.
-        values: for each distance, what `finish` says how to scale.
+        values: for each distance, what is scaled as `over_sum` says.
         results: the element of y for each scaled value; beyond its ends, for the nearest.
     """
     rows, depth = x.shape
@@ -384,13 +386,12 @@ def _bind_rows(
             np.maximum.reduce(x, axis=1, out=largest, keepdims=True)
             np.subtract(unsigned_largest, unsigned_x, out=distances)  # wraps around to what it is
             np.copyto(index, distances)
-            addends.take(index, out=terms, mode="clip")
+            addends.take(index, out=terms, mode="clip")  # exponents, in the format of the sum
             np.add.reduce(terms, axis=1, out=sums, keepdims=True)
-            scale, offset, shift = finish(sums.item() if size == 1 else sums)
-            values.take(index, out=terms, mode="clip")
-            np.multiply(terms, scale, out=terms)
-            np.add(terms, offset, out=terms)
-            np.right_shift(terms, shift, out=index)
+            reciprocals, rounding, shift = over_sum(sums.item() if size == 1 else sums)
+            values.take(index, out=terms, mode="clip")  # exponents again, in full
+            np.multiply(terms, reciprocals, out=terms)
+            np.right_shift(np.add(terms, rounding, out=terms), shift, out=index)
             results.take(index, out=y, mode="clip")
 
     return run

@@ -273,38 +273,56 @@ def _bind_quantized(
     feature_is_constant: bool,
     time_is_constant: bool,
 ) -> Run:
-    """Two layers: one from the input to the newest values, one from what a unit remembers to its output."""
-    batches, units = y.shape
+    """Two layers: one from the input to the newest values, one from what a unit remembers to its output.
+
+    Between them, the state forgets its oldest values, and takes the newest.
+    """
     forget_oldest, newest = _shift(state, *time.shape)
     values = kept(np.empty((1, *newest.shape), op.column))
     (of_each_batch,) = values
-    limits = np.iinfo(op.column)
     zero_point = np.array(op.state_zero_point, np.int64).astype(state.dtype)
-    features = IntegerWeights(
-        feature[np.newaxis], None, x_dtype=x.dtype, x_zero_point=op.input_zero_point, constant=feature_is_constant
-    )
-    to_state = OutputStage(0, int(limits.min), int(limits.max))
-    see = bind_product(x[np.newaxis], values, features, SumRequantizer(features, op.to_state, to_state))
-    over_time = IntegerWeights(
-        time.reshape(units, 1, -1),
-        bias,
-        x_dtype=state.dtype,
-        x_zero_point=op.state_zero_point,
-        constant=time_is_constant,
-    )
-    remembered = state.reshape(batches, units, -1).transpose(1, 0, 2)
-    to_output = SumRequantizer(over_time, op.to_output, OutputStage(op.output_zero_point, -128, 127))
-    remember = bind_product(remembered, y.T[:, :, np.newaxis], over_time, to_output)
+    find_features = _bind_features(x, feature, values, op, feature_is_constant)
+    sum_up_over_time = _bind_over_time(state, time, bias, y, op, time_is_constant)
 
     def run() -> None:
-        see()
+        find_features()
         forget_oldest()
         if zero_point:
             np.add(values, zero_point, values)  # wraps, as in the reference
         newest[...] = of_each_batch
-        remember()
+        sum_up_over_time()
 
     return run
+
+
+def _bind_features(
+    x: npt.NDArray[Any], feature: npt.NDArray[Any], values: npt.NDArray[Any], op: OpData, constant: bool
+) -> Run:
+    """What sets values (1, batches, filters) to what each filter makes of the input."""
+    weights = IntegerWeights(
+        feature[np.newaxis], None, x_dtype=x.dtype, x_zero_point=op.input_zero_point, constant=constant
+    )
+    return bind_product(
+        x[np.newaxis], values, weights, SumRequantizer(weights, op.to_state, OutputStage.whole(0, op.column))
+    )
+
+
+def _bind_over_time(
+    state: npt.NDArray[Any],
+    time: npt.NDArray[Any],
+    bias: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    op: OpData,
+    constant: bool,
+) -> Run:
+    """What sets y to the sum, for each unit, of all that its filters remember."""
+    batches, units = y.shape
+    weights = IntegerWeights(
+        time.reshape(units, 1, -1), bias, x_dtype=state.dtype, x_zero_point=op.state_zero_point, constant=constant
+    )
+    finish = SumRequantizer(weights, op.to_output, OutputStage.whole(op.output_zero_point, np.int8))
+    remembered = state.reshape(batches, units, -1).transpose(1, 0, 2)
+    return bind_product(remembered, y.T[:, :, np.newaxis], weights, finish)
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:

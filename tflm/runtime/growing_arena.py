@@ -1,0 +1,63 @@
+"""An arena as large as it must be: one is tried, and a larger one where that was too small."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import ArenaExhausted
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.schema.model import Model
+
+FIRST_ARENA_BYTES = 1 << 20
+LARGEST_ARENA_BYTES = 1 << 32
+GROWTH = 8
+
+Made = TypeVar("Made")
+
+
+def in_growing_arena(make: Callable[[npt.NDArray[np.uint8]], Made], first_bytes: int = FIRST_ARENA_BYTES) -> Made:
+    """What is made in the first arena that is large enough.
+
+    Args:
+        make: from the bytes of an arena; called again with more, as long as it raises `ArenaExhausted`.
+        first_bytes: of the arena that is tried first.
+
+    Raises:
+        ArenaExhausted: 4 GiB are not enough.
+    """
+    size = first_bytes
+    while True:
+        try:
+            return make(np.zeros(size, np.uint8))
+        except ArenaExhausted:
+            if size >= LARGEST_ARENA_BYTES:
+                raise
+            size *= GROWTH
+
+
+def ready_interpreter(
+    model: Model, resolver: MicroMutableOpResolver | None = None, **settings: Any
+) -> MicroInterpreter:
+    """An interpreter in an arena as large as it needs, allocated.
+
+    Args:
+        model: what it runs.
+        resolver: its operators; all of the package, if it is None.
+        settings: what else `MicroInterpreter` takes.
+
+    Raises:
+        TflmError: the model can't be run.
+    """
+    resolver = AllOpsResolver() if resolver is None else resolver
+
+    def make(arena: npt.NDArray[np.uint8]) -> MicroInterpreter:
+        interpreter = MicroInterpreter(model, resolver, arena, **settings)
+        interpreter.allocate_tensors()
+        return interpreter
+
+    return in_growing_arena(make)
