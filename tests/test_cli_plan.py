@@ -12,7 +12,7 @@ from test_planning import wide_graph
 
 import tflm
 from tflm.memory import plan_bytes
-from tflm.memory.minimalloc_csv import read_csv
+from tflm.planning.minimalloc_csv import read_csv
 from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 from tflm.schema.patch import with_metadata
 

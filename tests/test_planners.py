@@ -29,7 +29,7 @@ from tflm.memory import (
     search_plan,
 )
 from tflm.memory.machine_code import NUMBA
-from tflm.memory.minimalloc_csv import NamedBuffer, read_csv, write_csv
+from tflm.planning.minimalloc_csv import NamedBuffer, read_csv, write_csv
 
 needs_compiler = pytest.mark.skipif(NUMBA is None, reason="needs numba (the extra `fast`)")
 OBEDIENT = sorted(set(PLANNERS) - {"linear"})

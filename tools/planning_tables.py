@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tflm
 from tflm.memory import PLANNERS, BufferRequirements, SearchLimits, lower_bound_bytes, plan_bytes, search_plan
-from tflm.memory.minimalloc_csv import read_csv
+from tflm.planning.minimalloc_csv import read_csv
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "planning.md"
 CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"))

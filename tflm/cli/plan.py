@@ -24,8 +24,8 @@ from tflm.cli.command_line import (
     title_of,
 )
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, BufferRequirements, MemoryPlanner, OptimalPlanner, SearchProgress
-from tflm.memory.minimalloc_csv import NamedBuffer, write_csv
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
+from tflm.planning.minimalloc_csv import NamedBuffer, write_csv
 from tflm.planning.plan_report import shown
 from tflm.targets import align_up
 

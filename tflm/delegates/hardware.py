@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
-from tflm.runtime.delegate import Delegate, DelegateContext
+from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -66,18 +66,9 @@ class HardwareDelegate(Delegate):
 
     def prepare(self, context: DelegateContext) -> None:
         nodes = [(i, context.node_and_registration(i)[0]) for i in context.execution_plan()]
-        registration = Registration("HardwareDelegate", self._bind)
+        registration = Registration("HardwareDelegate", bind_replaced(self._bind_one))
         taken = [i for i, node in nodes if node.operator in OPERATORS]
         context.replace_node_subsets_with_delegate_kernels(registration, taken)
-
-    def _bind(self, context: KernelContext, node: Node) -> Run:
-        runs = [self._bind_one(context, replaced) for replaced, _ in node.op_data.replaced]
-
-        def run() -> None:
-            for step in runs:
-                step()
-
-        return run
 
     def _bind_one(self, context: KernelContext, node: Node) -> Run:
         driver = self._drivers.get(node.operator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ from tflm.libraries import REFERENCE, KernelLibrary, Kernels, library_for
 from tflm.memory import PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
 from tflm.planning.head_plan import Head, HeadPlan
+from tflm.planning.improved_model import ImprovedModel
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.time_budget import TimeBudget
 from tflm.runtime.micro_allocator import require_planner
@@ -25,7 +25,7 @@ from tflm.targets import HOST, Target, require_target
 
 
 @dataclass(frozen=True)
-class ModelPlan:
+class ModelPlan(ImprovedModel):
     """A memory plan for a model; sizes in bytes.
 
     Attributes:
@@ -69,35 +69,9 @@ class ModelPlan:
         return shown(self).html()
 
     @property
-    def model(self) -> Model:
-        """The model with the plan."""
-        return Model(self.data)
-
-    @property
-    def minimum_arena_bytes(self) -> int:
-        """The smallest arena in which the model with the plan can be allocated."""
-        return self.after.minimum_arena_bytes
-
-    @property
-    def minimum_arena_bytes_before(self) -> int:
-        """The smallest arena for the model as it was."""
-        return self.before.minimum_arena_bytes
-
-    @property
     def gains(self) -> bool:
         """Whether head or smallest arena are smaller than those of the model as it was."""
         return self.head_bytes < self.before.head_bytes or self.minimum_arena_bytes < self.minimum_arena_bytes_before
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model with the plan to a file, which may be the one that the model came from.
-
-        Raises:
-            OSError: it can't be written.
-        """
-        part = f"{os.fspath(path)}.part"  # a file that models are mapped to must not be cut short
-        with open(part, "wb") as file:
-            file.write(self.data)
-        os.replace(part, path)
 
 
 def plan(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import NamedTuple
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.memory import OptimalPlanner
 from tflm.planning import plan
+from tflm.planning.improved_model import ImprovedModel
 from tflm.rewriting.candidates import Progress, Tiler
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.operator_costs import Measure
@@ -51,7 +51,7 @@ class TiledStage:
 
 
 @dataclass(frozen=True)
-class TiledModel:
+class TiledModel(ImprovedModel):
     """A model in the smallest arena that was found for it; sizes in bytes.
 
     Attributes:
@@ -88,35 +88,9 @@ class TiledModel:
         return shown(self).html()
 
     @property
-    def model(self) -> Model:
-        """The model."""
-        return Model(self.data)
-
-    @property
-    def minimum_arena_bytes(self) -> int:
-        """The smallest arena that the model works in."""
-        return self.after.minimum_arena_bytes
-
-    @property
-    def minimum_arena_bytes_before(self) -> int:
-        """The smallest arena for the model as it was."""
-        return self.before.minimum_arena_bytes
-
-    @property
     def gains(self) -> bool:
         """Whether anything was found that is smaller."""
         return not self.proved.unchanged
-
-    def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which may be the one that it came from.
-
-        Raises:
-            OSError: it can't be written.
-        """
-        part = f"{os.fspath(path)}.part"  # a file that models are mapped to must not be cut short
-        with open(part, "wb") as file:
-            file.write(self.data)
-        os.replace(part, path)
 
 
 def tile(

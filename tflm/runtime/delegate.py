@@ -26,11 +26,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tflm.errors import DelegateError
-from tflm.kernels.registration import Node, Registration, Run
+from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
 from tflm.runtime.execution_plan import ExecutionPlan
 from tflm.runtime.turn import Turn
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph, Tensor
+
+
+def bind_replaced(bind: Bind) -> Bind:
+    """The phase of a delegate's node that runs what it replaces, one after the other, each as `bind` says."""
+
+    def bind_all(context: KernelContext, node: Node) -> Run:
+        runs = [bind(context, replaced) for replaced, _ in node.op_data.replaced]
+
+        def run() -> None:
+            for step in runs:
+                step()
+
+        return run
+
+    return bind_all
 
 
 class Delegate:

@@ -14,7 +14,7 @@ from tflm.delegates.flex.registry import OPERATORS, Array, bound
 from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
-from tflm.runtime.delegate import Delegate, DelegateContext
+from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import Tensor
 
@@ -45,17 +45,8 @@ class FlexDelegate(Delegate):
         for index in taken:
             _check_shapes(context, context.node_and_registration(index)[0])
             context.leave_to_host(index)
-        registration = Registration("FlexDelegate", self._bind, max_version=LARGEST_VERSION)
+        registration = Registration("FlexDelegate", bind_replaced(self._bind_one), max_version=LARGEST_VERSION)
         context.replace_node_subsets_with_delegate_kernels(registration, taken)
-
-    def _bind(self, context: KernelContext, node: Node) -> Run:
-        runs = [self._bind_one(context, replaced) for replaced, _ in node.op_data.replaced]
-
-        def run() -> None:
-            for step in runs:
-                step()
-
-        return run
 
     def _bind_one(self, context: KernelContext, node: Node) -> Run:
         inputs = [context.get_eval_input(node, i) for i in range(len(node.inputs))]

@@ -87,6 +87,26 @@ def _explicit(paddings: Sequence[int], data_format: bytes) -> list[tuple[int, in
     return pairs[2:] if data_format in CHANNELS_FIRST else pairs[1:-1]
 
 
+def _convolution_windows(
+    shape: Sequence[int],
+    sizes: Sequence[int],
+    strides: Sequence[int],
+    padding: bytes,
+    data_format: bytes,
+    dilations: Sequence[int],
+    explicit_paddings: Sequence[int],
+) -> _Windows:
+    """Windows of a convolution, from the attributes of its node."""
+    return _Windows(
+        shape,
+        sizes,
+        _inner(strides, data_format),
+        padding,
+        _inner(dilations, data_format),
+        _explicit(explicit_paddings, data_format) or None,
+    )
+
+
 def _convolution(rank: int) -> Callable[..., Array]:
     def convolved(
         x: Array,
@@ -99,13 +119,8 @@ def _convolution(rank: int) -> Callable[..., Array]:
         explicit_paddings: Sequence[int] = (),
     ) -> Array:
         last = _channels_last(x, data_format)
-        windows = _Windows(
-            last.shape,
-            filters.shape[:-2],
-            _inner(strides, data_format),
-            padding,
-            _inner(dilations, data_format),
-            _explicit(explicit_paddings, data_format) or None,
+        windows = _convolution_windows(
+            last.shape, filters.shape[:-2], strides, padding, data_format, dilations, explicit_paddings
         )
         groups = last.shape[-1] // filters.shape[-2]
         weights = exact(filters).reshape(*filters.shape[:-1], groups, -1)
@@ -146,19 +161,6 @@ def _depthwise_convolution(
     )
 
 
-def _convolution_windows(shape: Sequence[int], sizes: Sequence[int], attributes: dict[str, Any]) -> _Windows:
-    """Windows of a convolution, from the attributes of its node."""
-    layout = attributes["data_format"]
-    return _Windows(
-        shape,
-        sizes,
-        _inner(attributes["strides"], layout),
-        attributes["padding"],
-        _inner(attributes["dilations"], layout),
-        _explicit(attributes["explicit_paddings"], layout) or None,
-    )
-
-
 def _convolution_input_gradient(rank: int) -> Callable[..., Array]:
     def spread(
         sizes: Array,
@@ -171,17 +173,12 @@ def _convolution_input_gradient(rank: int) -> Callable[..., Array]:
         dilations: Sequence[int] = (1,) * (rank + 2),
         explicit_paddings: Sequence[int] = (),
     ) -> Array:
-        attributes = {
-            "strides": strides,
-            "padding": padding,
-            "data_format": data_format,
-            "dilations": dilations,
-            "explicit_paddings": explicit_paddings,
-        }
         last, shape = exact(_channels_last(gradient, data_format)), ints(sizes)
         space = _inner(shape, data_format) if len(shape) == rank + 2 else shape
         full = (len(last), *space, filters.shape[-2])
-        windows = _convolution_windows(full, filters.shape[:rank], attributes)
+        windows = _convolution_windows(
+            full, filters.shape[:rank], strides, padding, data_format, dilations, explicit_paddings
+        )
         made = windows.padded(np.zeros(full, np.float64))
         for tap, place in windows.taps():
             made[(slice(None), *place)] += last @ exact(filters)[tap].T
@@ -202,15 +199,10 @@ def _convolution_filter_gradient(rank: int) -> Callable[..., Array]:
         dilations: Sequence[int] = (1,) * (rank + 2),
         explicit_paddings: Sequence[int] = (),
     ) -> Array:
-        attributes = {
-            "strides": strides,
-            "padding": padding,
-            "data_format": data_format,
-            "dilations": dilations,
-            "explicit_paddings": explicit_paddings,
-        }
         last, slopes = _channels_last(x, data_format), exact(_channels_last(gradient, data_format))
-        windows = _convolution_windows(last.shape, ints(sizes)[:rank], attributes)
+        windows = _convolution_windows(
+            last.shape, ints(sizes)[:rank], strides, padding, data_format, dilations, explicit_paddings
+        )
         padded, made, axes = exact(windows.padded(last)), np.zeros(ints(sizes), np.float64), tuple(range(rank + 1))
         for tap, place in windows.taps():
             made[tap] = np.tensordot(padded[(slice(None), *place)], slopes, (axes, axes))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,12 +15,12 @@ from tflm.kernels.arithmetic.fixed_point import (
     round_half_away_array,
     rounding_divide_by_pot,
 )
-from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_alike, require_scale, require_type
+from tflm.kernels.support.elementwise import bind_float_or_lookup
 from tflm.kernels.support.views import apart
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -182,19 +181,9 @@ def _float_elu(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
     return run
 
 
-def _bind_with(bind_float: Callable[[npt.NDArray[np.float32], npt.NDArray[np.float32]], Run]) -> Bind:
-    def bind(context: KernelContext, node: Node) -> Run:
-        x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-        if x.dtype == np.float32:
-            return bind_float(x.reshape(-1), y.reshape(-1))
-        return bind_lookup(x, y, node.op_data)
-
-    return bind
-
-
 HARD_SWISH = Registration(
     BuiltinOperator.HARD_SWISH,
-    _bind_with(_float_hard_swish),
+    bind_float_or_lookup(_float_hard_swish),
     _prepare_hard_swish,
     op_data=HARD_SWISH_PARAMS,
     requests=tensors(),
@@ -203,7 +192,7 @@ HARD_SWISH = Registration(
 )
 ELU = Registration(
     BuiltinOperator.ELU,
-    _bind_with(_float_elu),
+    bind_float_or_lookup(_float_elu),
     _prepare_elu,
     op_data=OP_DATA_ELU,
     requests=tensors(),

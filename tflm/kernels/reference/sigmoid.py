@@ -24,12 +24,12 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
     wrap_int32,
 )
-from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import TempInput, TempOutput, always, tensors
 from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
+from tflm.kernels.support.elementwise import bind_float_or_lookup
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, Struct
@@ -162,16 +162,6 @@ def _interpolated(steps: Raw, bits: int, end: int) -> Raw:
     return np.where(steps >> bits >= 255, end, inside)
 
 
-def _bind_with(bind_float: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Run]) -> Bind:
-    def bind(context: KernelContext, node: Node) -> Run:
-        x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-        if x.dtype == np.float32:
-            return bind_float(x.reshape(-1), y.reshape(-1))
-        return bind_lookup(x, y, node.op_data)
-
-    return bind
-
-
 def _bind_float_logistic(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
     lowest = np.float32(-9)
     below = kept(np.empty(x.shape, np.bool_))
@@ -199,7 +189,7 @@ def _bind_float_tanh(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
 
 LOGISTIC = Registration(
     BuiltinOperator.LOGISTIC,
-    _bind_with(_bind_float_logistic),
+    bind_float_or_lookup(_bind_float_logistic),
     _prepare_logistic,
     op_data=OP_DATA_LOGISTIC,
     requests=tensors(),
@@ -209,7 +199,7 @@ LOGISTIC = Registration(
 )
 TANH = Registration(
     BuiltinOperator.TANH,
-    _bind_with(_bind_float_tanh),
+    bind_float_or_lookup(_bind_float_tanh),
     _prepare_tanh,
     op_data=OP_DATA_TANH,
     requests=always(TempInput(0), TempInput(0), TempOutput(0)),

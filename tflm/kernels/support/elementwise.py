@@ -1,4 +1,4 @@
-"""Functions of two inputs that broadcast, element by element."""
+"""Functions of one input, or of two that broadcast, element by element."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Run
+from tflm.kernels.registration import Bind, KernelContext, Node, Run
 from tflm.kernels.support.views import apart, as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor
 
@@ -151,3 +152,15 @@ def bind_ufunc(ops: Operands, ufunc: Callable[..., Any]) -> Run:
         ufunc(x1, x2, out=y)
 
     return refresh_and_run if ops.copies else run
+
+
+def bind_float_or_lookup(bind_float: Callable[[npt.NDArray[Any], npt.NDArray[Any]], Run]) -> Bind:
+    """What binds a function of one input: floats by `bind_float`, integers by a table of the node's `op_data`."""
+
+    def bind(context: KernelContext, node: Node) -> Run:
+        x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+        if x.dtype == np.float32:
+            return bind_float(x.reshape(-1), y.reshape(-1))
+        return bind_lookup(x, y, node.op_data)
+
+    return bind
