@@ -215,7 +215,7 @@ def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Pat
     (measured,) = figures("arena", person_detect, "--board", board)["models"]
     shown = visit.page.locator("#figures dd").all_inner_texts()
     keys = ("minimum_arena_bytes", "arena_used_bytes", "head_bytes", "tail_bytes")
-    assert shown == [f"{measured[key]:,}" for key in keys]
+    assert shown == [f"{measured[key]:,} B" for key in keys]
     picture = visit.page.frame_locator("#picture")
     picture.locator("rect.buffer").first.wait_for()
     assert picture.locator("rect.buffer").count() == len(measured["buffers"])
@@ -223,9 +223,9 @@ def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Pat
 
 def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
-    visit.page.fill("#tile [name=ram]", "100K")
+    visit.page.fill("#tile [name=ram]", "108K")
     made = {"plan": visit.taken("#plan", tmp_path), "tile": visit.taken("#tile", tmp_path)}
-    for command, options in {"plan": (), "tile": ("--ram", "100K")}.items():
+    for command, options in {"plan": (), "tile": ("--ram", "108K")}.items():
         path = tmp_path / f"{command}.tflite"
         answer = run(command, person_detect, "-o", path, "--board", ESP32_S3, *options)
         assert answer.returncode == 0, answer.stderr
@@ -343,6 +343,21 @@ def test_a_model_is_drawn_before_python_is_there(without_python: Visit) -> None:
     assert f"{INT8_MODEL.stat().st_size:,} bytes" in shown
     assert "3 FULLY_CONNECTED" in shown
     assert "Loading Python" in page.inner_text("#status")
+
+
+def test_it_is_said_where_python_can_not_be_loaded(browser: Any, address: str) -> None:
+    visit = Visit(browser, address)
+    visit.page.route("**/pyodide/**", lambda route: route.abort())
+    visit.page.goto(address)
+    visit.page.wait_for_selector("#error:visible")
+    assert "Python can't be loaded" in visit.page.inner_text("#error")
+    visit.page.close()
+
+
+def test_an_example_that_there_is_not_is_answered_with_those_that_there_are(without_python: Visit) -> None:
+    without_python.page.goto(f"{without_python.address}?example=cat")
+    without_python.page.wait_for_selector("#error:visible")
+    assert "hello_world_int8, image_network" in without_python.page.inner_text("#error")
 
 
 def test_a_file_that_is_no_model_is_refused_at_once(without_python: Visit, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from image_network import image_network
+
 import tflm
 from tflm.schema import BuiltinOperator, TensorType
 
@@ -78,16 +80,16 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SITE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "examples").mkdir()
-    models = sorted(EXAMPLES.glob("*/*.tflite"))
-    for model in models:
+    for model in EXAMPLES.glob("*/*.tflite"):
         shutil.copy(model, folder / "examples")
+    (folder / "examples" / "image_network.tflite").write_bytes(image_network())
     if runtime is not None:
         shutil.copytree(runtime, folder / "pyodide")
     settings = {
         "version": tflm.__version__,
         "pyodide": CDN if runtime is None else "pyodide/",
         "wheels": _wheels(folder),
-        "examples": [{"name": model.stem, "file": model.name} for model in models],
+        "examples": sorted(model.stem for model in (folder / "examples").iterdir()),
         "operators": {int(operator): operator.name for operator in BuiltinOperator},
         "types": {int(kind): kind.name for kind in TensorType},
     }

@@ -18,8 +18,10 @@ let settings;
 let machines = [];
 let current = null;
 let busy = 0;
+let isLoading = true;
 
 const engine = new Engine(({ loading, ready, failed }) => {
+  isLoading = Boolean(loading);
   if (failed) showError(`Python can't be loaded: ${failed}. Is there a connection to the network?`);
   if (ready && !machines.length) offerMachines(ready);
   showStatus(loading ? `Loading ${loading}` : "");
@@ -36,7 +38,7 @@ function showStatus(text) {
   const status = $("#status");
   status.hidden = !text && !busy;
   $("span", status).textContent = text || "Computing";
-  $("#stop").hidden = !busy;
+  $("#stop").hidden = !busy || isLoading;
 }
 
 function fillReport(element, html) {
@@ -85,7 +87,7 @@ function showHeader(name, bytes) {
 
 async function ask(question, options = {}, onProgress = null) {
   busy += 1;
-  showStatus($("#status span").textContent);
+  showStatus(isLoading ? $("#status span").textContent : "");
   const answer = await engine.ask(question, options, onProgress);
   busy -= 1;
   showStatus("");
@@ -161,9 +163,9 @@ function showArena(answer) {
   verdict.classList.toggle("yes", answer.fits === true);
   verdict.classList.toggle("no", answer.fits === false);
   fillList($("#figures"), [
-    ["smallest arena", needed], ["in use", number.format(answer.arena_used_bytes)],
-    ["head", number.format(answer.head_bytes)], ["tail", number.format(answer.tail_bytes)],
-  ]);
+    ["smallest arena", answer.minimum_arena_bytes], ["in use", answer.arena_used_bytes],
+    ["head", answer.head_bytes], ["tail", answer.tail_bytes],
+  ].map(([label, size]) => [label, `${number.format(size)} B`]));
   fillReport($("#arena-report"), answer.report);
   const picture = $("#picture");
   picture.srcdoc = answer.page;
@@ -260,12 +262,12 @@ function showResult(form, answer) {
   const link = document.createElement("a");
   Object.assign(link, { className: "download", download: name, textContent: `Download ${name}`,
     href: URL.createObjectURL(new Blob([data], { type: "application/octet-stream" })) });
-  const row = document.createElement("p");
+  const row = Object.assign(document.createElement("div"), { className: "row" });
   row.append(link);
   if (name.endsWith(".tflite")) {
     const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Go on with this model" });
     button.addEventListener("click", () => openModel(name, data));
-    row.append(" ", button);
+    row.append(button);
   }
   result.append(row);
 }
@@ -306,18 +308,17 @@ async function openFile(file) {
 }
 
 async function openExample(name) {
-  const example = settings.examples.find((known) => known.name === name);
-  if (!example) {
-    showError(`No example is called ${name}; there are ${settings.examples.map((known) => known.name).join(", ")}.`);
+  if (!settings.examples.includes(name)) {
+    showError(`No example is called ${name}; there are ${settings.examples.join(", ")}.`);
     return;
   }
-  const answer = await fetch(EXAMPLES + example.file);
-  openModel(example.file, new Uint8Array(await answer.arrayBuffer()), name);
+  const file = `${name}.tflite`, answer = await fetch(EXAMPLES + file);
+  openModel(file, new Uint8Array(await answer.arrayBuffer()), name);
 }
 
 function offerExamples() {
-  $("#examples").append(...settings.examples.flatMap(({ name, about }, i) => {
-    const link = Object.assign(document.createElement("a"), { href: `?example=${name}`, textContent: name, title: about });
+  $("#examples").append(...settings.examples.flatMap((name, i) => {
+    const link = Object.assign(document.createElement("a"), { href: `?example=${name}`, textContent: name });
     link.addEventListener("click", (event) => {
       event.preventDefault();
       openExample(name);
