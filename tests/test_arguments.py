@@ -23,6 +23,20 @@ def interpreter(**changes: Any) -> tflm.MicroInterpreter:
     return tflm.MicroInterpreter(**arguments)
 
 
+def built(**changes: Any) -> int:
+    """A tensor that a builder is asked for with one argument that is not what it should be."""
+    arguments = {"name": "x", "shape": (1, 4), "type": tflm.schema.TensorType.INT8} | changes
+    return tflm.ModelBuilder().subgraph().tensor(**arguments)
+
+
+def operator(**changes: Any) -> None:
+    """An operator that a builder is asked for, likewise."""
+    main = tflm.ModelBuilder().subgraph()
+    x, y = (main.tensor(name, (4,), tflm.schema.TensorType.FLOAT32) for name in "xy")
+    arguments = {"operator": tflm.schema.BuiltinOperator.NEG, "inputs": [x], "outputs": [y]} | changes
+    main.operator(**arguments)
+
+
 FROM_FILE = r"tflm\.Model\.from_file"
 MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a path to the interpreter": (lambda: interpreter(model=PATH), FROM_FILE),
@@ -46,6 +60,32 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "known are greedy, linear"),
     "the class of a planner": (lambda: interpreter(planner=tflm.memory.GreedyMemoryPlanner), "a planner is a name"),
     "an unknown target": (lambda: tflm.targets.by_name("z80"), "known are host"),
+    "no profiler": (lambda: interpreter(profiler="yes"), "begin_event and end_event, or None, not 'yes'"),
+    "the class of a profiler": (lambda: interpreter(profiler=tflm.MicroProfiler), "a profiler is an object"),
+    "a subgraph without a name": (lambda: tflm.ModelBuilder().subgraph(0), "a subgraph's name"),  # type: ignore[arg-type]
+    "metadata that are no bytes": (lambda: tflm.ModelBuilder().metadata("a", "b"), "bytes, not 'b'"),  # type: ignore[arg-type]
+    "a signature's tensors in a list": (
+        lambda: tflm.ModelBuilder().signature("main", [0], {}),  # type: ignore[arg-type]
+        r"a dict of indices by name, not \[0\]",
+    ),
+    "a type by its name": (lambda: built(type="INT8"), "one of TensorType, not 'INT8'"),
+    "a shape of one number": (lambda: built(shape=4), "a list of integers, not 4"),
+    "a shape of floats": (lambda: built(shape=(1, 4.0)), "a list of integers, not"),
+    "a tensor without a name": (lambda: built(name=None), "a tensor's name"),
+    "a scale in place of a quantization": (
+        lambda: built(quantization=0.5),
+        r"tflm\.quantized\(scale, zero_point\)",
+    ),
+    "a constant of words": (lambda: tflm.ModelBuilder().subgraph().constant("c", ["a"]), "constant 'c' is <U1"),
+    "an operator by its number": (
+        lambda: operator(operator=0),
+        "one of BuiltinOperator, or a name, not 0",
+    ),
+    "one input that is no list": (lambda: operator(inputs=0), "inputs are a list of tensors by their index, not 0"),
+    "an input by its name": (lambda: operator(inputs=["x"]), "inputs are a list of tensors by their index"),
+    "an output that is not there": (lambda: operator(outputs=[7]), "tensors of the subgraph, which has 2, not 7"),
+    "options in a dict": (lambda: operator(options={}), r"such as AddOptions\(\), not \{\}"),
+    "an output of the subgraph that is not there": (lambda: tflm.ModelBuilder().subgraph().output(0), "which has 0"),
     "no registration": (lambda: tflm.AllOpsResolver().add_custom("Mine"), "Registration"),  # type: ignore[arg-type]
 }
 

@@ -25,7 +25,7 @@ from tflm.runtime.micro_allocator import MicroAllocator, PlannedBuffer, Planner,
 from tflm.runtime.micro_context import InterpreterState, MicroContext
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
-from tflm.runtime.micro_profiler import MicroProfilerInterface
+from tflm.runtime.micro_profiler import MicroProfilerInterface, require_profiler
 from tflm.runtime.micro_resource_variable import MicroResourceVariables, count_resource_variables
 from tflm.runtime.turn import Turn
 from tflm.schema.model import Model, require_model
@@ -97,7 +97,7 @@ class MicroInterpreter:
         self._target = require_target(target)
         self._kernels = arena.kernels if isinstance(arena, MicroAllocator) else library_for(kernels, target)
         self._planner = "linear" if preserve_all_tensors else require_planner(planner)
-        self._profiler = profiler
+        self._profiler = require_profiler(profiler)
         self._while_limit = while_limit
         self._decompression_memory = None if decompression_memory is None else Arena(decompression_memory)
         if delegates is None:  # in memory that one DECODE after the other has, the order of operators is not to change

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol
 
-from tflm.errors import InterpreterError
+from tflm.errors import ArgumentError, InterpreterError
 
 
 class MicroProfilerInterface(Protocol):
@@ -17,6 +17,18 @@ class MicroProfilerInterface(Protocol):
 
     def end_event(self, event_handle: int) -> None:
         """The event with that handle ends."""
+
+
+def require_profiler(value: MicroProfilerInterface | None) -> MicroProfilerInterface | None:
+    """The value, which must be None or an object with a profiler's methods.
+
+    Raises:
+        ArgumentError: it is something else, such as a class.
+    """
+    methods = (getattr(value, name, None) for name in ("begin_event", "end_event"))
+    if value is not None and (isinstance(value, type) or not all(map(callable, methods))):
+        raise ArgumentError(f"a profiler is an object with begin_event and end_event, or None, not {value!r}")
+    return value
 
 
 @dataclass

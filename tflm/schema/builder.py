@@ -9,7 +9,7 @@
     main.output(y)
     data = builder.build()
 
-Tensors are named by their index, as in the format.
+Tensors are named by their index, as in the format. An argument that is not what it should be raises `ArgumentError`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, TypeVar, cast, get_args
 import numpy as np
 import numpy.typing as npt
 
+from tflm.errors import ArgumentError
 from tflm.schema.element_types import TENSOR_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import BuiltinOptions, BuiltinOptions2
@@ -76,18 +77,23 @@ class ModelBuilder:
 
     def subgraph(self, name: str = "main") -> SubgraphBuilder:
         """Add a subgraph; the first one is what `invoke` runs."""
+        _require(isinstance(name, str), "a subgraph's name is a string", name)
         table = SubGraph(tensors=[], inputs=(), outputs=(), operators=[], name=name)
         _list(self.model.subgraphs).append(table)
         return SubgraphBuilder(self, table)
 
     def metadata(self, name: str, data: bytes) -> None:
         """Add an entry of metadata."""
+        _require(isinstance(name, str), "the name of metadata is a string", name)
         self.model.metadata = [*(self.model.metadata or ()), Metadata(name=name, buffer=self.buffer(data))]
 
     def signature(
         self, key: str, inputs: Mapping[str, int], outputs: Mapping[str, int], subgraph_index: int = 0
     ) -> None:
         """Add a signature: names for the tensors that go in and out of a subgraph."""
+        _require(isinstance(key, str), "a signature's key is a string", key)
+        for side in (inputs, outputs):
+            _require(isinstance(side, Mapping), "the tensors of a signature are a dict of indices by name", side)
         maps = ([TensorMap(name=n, tensor_index=i) for n, i in side.items()] for side in (inputs, outputs))
         signature = SignatureDef(
             inputs=next(maps), outputs=next(maps), signature_key=key, subgraph_index=subgraph_index
@@ -96,6 +102,7 @@ class ModelBuilder:
 
     def buffer(self, data: bytes) -> int:
         """Add constant data; gives the index of its buffer."""
+        _require(isinstance(data, bytes | bytearray | memoryview), "a buffer's data are bytes", data)
         buffers = _list(self.model.buffers)
         buffers.append(Buffer(data=data))
         return len(buffers) - 1
@@ -139,6 +146,11 @@ class SubgraphBuilder:
         is_variable: bool = False,
     ) -> int:
         """Add a tensor that operators write; gives its index. A shape of None or () is a scalar."""
+        _require(isinstance(name, str), "a tensor's name is a string", name)
+        _require(shape is None or _are_integers(shape), "a tensor's shape is a list of integers", shape)
+        _require(isinstance(type, TensorType), "a tensor's type is one of TensorType", type)
+        is_quantization = quantization is None or isinstance(quantization, QuantizationParameters)
+        _require(is_quantization, "a tensor's quantization is tflm.quantized(scale, zero_point)", quantization)
         tensors = _list(self.table.tensors)
         tensors.append(
             Tensor(
@@ -180,6 +192,9 @@ class SubgraphBuilder:
             type, shape: what the bytes of `values` stand for, where numpy can't say it (4-bit weights, for one).
         """
         array = _as_array(values)
+        if type is None and array.dtype not in TENSOR_TYPES:
+            known = ", ".join(sorted(str(dtype) for dtype in TENSOR_TYPES))
+            raise ArgumentError(f"constant {name!r} is {array.dtype}, for which there is no type; there are {known}")
         kind = TENSOR_TYPES[array.dtype] if type is None else type
         buffer = self.builder.buffer(array.tobytes())
         return self.tensor(name, np.shape(values) if shape is None else shape, kind, quantization, buffer=buffer)
@@ -201,16 +216,23 @@ class SubgraphBuilder:
             operator, inputs, outputs, options, custom_options, intermediates: as the format has them.
             version: None for the version that its options and tensors need, as they are now; 1 for a custom operator.
         """
+        is_operator = isinstance(operator, BuiltinOperator | str)
+        _require(is_operator, "an operator is one of BuiltinOperator, or a name", operator)
+        is_options = options is None or isinstance(options, (*get_args(BuiltinOptions), *get_args(BuiltinOptions2)))
+        _require(is_options, "an operator's options are one of the tables of options, such as AddOptions()", options)
         table = Operator(
-            inputs=tuple(inputs),
-            outputs=tuple(outputs),
+            inputs=self._indices(inputs, "inputs"),
+            outputs=self._indices(outputs, "outputs"),
             custom_options=custom_options,
-            intermediates=None if intermediates is None else tuple(intermediates),
+            intermediates=None if intermediates is None else self._indices(intermediates, "intermediates"),
         )
         if isinstance(options, get_args(BuiltinOptions2)):
             table.builtin_options_2 = cast(BuiltinOptions2, options)
         else:
             table.builtin_options = cast(BuiltinOptions | None, options)
+        _require(
+            isinstance(operator, BuiltinOperator | str), "an operator is one of BuiltinOperator, or a name", operator
+        )
         if version is None:
             version = 1 if isinstance(operator, str) else needed_version(signature_of(operator, table, self.table))
         table.opcode_index = self.builder.operator_code(operator, version)
@@ -218,7 +240,27 @@ class SubgraphBuilder:
 
     def output(self, *tensors: int) -> None:
         """Add tensors that the subgraph gives."""
-        self.table.outputs = (*(self.table.outputs or ()), *tensors)
+        self.table.outputs = (*(self.table.outputs or ()), *self._indices(tensors, "outputs"))
+
+    def _indices(self, tensors: Sequence[int], what: str) -> tuple[int, ...]:
+        """Tensors of the subgraph, which are there; -1 for one that is left out."""
+        _require(_are_integers(tensors), f"{what} are a list of tensors by their index", tensors)
+        count = len(_list(self.table.tensors))
+        for tensor in tensors:
+            _require(-1 <= tensor < count, f"{what} are tensors of the subgraph, which has {count}", tensor)
+        return tuple(int(tensor) for tensor in tensors)
+
+
+def _require(holds: bool, wanted: str, given: object) -> None:
+    """Refuse what a caller gave, unless it is what was wanted."""
+    if not holds:
+        raise ArgumentError(f"{wanted}, not {given!r}")
+
+
+def _are_integers(values: object) -> bool:
+    """Whether these are integers in a row, Python's or numpy's."""
+    is_row = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
+    return is_row and all(isinstance(value, int | np.integer) for value in cast(Sequence[object], values))
 
 
 def _as_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
