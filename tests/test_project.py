@@ -22,6 +22,7 @@ LAYERS = [
     "errors",
     "release",
     "report",
+    "arena_page",
     "schema",
     "targets",
     "memory",

@@ -15,12 +15,12 @@ import typer
 
 import tflm
 from tflm import libraries
+from tflm.arena_page import arena_page
 from tflm.boards import boards
 from tflm.boards.board_fit import BoardFit, board_fit, fits_of
 from tflm.boards.board_report import findings_report, fit_report, fits_table
 from tflm.boards.device_check import check_device
 from tflm.cli.arena import drawn, full_report, measure
-from tflm.cli.arena_page import arena_page
 from tflm.cli.command_line import CommandError, Machine, bytes_from, described, kernels_from, load_model, machine_from
 from tflm.cli.compare import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
 from tflm.cli.export import sources

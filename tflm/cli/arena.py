@@ -12,6 +12,7 @@ import typer
 
 import tflm
 from tflm import libraries
+from tflm.arena_page import arena_page
 from tflm.boards import Bank, Board, boards
 from tflm.boards.board_fit import board_fit, fits_of
 from tflm.boards.board_report import (
@@ -24,7 +25,6 @@ from tflm.boards.board_report import (
     verdict,
 )
 from tflm.boards.device_check import operator_findings
-from tflm.cli.arena_page import arena_page
 from tflm.cli.badge import badge
 from tflm.cli.command_line import (
     AsJson,
@@ -54,7 +54,7 @@ from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
 from tflm.report import Column, Report, Table, short_size, with_thousands
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
-from tflm.runtime.micro_measurement_report import shown
+from tflm.runtime.micro_measurement_report import drawn_figures, measurement_figures, shown
 from tflm.targets import align_up
 
 SHARED_ARENA_BYTES = 1 << 26
@@ -93,44 +93,7 @@ def share(models: Sequence[tflm.Model], machine: Machine, planner: str) -> Share
 
 def figures(path: Path, measured: tflm.ArenaMeasurement) -> dict[str, Any]:
     """A measurement for other programs; sizes in bytes."""
-    return {
-        "model": str(path),
-        "target": measured.target.name,
-        "kernels": measured.kernels.name,
-        "arena_used_bytes": measured.arena_used_bytes,
-        "head_bytes": measured.head_bytes,
-        "tail_bytes": measured.tail_bytes,
-        "minimum_arena_bytes": measured.minimum_arena_bytes,
-        "temp_bytes": measured.temp_bytes,
-        "npu_bytes": measured.npu_bytes,
-        "records": {
-            kind.value: {
-                "requested_bytes": record.requested_bytes,
-                "used_bytes": record.used_bytes,
-                "count": record.count,
-            }
-            for kind, record in measured.records.items()
-        },
-        "peak": {
-            "operator": measured.peak.operator,
-            "subgraph_index": measured.peak.subgraph_index,
-            "operator_index": measured.peak.operator_index,
-            "step": measured.peak.step,
-            "bytes": measured.peak.bytes,
-            "buffers": [buffer.name for buffer in measured.peak.buffers],
-        },
-        "buffers": [buffer_figures(buffer) for buffer in measured.buffers],
-        "steps": measured.steps,
-    }
-
-
-def buffer_figures(buffer: tflm.PlannedBuffer) -> dict[str, Any]:
-    """A buffer for other programs: offset and size in bytes, first and last use in steps."""
-    return {
-        **buffer._asdict(),
-        "type": None if buffer.type is None else buffer.type.name,
-        "dims": list(buffer.dims),
-    }
+    return {"model": str(path), **measurement_figures(measured)}
 
 
 def arena(
@@ -321,14 +284,9 @@ def full_report(
 
 
 def drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
-    """A measurement for a picture: the figures, what other kernels take, which tensors go in and come out."""
-    main = model.subgraphs[0]
-    return {
-        **figures(path, measure(model, machine, planner)),
-        "other_kernels": [_kernels_figures(each) for each in others(model, machine, planner)],
-        "inputs": list(main.inputs or ()),
-        "outputs": list(main.outputs or ()),
-    }
+    """A measurement for a picture, with what other kernels take."""
+    others_figures = [_kernels_figures(each) for each in others(model, machine, planner)]
+    return {"model": str(path), **drawn_figures(measure(model, machine, planner)), "other_kernels": others_figures}
 
 
 def measure(model: tflm.Model, machine: Machine, planner: str) -> tflm.ArenaMeasurement:

@@ -65,8 +65,10 @@ class ModelPlan(ImprovedModel):
 
     def _repr_html_(self) -> str:
         from tflm.planning.plan_report import shown  # only notebooks ask
+        from tflm.runtime.micro_measurement_report import picture
 
-        return shown(self).html()
+        drawn = {"previous": self.before, "new": self.after} if self.gains else {"memory": self.after}
+        return shown(self).html() + picture(**drawn)
 
     @property
     def gains(self) -> bool:

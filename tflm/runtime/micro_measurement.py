@@ -79,6 +79,7 @@ class ArenaMeasurement:
         places: subgraph and place in it of the operator at each step; None where there is no operator.
         peak: the operator at which memory peaks, and what is alive there.
         npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
+        inputs, outputs: tensors that go in and come out, counted as those of buffers are.
         recording_tail_bytes: the tail with TFLM's recording allocator, whose own objects are larger.
     """
 
@@ -95,6 +96,8 @@ class ArenaMeasurement:
     places: list[tuple[int, int | None]]
     peak: Peak
     npu_bytes: int = 0
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
     recording_tail_bytes: int = 0
 
     def __repr__(self) -> str:
@@ -103,9 +106,9 @@ class ArenaMeasurement:
         return f"ArenaMeasurement({self.minimum_arena_bytes} bytes needed on {place}: {parts})"
 
     def _repr_html_(self) -> str:
-        from tflm.runtime.micro_measurement_report import shown  # only notebooks ask
+        from tflm.runtime.micro_measurement_report import picture, shown  # only notebooks ask
 
-        return shown(self).html()
+        return shown(self).html() + picture(memory=self)
 
 
 def measure_arena(
@@ -171,6 +174,8 @@ def _measured_in(
         places=list(layout.steps),
         peak=_peak(layout),
         npu_bytes=_npu_bytes(model, layout.planned),
+        inputs=tuple(model.subgraphs[0].inputs or ()),
+        outputs=tuple(model.subgraphs[0].outputs or ()),
         recording_tail_bytes=recording.tail_bytes,
     )
 

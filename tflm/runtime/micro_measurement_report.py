@@ -3,12 +3,66 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from tflm.arena_page import arena_frame
 from tflm.report import Column, Report, Table, with_thousands
 from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.runtime.micro_measurement import ArenaMeasurement
 
 LARGEST_BUFFERS = 10
+
+
+def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
+    """A measurement for other programs; sizes in bytes."""
+    return {
+        "target": measured.target.name,
+        "kernels": measured.kernels.name,
+        "arena_used_bytes": measured.arena_used_bytes,
+        "head_bytes": measured.head_bytes,
+        "tail_bytes": measured.tail_bytes,
+        "minimum_arena_bytes": measured.minimum_arena_bytes,
+        "temp_bytes": measured.temp_bytes,
+        "npu_bytes": measured.npu_bytes,
+        "records": {
+            kind.value: {
+                "requested_bytes": record.requested_bytes,
+                "used_bytes": record.used_bytes,
+                "count": record.count,
+            }
+            for kind, record in measured.records.items()
+        },
+        "peak": {
+            "operator": measured.peak.operator,
+            "subgraph_index": measured.peak.subgraph_index,
+            "operator_index": measured.peak.operator_index,
+            "step": measured.peak.step,
+            "bytes": measured.peak.bytes,
+            "buffers": [buffer.name for buffer in measured.peak.buffers],
+        },
+        "buffers": [buffer_figures(buffer) for buffer in measured.buffers],
+        "steps": measured.steps,
+    }
+
+
+def buffer_figures(buffer: PlannedBuffer) -> dict[str, Any]:
+    """A buffer for other programs: offset and size in bytes, first and last use in steps."""
+    return {
+        **buffer._asdict(),
+        "type": None if buffer.type is None else buffer.type.name,
+        "dims": list(buffer.dims),
+    }
+
+
+def drawn_figures(measured: ArenaMeasurement) -> dict[str, Any]:
+    """A measurement for a picture: its figures, and which tensors go in and come out."""
+    ends = {"inputs": list(measured.inputs), "outputs": list(measured.outputs)}
+    return {**measurement_figures(measured), "other_kernels": [], **ends}
+
+
+def picture(**measured: ArenaMeasurement) -> str:
+    """The plans of measurements, by what they are called, side by side in a frame for a notebook."""
+    return arena_frame("memory plan", {name: drawn_figures(each) for name, each in measured.items()})
 
 
 def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
