@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import typer
@@ -167,6 +167,55 @@ def arena(
     if all_boards:
         _show_boards(models, loaded, kernels, planner, as_json)
         return
+    found = _found(models, loaded, machine, planner, all_targets, place, limit)
+    _draw(models[0], loaded[0], machine, [planner] if beside is None else [planner, beside], html, plot)
+    if node_data is not None:
+        write_node_data(node_data, loaded[0], arena_figures(found.measured[0][1]))
+    if badge_file is not None:
+        label = f"tensor arena on {machine.target.name if machine.board is None else machine.board.name}"
+        badge_file.write_text(badge(label, short_size(found.needed_bytes), found.is_fitting), encoding="utf-8")
+    if as_json:
+        print_json(_as_json(found, loaded, machine, planner, all_targets))
+    elif all_targets:
+        show_table(_target_table(found.measured))
+    else:
+        _show(found, loaded, machine, planner)
+    _require_fit(found)
+
+
+class Found(NamedTuple):
+    """What there is to say of the models; sizes in bytes.
+
+    Attributes:
+        measured: each model on each machine.
+        shared: of an arena that several share.
+        needed_bytes: the largest of what is needed.
+        fits: of each model, where a memory was named.
+        limit: the budget.
+    """
+
+    measured: list[tuple[Path, tflm.ArenaMeasurement]]
+    shared: SharedArena | None
+    needed_bytes: int
+    fits: list[tflm.BoardFit]
+    limit: int | None
+
+    @property
+    def is_fitting(self) -> bool:
+        """Whether all is within budget and memory."""
+        return (self.limit is None or self.needed_bytes <= self.limit) and all(fit.fits for fit in self.fits)
+
+
+def _found(
+    models: list[Path],
+    loaded: list[tflm.Model],
+    machine: Machine,
+    planner: str,
+    all_targets: bool,
+    place: Board | None,
+    limit: int | None,
+) -> Found:
+    """The figures of each model on the machine, or on every target; and whether they fit a place."""
     machines = [Machine(each, REFERENCE, None) for each in tflm.targets.TARGETS.values()] if all_targets else [machine]
     measured = []
     with progress("laying out", len(loaded) * len(machines)) as advance:
@@ -178,54 +227,61 @@ def arena(
     needed = max(m.minimum_arena_bytes for _, m in measured)
     if shared is not None:
         needed = max(needed, align_up(shared.arena_used_bytes, ARENA_ALIGNMENT))
-    shown_plans = [name for name in (planner, beside) if name is not None and (html is not None or plot is not None)]
-    plans = {name: drawn(models[0], loaded[0], machine, name) for name in shown_plans}
+    fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
+    return Found(measured, shared, needed, fits, limit)
+
+
+def _draw(
+    path: Path, model: tflm.Model, machine: Machine, planners: list[str], html: Path | None, plot: Path | None
+) -> None:
+    if html is None and plot is None:
+        return
+    plans = {name: drawn(path, model, machine, name) for name in planners}
     if html is not None:
-        html.write_text(arena_page(title_of(models[0]), plans), encoding="utf-8")
+        html.write_text(arena_page(title_of(path), plans), encoding="utf-8")
     if plot is not None:
         from tflm.cli.arena_plot import arena_plot  # matplotlib takes a while to load
 
-        arena_plot(plot, title_of(models[0]), plans)
-    if node_data is not None:
-        write_node_data(node_data, loaded[0], arena_figures(measured[0][1]))
-    fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
-    fitting = (limit is None or needed <= limit) and all(fit.fits for fit in fits)
-    if badge_file is not None:
-        label = f"tensor arena on {machine.target.name if machine.board is None else machine.board.name}"
-        badge_file.write_text(badge(label, short_size(needed), fitting), encoding="utf-8")
-    if as_json:
-        print_json(
-            {
-                "target": None if all_targets else machine.target.name,
-                "kernels": None if all_targets else machine.kernels.name,
-                "planner": planner,
-                "models": [figures(path, m) for path, m in measured],
-                "other_kernels": [_kernels_figures(m) for model in loaded for m in others(model, machine, planner)],
-                "shared": None if shared is None else asdict(shared),
-                "boards": [fit_figures(fit) for fit in fits],
-                "budget_bytes": limit,
-                "needed_bytes": needed,
-                "fits": fitting,
-            }
-        )
-    elif all_targets:
-        show_table(_target_table(measured))
-    else:
-        for i, (path, measurement) in enumerate(measured):
-            if i:
-                print_line()
-            show(full_report(path, loaded[i], measurement, machine, planner))
-            for fit in fits[i : i + 1]:
-                print_line()
-                show(fit_report(fit))
-                print_line()
-                show(budget_report(loaded[i], fit))
-        if shared is not None:
+        arena_plot(plot, title_of(path), plans)
+
+
+def _as_json(
+    found: Found, loaded: list[tflm.Model], machine: Machine, planner: str, all_targets: bool
+) -> dict[str, Any]:
+    return {
+        "target": None if all_targets else machine.target.name,
+        "kernels": None if all_targets else machine.kernels.name,
+        "planner": planner,
+        "models": [figures(path, m) for path, m in found.measured],
+        "other_kernels": [_kernels_figures(m) for model in loaded for m in others(model, machine, planner)],
+        "shared": None if found.shared is None else asdict(found.shared),
+        "boards": [fit_figures(fit) for fit in found.fits],
+        "budget_bytes": found.limit,
+        "needed_bytes": found.needed_bytes,
+        "fits": found.is_fitting,
+    }
+
+
+def _show(found: Found, loaded: list[tflm.Model], machine: Machine, planner: str) -> None:
+    for i, (path, measurement) in enumerate(found.measured):
+        if i:
             print_line()
-            show(_shared_report(shared, needed))
-    if limit is not None and needed > limit:
-        raise CheckFailed(f"needs {needed:,} bytes, {needed - limit:,} more than the budget of {limit:,}")
-    for fit in fits:
+        show(full_report(path, loaded[i], measurement, machine, planner))
+        for fit in found.fits[i : i + 1]:
+            print_line()
+            show(fit_report(fit))
+            print_line()
+            show(budget_report(loaded[i], fit))
+    if found.shared is not None:
+        print_line()
+        show(_shared_report(found.shared, found.needed_bytes))
+
+
+def _require_fit(found: Found) -> None:
+    if found.limit is not None and found.needed_bytes > found.limit:
+        over = found.needed_bytes - found.limit
+        raise CheckFailed(f"needs {found.needed_bytes:,} bytes, {over:,} more than the budget of {found.limit:,}")
+    for fit in found.fits:
         if not fit.fits:
             raise CheckFailed(f"does not fit {fit.board.name}: {verdict(fit).removeprefix('no: ')}")
 
