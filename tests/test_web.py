@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 import website
 from differential import assert_close
+from image_network import image_network
 from session import Session, machines
 from test_arena import corpus_models
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
@@ -88,6 +89,31 @@ def test_what_can_not_be_done_is_said_in_one_line(
 
 def test_nothing_is_answered_before_a_model_is_open(tmp_path: Path) -> None:
     assert Session(tmp_path).ask("check", target="cortex-m") == {"error": "no model is open"}
+
+
+def test_searches_tell_how_far_they_are_and_give_a_smaller_model(tmp_path: Path) -> None:
+    session, told = Session(tmp_path), []
+    session.ask("open", name="image.tflite", data=image_network())
+    options = {"board": ESP32_S3, "seconds": None, "progress": told.append}
+    planned = session.ask("plan", in_place=False, reorder=False, **options)
+    tiled = session.ask("tile", macs="10%", ram="88K", **options)
+    assert any("rewrites tried" in text for text in told)
+    assert "it fits into 90,112 B" in tiled["report"]
+    arenas = [session.ask("arena", board=ESP32_S3)["minimum_arena_bytes"]]
+    for answer in (planned, tiled):
+        session.ask("open", name=answer["name"], data=answer["data"])
+        arenas.append(session.ask("arena", board=ESP32_S3)["minimum_arena_bytes"])
+    assert arenas[0] > arenas[1] > 88 << 10 >= arenas[2]
+
+
+def test_where_nothing_is_gained_there_is_nothing_to_take_away(session: Session) -> None:
+    options = {"board": ESP32_S3, "seconds": None, "progress": print}
+    for answer in (
+        session.ask("plan", in_place=False, reorder=False, **options),
+        session.ask("tile", macs="10%", ram="1K", **options),
+    ):
+        assert answer["gains"] is False
+        assert "data" not in answer
 
 
 def test_models_are_compared_where_they_can_be(session: Session) -> None:

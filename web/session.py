@@ -26,14 +26,13 @@ from tflm.cli.compare import Probe, compare_models, comparison_report, real_inpu
 from tflm.cli.export import sources
 from tflm.cli.flash import budget_report
 from tflm.cli.plan import how_far as plan_progress
-from tflm.cli.tile import VERIFIED_INPUTS, share_from
+from tflm.cli.tile import VERIFIED_INPUTS, share_from, tile_report
 from tflm.cli.tile import how_far as tile_progress
 from tflm.libraries import library_for
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report
 from tflm.report import Column, Report, Table
-from tflm.rewriting.tiling_report import shown as tiling_report
 from tflm.runtime.model_report import model_report
 from tflm.runtime.model_report import shown as operators_report
 
@@ -176,18 +175,18 @@ class Session:
 
     def tile(self, macs: str, ram: str | None, seconds: float | None, progress: Told, **machine: str | None) -> Answer:
         """The model in bands, in a smaller arena; as `tflm tile`."""
-        on = _machine(machine)
+        on, enough = _machine(machine), None if ram is None else bytes_from(ram)
         found = tflm.tile(
             self.model,
             target=on.target,
             kernels=on.kernels,
             max_extra_macs=share_from(macs),
-            ram=None if ram is None else bytes_from(ram),
+            ram=enough,
             time_limit=seconds,
             verify=VERIFIED_INPUTS,
             progress=lambda at: progress(tile_progress(at)),
         )
-        return self._smaller("tiled", tiling_report(found, self._path.name), found.gains, found.write)
+        return self._smaller("tiled", tile_report(found, self._path.name, enough), found.gains, found.write)
 
     def _smaller(self, how: str, report: Report, gains: bool, write: Callable[[Path], object]) -> Answer:
         if not gains:

@@ -140,11 +140,16 @@ def tile(
     if as_json:
         print_json(figures(model, found))
         return
-    report = shown(found, title_of(model))
+    show(tile_report(found, title_of(model), enough))
+
+
+def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report:
+    """What became of a model, and whether it fits into the bytes that are enough, where these were said."""
+    report = shown(found, name)
     if enough is not None:
         fits = found.minimum_arena_bytes <= enough
         report.notes.append(f"it {'fits' if fits else 'does not fit'} into {with_thousands(enough)}")
-    show(report)
+    return report
 
 
 def fold(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
