@@ -71,7 +71,7 @@ def test_events_are_found_among_whatever_else_is_printed(data: st.DataObject, fo
     for line in PRINTED[form](events):
         lines += draw(st.lists(st.sampled_from(NOISE), max_size=2))
         lines.append(draw(st.sampled_from(PREFIXES)) + line + draw(st.sampled_from(["", "\r", "\x1b[0m\r"])))
-    assert read_device_log(lines).events == events
+    assert read_device_log(lines, 0).events == events
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1), st.integers(0, 3), st.integers(0, 50))
@@ -175,7 +175,7 @@ def test_a_log_of_another_model_is_told_by_its_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("Failed to allocate resource variable. Maximum resource variable count (2) reached.", "room for 2 resource"),
+        ("Failed to allocate resource variable. Maximum resource variable count (2) reached.", "the model names 0"),
         ("Failed to resize buffer. Requested: 800, available 512, missing: 288", "too small by 288 bytes"),
         ("Failed to allocate tail memory. Requested: 64, available 12, missing: 52", "too small by 52 bytes"),
         ("Didn't find op for builtin opcode 'SOFTMAX'", "the resolver lacks SOFTMAX"),

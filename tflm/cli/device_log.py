@@ -26,6 +26,7 @@ from tflm.cli.device_findings import ArenaFinding, Timed, arena_finding, forms_o
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.device_log import DeviceLog, Invokes, invokes_in, read_device_log
 from tflm.report import Column, Report, Table
+from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.runtime.operator_facts import multiply_accumulates
 
 
@@ -52,10 +53,8 @@ def device_log(
     """
     machine = machine_from(target, kernels, board)
     loaded = load_model(model)
-    if log == STANDARD_INPUT:
-        read = read_device_log(typer.get_text_stream("stdin"))
-    else:
-        read = read_device_log(log.read_text(encoding="utf-8", errors="replace").splitlines())
+    text = typer.get_text_stream("stdin").read() if log == STANDARD_INPUT else log.read_text("utf-8", "replace")
+    read = read_device_log(text.splitlines(), count_resource_variables(loaded))
     if not (read.events or read.ticks_by_tag or read.arena or read.failures):
         raise CommandError(
             f"{log}: nothing that TFLM prints: call MicroProfiler's LogCsv() after Invoke(), or the PrintAllocations() "

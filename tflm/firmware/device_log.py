@@ -79,11 +79,12 @@ class DeviceLog:
     failures: list[Failure] = field(default_factory=list)
 
 
-def read_device_log(lines: Iterable[str]) -> DeviceLog:
+def read_device_log(lines: Iterable[str], variables: int) -> DeviceLog:
     """Find what TFLM printed.
 
     Args:
         lines: of the log, in any state.
+        variables: resource variables that the model names.
     """
     log = DeviceLog()
     profiles: list[list[Event]] = [[]]
@@ -106,7 +107,7 @@ def read_device_log(lines: Iterable[str]) -> DeviceLog:
             log.ticks_by_tag[found[1]] = int(found[2])
         else:
             _read_arena(line, log)
-            log.failures += _failures_in(line)
+            log.failures += _failures_in(line, variables)
     log.events = _joined(profiles)
     return log
 
@@ -138,8 +139,8 @@ def _read_arena(line: str, log: DeviceLog) -> None:
 
 ADVICE = {
     r"Failed to allocate resource variable\. Maximum resource variable count \((?P<room>\d+)\)": (
-        "the firmware has room for {room} resource variables, too few: give MicroResourceVariables::Create the number "
-        "that `tflm export` writes"
+        "the firmware has room for {room} resource variables, the model names {variables}: give "
+        "MicroResourceVariables::Create that number"
     ),
     r"(?:Failed to resize buffer|Failed to allocate (?:tail|temp) memory)\..*missing: (?P<missing>\d+)": (
         "the arena is too small by {missing} bytes at least, for this allocation alone: tflm arena gives the smallest "
@@ -155,9 +156,13 @@ ADVICE = {
 """What to do about lines that say what failed."""
 
 
-def _failures_in(line: str) -> list[Failure]:
+def _failures_in(line: str, variables: int) -> list[Failure]:
     found = ((re.search(pattern, line), advice) for pattern, advice in ADVICE.items())
-    return [Failure(line[match.start() :], advice.format(**match.groupdict())) for match, advice in found if match]
+    return [
+        Failure(line[match.start() :], advice.format(variables=variables, **match.groupdict()))
+        for match, advice in found
+        if match
+    ]
 
 
 Place = tuple[int, int]
