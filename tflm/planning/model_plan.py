@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tflm.errors import ArgumentError
 from tflm.libraries import REFERENCE, KernelLibrary, Kernels, library_for
@@ -119,62 +119,91 @@ def plan(
     require_model(model)
     require_planner(planner)
     planner = PLANNERS[planner]() if isinstance(planner, str) else planner
-    views = views and isinstance(planner, OptimalPlanner)
     resolver = AllOpsResolver() if resolver is None else resolver
     parts = _parts(target, kernels)
-    view_alignment = math.lcm(*(library.view_alignment for _, library in parts))
     overlaps = [require_overlap(overlap, library) for _, library in parts]
-    overlapping = views and all(overlaps)
 
     def measured(model: Model) -> list[ArenaMeasurement]:
         return [measure_arena(model, resolver, target=target, kernels=library) for target, library in parts]
-
-    def head_of(model: Model, measurements: Sequence[ArenaMeasurement]) -> Head:
-        first, *elsewhere = (measurement.buffers for measurement in measurements)
-        return Head(model, first, elsewhere)
 
     before = measured(model)
     compiled = _plan_of_npu(model)
     if compiled is not None:
         return _kept(model, before, compiled)
+    views = views and isinstance(planner, OptimalPlanner)
+    alignment = math.lcm(*(library.view_alignment for _, library in parts))
     bare = _without_plan(model)
-    head = head_of(bare, before if bare is model else measured(bare))
-    budget = TimeBudget(planner, stages=3 if reorder else 1)
-
-    def planned(head: Head) -> HeadPlan:
-        with budget.next_stage(planner):
-            return head.planned(planner, in_place, views, view_alignment, overlapping)
-
-    best, order = planned(head), None
-    if reorder:
-        progress = planner.progress if isinstance(planner, OptimalPlanner) else None
-        order = smaller_order(bare, head.tensor_bytes(), head.scratch_bytes(), budget.share(), progress)
-    if order is not None:
-        reordered = Model(with_operator_order(bare, 0, order.order))
-        other = planned(head_of(reordered, measured(reordered)))
-        if other.head_bytes < best.head_bytes:
-            bare, best = reordered, other
-        else:
-            order = None
-    left_to_greedy = head.left_to_greedy()
-    if best.head_bytes > left_to_greedy.head_bytes:
-        bare, best, order = head.model, left_to_greedy, None
-    data = with_metadata(bare, METADATA_NAME, encode_offsets(best.offsets))
+    found = _smallest(
+        bare,
+        before if bare is model else measured(bare),
+        measured,
+        planner,
+        lambda head: head.planned(planner, in_place, views, alignment, views and all(overlaps)),
+        reorder,
+    )
+    data = with_metadata(found.model, METADATA_NAME, encode_offsets(found.best.offsets))
     after = measured(Model(data))
     return ModelPlan(
         data=data,
         target=parts[0][0],
-        head_bytes=best.head_bytes,
-        greedy_head_bytes=left_to_greedy.head_bytes,
-        lower_bound_bytes=best.lower_bound_bytes,
-        proved_optimal=best.proved_optimal,
-        offsets=tuple(best.offsets),
-        overwritten=best.overwritten,
-        order=order,
+        head_bytes=found.best.head_bytes,
+        greedy_head_bytes=found.greedy_head_bytes,
+        lower_bound_bytes=found.best.lower_bound_bytes,
+        proved_optimal=found.best.proved_optimal,
+        offsets=tuple(found.best.offsets),
+        overwritten=found.best.overwritten,
+        order=found.order,
         before=_largest(before),
         after=_largest(after),
         after_by_part=tuple(after),
     )
+
+
+class _Found(NamedTuple):
+    """The model that the best plan is of, its operators in an order, and the head that greedy leaves."""
+
+    model: Model
+    best: HeadPlan
+    order: OperatorOrder | None
+    greedy_head_bytes: int
+
+
+def _smallest(
+    model: Model,
+    measurements: Sequence[ArenaMeasurement],
+    measured: Callable[[Model], list[ArenaMeasurement]],
+    planner: MemoryPlanner,
+    search: Callable[[Head], HeadPlan],
+    reorder: bool,
+) -> _Found:
+    """The smallest head of those of a model without a plan, of the model in another order, and what greedy makes."""
+    head = _head_of(model, measurements)
+    budget = TimeBudget(planner, stages=3 if reorder else 1)
+
+    def planned(head: Head) -> HeadPlan:
+        with budget.next_stage(planner):
+            return search(head)
+
+    best, order = planned(head), None
+    if reorder:
+        progress = planner.progress if isinstance(planner, OptimalPlanner) else None
+        order = smaller_order(model, head.tensor_bytes(), head.scratch_bytes(), budget.share(), progress)
+    if order is not None:
+        reordered = Model(with_operator_order(model, 0, order.order))
+        other = planned(_head_of(reordered, measured(reordered)))
+        if other.head_bytes < best.head_bytes:
+            model, best = reordered, other
+        else:
+            order = None
+    left_to_greedy = head.left_to_greedy()
+    if best.head_bytes > left_to_greedy.head_bytes:
+        model, best, order = head.model, left_to_greedy, None
+    return _Found(model, best, order, left_to_greedy.head_bytes)
+
+
+def _head_of(model: Model, measurements: Sequence[ArenaMeasurement]) -> Head:
+    first, *elsewhere = (measurement.buffers for measurement in measurements)
+    return Head(model, first, elsewhere)
 
 
 def _parts(

@@ -440,27 +440,13 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
     from_hidden = _bind_gate_product(
         t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
     )
-    table, tanh_of_cell = kept(gate_table(t.is_tanh)), kept(table_of_tanh(op.cell_power))
-    lowest, highest, low_bits = scalar(LEAST), scalar(MOST), scalar(0xFFFF)
-    lowest_sum, highest_sum = scalar(LEAST, np.int32), scalar(MOST, np.int32)
-    index = kept(np.empty(sums.shape, np.intp))
-    # The function of the cell gate stands in the second half of the table.
-    halves = kept(np.zeros(sums.shape, np.intp))
-    halves[:, 3 * t.units :] = 1 << 16
-    results, work, scratch, state = (kept(np.empty((t.batches, size), np.int64)) for size in (columns, *[t.units] * 3))
+    results = kept(np.empty((t.batches, columns), np.int64))
     _, update, forget, output, cell = _gates(results, t.units)
-    cell_index = kept(np.empty(state.shape, np.intp))
-    limits = np.iinfo(t.hidden.dtype)
-    hidden_zero_point = scalar(op.hidden_zero_point)
-    hidden_lowest, hidden_highest = scalar(limits.min, np.int32), scalar(limits.max, np.int32)
-    narrow = kept(np.empty(state.shape, np.int32))
-    # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
-    cell_clip = -LEAST if op.cell_clip is None else op.cell_clip
-    cell_lowest, cell_highest = scalar(max(LEAST, -cell_clip)), scalar(min(MOST, cell_clip))
-    add, multiply, bitwise_and = np.add, np.multiply, np.bitwise_and
-    look_up_gates, look_up_tanh = table.take, tanh_of_cell.take
-    scale_forget, scale_update, scale_output = op.forget.scale, op.update.scale, op.output.scale
-    hidden, cell_state = t.hidden, t.cell
+    apply_gates = _bind_gate_functions(t, sums, results)
+    update_cell = _bind_cell(t, op, forget, update, cell)
+    update_hidden = _bind_hidden(t, op, output)
+    add, lowest_sum, highest_sum = np.add, scalar(LEAST, np.int32), scalar(MOST, np.int32)
+    hidden = t.hidden
 
     def run() -> None:
         t.refresh()
@@ -469,28 +455,77 @@ def _bind_quantized(t: Tensors, op: OpData) -> Run:
             from_hidden()
             add(step, recurrent, sums)
             clip(sums, lowest_sum, highest_sum, sums)
-            index[...] = sums
-            bitwise_and(index, low_bits, index)
-            add(index, halves, index)
-            look_up_gates(index, None, results, "clip")
-            state[...] = cell_state
-            multiply(state, forget, state)
-            clip(scale_forget(state, scratch), lowest, highest, state)
-            multiply(update, cell, work)
-            clip(scale_update(work, scratch), lowest, highest, work)
-            add(state, work, state)
-            clip(state, cell_lowest, cell_highest, state)
-            cell_state[...] = state
-            bitwise_and(state, low_bits, cell_index)
-            look_up_tanh(cell_index, None, work, "clip")
-            multiply(work, output, work)
-            add(scale_output(work, scratch), hidden_zero_point, work)
-            narrow[...] = work  # wraps, as in the reference
-            clip(narrow, hidden_lowest, hidden_highest, narrow)
-            hidden[...] = narrow
+            apply_gates()
+            update_cell()
+            update_hidden()
             y[...] = hidden
 
     return run
+
+
+def _bind_gate_functions(t: Tensors, sums: npt.NDArray[np.int32], results: Raw) -> Run:
+    """What sets the results, Q0.15, to the function of each gate of the sums, Q3.12."""
+    look_up = kept(gate_table(t.is_tanh)).take
+    index = kept(np.empty(sums.shape, np.intp))
+    # The function of the cell gate stands in the second half of the table.
+    halves = kept(np.zeros(sums.shape, np.intp))
+    halves[:, 3 * t.units :] = 1 << 16
+    low_bits, add, bitwise_and = scalar(0xFFFF), np.add, np.bitwise_and
+
+    def apply() -> None:
+        index[...] = sums
+        bitwise_and(index, low_bits, index)
+        add(index, halves, index)
+        look_up(index, None, results, "clip")
+
+    return apply
+
+
+def _bind_cell(t: Tensors, op: OpData, forget: Raw, update: Raw, cell: Raw) -> Run:
+    """What makes the cell state forget, and adds the cell gate to it as far as the update gate lets it."""
+    state, work, scratch = (kept(np.empty((t.batches, t.units), np.int64)) for _ in range(3))
+    lowest, highest = scalar(LEAST), scalar(MOST)
+    # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
+    cell_clip = -LEAST if op.cell_clip is None else op.cell_clip
+    cell_lowest, cell_highest = scalar(max(LEAST, -cell_clip)), scalar(min(MOST, cell_clip))
+    scale_forget, scale_update = op.forget.scale, op.update.scale
+    add, multiply, cell_state = np.add, np.multiply, t.cell
+
+    def change() -> None:
+        state[...] = cell_state
+        multiply(state, forget, state)
+        clip(scale_forget(state, scratch), lowest, highest, state)
+        multiply(update, cell, work)
+        clip(scale_update(work, scratch), lowest, highest, work)
+        add(state, work, state)
+        clip(state, cell_lowest, cell_highest, state)
+        cell_state[...] = state
+
+    return change
+
+
+def _bind_hidden(t: Tensors, op: OpData, output: Raw) -> Run:
+    """What sets the hidden state to the tanh of the cell state, as far as the output gate lets it out."""
+    look_up_tanh = kept(table_of_tanh(op.cell_power)).take
+    work, scratch = (kept(np.empty((t.batches, t.units), np.int64)) for _ in range(2))
+    index, narrow = kept(np.empty(work.shape, np.intp)), kept(np.empty(work.shape, np.int32))
+    limits = np.iinfo(t.hidden.dtype)
+    lowest, highest = scalar(limits.min, np.int32), scalar(limits.max, np.int32)
+    zero_point, low_bits, scale_output = scalar(op.hidden_zero_point), scalar(0xFFFF), op.output.scale
+    add, multiply, bitwise_and = np.add, np.multiply, np.bitwise_and
+    cell_state, hidden = t.cell, t.hidden
+
+    def change() -> None:
+        index[...] = cell_state
+        bitwise_and(index, low_bits, index)
+        look_up_tanh(index, None, work, "clip")
+        multiply(work, output, work)
+        add(scale_output(work, scratch), zero_point, work)
+        narrow[...] = work  # wraps, as in the reference
+        clip(narrow, lowest, highest, narrow)
+        hidden[...] = narrow
+
+    return change
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
