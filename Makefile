@@ -5,7 +5,7 @@
 # make matrix     the tests on every Python of $(PYTHONS) that is there
 # make minimum    the tests with the lowest versions of the dependencies that are allowed
 # make i386       the real models and the tests of the kernels on a Python of 32 bits, in $(I386)
-# make processors the compiled kernels for each instruction set of x86 that they know, on a processor that has them all
+# make processors the real models and the tests of the kernels for each instruction set of x86, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
 # make web        the page that runs the package in a browser, in build/web
 # make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
@@ -31,6 +31,10 @@ COVERAGE_FLOOR := 90
 TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
 	comparison-overlap no-any-return misc dict-item func-returns-value)
 
+# The real models, and kernels on their own.
+ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products gathering \
+	movement resizing control_flow custom_operators))
+
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
 	explorer coverage long clean
 
@@ -52,9 +56,7 @@ pytest: $(TESTING)
 i386: $(TESTING)
 	$(PIP) install --upgrade --no-deps --target $(VENV)/i386 flatbuffers
 	PYTHONPATH=$(CURDIR)/$(VENV)/i386 TFLM_ORACLE=$(CURDIR)/$(VENV)/bin/python tools/i386.sh $(I386) -m pytest -o addopts= -p no:cacheprovider \
-		tests/test_real_models.py tests/test_kernels.py tests/test_signal.py tests/test_fixed_point.py \
-		tests/test_products.py tests/test_gathering.py tests/test_movement.py tests/test_resizing.py \
-		tests/test_control_flow.py tests/test_custom_operators.py
+		$(ON_EVERY_PROCESSOR)
 
 reference: $(TESTING)
 	$(VENV)/bin/python tools/reference.py
@@ -102,7 +104,7 @@ web-serve: web-runtime
 
 processors: $(TESTING)
 	for path in avx512vnni avx512 avx2 sse2; do \
-		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py tests/test_real_models.py || exit 1; \
+		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py $(ON_EVERY_PROCESSOR) || exit 1; \
 	done
 
 explorer: $(TESTING)
