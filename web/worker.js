@@ -6,7 +6,7 @@ let python, session;
 async function boot() {
   const settings = await (await fetch(new URL("settings.json", SITE))).json();
   const base = new URL(settings.pyodide, SITE).href;
-  say("Python, about 9 MB the first time");
+  say("Python, about 10 MB the first time");
   const { loadPyodide } = await import(`${base}pyodide.mjs`);
   python = await loadPyodide({ indexURL: base });
   say("numpy");
