@@ -92,7 +92,8 @@ def test_nothing_is_answered_before_a_model_is_open(tmp_path: Path) -> None:
 
 
 def test_searches_tell_how_far_they_are_and_give_a_smaller_model(tmp_path: Path) -> None:
-    session, told = Session(tmp_path), []
+    session = Session(tmp_path)
+    told: list[Any] = []
     session.ask("open", name="image.tflite", data=image_network())
     options = {"board": ESP32_S3, "seconds": None, "progress": told.append}
     planned = session.ask("plan", in_place=False, reorder=False, **options)
