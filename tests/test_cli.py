@@ -70,7 +70,9 @@ def two_inputs(tmp_path: Path) -> Path:
 # --- The program itself ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", ["arena", "compare", "export", "inspect", "plan", "profile", "run"])
+@pytest.mark.parametrize(
+    "command", ["arena", "compare", "device-log", "export", "gate", "inspect", "json-schema", "plan", "profile", "run"]
+)
 def test_each_command_explains_itself_with_an_example(command: str) -> None:
     answer = run(command, "--help", COLUMNS="200")
     assert answer.returncode == 0
@@ -95,6 +97,10 @@ def test_the_program_lists_its_commands_and_its_version() -> None:
         ["arena", INT8_MODEL, "--planner", "none"],
         ["arena", INT8_MODEL, "--beside", "linear"],
         ["arena", INT8_MODEL, FLOAT_MODEL, "--html", "page.html"],
+        ["arena", INT8_MODEL, FLOAT_MODEL, "--node-data", "data.json"],
+        ["arena", INT8_MODEL, "--boards", "--badge", "badge.svg"],
+        ["gate", INT8_MODEL, "--budget", "much"],
+        ["json-schema", "nothing"],
         ["run", INT8_MODEL, "--random", -1],
         ["run", INT8_MODEL, "--random", 1, "--dump-tensors"],
         ["run", INT8_MODEL, "--inputs", "in.npz", "--steps", 2],

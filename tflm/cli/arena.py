@@ -159,6 +159,8 @@ def arena(
         raise typer.BadParameter("--html, --plot and --node-data are for one model")
     if sum((all_boards, all_targets, board is not None, ram is not None)) > 1:
         raise typer.BadParameter("give one of --board, --boards, --ram and --all-targets")
+    if all_boards and any(each is not None for each in (html, plot, badge_file, node_data, budget)):
+        raise typer.BadParameter("--boards is a table of many: give one --board")
     if all_targets and kernels is not None:
         raise typer.BadParameter("--all-targets has the figures of the reference kernels; give one --target")
     limit = None if budget is None else bytes_from(budget)
