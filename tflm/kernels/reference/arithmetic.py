@@ -174,7 +174,7 @@ def prepared_tensors(
     context: KernelContext, node: Node, types: tuple[TensorType, ...] = TYPES, maximum_rank: int = MAXIMUM_RANK
 ) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
     """Two inputs and an output of one of those types, which broadcast."""
-    node.expect(inputs=2, outputs=1)
+    node.expect(outputs=1)  # TFLM leaves further inputs alone, but for operators that count them
     input1 = context.input_tensor(node, 0)
     input2 = context.input_tensor(node, 1)
     output = context.output_tensor(node, 0)
@@ -239,6 +239,7 @@ def _sum_of_terms(
 
 
 def _prepare_mul(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
     input1, input2, output = prepared_tensors(context, node)
     activation = fused_activation(node, MulOptions)
     if output.type in (TensorType.FLOAT32, TensorType.INT32):

@@ -19,6 +19,7 @@ MAXIMUM_RANK = 4
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
     prepared_tensors(context, node, TYPES, MAXIMUM_RANK)
 
 

@@ -71,7 +71,7 @@ class OpData:
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
+    node.expect(outputs=1)  # TFLM does not count the inputs
     activation = fused_activation(node, Pool2DOptions)
     input = context.input_tensor(node, 0)
     output = context.output_tensor(node, 0)

@@ -64,7 +64,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     require_type(input, *ALPHA_TYPES)
     require_same_type(output, input)
     require_type(alpha, ALPHA_TYPES[input.type])
-    require_broadcast(input, alpha, output, MAXIMUM_RANK)
+    require_broadcast(input, alpha, output, MAXIMUM_RANK, MAXIMUM_RANK)
     if input.type != TensorType.FLOAT32:
         scale = require_scale(output)
         identity = QuantizedMultiplier.of(input.scale / scale)

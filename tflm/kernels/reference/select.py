@@ -7,6 +7,7 @@ import numpy as np
 from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
+from tflm.kernels.support.broadcasting import RANK_OF_A_SHAPE
 from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_type
 from tflm.kernels.support.elementwise import spread
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -36,7 +37,8 @@ def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
         shapes = ", ".join(str(list(input.dims)) for input in inputs)
         raise OperatorError(f"can't broadcast its inputs of shapes {shapes}") from None
     one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
-    if len(shape) > MAXIMUM_RANK or (output.dims != shape and not one_each):
+    most = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else MAXIMUM_RANK
+    if len(shape) > most or (output.dims != shape and not one_each):
         raise OperatorError(f"has shape {list(output.dims)}, the inputs give {list(shape)}", tensor=output.name)
 
 

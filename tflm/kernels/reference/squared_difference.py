@@ -44,6 +44,7 @@ class SquaredDifference:
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
+    node.expect(inputs=2)
     input1, input2, output = prepared_tensors(context, node, TYPES, MAXIMUM_RANK)
     if output.type in LEFT_SHIFTS:
         node.op_data = _quantized(input1, input2, output)
