@@ -39,7 +39,7 @@ def corpus() -> Path:
 def oracle() -> Iterator[Oracle]:
     """TFLM itself, in a process of its own."""
     if not INSTALLED:
-        pytest.skip("tflite-micro is not installed (pip install 'pytflm[oracle]')")
+        pytest.skip("tflite-micro is not installed (pip install -e '.[oracle]')")
     oracle = Oracle()
     yield oracle
     oracle.close()

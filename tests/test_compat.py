@@ -63,7 +63,7 @@ def output_of(package: str) -> tuple[list[str], list[str]]:
     return answer.stdout.splitlines(), [line for line in answer.stderr.splitlines() if "Recording" in line]
 
 
-@pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install 'pytflm[oracle]')")
+@pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install -e '.[oracle]')")
 def test_a_program_gives_the_same_with_either_package() -> None:
     ours, theirs = (output_of(name) for name in ("tflm.compat.tflite_micro", "tflite_micro.python.tflite_micro"))
     assert ours == theirs

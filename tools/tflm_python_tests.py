@@ -42,7 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     wheel = importlib.util.find_spec("tflite_micro")
     if wheel is None or wheel.origin is None:
-        sys.exit("needs the tflite-micro package: pip install 'pytflm[oracle]'")
+        sys.exit("needs the tflite-micro package: pip install -e '.[oracle]'")
     make_package(arguments.tree.resolve(), Path(wheel.origin).parent, arguments.runtime == "wheel")
     has_tensorflow = importlib.util.find_spec("tensorflow") is not None
     chosen = [name for name in TESTS if not arguments.tests or any(part in name for part in arguments.tests)]

@@ -90,7 +90,7 @@ def save_plot(path: Path, angles: Reals, predicted: Reals) -> None:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        sys.exit("hello_world.py: --plot needs matplotlib: pip install 'pytflm[plot]'")
+        sys.exit("hello_world.py: --plot needs matplotlib: pip install matplotlib")
     figure = Figure(figsize=(8, 4.5), layout="constrained")
     axes = figure.add_subplot()
     smooth = np.linspace(0, 2 * math.pi, 500)

@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command with the arguments of the process; needs the extra `cli`."""
     missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
     if missing:
-        sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install 'pytflm[cli]'")
+        sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install {' '.join(missing)}")
     from tflm.cli.app import app
 
     app(prog_name="tflm")

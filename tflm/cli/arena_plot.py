@@ -27,7 +27,7 @@ def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise CommandError("--plot needs matplotlib: pip install 'pytflm[plot]'") from None
+        raise CommandError("--plot needs matplotlib: pip install matplotlib") from None
     if not path.suffix:
         raise CommandError(f"{path}: has no suffix that says what kind of picture it is: .png, .svg, .pdf")
     width, height = INCHES

@@ -197,7 +197,7 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
-        raise DataError(f"{path}: pictures need Pillow: pip install 'pytflm[images]'") from None
+        raise DataError(f"{path}: pictures need Pillow: pip install pillow") from None
     shape = tensor.data.shape
     try:
         with Image.open(path) as image:

@@ -86,7 +86,7 @@ def flex_node(custom_options: bytes | memoryview) -> FlexNode:
     try:
         message = _messages()["NodeDef"].FromString(serialized)
     except ImportError:
-        raise OperatorError("needs the protobuf package to read its options: pip install 'pytflm[flex]'") from None
+        raise OperatorError("needs the protobuf package to read its options: pip install protobuf") from None
     except Exception as error:  # protobuf's DecodeError, whichever of its implementations raises it
         raise OperatorError(f"has custom options without a readable NodeDef: {error}") from None
     return FlexNode(message.op or name, {entry.key: _value(entry.value) for entry in message.attr}, serialized)

@@ -1,0 +1,136 @@
+"""What the pages tell a reader to type runs in the order of the page, with files that are there."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flatbuffers import flexbuffers
+from test_cli import run
+
+import tflm
+from tflm.schema import (
+    BuiltinOperator,
+    Conv2DOptions,
+    FullyConnectedOptions,
+    Padding,
+    ReshapeOptions,
+    TensorType,
+)
+
+ROOT = Path(__file__).parents[1]
+
+PAGES = (
+    "README.md",
+    "docs/custom_operator.md",
+    "docs/evaluation.md",
+    "docs/firmware_budget.md",
+    "docs/getting_started.md",
+    "docs/how_the_arena_works.md",
+    "docs/litert.md",
+    "docs/model_explorer.md",
+    "docs/planning.md",
+    "docs/sizing_an_arena.md",
+    "docs/smaller.md",
+)
+
+NOT_HERE = ("output/model_vela.tflite",)
+"""Files that commands make which are not this package's."""
+
+
+def pictures(classes: bool = False, quantized: bool = True) -> bytes:
+    """Two convolutions of pictures of 8 by 8, in the place of a reader's model; or a layer that tells ten classes."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    kind, dtype = (TensorType.INT8, np.int8) if quantized else (TensorType.FLOAT32, np.float32)
+    scale = tflm.quantized(0.5) if quantized else None
+    x = main.input("image", (1, 8, 8, 1), kind, scale)
+    if classes:
+        flat, y = main.tensor("flat", (1, 64), kind, scale), main.tensor("classes", (1, 10), kind, scale)
+        main.operator(BuiltinOperator.RESHAPE, [x], [flat], ReshapeOptions(new_shape=(1, 64)))
+        weights = main.constant("weights", np.eye(10, 64, dtype=dtype), scale)
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [flat, weights, -1], [y], FullyConnectedOptions())
+        main.output(y)
+        return builder.build()
+    same = Conv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1, dilation_w_factor=1, dilation_h_factor=1)
+    depth = 1
+    for i in range(2):
+        y = main.tensor(f"y{i}", (1, 8, 8, 4), kind, scale)
+        weights = main.constant(f"weights{i}", np.ones((4, 3, 3, depth), dtype), tflm.quantized([0.1] * 4))
+        main.operator(BuiltinOperator.CONV_2D, [x, weights], [y], same)
+        x, depth = y, 4
+    main.output(x)
+    return builder.build()
+
+
+def rows_scaled() -> bytes:
+    """The bytes of a model with the operator that the page on custom operators makes, which it calls `data`."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = (main.tensor(name, (2, 4), TensorType.FLOAT32) for name in "xy")
+    main.operator("ROWS_SCALED", [x], [y], custom_options=bytes(flexbuffers.Dumps({"factor": 2.0})))
+    main.table.inputs, main.table.outputs = (x,), (y,)
+    return builder.build()
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The blocks of a page that are in Python or for a shell, in order: (language, code)."""
+    return re.findall(r"^```(python|sh)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+def commands(code: str) -> list[list[str]]:
+    """The calls of `tflm` in a block for a shell; others need what this package does not bring."""
+    lines = code.replace("\\\n", " ").splitlines()
+    calls = [shlex.split(line, comments=True) for line in lines]
+    return [call[1:] for call in calls if call[:1] == ["tflm"]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where a reader is: a clone, with models and data of his own."""
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    names = ("model", "person_detect", "keyword", "vww_96_int8", "wake_word", "commands")
+    for name in names:
+        (tmp_path / f"{name}.tflite").write_bytes(pictures())
+    (tmp_path / "digits_int8.tflite").write_bytes(pictures(classes=True))
+    (tmp_path / "digits_float.tflite").write_bytes(pictures(classes=True, quantized=False))
+    rng = np.random.default_rng(0)
+    images = rng.integers(0, 9, (20, 8, 8, 1)).astype(np.float32)
+    np.savez(tmp_path / "digits.npz", image=images, labels=np.arange(20, dtype=np.int64) % 10)
+    np.savez(tmp_path / "in.npz", in_0_0=np.full((1, 1), 42, np.int8))
+    given, arena = np.full((1, 8, 8, 1), 3, np.int8), bytearray(1 << 14)
+    interpreter = tflm.MicroInterpreter(tflm.Model(pictures()), tflm.AllOpsResolver(), arena)
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = given
+    interpreter.invoke()
+    np.savez(tmp_path / "recorded.npz", in_0_0=given, out_0_0=np.array(interpreter.output(0).data))
+    return tmp_path
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_what_a_page_says_runs_in_its_order(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder)
+    names: dict[str, Any] = {"__name__": page, "data": rows_scaled()}
+    found = 0
+    for language, code in blocks(ROOT / page):
+        if language == "python":
+            exec(compile(code, page, "exec"), names)
+            found += 1
+        for call in commands(code) if language == "sh" else ():
+            if not set(NOT_HERE) & set(call):
+                answer = run(*call, cwd=folder)
+                assert answer.returncode == 0, f"tflm {shlex.join(call)}: {answer.stdout}{answer.stderr}"
+                found += 1
+    assert found
+
+
+def test_nothing_is_installed_from_where_it_is_not() -> None:
+    """The package is not published: hints name what is missing, or an extra of a clone."""
+    places = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("examples/**/*"), *ROOT.glob("tflm/**/*.py")]
+    texts = {path: path.read_text(encoding="utf-8") for path in places if path.suffix in (".md", ".py")}
+    assert texts
+    assert [path for path, text in texts.items() if re.search(r"pip install[^\n]*pytflm", text)] == []
