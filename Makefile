@@ -36,7 +36,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	explorer coverage long clean
+	explorer coverage firmware long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -113,6 +113,9 @@ explorer: $(TESTING)
 
 coverage: $(TESTING)
 	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
+
+firmware: $(TESTING)
+	$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40
 
 long: $(TESTING)
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest

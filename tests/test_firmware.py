@@ -72,6 +72,47 @@ def test_an_operators_own_bytes_are_what_its_absence_saves(names: list[str]) -> 
         assert set(part.shared_with) <= set(rest)
 
 
+@pytest.mark.parametrize("kernels", ["reference", "cmsis-nn"])
+@pytest.mark.parametrize("cpu", ["cortex-m0plus", "cortex-m4", "cortex-m55"])
+def test_the_releases_have_every_operator_and_a_bound_of_its_stack(cpu: str, kernels: str) -> None:
+    entry = BUILDS[cpu, kernels, "release"]
+    assert entry.places.keys() >= {name for name in M4.operators if ":" not in name}
+    assert entry.base_stack is not None
+    assert all(entry.base_stack <= bound < 2048 for bound in entry.operator_stacks)
+
+
+PAINTED = {
+    "ad01_int8": 892,
+    "hello_world_float": 520,
+    "keyword_scrambled_8bit": 892,
+    "kws_ref_model": 1364,
+    "micro_speech_quantized": 1372,
+    "person_detect": 1372,
+    "pretrainedResnet_quant": 1364,
+    "trained_lstm": 1048,
+}
+"""Bytes of stack that models touched on a Cortex-M4 with CMSIS-NN, emulated, by tools/count_instructions.py."""
+
+
+@pytest.mark.parametrize("name", PAINTED)
+def test_no_model_uses_more_stack_than_the_bound(name: str, corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    bound = tflm.flash(model, target="cortex-m4", kernels="cmsis-nn").stack_bytes
+    assert bound is not None
+    assert PAINTED[name] <= bound <= 2 * PAINTED[name]
+
+
+def test_operators_that_run_a_subgraph_lie_below_what_it_runs() -> None:
+    def stack(*names: str) -> int:
+        bound = M4.stack_bytes(names)
+        assert bound is not None
+        return bound
+
+    assert stack("AddConv2D", "AddSoftmax") == stack("AddConv2D") > stack("AddSoftmax") > stack()
+    assert stack("AddConv2D", "AddIf") == stack("AddConv2D") + M4.operator_stacks[M4.places["AddIf"]]
+    assert BUILDS["cortex-m4", "cmsis-nn", "release with error strings"].stack_bytes(["AddConv2D"]) is None
+
+
 def test_static_ram_is_208_bytes_and_what_the_resolver_keeps_of_each_operator() -> None:
     def static(count: int) -> int:
         found = tflm.flash(operators=M4.operators[:count], target="cortex-m4", kernels="reference")
@@ -127,6 +168,9 @@ def test_one_reads_a_file_of_sections_of_ones_own(tmp_path: Path) -> None:
     assert (found.data_bytes, found.bss_bytes) == (8 + 4, 16 + 200 + 2 * 36)
     with pytest.raises(tflm.FirmwareError, match="AddMul: not in the data of this build"):
         tflm.flash(operators=["AddMul"], target="cortex-m4", data=path)
+    path.write_text(json.dumps(data | {"stack": {"base": 300, "operators": [400]}}))
+    with pytest.raises(tflm.FirmwareError, match="1 bounds of the stack for 2 operators"):
+        tflm.flash(operators=["AddAdd"], target="cortex-m4", data=path)
     path.write_text("[]")
     with pytest.raises(tflm.FirmwareError, match="no file of groups of sections"):
         tflm.flash(operators=["AddAdd"], target="cortex-m4", data=path)
@@ -313,7 +357,34 @@ def test_the_whole_budget_of_a_board() -> None:
     found = tflm.flash(tflm.Model(INT8_MODEL.read_bytes()), target="cortex-m4", kernels="cmsis-nn")
     assert found.flash_bytes is not None
     assert f"model, TFLM and kernels: {found.flash_bytes + found.model_bytes:,} of" in shown
-    assert "arena and static RAM" in shown
+    assert "arena, static RAM and stack" in shown
+    (budget,) = figures("arena", INT8_MODEL, "--board", "nucleo-l4r5zi")["budgets"]
+    assert budget["program_range_bytes"] == [found.flash_bytes, found.flash_bytes]
+    assert budget["stack_bytes"] == found.stack_bytes
+    assert found.data_bytes is not None
+    assert found.bss_bytes is not None
+    assert budget["static_ram_bytes"] == found.data_bytes + found.bss_bytes
+    taken = budget["arena_bytes"] + budget["static_ram_bytes"] + budget["stack_bytes"]
+    assert budget["ram_left_bytes"] == budget["ram_available_bytes"] - taken
+    assert budget["flash_left_bytes"] == 2 * 1024 * 1024 - found.flash_bytes - found.model_bytes
+
+
+@pytest.mark.parametrize("board", ["nano33ble", "esp32-devkitc"])
+def test_a_budget_of_kernels_whose_flash_was_not_measured_says_so(board: str) -> None:
+    assert (
+        "not known: flash was measured with these kernel libraries" in run("arena", INT8_MODEL, "--board", board).stdout
+    )
+    (budget,) = figures("arena", INT8_MODEL, "--board", board)["budgets"]
+    assert budget["program_range_bytes"] is budget["flash_left_bytes"] is budget["ram_left_bytes"] is None
+    assert "not with" in budget["note"]
+
+
+def test_a_part_that_was_not_measured_has_a_range_and_no_ram() -> None:
+    (budget,) = figures("arena", INT8_MODEL, "--board", "nucleo-f746zg")["budgets"]
+    low, high = budget["program_range_bytes"]
+    assert low < high
+    assert budget["flash_left_bytes"] == 1024 * 1024 - high - budget["model_bytes"]
+    assert budget["ram_left_bytes"] is None
 
 
 def test_a_devices_profile_on_the_command_line() -> None:

@@ -28,6 +28,7 @@ from tflm.cli.flash import budget_report
 from tflm.cli.plan import how_far as plan_progress
 from tflm.cli.tile import VERIFIED_INPUTS, share_from, tile_report
 from tflm.cli.tile import how_far as tile_progress
+from tflm.firmware.board_budget import board_budget
 from tflm.libraries import library_for
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
@@ -123,7 +124,7 @@ class Session:
         fit = None
         if on.board is not None:
             fit = board_fit(self.model, on.board, kernels=on.kernels, planner=PLANNER)
-            reports += [fit_report(fit), budget_report(self.model, fit)]
+            reports += [fit_report(fit), budget_report(board_budget(self.model, fit))]
         return {
             "target": on.target.name,
             "kernels": on.kernels.name,

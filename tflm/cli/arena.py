@@ -47,8 +47,9 @@ from tflm.cli.command_line import (
     title_of,
     with_shapes,
 )
-from tflm.cli.flash import budget_report
+from tflm.cli.flash import budget_figures, budget_report
 from tflm.cli.node_data import arena_figures, write_node_data
+from tflm.firmware.board_budget import board_budget
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
 from tflm.report import Column, Report, Table, short_size, with_thousands
@@ -258,6 +259,7 @@ def _as_json(
         "other_kernels": [_kernels_figures(m) for model in loaded for m in others(model, machine, planner)],
         "shared": None if found.shared is None else asdict(found.shared),
         "boards": [fit_figures(fit) for fit in found.fits],
+        "budgets": [budget_figures(board_budget(each, fit)) for each, fit in zip(loaded, found.fits)],
         "budget_bytes": found.limit,
         "needed_bytes": found.needed_bytes,
         "fits": found.is_fitting,
@@ -273,7 +275,7 @@ def _show(found: Found, loaded: list[tflm.Model], machine: Machine, planner: str
             print_line()
             show(fit_report(fit))
             print_line()
-            show(budget_report(loaded[i], fit))
+            show(budget_report(board_budget(loaded[i], fit)))
     if found.shared is not None:
         print_line()
         show(_shared_report(found.shared, found.needed_bytes))

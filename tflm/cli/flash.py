@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import tflm
-from tflm.boards.board_fit import BoardFit
 from tflm.cli.command_line import (
     AsJson,
     BoardName,
@@ -22,6 +21,7 @@ from tflm.cli.command_line import (
     show,
     title_of,
 )
+from tflm.firmware.board_budget import BoardBudget
 from tflm.firmware.flash import DEFAULT_BUILD, Flash, OperatorFlash
 from tflm.report import Column, Report, Table, with_thousands
 
@@ -69,6 +69,8 @@ def flash_report(name: str, found: Flash) -> Report:
         facts.append((" without operators", with_thousands(found.runtime_bytes)))
     if found.data_bytes is not None and found.bss_bytes is not None:
         facts.append(("static RAM", f"{with_thousands(found.data_bytes + found.bss_bytes)}, without the arena"))
+    if found.stack_bytes is not None:
+        facts.append(("stack", f"at most {with_thousands(found.stack_bytes)}, without interrupts"))
     notes = [found.note]
     if found.flash_bytes is not None and found.typed_flash_bytes is not None:
         notes.append(
@@ -81,29 +83,37 @@ def flash_report(name: str, found: Flash) -> Report:
     return Report(title, facts, tables, notes)
 
 
-def budget_report(model: tflm.Model, fit: BoardFit) -> Report:
-    """What is left of a board beside model, TFLM, arena and static RAM, as far as it was measured."""
-    board = fit.board
-    title = f"with TFLM and its kernels, release, on {board.name}"
-    try:
-        found = tflm.flash(model, target=board.target, kernels=fit.measured.kernels)
-    except tflm.FirmwareError as error:
-        return Report(title, notes=[f"not known: {error}"])
-    sizes = [found.model_bytes + size for size in found.flash_range_bytes]
-    facts = [("flash", _left("model, TFLM and kernels", sizes, board.flash_bytes))]
-    if found.data_bytes is not None and found.bss_bytes is not None:
-        taken = fit.measured.minimum_arena_bytes + found.data_bytes + found.bss_bytes
-        facts.append(("RAM", _left("arena and static RAM", [taken, taken], sum(bank.bytes for bank in board.ram))))
-    return Report(title, facts, notes=["the application, its buffers and the stack are not counted", found.note])
+def budget_figures(budget: BoardBudget) -> dict[str, Any]:
+    """What `tflm arena --json` prints of a board's budget."""
+    left = {"flash_left_bytes": budget.flash_left_bytes, "ram_left_bytes": budget.ram_left_bytes}
+    return {**asdict(budget), **left}
 
 
-def _left(what: str, sizes: list[int], available: int | None) -> str:
-    low, high = sizes
-    taken = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    if available is None:
+def budget_report(budget: BoardBudget) -> Report:
+    """What is left of a board beside model, TFLM, arena, static RAM and stack, as far as it was measured."""
+    facts = []
+    if budget.program_range_bytes is not None:
+        low, high = (budget.model_bytes + size for size in budget.program_range_bytes)
+        taken = f"{low:,}" if low == high else f"{low:,} to {high:,}"
+        available, left = budget.flash_available_bytes, budget.flash_left_bytes
+        facts.append(("flash", _left("model, TFLM and kernels", taken, available, left)))
+    uncounted = "the application, its buffers and interrupts are not counted"
+    if budget.ram_left_bytes is not None:
+        what = "arena and static RAM" if budget.stack_bytes is None else "arena, static RAM and stack"
+        taken = f"{budget.ram_available_bytes - budget.ram_left_bytes:,}"
+        facts.append(("RAM", _left(what, taken, budget.ram_available_bytes, budget.ram_left_bytes)))
+        if budget.stack_bytes is None:
+            uncounted = "the application, its buffers, interrupts and the stack are not counted"
+        else:
+            facts.append(("stack", f"at most {with_thousands(budget.stack_bytes)}"))
+    notes = [uncounted, budget.note] if facts else [budget.note]
+    return Report(f"with TFLM and its kernels, release, on {budget.board}", facts, notes=notes)
+
+
+def _left(what: str, taken: str, available: int | None, left: int | None) -> str:
+    if available is None or left is None:
         return f"{what}: {taken} bytes"
-    left = f"{available - high:,}" if high <= available else f"no, up to {high - available:,} missing"
-    return f"{what}: {taken} of {available:,} bytes; left: {left}"
+    return f"{what}: {taken} of {available:,} bytes; left: {f'{left:,}' if left >= 0 else f'no, {-left:,} missing'}"
 
 
 def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:

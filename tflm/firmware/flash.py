@@ -31,6 +31,9 @@ TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
 DEFAULT_BUILD = "release"
 NO_OPERATOR = "none"
 
+SUBGRAPH_OPERATORS = ("AddCallOnce", "AddIf", "AddWhile")
+"""Operators that run another subgraph while they run."""
+
 
 class Sizes(NamedTuple):
     """Bytes of flash (code, constants and the first values of variables), of variables with values, and of others."""
@@ -52,6 +55,8 @@ class FlashData:
         resolver: bytes of the resolver's own code for each of its terms; see `_resolver_terms`.
         custom_names: bytes of the name of each custom operator.
         main_bss, entry_bss: static RAM of interpreter and resolver, and of the resolver for each operator.
+        base_stack, operator_stacks: bounds of the stack, of a firmware without operators and for each operator; None
+            and empty where none were made.
     """
 
     cpu: str
@@ -64,6 +69,8 @@ class FlashData:
     custom_names: Mapping[str, int]
     main_bss: int
     entry_bss: int
+    base_stack: int | None = None
+    operator_stacks: tuple[int, ...] = ()
 
     @classmethod
     def from_file(cls, path: str | Path) -> FlashData:
@@ -96,6 +103,7 @@ class FlashData:
                 raw["custom"],
                 raw["main_bss"],
                 raw["per_entry"],
+                *_stack(raw.get("stack"), len(raw["ops"])),
             )
             found.sizes(found.operators)
             return found
@@ -114,6 +122,18 @@ class FlashData:
         code = sum(map(_product, self.resolver, self._resolver_terms(names)))
         static = -(-self.main_bss // 8) * 8 + self.entry_bss * max(len(names), 1)  # a resolver has room for one
         return Sizes(sum(total[:BSS]) + code, total[DATA], total[BSS] + static)
+
+    def stack_bytes(self, operators: Iterable[str]) -> int | None:
+        """A bound of the stack from reset on, with these operators; None where the data has none.
+
+        An operator that runs another subgraph lies below the deepest operator of that, once for each such operator.
+        """
+        if self.base_stack is None:
+            return None
+        names = [name for name in operators if name != NO_OPERATOR]
+        bounds = {name: self.operator_stacks[self.places[name]] for name in names}
+        nesting = sum(bounds[name] for name in SUBGRAPH_OPERATORS if name in bounds)
+        return max([self.base_stack, *bounds.values()]) + nesting
 
     @cached_property
     def _group_sizes(self) -> npt.NDArray[np.float64]:
@@ -159,6 +179,15 @@ class FlashData:
         )
 
 
+def _stack(raw: Any, operators: int) -> tuple[int | None, tuple[int, ...]]:
+    if raw is None:
+        return None, ()
+    bounds = tuple(int(bound) for bound in raw["operators"])
+    if len(bounds) != operators:
+        raise ValueError(f"{len(bounds)} bounds of the stack for {operators} operators")
+    return int(raw["base"]), bounds
+
+
 def _product(a: float, b: float) -> float:
     return a * b
 
@@ -195,7 +224,7 @@ class Flash:
         flash_range_bytes: from and to; both are `flash_bytes` where that is known.
         runtime_bytes: of `flash_bytes`, what a firmware without any operators takes.
         data_bytes, bss_bytes: static RAM with and without first values; None where the build was not measured.
-        stack_bytes: a bound of the stack; None, for no call graphs were measured.
+        stack_bytes: a bound of the stack from reset on, without interrupts; None where the data has none.
         model_bytes: the model's file, which is beside `flash_bytes`; 0 without a model.
         typed_flash_bytes: `flash_bytes` with `typed_registrations`; None where that saves nothing or is not known.
         typed_registrations: what could be added for int8 alone, such as "CONV_2D_INT8".
@@ -351,6 +380,7 @@ def _measured(entry: FlashData, names: list[str], model_bytes: int) -> Flash:
         round(entry.sizes([]).flash),
         round(sizes.data),
         round(sizes.bss),
+        entry.stack_bytes(names),
         model_bytes=model_bytes,
         operators=_shares(entry, names),
         note=(
@@ -371,6 +401,9 @@ def _shares(entry: FlashData, names: list[str]) -> tuple[OperatorFlash, ...]:
     return tuple(sorted(shares, key=lambda share: -share.own_bytes))
 
 
+WIDELY_MEASURED = ("cortex-m4", DEFAULT_BUILD)
+"""The part, and its build with all operators, from which ranges of others are taken."""
+
 ALIKE = {
     "cortex-m0": ("cortex-m0plus",),
     "cortex-m3": ("cortex-m4", "cortex-m0plus"),
@@ -384,8 +417,8 @@ ALIKE = {
 
 
 def _range(known: list[FlashData], names: list[str], cpu: str, kernels: str, build: str, model_bytes: int) -> Flash:
-    """From the part and build that has all operators, by how others differ from it in what both have."""
-    base = max(known, key=lambda entry: len(entry.operators))
+    """From the part that was measured in every build, by how others differ from it in what both have."""
+    base = next(entry for entry in known if (entry.cpu, entry.build) == WIDELY_MEASURED)
     measured = base.sizes(names).flash
     cpus = {entry.cpu for entry in known}
     wanted = (cpu,) if cpu in cpus else ALIKE.get(cpu, tuple(sorted(cpus)))

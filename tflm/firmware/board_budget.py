@@ -1,0 +1,76 @@
+"""The whole budget of a board: what a model with TFLM takes of its flash and RAM, and what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tflm.boards.board_fit import BoardFit
+from tflm.errors import FirmwareError
+from tflm.firmware.flash import flash
+from tflm.schema.model import Model
+
+
+@dataclass(frozen=True)
+class BoardBudget:
+    """What a model with TFLM's release build takes of a board.
+
+    Attributes:
+        board: its name.
+        model_bytes: the model's file.
+        program_range_bytes: TFLM and its kernels, from and to, equal where that was measured; None where nothing
+            was, with these kernels.
+        flash_available_bytes: of the board; None where it is not known.
+        arena_bytes: the smallest arena.
+        static_ram_bytes: of TFLM, beside the arena; None where it was not measured.
+        stack_bytes: a bound of the stack, without interrupts; None where there is none.
+        ram_available_bytes: of the board, all banks.
+        note: what the figures rest on, or why there are none.
+    """
+
+    board: str
+    model_bytes: int
+    program_range_bytes: tuple[int, int] | None
+    flash_available_bytes: int | None
+    arena_bytes: int
+    static_ram_bytes: int | None
+    stack_bytes: int | None
+    ram_available_bytes: int
+    note: str
+
+    @property
+    def flash_left_bytes(self) -> int | None:
+        """What the application has at least; negative where it does not fit; None where that is not known."""
+        if self.program_range_bytes is None or self.flash_available_bytes is None:
+            return None
+        return self.flash_available_bytes - self.model_bytes - self.program_range_bytes[1]
+
+    @property
+    def ram_left_bytes(self) -> int | None:
+        """What the application has beside arena, static RAM and, where it is known, the stack."""
+        if self.static_ram_bytes is None:
+            return None
+        return self.ram_available_bytes - self.arena_bytes - self.static_ram_bytes - (self.stack_bytes or 0)
+
+
+def board_budget(model: Model, fit: BoardFit) -> BoardBudget:
+    """The budget of a model on a board that it was laid out for."""
+    board = fit.board
+    ram = sum(bank.bytes for bank in board.ram)
+    arena = fit.measured.minimum_arena_bytes
+    try:
+        found = flash(model, target=board.target, kernels=fit.measured.kernels)
+    except FirmwareError as error:
+        note = f"not known: {error}"
+        return BoardBudget(board.name, fit.model_bytes, None, board.flash_bytes, arena, None, None, ram, note)
+    measured = found.data_bytes is not None and found.bss_bytes is not None
+    return BoardBudget(
+        board=board.name,
+        model_bytes=found.model_bytes,
+        program_range_bytes=found.flash_range_bytes,
+        flash_available_bytes=board.flash_bytes,
+        arena_bytes=arena,
+        static_ram_bytes=(found.data_bytes or 0) + (found.bss_bytes or 0) if measured else None,
+        stack_bytes=found.stack_bytes,
+        ram_available_bytes=ram,
+        note=found.note,
+    )
