@@ -12,7 +12,7 @@ import models
 import numpy as np
 import pytest
 from differential import assert_close, printed_figures, run
-from hypothesis import given, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
 from strategies import OPERATORS
@@ -155,7 +155,7 @@ def test_scratch_buffers_are_planned_for(oracle: Oracle, operator: str, data: st
         expected = oracle.run(model, invocations)
         plan = tflm.plan(tflm.Model(model))
     except (OracleError, tflm.TflmError):
-        return
+        reject()  # such cases do not count: without any other, the test fails
     assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
     for answer, right in zip(oracle.run(plan.data, invocations), expected):
         assert_close(answer, right)
