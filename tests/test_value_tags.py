@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -12,9 +13,10 @@ import models
 import numpy as np
 import pytest
 from differential import assert_close, run
-from hypothesis import given, settings
+from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
-from oracle import Oracle
+from oracle import Oracle, OracleError
+from strategies import Case, control_flow
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -25,8 +27,10 @@ from tflm.schema import (
     ConcatenationOptions,
     Conv2DOptions,
     FullyConnectedOptions,
+    IfOptions,
     TensorType,
     VarHandleOptions,
+    WhileOptions,
 )
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
@@ -76,6 +80,110 @@ def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model
         else:
             with pytest.raises(tflm.ArenaError, match="loses a value"):
                 interpreter_of(tflm.Model(model), given_offsets)
+
+
+def counted(width: int) -> Case:
+    """A model that sets a variable with CALL_ONCE and counts in it, and inputs of two invokes."""
+    ones = [np.ones((1, width), np.float32)]
+    return models.counter(FLOAT32, width, with_init=True), [ones, ones]
+
+
+@given(
+    case=st.one_of(*control_flow.OPERATORS.values(), st.integers(1, 9).map(counted)),
+    moved=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=3),
+    apart=st.booleans(),
+)
+@settings(max_examples=80)
+def test_values_are_followed_into_subgraphs(
+    oracle: Oracle, case: Case, moved: list[tuple[int, int]], apart: bool
+) -> None:
+    """Tensors of all subgraphs as TFLM plans them, or each in a place of its own; then some in the place of others.
+
+    The plan without those is sound. With them, either it is refused or the answers are those of the model without it.
+    """
+    model, invocations = case
+    try:
+        expected = oracle.run(model, invocations)
+        buffers = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver()).buffers
+        run(model, invocations)
+    except (OracleError, tflm.TflmError):
+        reject()
+    places = {buffer.tensor: buffer.offset for buffer in buffers if buffer.tensor is not None}
+    if apart:
+        sizes = [-(-buffer.bytes // 16) * 16 for buffer in buffers if buffer.tensor is not None]
+        places = dict(zip(places, itertools.accumulate(sizes, initial=0)))
+    count = sum(len(subgraph.tensors or ()) for subgraph in tflm.Model(model).subgraphs)
+    tensors = list(places)
+    sound = planned(model, [places.get(i, ONLINE) for i in range(count)])
+    assert tflm.verify(sound) == []
+    for a, b in moved:
+        places[tensors[a % len(tensors)]] = places[tensors[b % len(tensors)]]
+    shared = planned(model, [places.get(i, ONLINE) for i in range(count)])
+    if any(finding.level == "error" for finding in tflm.verify(shared)):
+        event("refused")
+        return
+    event("accepted")
+    for answers in (run(shared, invocations, arena_bytes=1 << 17), oracle.run(shared, invocations)):
+        for answer, right in zip(answers, expected):
+            assert_close(answer, right)
+
+
+@pytest.mark.parametrize("operator", ["IF", "WHILE", "CALL_ONCE"])
+def test_a_value_that_a_subgraph_overwrites_is_lost(operator: str) -> None:
+    """What the caller reads after an operator lies where the subgraph that it runs makes a value of its own."""
+    data, held, inside = with_a_value_across(operator)
+    tensors = [len(subgraph.tensors or ()) for subgraph in tflm.Model(data).subgraphs]
+    apart = [ONLINE if is_constant(data, i) else 64 * i for i in range(sum(tensors))]
+    assert tflm.verify(planned(data, apart)) == []
+    apart[inside] = apart[held]
+    (finding, *_) = tflm.verify(planned(data, apart))
+    assert finding.level == "error"
+    assert "tensor 1 ('held') and tensor" in str(finding)
+    assert "share bytes" in str(finding)
+
+
+def is_constant(data: bytes, tensor: int) -> bool:
+    """Whether a tensor, counted through all subgraphs, has its data in the model."""
+    model = tflm.Model(data)
+    tables = [table for subgraph in model.subgraphs for table in subgraph.tensors or ()]
+    return bool(model.buffers[tables[tensor].buffer].data)
+
+
+def with_a_value_across(operator: str) -> tuple[bytes, int, int]:
+    """NEG x -> held; an operator that runs subgraphs; held + its result. With `held`, and a tensor that those make."""
+    builder = tflm.ModelBuilder()
+    main, first, second = (builder.subgraph() for _ in range(3))
+    x, held, y = (main.tensor(name, (4,), FLOAT32) for name in ("x", "held", "y"))
+    main.table.inputs = (x,)
+    main.operator(BuiltinOperator.NEG, [x], [held])
+    result = x
+    if operator == "CALL_ONCE":
+        four = first.constant("four", np.full(4, 4, np.float32))
+        first.operator(BuiltinOperator.NEG, [four], [first.tensor("inside", (4,), FLOAT32)])
+        second.output(second.input("unused", (4,), FLOAT32))
+        main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+        inside = 1
+    else:
+        flag = main.constant("flag", np.array([True]))
+        result = main.tensor("result", (4,), FLOAT32)
+        is_loop = operator == "WHILE"
+        for branch in (first, second):
+            given = branch.input("given", (4,), FLOAT32)
+            made = branch.tensor("inside", (4,), FLOAT32)
+            branch.operator(BuiltinOperator.NEG, [given], [made])
+            branch.output(branch.constant("end", np.array([False])) if is_loop and branch is first else made)
+        if is_loop:
+            main.operator(
+                BuiltinOperator.WHILE, [x], [result], WhileOptions(cond_subgraph_index=1, body_subgraph_index=2)
+            )
+        else:
+            options = IfOptions(then_subgraph_index=1, else_subgraph_index=2)
+            main.operator(BuiltinOperator.IF, [flag, x], [result], options)
+        inside = 1
+    main.operator(BuiltinOperator.ADD, [held, result], [y])
+    main.output(y)
+    data = builder.build()
+    return data, held, len(tflm.Model(data).subgraphs[0].tensors or ()) + inside
 
 
 def sums(builder: tflm.ModelBuilder) -> bytes:
