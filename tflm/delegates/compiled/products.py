@@ -25,6 +25,8 @@ from tflm.schema.options import FullyConnectedOptions
 UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
 """Elements in a unit of 32 bits."""
 
+EVERY_TILE = 1 << 40
+
 SPLIT = 2
 """Sets of registers over which units are dealt out where there are few sums: fewer wait for the one before."""
 
@@ -137,61 +139,74 @@ def bind_product(
     """
     groups, count, *_, depth = weights.shape
     windows = windows_of(x, rows, columns, image, depth)
-    positions, y_step = len(windows.offsets), groups * count * y.itemsize
-    steps = list(windows.fill)
-    for group in range(groups):
+    layer = _Layer(windows, weights, image, scaling, y)
+    blocks = list(blocks_of(count, len(windows.offsets)))
+    return [*windows.fill, *(layer.step(group, *block) for group in range(groups) for block in blocks)]
+
+
+class _Layer(NamedTuple):
+    """Windows, and what their products with weights become; as `bind_product` takes them."""
+
+    windows: Windows
+    weights: npt.NDArray[Any]
+    image: Image
+    scaling: Scaling
+    y: npt.NDArray[Any]
+
+    def step(self, group: int, first: int, blocks: int, tile: Shape) -> Step:
+        """What sets channels of a group, from the first of them on, so many blocks of a tile's."""
+        windows, weights, image, scaling, y = self
+        groups, count, *_, depth = weights.shape
+        order = channel_order(tile.vectors, scaling.bits)
+        channels = first + np.arange(blocks, dtype=np.int64)[:, None, None] * order.size + order
+        channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
+        units = -(-windows.run // UNIT_ELEMENTS[image.unit])
         by_segment = weights[group].reshape(count, len(windows.segments), windows.run)
-        for first, blocks, tile in blocks_of(count, positions):
-            order = channel_order(tile.vectors, scaling.bits)
-            block = order.size
-            channels = first + np.arange(blocks, dtype=np.int64)[:, None, None] * block + order
-            channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
-            split = SPLIT if 1 in tile and image.unit != "float" else 1
-            units = -(-windows.run // UNIT_ELEMENTS[image.unit])
-            in_model = np.where(channels < 0, -1, channels + group * count)
-            packed = _packed(by_segment, channels.reshape(blocks, tile.vectors, -1), units, image)
-            constants = scaling.constants(in_model)
-            valid = min(count - first, blocks * block)
-            direct = 1 << 40
-            if valid < block:
-                tiles = -(-positions // tile.rows)
-                room = positions * y_step - first * y.itemsize - block * y.itemsize
-                direct = min(room // y_step + 1, positions) // tile.rows if room >= 0 else 0
-                direct = min(direct, tiles - 1) if groups == 1 else 0
-            steps.append(
-                product.of(
-                    unit=image.unit,
-                    rows=tile.rows,
-                    vectors=tile.vectors,
-                    split=split,
-                    scale=scaling.scale,
-                    bits=scaling.bits,
-                    rounds=scaling.rounds,
-                    left=scaling.left,
-                )
-                .step(
-                    image=windows.image.ctypes.data + group * depth * image.dtype.itemsize,
-                    offsets=windows.offsets,
-                    positions=positions,
-                    segments=len(windows.segments),
-                    segment_offsets=windows.segments,
-                    units=units,
-                    weights=packed,
-                    bias=scaling.first_sums(in_model),
-                    constants=constants,
-                    constants_bytes=constants.nbytes // blocks,
-                    blocks=blocks,
-                    y=y.ctypes.data + (group * count + first) * y.itemsize,
-                    y_step=y_step,
-                    direct=direct,
-                    valid=min(valid, block) * y.itemsize,
-                    zero_point=scaling.zero_point,
-                    least=scaling.least,
-                    most=scaling.most,
-                )
-                .owning(windows.image, y)
-            )
-    return steps
+        in_model = np.where(channels < 0, -1, channels + group * count)
+        constants = scaling.constants(in_model)
+        valid = min(count - first, order.size)
+        kernel = product.of(
+            unit=image.unit,
+            rows=tile.rows,
+            vectors=tile.vectors,
+            split=SPLIT if 1 in tile and image.unit != "float" else 1,
+            scale=scaling.scale,
+            bits=scaling.bits,
+            rounds=scaling.rounds,
+            left=scaling.left,
+        )
+        return kernel.step(
+            image=windows.image.ctypes.data + group * depth * image.dtype.itemsize,
+            offsets=windows.offsets,
+            positions=len(windows.offsets),
+            segments=len(windows.segments),
+            segment_offsets=windows.segments,
+            units=units,
+            weights=_packed(by_segment, channels.reshape(blocks, tile.vectors, -1), units, image),
+            bias=scaling.first_sums(in_model),
+            constants=constants,
+            constants_bytes=constants.nbytes // blocks,
+            blocks=blocks,
+            y=y.ctypes.data + (group * count + first) * y.itemsize,
+            y_step=groups * count * y.itemsize,
+            direct=self._direct_tiles(first, order.size, tile),
+            valid=valid * y.itemsize,
+            zero_point=scaling.zero_point,
+            least=scaling.least,
+            most=scaling.most,
+        ).owning(windows.image, y)
+
+    def _direct_tiles(self, first: int, block: int, tile: Shape) -> int:
+        """How many tiles may write whole vectors, beyond their channels, where later ones write over that."""
+        groups, count = self.weights.shape[:2]
+        if first + block <= count:
+            return EVERY_TILE
+        if groups > 1:
+            return 0
+        positions, y_step = len(self.windows.offsets), count * self.y.itemsize
+        room = positions * y_step - (first + block) * self.y.itemsize
+        direct = min(room // y_step + 1, positions) // tile.rows if room >= 0 else 0
+        return min(direct, -(-positions // tile.rows) - 1)
 
 
 def bind_matrix(
