@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("elftools", reason="needs pyelftools")
 sys.path.append(str(Path(__file__).parent.parent / "tools"))
 
-from linked_sections import Key, members_of, read_map
+from count_instructions import model_of
+from linked_sections import Key, members_of, reached, read_link, read_map
 from stack_bounds import Depths, functions_of
+
+import tflm
 
 MAP = """Archive member included to satisfy reference by file (symbol)
 
@@ -96,3 +102,69 @@ def test_the_stack_is_as_deep_as_the_deepest_chain_of_calls() -> None:
 def test_a_function_that_calls_itself_counts_once() -> None:
     functions = functions_of(disassembled("push\t{r4, lr}\nbl\t200 <f2>", "push\t{r4, lr}\nbl\t100 <f1>"))
     assert Depths(functions, []).of(0x100) == 16
+
+
+SOURCES = {
+    "main": "int first(int); int main(void) { return first(3); }",
+    "a": 'const char* shared = "a text"; int second(int x) { return x + 1; }'
+    "int first(int x) { return second(x) + *shared; }",
+    "b": "int unused(void) { return 7; }",
+}
+
+
+@pytest.mark.skipif(shutil.which("arm-none-eabi-gcc") is None, reason="needs arm-none-eabi-gcc")
+def test_what_is_reached_in_a_linked_firmware(tmp_path: Path) -> None:
+    flags = ["-mcpu=cortex-m4", "-mthumb", "-Os", "-fno-inline", "-ffunction-sections", "-fdata-sections"]
+    for name, source in SOURCES.items():
+        (tmp_path / f"{name}.c").write_text(source)
+    link = ["-nostdlib", "-Wl,-e,main", "-Wl,--gc-sections", "-Wl,-Map=map"]
+    command = ["arm-none-eabi-gcc", *flags, "-save-temps=obj", *link, "main.c", "a.c", "b.c", "-o", "firmware.elf"]
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    text = (tmp_path / "map").read_text()
+    for name in SOURCES:
+        compiled = next(tmp_path.glob(f"*{name}.o"))
+        text = text.replace(f" {compiled.name}\n", f" {compiled}\n")
+    found = read_link(text)
+    main = next(key for key in found.sections if key.section.startswith(".text") and "main" in key.section)
+    names = {name for key in reached(found, {main}) for name in found.sections[key].names}
+    assert {"main", "first", "second", "shared"} <= names
+    assert not any("unused" in section.names for section in found.sections.values())
+    assert [key.bytes for key in reached(found, {main}) if key.bytes] == [b"a text\0"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"op": "ADD", "inputs": [["int8", [1, 4]]] * 2, "outputs": [["int8", [1, 4]]], "activation": 1},
+        {"op": "SOFTMAX", "inputs": [["int8", [2, 5]]], "outputs": [["int8", [2, 5]]]},
+        {
+            "op": "CONV_2D",
+            "inputs": [["int8", [1, 9, 8, 3]], ["int8", [5, 3, 2, 3]], ["int32", [5]]],
+            "outputs": [["int8", [1, 4, 7, 5]]],
+            "stride": 2,
+            "stride_w": 1,
+            "dilation_h": 1,
+            "dilation_w": 1,
+            "padding": 1,
+            "activation": 0,
+        },
+        {
+            "op": "MAX_POOL_2D",
+            "inputs": [["int8", [1, 6, 6, 2]]],
+            "outputs": [["int8", [1, 3, 3, 2]]],
+            "stride": 2,
+            "stride_w": 2,
+            "filter_h": 2,
+            "filter_w": 2,
+            "padding": 0,
+            "activation": 0,
+        },
+    ],
+    ids=lambda line: str(line["op"]),
+)
+def test_the_model_of_an_operators_line_runs(line: dict[str, Any]) -> None:
+    model = tflm.Model(model_of(line))
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    assert interpreter.output(0).dims == tuple(line["outputs"][0][1])

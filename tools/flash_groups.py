@@ -21,7 +21,7 @@ import shlex
 import subprocess
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -212,52 +212,71 @@ def all_operators(toolchain: Toolchain, methods: Sequence[Method]) -> Path:
     return toolchain.linked("all", toolchain.compiled("all_main", source), toolchain.compiled("roots", roots))
 
 
-def groups_of(link: Link, base: set[Key], methods: Sequence[Method], own: set[str]) -> list[list[Any]]:
+Conditions = tuple[tuple[int, ...], ...]
+"""Sets of operators of which each must meet a firmware's."""
+
+
+def groups_of(link: Link, bare: Link, methods: Sequence[Method], own: set[str]) -> list[list[Any]]:
     """Sizes of sections by the set of operators that reach them, without those that every firmware has.
 
     Args:
-        base: sections of a firmware without operators.
+        bare: a firmware without operators.
         own: objects of the roots and of main, whose sizes count elsewhere.
     """
+    stand_ins = _stand_ins(link)
+    loading = _loading(link, methods, stand_ins.keys())
+    loading |= {each.source: set(range(len(methods))) for each in bare.objects}
+    groups: dict[Conditions, list[int]] = defaultdict(lambda: [0] * 5)
+
+    def add(sizes: Sequence[int], *sets: set[int]) -> None:
+        group = groups[tuple(tuple(sorted(each)) for each in sets)]
+        group[:] = (a + b for a, b in zip(group, sizes))
+
+    for key, places in _reaching(link, bare, methods, own).items():
+        section, loaders = link.sections[key], loading[key.object]
+        smaller = [stand_ins[name] for name in section.names & stand_ins.keys() if "libgcc" in key.object]
+        if smaller and not places <= loaders:
+            add((smaller[0], *section.sizes[1:]), places)
+            add((section.sizes[TEXT] - smaller[0], 0, 0, 0, 0), places, loaders)
+        else:
+            add(section.sizes, places)
+    return [[list(sets[0]) if len(sets) == 1 else list(map(list, sets)), size] for sets, size in sorted(groups.items())]
+
+
+def _reaching(link: Link, bare: Link, methods: Sequence[Method], own: set[str]) -> dict[Key, set[int]]:
+    """The operators that reach each section, of those that a firmware without operators lacks."""
+    mains = [section for key, section in link.sections.items() if key.object in own]
+    names = {key for section in mains for key in section.refers if key.bytes}
     reaching = defaultdict(set)
-    names = {
-        key for name, section in link.sections.items() if name.object in own for key in section.refers if key.bytes
-    }
-    loading, stand_ins = _loading(link, methods), _stand_ins(link)
     for place, method in enumerate(methods):
-        for key in reached(link, {Key(_roots(own), f".text.{method.function}")}):
-            if key not in base and key.object not in own and key not in names:
+        for key in reached(link, {Key(_roots(own), f".text.{method.function}")}) - names:
+            if key not in bare.sections and key.object not in own:
                 reaching[key].add(place)
-    sizes: dict[tuple[tuple[int, ...], ...], list[int]] = defaultdict(lambda: [0] * 5)
-    for key, places in reaching.items():
-        section = link.sections[key]
-        smaller = next((stand_ins[name] for name in section.names & stand_ins.keys() if "libgcc" in key.object), None)
-        of_all = section.sizes if smaller is None else (smaller, *section.sizes[1:])
-        sizes[(tuple(sorted(places)),)] = [a + b for a, b in zip(sizes[(tuple(sorted(places)),)], of_all)]
-        if smaller is not None:
-            loaders = loading[key.object]
-            both = (tuple(sorted(places)),) if places <= loaders else (tuple(sorted(places)), tuple(sorted(loaders)))
-            sizes[both] = [a + b for a, b in zip(sizes[both], (section.sizes[0] - smaller, 0, 0, 0, 0))]
-    return [[list(sets[0]) if len(sets) == 1 else list(map(list, sets)), size] for sets, size in sorted(sizes.items())]
+    return reaching
 
 
 def _roots(own: Iterable[str]) -> str:
     return next(name for name in own if name.endswith("roots.o"))
 
 
-def _loading(link: Link, methods: Sequence[Method]) -> dict[str, set[int]]:
-    """For each archive member, the operators for which the linker loads it, before it drops what is not reached."""
+def _loading(link: Link, methods: Sequence[Method], apart: Set[str]) -> dict[str, set[int]]:
+    """For each archive member, the operators for which the linker loads it, before it drops what is not reached.
+
+    `apart` are symbols that a smaller member defines, too, which it finds first.
+    """
     first: dict[str, int] = {}
     for number, each in enumerate(link.objects):
         for name, _, _ in each.defined():
-            first.setdefault(name, number)
+            if name not in apart:
+                first.setdefault(name, number)
     wants = [{first[name] for name in each.undefined() if name in first} for each in link.objects]
+    roots = next(number for number, each in enumerate(link.objects) if each.source.endswith("roots.o"))
     loading = defaultdict(set)
-    roots = next(each for each in link.objects if each.source.endswith("roots.o"))
     for place, method in enumerate(methods):
-        index = next(i for i, s in enumerate(roots.sections) if s.name == f".text.{method.function}")
-        names = {roots.symbols[r["r_info_sym"]].name for r in roots.relocations[index]}
-        found = {first[name] for name in names if name in first} - {link.objects.index(roots)}
+        index = next(i for i, s in enumerate(link.objects[roots].sections) if s.name == f".text.{method.function}")
+        symbols = link.objects[roots].symbols
+        names = {symbols[relocation["r_info_sym"]].name for relocation in link.objects[roots].relocations[index]}
+        found = {first[name] for name in names if name in first} - {roots}
         new = list(found)
         while new:
             fresh = wants[new.pop()] - found
@@ -349,7 +368,7 @@ def data_of(toolchain: Toolchain, variant: str, library: str, fitted: int) -> di
         "custom": {method.name: method.custom_bytes for method in methods if method.custom_bytes},
         "ops": [method.name for method in methods],
         "base": base,
-        "groups": groups_of(link, set(bare.sections), methods, own),
+        "groups": groups_of(link, bare, methods, own),
         "stack": stack_bounds(link, toolchain.disassembled(firmware), set(bare.sections), roots),
     }
 
