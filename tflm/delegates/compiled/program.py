@@ -186,8 +186,12 @@ class Segment:
         while status:
             status = self._resume_after(status)
 
-    def direct(self, turn: Turn) -> Run:
-        """The same without anything around it, that takes its turn by itself."""
+    def direct(self, turn: Turn) -> Run | None:
+        """The same without anything around it, that takes its turn by itself; None where Python lacks what it calls."""
+        api = ctypes.pythonapi
+        call_function = getattr(api, "PyObject_CallOneArg", None)
+        if call_function is None:  # Python 3.10 has it in its headers alone
+            return None
 
         def otherwise(status: int) -> None:
             if status == BUSY:
@@ -199,7 +203,6 @@ class Segment:
             except InvokeAborted:
                 return
 
-        api = ctypes.pythonapi
         busy = (ctypes.c_uint8 * 1).from_buffer(turn.flag)
         arguments = invoke_steps.step(
             **NO_HEAD,
@@ -207,7 +210,7 @@ class Segment:
             last=len(self._program),
             busy=ctypes.addressof(busy),
             **self._threads,
-            call_function=address_of(api.PyObject_CallOneArg),
+            call_function=address_of(call_function),
             otherwise=id(otherwise),
             increment=address_of(api.Py_IncRef),
             none=id(None),
