@@ -249,3 +249,33 @@ def test_the_keyboard_shows_what_the_pointer_shows(open_page: Open, model: Path)
     assert page.locator("#tip").inner_text() == shown
     block.evaluate("shape => shape.blur()")
     assert not page.locator("#tip").is_visible()
+
+
+def test_fingers_scroll_and_pinch(browser: Any, model: Path, tmp_path: Path) -> None:
+    """On a telephone, one finger on the picture moves the page, and two enlarge it."""
+    answer = run("arena", model, "--html", tmp_path / "arena.html")
+    assert answer.returncode == 0, answer.stderr
+    context = browser.new_context(viewport={"width": 420, "height": 500}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    page.goto((tmp_path / "arena.html").as_uri())
+    page.wait_for_selector("rect.buffer")
+    session = context.new_cdp_session(page)
+
+    def move(*paths: tuple[int, int, int, int]) -> None:
+        """Each finger from one place to another, in twenty steps."""
+        for step in range(21):
+            at = [(x + (to_x - x) * step // 20, y + (to_y - y) * step // 20) for x, y, to_x, to_y in paths]
+            points = [{"x": x, "y": y, "id": i} for i, (x, y) in enumerate(at)]
+            kind = "touchMove" if step else "touchStart"
+            session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": points})
+        session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    move((210, 400, 210, 200))
+    page.wait_for_function("window.scrollY > 50")
+    assert page.evaluate("visualViewport.scale") == 1
+    map_ = page.locator("svg.map").bounding_box()
+    assert map_ is not None
+    assert map_["y"] < 420 < map_["y"] + map_["height"]  # the fingers are on the picture
+    move((200, 420, 100, 420), (220, 420, 320, 420))
+    page.wait_for_function("visualViewport.scale > 1.5")
+    context.close()

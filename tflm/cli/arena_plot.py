@@ -8,6 +8,14 @@ from typing import Any
 from tflm.cli.command_line import CommandError
 
 INCHES = (10, 5)
+FONT_POINTS, POINTS_PER_CHARACTER, POINTS_PER_INCH = 6, 4, 72
+"""Of the names of buffers, and what a character takes at the most, on average."""
+
+FEWEST_CHARACTERS = 3
+
+SHARE_OF_AXES = 0.9
+"""Of the width of the picture; the rest is for numbers and titles."""
+
 NAMED_BUFFERS = 8
 """How many of the buffers have their names in the picture, the largest first."""
 
@@ -70,9 +78,16 @@ def _draw(axes: Any, plan: dict[str, Any]) -> None:
 
 
 def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:
-    """What makes a buffer, and its shape, in its middle."""
+    """What makes a buffer, and its shape, in its middle, each cut to its width."""
+    steps = buffer["last_use"] - buffer["first_use"] + 1
+    inches = SHARE_OF_AXES * axes.figure.get_figwidth() / len(axes.figure.axes) * steps / len(plan["steps"])
+    characters = int(inches * POINTS_PER_INCH / POINTS_PER_CHARACTER)
+    if characters < FEWEST_CHARACTERS:
+        return
     maker = plan["steps"][buffer["first_use"]]
-    what = f"{buffer['first_use'] - 1} {maker.replace('WISE_', 'WISE_' + chr(10))}" if maker else "input"
-    shape = "scratch" if buffer["kind"] == "scratch" else "x".join(map(str, buffer["dims"]))
+    what = f"{buffer['first_use'] - 1} {maker}" if maker else "input"
+    sizes = buffer["dims"][1:] if buffer["dims"][:1] == [1] else buffer["dims"]
+    shape = "scratch" if buffer["kind"] == "scratch" else "x".join(map(str, sizes))
+    lines = (line if len(line) <= characters else f"{line[: characters - 1]}…" for line in (what, shape))
     middle = (buffer["first_use"] + buffer["last_use"]) / 2, buffer["offset"] + buffer["bytes"] / 2
-    axes.text(*middle, f"{what}\n{shape}", ha="center", va="center", fontsize=6, clip_on=True)
+    axes.text(*middle, "\n".join(lines), ha="center", va="center", fontsize=FONT_POINTS, clip_on=True)
