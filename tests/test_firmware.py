@@ -82,24 +82,40 @@ def test_the_releases_have_every_operator_and_a_bound_of_its_stack(cpu: str, ker
 
 
 PAINTED = {
-    "ad01_int8": 892,
-    "hello_world_float": 520,
-    "keyword_scrambled_8bit": 892,
-    "kws_ref_model": 1364,
-    "micro_speech_quantized": 1372,
-    "person_detect": 1372,
-    "pretrainedResnet_quant": 1364,
-    "trained_lstm": 1048,
+    ("cmsis-nn", "add0"): 508,
+    ("cmsis-nn", "conv0"): 1100,
+    ("cmsis-nn", "leaky_relu0"): 312,
+    ("cmsis-nn", "pad0"): 352,
+    ("cmsis-nn", "quantize0"): 312,
+    ("cmsis-nn", "strided_slice0"): 592,
+    ("cmsis-nn", "sub0"): 868,
+    ("cmsis-nn", "transpose_conv0"): 612,
+    ("cmsis-nn", "audio_preprocessor_int8"): 736,
+    ("cmsis-nn", "dtln_noise_suppression"): 1252,
+    ("cmsis-nn", "pretrainedResnet"): 560,
+    ("cmsis-nn", "hello_world_int8"): 788,
+    ("cmsis-nn", "hello_world_float"): 424,
+    ("cmsis-nn", "person_detect"): 1268,
+    ("cmsis-nn", "kws_ref_model"): 1260,
+    ("cmsis-nn", "trained_lstm"): 952,
+    ("cmsis-nn", "micro_speech_quantized"): 1268,
+    ("reference", "person_detect"): 692,
+    ("reference", "ad01_int8"): 392,
+    ("reference", "trained_lstm"): 640,
+    ("reference", "hello_world_float"): 368,
 }
-"""Bytes of stack that models touched on a Cortex-M4 with CMSIS-NN, emulated, by tools/count_instructions.py."""
+"""Bytes of stack that models touched below main on an emulated Cortex-M4, which was painted before."""
+
+MAIN_BYTES = 40
+"""What the bound holds of a minimal main and start-up."""
 
 
-@pytest.mark.parametrize("name", PAINTED)
-def test_no_model_uses_more_stack_than_the_bound(name: str, corpus: Path) -> None:
+@pytest.mark.parametrize(("kernels", "name"), PAINTED)
+def test_no_model_uses_more_stack_than_the_bound(kernels: str, name: str, corpus: Path) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
-    bound = tflm.flash(model, target="cortex-m4", kernels="cmsis-nn").stack_bytes
+    bound = tflm.flash(model, target="cortex-m4", kernels=kernels).stack_bytes
     assert bound is not None
-    assert PAINTED[name] <= bound <= 2 * PAINTED[name]
+    assert 1 <= (bound - MAIN_BYTES) / PAINTED[kernels, name] <= 3.7
 
 
 def test_operators_that_run_a_subgraph_lie_below_what_it_runs() -> None:

@@ -224,7 +224,8 @@ class Flash:
         flash_range_bytes: from and to; both are `flash_bytes` where that is known.
         runtime_bytes: of `flash_bytes`, what a firmware without any operators takes.
         data_bytes, bss_bytes: static RAM with and without first values; None where the build was not measured.
-        stack_bytes: a bound of the stack from reset on, without interrupts; None where the data has none.
+        stack_bytes: a bound of the stack from reset on, with a minimal main and without interrupts; None where the
+            data has none.
         model_bytes: the model's file, which is beside `flash_bytes`; 0 without a model.
         typed_flash_bytes: `flash_bytes` with `typed_registrations`; None where that saves nothing or is not known.
         typed_registrations: what could be added for int8 alone, such as "CONV_2D_INT8".
