@@ -132,8 +132,8 @@ def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) ->
 def test_a_kernel_that_cannot_be_compiled_is_named_and_numpy_runs(tmp_path: Path) -> None:
     script = (
         "import warnings\n"
-        "from tflm.delegates.compiled import machine_code\n"
-        "machine_code.COMPILER = 'no_such_module'\n"
+        "from tflm.delegates.compiled import compiler_process\n"
+        "compiler_process.COMPILER = 'no_such_module'\n"
         "with warnings.catch_warnings(record=True) as caught:\n"
         "    warnings.simplefilter('always')\n"
         "    print(answer(allocated()) == RELU_OF_RANGE)\n"

@@ -6,7 +6,7 @@ It changes no answer: every integer is the one that the kernels of `tflm.kernels
   `fixed_point`, `functions` and `casts` the arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` what goes in and comes out.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
-- `compiler` makes object files of kernels, in a process of its own (`numba_compiler` by way of numba); `machine_code`
+- `compiler` makes object files of kernels (`numba_compiler` by way of numba) in the `compiler_process`; `machine_code`
   keeps and loads them, for the `processor` that there is.
 - `program` runs steps in turn.
 

@@ -7,19 +7,15 @@ begins with the hash of its contents, and is used only if that is right and fold
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import functools
 import hashlib
 import importlib.util
-import logging
 import os
-import subprocess
 import sys
 import tempfile
 import threading
-import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -27,19 +23,13 @@ from types import FunctionType
 import llvmlite
 import llvmlite.binding as llvm
 
-import tflm
 from tflm.delegates.compiled.language import Inlined, Intrinsic, Kernel, called
 from tflm.delegates.compiled.processor import processor
 
 CACHE_VARIABLE = "TFLM_CACHE_DIR"
-SECONDS_FOR_A_KERNEL = 60.0
-"""What the compiler may take for one kernel."""
-
-COMPILER = "tflm.delegates.compiled.compiler"
 VECTORS = Path(__file__).with_name("vectors.py")
 COMPILER_SOURCES = [Path(__file__).with_name(name) for name in ("compiler.py", "numba_compiler.py")]
 
-_log = logging.getLogger(__name__)
 _lock = threading.Lock()
 _addresses: dict[str, int | None] = {}
 
@@ -61,7 +51,8 @@ def _load(kernels: list[Kernel]) -> None:
     if None in objects.values():
         with _locked(folder):  # another process may be compiling them: wait for it, and look again
             objects = {kernel: made or _read(folder, kernel) for kernel, made in objects.items()}
-            for kernel, compiled in _compile([kernel for kernel, made in objects.items() if made is None]):
+            missing = [kernel for kernel, made in objects.items() if made is None]
+            for kernel, compiled in _compiled(missing, folder):
                 objects[kernel] = compiled
                 _write(folder, kernel, compiled)
     engine = _engine()
@@ -71,6 +62,12 @@ def _load(kernels: list[Kernel]) -> None:
     engine.finalize_object()
     for kernel, made in objects.items():
         _addresses[kernel.name] = engine.get_function_address(kernel.symbol) if made is not None else None
+
+
+def _compiled(kernels: list[Kernel], folder: Path | None) -> Iterator[tuple[Kernel, bytes]]:
+    from tflm.delegates.compiled import compiler_process  # a process that finds all in files does without
+
+    return compiler_process.compiled(kernels, folder)
 
 
 @functools.cache
@@ -182,91 +179,3 @@ def _sources(function: FunctionType) -> set[bytes]:
 @functools.cache
 def _text(path: Path) -> bytes:
     return path.read_bytes()
-
-
-# --- The compiler ------------------------------------------------------------------------------------------------
-
-
-class _Compiler:
-    """The child process that compiles. It ends by itself when nobody asks for a while, or this process is gone."""
-
-    def __init__(self) -> None:
-        self.parent = os.getpid()
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(tflm.__file__).parents[1]), *sys.path]),
-        }
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", COMPILER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-        )
-
-    def object_of(self, kernel: Kernel) -> bytes | None:
-        """The object file of a kernel; None if the process went down, or took too long."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        timer = threading.Timer(SECONDS_FOR_A_KERNEL, self._child.kill)
-        timer.start()
-        try:
-            self._child.stdin.write(kernel.name.encode() + b"\n")
-            self._child.stdin.flush()
-            size = self._child.stdout.readline()
-            return self._child.stdout.read(int(size)) or None if size else None
-        except BrokenPipeError:
-            return None
-        finally:
-            timer.cancel()
-
-    def end(self) -> str:
-        """End the process; gives its last words."""
-        self._child.kill()
-        self._child.communicate()
-        with self._errors:
-            self._errors.seek(0)
-            words = self._errors.read().decode(errors="replace").strip()
-        return (words.splitlines() or [""])[-1]
-
-
-_compiler: _Compiler | None = None
-
-
-def _compile(kernels: list[Kernel]) -> Iterator[tuple[Kernel, bytes]]:
-    """Compile kernels in a child process; what goes down or takes too long costs that one kernel."""
-    if kernels:
-        _tell()
-    for kernel in kernels:
-        made, reason = None, ""
-        for _ in range(2):  # the process may have gone since it was last asked
-            made = _running_compiler().object_of(kernel)
-            if made is not None:
-                yield kernel, made
-                break
-            reason = _end_compiler()
-        if made is None:
-            reason = reason or f"it took longer than {SECONDS_FOR_A_KERNEL:g} s"
-            warnings.warn(f"kernel {kernel.name} can't be compiled, numpy runs in its place: {reason}", stacklevel=2)
-
-
-@functools.cache
-def _tell() -> None:
-    folder = _cache_folder()
-    where = f"they are kept in {folder}" if folder is not None else "no folder can be written to keep them in"
-    _log.warning("tflm compiles kernels for this processor, which takes a moment; %s", where)
-
-
-def _running_compiler() -> _Compiler:
-    global _compiler
-    if _compiler is None or _compiler.parent != os.getpid():
-        _compiler = _Compiler()
-    return _compiler
-
-
-@atexit.register
-def _end_compiler() -> str:
-    global _compiler
-    ended, _compiler = _compiler, None
-    return ended.end() if ended is not None else ""
