@@ -16,7 +16,7 @@ from differential import assert_close, run
 from hypothesis import event, given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import Case, control_flow
+from strategies import control_flow
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -82,7 +82,7 @@ def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model
                 interpreter_of(tflm.Model(model), given_offsets)
 
 
-def counted(width: int) -> Case:
+def counted(width: int) -> models.Case:
     """A model that sets a variable with CALL_ONCE and counts in it, and inputs of two invokes."""
     ones = [np.ones((1, width), np.float32)]
     return models.counter(FLOAT32, width, with_init=True), [ones, ones]
@@ -95,7 +95,7 @@ def counted(width: int) -> Case:
 )
 @settings(max_examples=80)
 def test_values_are_followed_into_subgraphs(
-    oracle: Oracle, case: Case, moved: list[tuple[int, int]], apart: bool
+    oracle: Oracle, case: models.Case, moved: list[tuple[int, int]], apart: bool
 ) -> None:
     """Tensors of all subgraphs as TFLM plans them, or each in a place of its own; then some in the place of others.
 
