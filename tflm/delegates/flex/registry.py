@@ -40,7 +40,8 @@ def bound(name: str, attributes: Mapping[str, Any]) -> Callable[..., tuple[Array
     Attributes that it does not ask for change nothing on a host, such as `T` and `_output_shapes`.
     """
     function = OPERATORS[name]
-    parameters = inspect.signature(function).parameters
+    # A ufunc takes no attributes, and in older numpy has no signature.
+    parameters = {} if isinstance(function, np.ufunc) else inspect.signature(function).parameters
     given = {key: value for key, value in attributes.items() if key in parameters}
 
     def call(*inputs: Array) -> tuple[Array, ...]:
