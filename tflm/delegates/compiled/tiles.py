@@ -21,7 +21,7 @@ are interleaved: `channel_order`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -489,30 +489,37 @@ def copy_flipped(
     """image[i, j, k, :count] = x[i, j, k, :count] ^ flip, in bytes and steps of bytes; `flip` is of 8 bytes."""
     w = Writer(builder)
     b = builder
-    size = w.vector(w.i64, w.width // 2)
-    flips = {size: w.splat(flip, w.width // 2), w.i64: flip, w.i8: b.trunc(flip, w.i8)}
-    with w.loop(n0) as i, w.loop(n1) as j, w.loop(n2) as k:
-        source = w.add(x, w.times(i, x0), w.times(j, x1), w.times(k, x2))
-        target = w.add(image, w.times(i, image0), w.times(j, image1), w.times(k, image2))
+    vector, pair = w.vector(w.i64, w.width // 2), w.vector(w.i64, 2)
+    flips = {vector: w.splat(flip, w.width // 2), pair: w.splat(flip, 2), w.i64: flip, w.i8: b.trunc(flip, w.i8)}
 
-        def move(kind: Any, place: Value, source: Value = source, target: Value = target) -> None:
-            w.store(b.xor(w.load(w.add(source, place), kind), flips[kind]), w.add(target, place))
+    def copy_in(kind: Any, bytes_of_kind: int) -> None:
+        """Whole units, and then the last one again, up to the end."""
+        units = b.udiv(count, w.number(bytes_of_kind))
+        has_rest = b.icmp_unsigned("!=", b.urem(count, w.number(bytes_of_kind)), w.number(0))
+        with w.loop(n0) as i, w.loop(n1) as j, w.loop(n2) as k:
+            source = w.add(x, w.times(i, x0), w.times(j, x1), w.times(k, x2))
+            target = w.add(image, w.times(i, image0), w.times(j, image1), w.times(k, image2))
 
-        def move_all(kind: Any, bytes_of_kind: int) -> None:
-            """Whole units, and then the last one again, up to the end."""
-            with w.loop(b.udiv(count, w.number(bytes_of_kind))) as unit:
-                move(kind, w.times(unit, bytes_of_kind))
-            with b.if_then(b.icmp_unsigned("!=", b.urem(count, w.number(bytes_of_kind)), w.number(0))):
-                move(kind, w.add(count, -bytes_of_kind))
+            def move(place: Value) -> None:
+                w.store(b.xor(w.load(w.add(source, place), kind), flips[kind]), w.add(target, place))
 
-        with b.if_else(b.icmp_signed(">=", count, w.number(4 * w.width))) as (large, small):
-            with large:
-                move_all(size, 4 * w.width)
-            with small, b.if_else(b.icmp_signed(">=", count, w.number(8))) as (some, few):
-                with some:
-                    move_all(w.i64, 8)
-                with few, w.loop(count) as place:
-                    move(w.i8, place)
+            with w.loop(units) as unit:
+                move(w.times(unit, bytes_of_kind))
+            with b.if_then(has_rest):
+                move(w.add(count, -bytes_of_kind))
+
+    def copy_in_largest(kinds: Sequence[tuple[Any, int]]) -> None:
+        largest, *smaller = kinds
+        if not smaller:
+            copy_in(*largest)
+            return
+        with b.if_else(b.icmp_signed(">=", count, w.number(largest[1]))) as (fits, does_not):
+            with fits:
+                copy_in(*largest)
+            with does_not:
+                copy_in_largest(smaller)
+
+    copy_in_largest([(vector, 4 * w.width), (pair, 16), (w.i64, 8), (w.i8, 1)])
 
 
 TAPS_OF_UNIT = {"bytes": 4, "pairs": 2, "float": 1}
