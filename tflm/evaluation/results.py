@@ -43,6 +43,7 @@ class ResultsFile:
     def __init__(self, path: Path, model: bytes, outputs: Sequence[TfLiteTensor]):
         self.path = path
         self.dtype = record_type(outputs)
+        self._outputs = len(outputs)
         head = {"format": FORMAT, "model": hashlib.sha256(model).hexdigest(), "record": str(self.dtype.descr)}
         self._head = json.dumps(head).encode() + b"\n"
         self.count = self._whole_records()
@@ -81,12 +82,13 @@ class ResultsFile:
             DataError: the disk is full or can't be written; what was written before stays good.
         """
         records = np.zeros(len(outcomes), self.dtype)
-        for record, outcome in zip(records, outcomes):
-            record["ran"] = outcome.outputs is not None
-            record["label"] = NO_LABEL if outcome.label is None else outcome.label
-            for i, values in enumerate(outcome.outputs or ()):
-                record[f"output{i}"] = values
-            record[CHECKSUM] = checksum(record)
+        records["ran"] = [outcome.outputs is not None for outcome in outcomes]
+        records["label"] = [NO_LABEL if outcome.label is None else outcome.label for outcome in outcomes]
+        for i in range(self._outputs):
+            values = [outcome.outputs[i] for outcome in outcomes if outcome.outputs is not None]
+            if values:
+                records[f"output{i}"][records["ran"]] = values
+        records[CHECKSUM] = [checksum(record) for record in records]
         try:
             self._file.write(records.tobytes())
             self._file.flush()

@@ -98,10 +98,14 @@ class Arrays:
         """Each row, in the shape of the input where only a dimension of 1 is missing or too many."""
         if len(self.inputs) != len(tensors):
             raise DataError(f"the data has {len(self.inputs)} arrays, the model takes {len(tensors)} inputs")
+        held = [_as_held(array, tensor) for array, tensor in zip(self.inputs, tensors)]
         for i in range(self.count):
             name = f"sample {self.first + i}"
             try:
-                step = [fitted(array[i], tensor, name) for array, tensor in zip(self.inputs, tensors)]
+                step = [
+                    fitted(array[i], tensor, name) if ready is None else ready[i]
+                    for array, tensor, ready in zip(self.inputs, tensors, held)
+                ]
             except DataError as error:
                 yield error
                 continue
@@ -204,6 +208,17 @@ class Stream:
             first += len(part)
 
 
+def _as_held(samples: Array, tensor: TfLiteTensor) -> Array | None:
+    """Samples that lie as the input holds them, but for dimensions of 1; None where each is to be fitted."""
+    wanted = tensor.data
+    fits = samples.dtype == wanted.dtype and _sizes(samples.shape[1:]) == _sizes(wanted.shape)
+    return samples.reshape(len(samples), *wanted.shape) if fits else None
+
+
+def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for size in shape if size != 1)
+
+
 def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     """Values as the input holds them: in its shape and type; real ones are quantized.
 
@@ -211,7 +226,7 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
         DataError: they don't fit; the message names the sample and says what would.
     """
     wanted = tensor.data
-    if tuple(d for d in values.shape if d != 1) != tuple(d for d in wanted.shape if d != 1):
+    if _sizes(values.shape) != _sizes(wanted.shape):
         takes = f"takes shape {list(wanted.shape)}"
         raise DataError(f"{name}: has shape {list(values.shape)}; input {tensor.name!r} {takes}")
     values = values.reshape(wanted.shape)
