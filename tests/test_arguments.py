@@ -42,30 +42,30 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a path to the interpreter": (lambda: interpreter(model=PATH), FROM_FILE),
     "a Path to the interpreter": (lambda: interpreter(model=Path(PATH)), FROM_FILE),
     "bytes to the interpreter": (lambda: interpreter(model=b"TFL3"), r"tflm\.Model\(data\)"),
-    "a path to plan": (lambda: tflm.plan(PATH), FROM_FILE),  # type: ignore[arg-type]
-    "a path to measure_arena": (lambda: tflm.measure_arena(PATH, RESOLVER), FROM_FILE),  # type: ignore[arg-type]
+    "a path to plan": (lambda: tflm.plan(PATH), FROM_FILE),
+    "a path to measure_arena": (lambda: tflm.measure_arena(PATH, RESOLVER), FROM_FILE),
     "a path to Model": (lambda: tflm.Model(PATH), FROM_FILE),
     "a path to verify": (lambda: tflm.verify(PATH), FROM_FILE),
-    "bytes to from_file": (lambda: tflm.Model.from_file(b"TFL3"), r"tflm\.Model\(data\)"),  # type: ignore[arg-type]
+    "bytes to from_file": (lambda: tflm.Model.from_file(b"TFL3"), r"tflm\.Model\(data\)"),
     "the class of a resolver": (lambda: interpreter(resolver=tflm.AllOpsResolver), r"AllOpsResolver\(\.\.\.\)"),
     "no resolver": (lambda: interpreter(resolver=None), "a resolver is wanted"),
     "a resolver's class to measure_arena": (
-        lambda: tflm.measure_arena(MODEL, tflm.AllOpsResolver),  # type: ignore[arg-type]
+        lambda: tflm.measure_arena(MODEL, tflm.AllOpsResolver),
         "a resolver is wanted",
     ),
     "a target's name": (lambda: interpreter(target="cortex-m"), r"by_name\('cortex-m'\)"),
     "no target's name": (lambda: interpreter(target="z80"), "cortex-m"),
-    "a target's name to plan": (lambda: tflm.plan(MODEL, target="cortex-m"), "by_name"),  # type: ignore[arg-type]
+    "a target's name to plan": (lambda: tflm.plan(MODEL, target="cortex-m"), "by_name"),
     "an unknown planner": (lambda: interpreter(planner="best"), "known are greedy, linear"),
     "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "known are greedy, linear"),
     "the class of a planner": (lambda: interpreter(planner=tflm.memory.GreedyMemoryPlanner), "a planner is a name"),
     "an unknown target": (lambda: tflm.targets.by_name("z80"), "known are host"),
     "no profiler": (lambda: interpreter(profiler="yes"), "begin_event and end_event, or None, not 'yes'"),
     "the class of a profiler": (lambda: interpreter(profiler=tflm.MicroProfiler), "a profiler is an object"),
-    "a subgraph without a name": (lambda: tflm.ModelBuilder().subgraph(0), "a subgraph's name"),  # type: ignore[arg-type]
-    "metadata that are no bytes": (lambda: tflm.ModelBuilder().metadata("a", "b"), "bytes, not 'b'"),  # type: ignore[arg-type]
+    "a subgraph without a name": (lambda: tflm.ModelBuilder().subgraph(0), "a subgraph's name"),
+    "metadata that are no bytes": (lambda: tflm.ModelBuilder().metadata("a", "b"), "bytes, not 'b'"),
     "a signature's tensors in a list": (
-        lambda: tflm.ModelBuilder().signature("main", [0], {}),  # type: ignore[arg-type]
+        lambda: tflm.ModelBuilder().signature("main", [0], {}),
         r"a dict of indices by name, not \[0\]",
     ),
     "a type by its name": (lambda: built(type="INT8"), "one of TensorType, not 'INT8'"),
@@ -86,7 +86,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "an output that is not there": (lambda: operator(outputs=[7]), "tensors of the subgraph, which has 2, not 7"),
     "options in a dict": (lambda: operator(options={}), r"such as AddOptions\(\), not \{\}"),
     "an output of the subgraph that is not there": (lambda: tflm.ModelBuilder().subgraph().output(0), "which has 0"),
-    "no registration": (lambda: tflm.AllOpsResolver().add_custom("Mine"), "Registration"),  # type: ignore[arg-type]
+    "no registration": (lambda: tflm.AllOpsResolver().add_custom("Mine"), "Registration"),
 }
 
 
@@ -100,7 +100,7 @@ def test_tensors_are_asked_for_by_number() -> None:
     made = interpreter()
     made.allocate_tensors()
     with pytest.raises(tflm.ArgumentError, match="by its number"):
-        made.input("x")  # type: ignore[arg-type]
+        made.input("x")
 
 
 def public_objects() -> dict[str, Any]:

@@ -1033,7 +1033,7 @@ def test_what_reads_before_it_is_written_runs_only_if_that_is_wanted(
     operator: int, inputs: tuple[int, ...], outputs: tuple[int, ...]
 ) -> None:
     model = schema.read_model(memoryview(NET))
-    changed = (model.subgraphs or [])[0].operators[operator]  # type: ignore[index]
+    changed = (model.subgraphs or [])[0].operators[operator]
     changed.inputs, changed.outputs = inputs, outputs
     data = schema.write_model(model)
     assert refusal_of(data).unsound

@@ -122,7 +122,7 @@ def test_errors_are_worded_as_there() -> None:
         runtime.Interpreter.from_file(MODEL, ["SomeRandomOp"])
     for wrong in ("SomeRandomOp", [("wrong", "format")]):
         with pytest.raises(ValueError, match="must be a list of strings"):
-            runtime.Interpreter.from_file(MODEL, wrong)  # type: ignore[arg-type]
+            runtime.Interpreter.from_file(MODEL, wrong)
 
 
 def test_the_package_has_the_names_of_the_other() -> None:

@@ -78,7 +78,7 @@ def test_a_limit_that_is_met_just_so_is_none() -> None:
 @pytest.mark.parametrize("limit", [-1, 0.5, "3"])
 def test_a_limit_is_a_number_of_iterations(limit: object) -> None:
     with pytest.raises(tflm.InterpreterError, match="number of iterations"):
-        tflm.MicroInterpreter(tflm.Model(counting()), tflm.AllOpsResolver(), bytearray(99), while_limit=limit)  # type: ignore[arg-type]
+        tflm.MicroInterpreter(tflm.Model(counting()), tflm.AllOpsResolver(), bytearray(99), while_limit=limit)
 
 
 def test_a_condition_is_the_first_byte_of_a_tensor(oracle: Oracle) -> None:

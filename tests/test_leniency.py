@@ -38,7 +38,7 @@ def alike(operator: str, type: TensorType, shape: tuple[int, ...]) -> Case:
     output = main.tensor("z", shape, of, scale if of == TensorType.INT8 else None)
     main.operator(BuiltinOperator[operator], inputs, [output])
     main.output(output)
-    tables = [(builder.model.subgraphs or [])[0].tensors[i] for i in inputs]  # type: ignore[index]
+    tables = [(builder.model.subgraphs or [])[0].tensors[i] for i in inputs]
     values = [rng.integers(0 if t.type == TensorType.BOOL else 1, 2, shape) for t in tables]
     return builder.build(), [v.astype(ELEMENT_TYPES[t.type].dtype) for v, t in zip(values, tables)]
 

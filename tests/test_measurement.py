@@ -121,7 +121,7 @@ def test_an_operator_writes_nothing_but_its_outputs(model: bytes, target: Target
     guarded = bytearray(np.random.default_rng(seed).bytes(size + 128))
     outside = bytes(guarded[:64]), bytes(guarded[-64:])
     arena = memoryview(guarded)[64:-64]
-    watcher = Watcher(arena)  # type: ignore[arg-type]
+    watcher = Watcher(arena)
     interpreter = allocated(model, arena, target=target, profiler=watcher, delegates=())
     interpreter.input(0).data[...] = 1
     interpreter.invoke()

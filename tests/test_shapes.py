@@ -39,8 +39,8 @@ def pooled(batch: int = 1) -> bytes:
     main.operator(BuiltinOperator.MEAN, [x, axes], [y], ReducerOptions())
     main.output(y)
     builder.signature("serving_default", {"picture": x}, {"mean": y})
-    tables = builder.model.subgraphs[0].tensors  # type: ignore[index]
-    tables[x].shape_signature = (-1, -1, -1, 2)  # type: ignore[index]
+    tables = builder.model.subgraphs[0].tensors
+    tables[x].shape_signature = (-1, -1, -1, 2)
     return builder.build()
 
 

@@ -118,7 +118,7 @@ def test_the_table_has_every_operator_that_has_a_rule() -> None:
 
 def test_sparse_weights() -> None:
     model = built("FULLY_CONNECTED", "f32,f32,f32", "f32", "")
-    weights = model.subgraphs[0].tensors[1]  # type: ignore[index]
+    weights = model.subgraphs[0].tensors[1]
     weights.sparsity = SparsityParameters()
     assert [found.needed for found in versioning.operator_versions(model)] == [8]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent import futures
@@ -17,8 +16,6 @@ from tflm.evaluation.samples import Part
 
 PARTS_AHEAD = 3
 """Parts that wait for each worker, beside the one that it runs: they bound the memory that is held."""
-
-SECONDS_TO_SWITCH = 1e-4
 
 Parts = Iterator[tuple[int, Part]]
 
@@ -42,20 +39,6 @@ def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Ite
 def _in_order(executor: futures.Executor, job: Job, parts: Parts, workers: int) -> Iterator[list[Outcome]]:
     with executor:
         yield from _drawn(lambda part: executor.submit(run_part, job, part), parts, workers * (1 + PARTS_AHEAD))
-
-
-@contextlib.contextmanager
-def _soon_switched() -> Iterator[None]:
-    """Let a thread that comes back from compiled code wait for the interpreter no longer than an invoke takes.
-
-    Python's own 5 ms are some fifty invokes, lost whenever results are written meanwhile.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(min(before, SECONDS_TO_SWITCH))
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def _by_dask(job: Job, parts: Parts, client: Any) -> Iterator[list[Outcome]]:
