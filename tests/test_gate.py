@@ -167,6 +167,42 @@ def test_a_base_that_is_nowhere_is_named(repository: Path, tmp_path: Path) -> No
     assert "fetch it first" in answer.stderr
 
 
+@pytest.mark.parametrize(
+    "base", ["--upload-pack=touch ran;false", "-o", "main:refs/heads/written", "+main:written", "a b"]
+)
+def test_a_base_is_no_option_and_writes_nothing(repository: Path, tmp_path: Path, base: str) -> None:
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", repository.as_uri(), str(shallow))
+    files, refs = sorted(shallow.iterdir()), git(shallow, "for-each-ref")
+    job = act(shallow, tmp_path, models="models/same.tflite", base=base)
+    assert job.status == 1
+    assert f"::error::no base revision {base}: expected a branch, a tag or a hash" in job.log
+    assert (sorted(shallow.iterdir()), git(shallow, "for-each-ref")) == (files, refs)
+
+
+@pytest.mark.parametrize("base", ["--format=%(path)", "-z"])
+def test_the_command_takes_no_option_of_git_for_a_revision(repository: Path, base: str) -> None:
+    answer = CliRunner().invoke(app, ["gate", str(repository / "models" / "same.tflite"), f"--base={base}"])
+    assert answer.exit_code != 0
+    assert "invalid revision" in answer.stderr
+
+
+def test_a_model_is_no_option(repository: Path, tmp_path: Path) -> None:
+    job = act(repository, tmp_path, models="--help\nmodels/same.tflite")
+    assert job.status != 0
+    assert "--help" in job.log
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="the action runs Python 3.12; PYTHONSAFEPATH came with 3.11")
+def test_the_checkout_is_not_imported(repository: Path, tmp_path: Path) -> None:
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", repository.as_uri(), str(shallow))
+    for name in ("numpy", "typer", "tflm"):
+        (shallow / f"{name}.py").write_text("import os\nos._exit(0)\n")
+    job = act(shallow, tmp_path, models="models/same.tflite")
+    assert job.outputs["fits"] is True, job.log
+
+
 def test_a_file_is_taken_through_the_filters_of_git(repository: Path, tmp_path: Path) -> None:
     """As with Git LFS, where the repository holds what a filter makes the file of."""
     copy = tmp_path / "copy"

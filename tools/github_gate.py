@@ -18,10 +18,15 @@ def main() -> int:
     given = {name: os.environ.get(f"INPUT_{name.upper()}", "").strip() for name in ("models", *OPTIONS)}
     if given["base"]:
         given["base"] = _at_hand(given["base"])
-    arguments = [pattern.strip() for pattern in given["models"].splitlines() if pattern.strip()]
-    arguments += [f"--{name}={given[name]}" for name in OPTIONS if given[name]]
-    arguments += [f"--summary={os.environ['GITHUB_STEP_SUMMARY']}", "--json"]
-    answer = subprocess.run([sys.executable, "-m", "tflm", "gate", *arguments], stdout=subprocess.PIPE, check=False)
+    arguments = [f"--{name}={given[name]}" for name in OPTIONS if given[name]]
+    arguments += [f"--summary={os.environ['GITHUB_STEP_SUMMARY']}", "--json", "--"]
+    arguments += [pattern.strip() for pattern in given["models"].splitlines() if pattern.strip()]
+    answer = subprocess.run(
+        [sys.executable, "-m", "tflm", "gate", *arguments],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONSAFEPATH": "1"},  # the working directory is a checkout of anybody's changes
+        check=False,
+    )
     if answer.stdout:
         report = json.loads(answer.stdout)
         for each in report["models"]:
@@ -34,7 +39,11 @@ def main() -> int:
 
 def _at_hand(revision: str) -> str:
     """The hash of a revision in short form, fetched where the checkout is shallow."""
+    if revision.startswith("-"):
+        sys.exit(f"::error::no base revision {_escaped(revision)}: expected a branch, a tag or a hash")
     if _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
+        if _git("check-ref-format", "--allow-onelevel", revision).returncode:  # such as a:b, which would write b
+            sys.exit(f"::error::no base revision {_escaped(revision)}: expected a branch, a tag or a hash")
         fetched = _git("fetch", "--quiet", "--depth=1", "origin", revision)
         if fetched.returncode:
             sys.exit(f"::error::no base revision {_escaped(revision)}: {_escaped(fetched.stderr.strip())}")

@@ -112,6 +112,8 @@ def file_at(path: Path, revision: str) -> bytes | None:
     Raises:
         CommandError: this is no repository of git, or it has no such revision.
     """
+    if revision.startswith("-"):
+        raise CommandError(f"invalid revision {revision!r}; --base takes a branch, a tag or a hash")
     folder = path.parent
     there = _git(folder, "ls-tree", "--name-only", f"{revision}^{{commit}}", "--", path.name)
     return _git(folder, "cat-file", "--filters", f"{revision}:./{path.name}") if there else None
