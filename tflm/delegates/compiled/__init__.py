@@ -6,8 +6,9 @@ It changes no answer: every integer is the one that the kernels of `tflm.kernels
   `fixed_point`, `functions` and `casts` the arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` what goes in and comes out.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
-- `compiler` makes object files of kernels (`numba_compiler` by way of numba) in the `compiler_process`; `machine_code`
-  keeps and loads them, for the `processor` that there is.
+- `compiler` makes object files of kernels (`numba_compiler` by way of numba; `entry` is what both put around them). It
+  runs in a process whose main program is `compiler_main`, started by `compiler_process`. `machine_code` loads object
+  files, `cache` keeps them, for the `processor` of this machine.
 - `program` runs steps in turn.
 
 To add a kernel:

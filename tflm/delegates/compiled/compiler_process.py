@@ -1,112 +1,247 @@
-"""The child process that compiles what no file holds yet; needed, and imported, on a miss only."""
+"""The child process that compiles what no file holds yet; needed, and imported, on a miss only.
+
+It is started without the working directory on its module path, and without variables that change what numba makes. One
+request is under way at a time; whatever interrupts the wait for its reply ends the process, as the reply would still
+come.
+"""
 
 from __future__ import annotations
 
 import atexit
-import functools
-import logging
+import contextlib
+import itertools
+import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
-import threading
-import warnings
-from collections.abc import Iterator
 from pathlib import Path
+from typing import IO, Any
 
-import tflm
-from tflm.delegates.compiled.language import Kernel
+from tflm.delegates.compiled import compiler_main
+from tflm.delegates.compiled.language import Emitted, Kernel
+from tflm.delegates.compiled.packages import PACKAGES, package_file
 
-COMPILER = "tflm.delegates.compiled.compiler"
-SECONDS_FOR_A_KERNEL = 60.0
-"""What the compiler may take for one kernel."""
+SCRIPT = Path(compiler_main.__file__)
 
-_log = logging.getLogger(__name__)
+CPU_SECONDS = 60.0
+"""The CPU time that the compiler may take for one kernel."""
+
+SECONDS_TO_EXIT = 10.0
+"""How long a process may take to end once it has closed its output."""
+
+TICK_SECONDS, STILL_TICKS = 1.0, 60
+"""The process ends when it has computed nothing at so many ticks in a row."""
+
+
+class CompilerError(Exception):
+    """A kernel can't be compiled: why."""
+
+
+class NoCompilerError(CompilerError):
+    """No kernel can be compiled: why."""
+
+
+class _EndedError(CompilerError):
+    """The process ended before its reply: why."""
 
 
 class _Compiler:
-    """The child process that compiles. It ends by itself when nobody asks for a while, or this process is gone."""
+    """The child process. It ends by itself when nobody asks for a while, or when this process is gone."""
 
     def __init__(self) -> None:
-        self.parent = os.getpid()
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(tflm.__file__).parents[1]), *sys.path]),
-        }
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # as long as the process
-        self._child = subprocess.Popen(
-            [sys.executable, "-m", COMPILER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=environment,
-        )
-
-    def object_of(self, kernel: Kernel) -> bytes | None:
-        """The object file of a kernel; None if the process went down, or took too long."""
-        assert self._child.stdin is not None
-        assert self._child.stdout is not None
-        timer = threading.Timer(SECONDS_FOR_A_KERNEL, self._child.kill)
-        timer.start()
+        command = _command()
+        self._numbers = itertools.count(1)
+        self._errors = _error_file()
+        self.has_ended = False
         try:
-            self._child.stdin.write(kernel.name.encode() + b"\n")
-            self._child.stdin.flush()
-            size = self._child.stdout.readline()
-            return self._child.stdout.read(int(size)) or None if size else None
-        except BrokenPipeError:
-            return None
-        finally:
-            timer.cancel()
+            self._child = subprocess.Popen(
+                command,
+                bufsize=0,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL if self._errors is None else self._errors,
+                env={name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")},
+            )
+        except OSError as error:
+            if self._errors is not None:
+                self._errors.close()
+            raise NoCompilerError(f"{sys.executable} can't be started: {error}") from None
+
+    def object_of(self, kernel: Kernel) -> bytes:
+        """The object file of a kernel.
+
+        Raises:
+            CompilerError: it can't be compiled, or the process ended.
+        """
+        try:
+            return self._ask(kernel)
+        except CompilerError:
+            raise
+        except (OSError, EOFError):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(SECONDS_TO_EXIT)
+            raise _EndedError(_reason(self._child.returncode, self.end())) from None
+        except ValueError as error:
+            raise _EndedError(f"{error}; the compiler's last output: {self.end()}") from None
+        except BaseException:
+            self.end()
+            raise
+
+    def _ask(self, kernel: Kernel) -> bytes:
+        requests, replies = self._child.stdin, self._child.stdout
+        assert requests is not None
+        assert replies is not None
+        number = next(self._numbers)
+        constants = kernel.constants if isinstance(kernel, Emitted) else {}
+        request = {"request": number, "kernel": kernel.function_name, "constants": constants}
+        requests.write(json.dumps(request).encode() + b"\n")
+        reply = _header(replies)
+        if reply.get("request") != number:
+            raise ValueError(f"the compiler replied to request {reply.get('request')}, not {number}")
+        if "missing" in reply:
+            raise NoCompilerError(reply["missing"])
+        if "error" in reply:
+            raise CompilerError(reply["error"])
+        return _read_exactly(replies, reply["bytes"])
 
     def end(self) -> str:
-        """End the process; gives its last words."""
+        """End the process; returns the last line that it printed."""
+        self.has_ended = True
         self._child.kill()
-        self._child.communicate()
-        with self._errors:
-            self._errors.seek(0)
-            words = self._errors.read().decode(errors="replace").strip()
-        return (words.splitlines() or [""])[-1]
+        self._child.wait()
+        output = _last_line(self._errors)
+        self._close()
+        return output
+
+    def abandon(self) -> None:
+        """Leave the process to the one that started it, of which this one is a fork."""
+        self._child.returncode = 0  # there is no child to wait for
+        self._close()
+
+    def _close(self) -> None:
+        for file in (self._child.stdin, self._child.stdout, self._errors):
+            if file is not None:
+                file.close()
+
+
+def _command() -> list[str]:
+    if not sys.executable:
+        raise NoCompilerError("sys.executable is empty: it must name a Python interpreter")
+    packages = {name: file for name in PACKAGES if (file := package_file(name)) is not None}
+    settings = {
+        "packages": packages,
+        "cpu_seconds": CPU_SECONDS,
+        "still_ticks": STILL_TICKS,
+        "tick_seconds": TICK_SECONDS,
+    }
+    without_files = ["-B"] if sys.dont_write_bytecode else []
+    return [sys.executable, "-I", *without_files, str(SCRIPT), json.dumps(settings)]
+
+
+def _error_file() -> IO[bytes] | None:
+    """A file for what the process prints; None where none can be made."""
+    try:
+        return tempfile.TemporaryFile(buffering=0)
+    except OSError:
+        return None
+
+
+def _header(replies: IO[bytes]) -> dict[str, Any]:
+    """The first line of a reply.
+
+    Raises:
+        EOFError: there is none.
+        ValueError: it is not a JSON object.
+    """
+    line = replies.readline()
+    if not line:
+        raise EOFError
+    header = json.loads(line)
+    if not isinstance(header, dict):
+        raise ValueError("the compiler's reply is not a JSON object")
+    return header
+
+
+def _read_exactly(stream: IO[bytes], size: int) -> bytes:
+    """As many bytes of an unbuffered stream.
+
+    Raises:
+        EOFError: it ends before.
+    """
+    parts = []
+    while size:
+        part = stream.read(size)
+        if not part:
+            raise EOFError
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _last_line(errors: IO[bytes] | None) -> str:
+    if errors is None:
+        return ""
+    errors.seek(0)
+    lines = errors.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def _reason(status: int | None, output: str) -> str:
+    """Why the process ended.
+
+    Args:
+        status: None if it had to be killed.
+        output: the last line that it printed.
+    """
+    if status == compiler_main.OUT_OF_TIME:
+        return f"it took more than {CPU_SECONDS:g} s of CPU time"
+    if status == compiler_main.STILL:
+        return f"the compiler did nothing for {STILL_TICKS * TICK_SECONDS:g} s"
+    end = "closed its output" if status is None else f"was ended by {_signal_name(-status)}" if status < 0 else ""
+    said = f"the compiler {end or f'ended with status {status}'}"
+    return f"{said}; its last output: {output}" if output else said
+
+
+def _signal_name(number: int) -> str:
+    with contextlib.suppress(ValueError):
+        return signal.Signals(number).name
+    return f"signal {number}"
 
 
 _compiler: _Compiler | None = None
 
 
-def compiled(kernels: list[Kernel], folder: Path | None) -> Iterator[tuple[Kernel, bytes]]:
-    """Object files of kernels; what takes the process down, or too long, costs that one kernel.
+def object_of(kernel: Kernel) -> bytes:
+    """The object file of a kernel. What fails in a process that served others before is tried in a new one.
 
-    Args:
-        folder: where they will be kept, which the user is told; None where they can't be.
+    Raises:
+        NoCompilerError: no kernel can be compiled.
+        CompilerError: this one can't be.
     """
-    if kernels:
-        _tell(folder)
-    for kernel in kernels:
-        made, reason = None, ""
-        for _ in range(2):  # the process may have gone since it was last asked
-            made = _running_compiler().object_of(kernel)
-            if made is not None:
-                yield kernel, made
-                break
-            reason = _end_compiler()
-        if made is None:
-            reason = reason or f"it took longer than {SECONDS_FOR_A_KERNEL:g} s"
-            warnings.warn(f"kernel {kernel.name} can't be compiled, numpy runs in its place: {reason}", stacklevel=2)
-
-
-@functools.cache
-def _tell(folder: Path | None) -> None:
-    where = f"they are kept in {folder}" if folder is not None else "no folder can be written to keep them in"
-    _log.warning("tflm compiles kernels for this processor, which takes a moment; %s", where)
-
-
-def _running_compiler() -> _Compiler:
     global _compiler
-    if _compiler is None or _compiler.parent != os.getpid():
-        _compiler = _Compiler()
-    return _compiler
+    if _compiler is not None and not _compiler.has_ended:
+        with contextlib.suppress(_EndedError):
+            return _compiler.object_of(kernel)
+    _compiler = _Compiler()
+    return _compiler.object_of(kernel)
 
 
 @atexit.register
-def _end_compiler() -> str:
+def _end() -> None:
     global _compiler
     ended, _compiler = _compiler, None
-    return ended.end() if ended is not None else ""
+    if ended is not None and not ended.has_ended:
+        ended.end()
+
+
+def _abandon() -> None:
+    global _compiler
+    abandoned, _compiler = _compiler, None
+    if abandoned is not None and not abandoned.has_ended:
+        abandoned.abandon()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_abandon)

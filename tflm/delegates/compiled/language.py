@@ -82,7 +82,8 @@ class Kernel:
 
     def __init__(self, function: FunctionType, name: str = "", types: dict[str, Any] | None = None):
         self.function = function
-        self.name = f"{function.__module__.removeprefix(PACKAGE)}.{name or function.__name__}"
+        self.function_name = f"{function.__module__.removeprefix(PACKAGE)}.{name or function.__name__}"
+        self.name = self.function_name
         self.__doc__ = function.__doc__
         self._types = types or {}
         self._kinds: dict[str, Kind] | None = None

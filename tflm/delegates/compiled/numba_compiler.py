@@ -1,4 +1,7 @@
-"""Compiles kernels that are written in Python: numba makes LLVM IR of them."""
+"""Compiles kernels that are written in Python: numba makes LLVM IR of them.
+
+`_object_with_entry` alone uses names of numba that its documentation does not have.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from llvmlite import ir
 
 from tflm.delegates.compiled import vectors
-from tflm.delegates.compiled.compiler import entry_of
+from tflm.delegates.compiled.entry import entry_of
 from tflm.delegates.compiled.language import Inlined, Intrinsic, Kernel, Kind, called, kinds
 from tflm.delegates.compiled.processor import processor
 
@@ -19,35 +22,34 @@ os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().nam
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
-from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
-from numba.core.registry import cpu_target  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
 
 
 def object_of(kernel: Kernel) -> bytes:
     """The object file of a kernel."""
-    library = cpu_target.target_context.codegen().create_library(kernel.symbol)
+    arguments = tuple(_type(kind) for kind in kernel.parameters.values())
+    return _object_with_entry(kernel, _compiled(kernel.function, types.int64(*arguments)), arguments)
+
+
+def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Type, ...]) -> bytes:
+    """The object file of a function that numba has compiled for these arguments, called by the kernel's entry."""
+    from numba.core.compiler_lock import global_compiler_lock
+
+    compiled = function.overloads[arguments]
+    context = compiled.target_context
+    library = context.codegen().create_library(kernel.symbol)
     library.enable_object_caching()
     module = library.create_ir_module(kernel.symbol)
     builder, values = entry_of(module, kernel)
-    builder.ret(_called(kernel, library, builder, values))
+    callee = context.declare_function(module, compiled.fndesc)
+    _, result = context.call_conv.call_function(builder, callee, types.int64, arguments, values)
+    builder.ret(result)
+    library.add_linking_library(compiled.library)
     library.add_ir_module(module)
     with global_compiler_lock:
         library.finalize()
     made: bytes = library._get_compiled_object()
     return made
-
-
-def _called(kernel: Kernel, library: Any, builder: ir.IRBuilder, values: list[ir.Value]) -> ir.Value:
-    """The status that numba's function for a kernel gives."""
-    arguments = [_type(kind) for kind in kernel.parameters.values()]
-    compiled = _compiled(kernel.function, types.int64(*arguments))
-    result = compiled.overloads[tuple(arguments)]
-    context = result.target_context
-    function = context.declare_function(builder.module, result.fndesc)
-    _, status = context.call_conv.call_function(builder, function, types.int64, arguments, values)
-    library.add_linking_library(result.library)
-    return status
 
 
 def _type(kind: Kind) -> types.Type:

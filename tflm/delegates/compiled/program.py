@@ -187,10 +187,14 @@ class Segment:
             status = self._resume_after(status)
 
     def direct(self, turn: Turn) -> Run | None:
-        """The same without anything around it, that takes its turn by itself; None where Python lacks what it calls."""
+        """The same without anything around it, that takes its turn by itself.
+
+        None where Python lacks what it calls, or `invoke_steps` can't be compiled.
+        """
         api = ctypes.pythonapi
-        call_function = getattr(api, "PyObject_CallOneArg", None)
-        if call_function is None:  # Python 3.10 has it in its headers alone
+        call_function = getattr(api, "PyObject_CallOneArg", None)  # Python 3.10 has it in its headers alone
+        address = addresses([invoke_steps]).get(invoke_steps)
+        if call_function is None or address is None:
             return None
 
         def otherwise(status: int) -> None:
@@ -215,7 +219,7 @@ class Segment:
             increment=address_of(api.Py_IncRef),
             none=id(None),
         )
-        return python_function(arguments, addresses([invoke_steps])[invoke_steps], self, otherwise, busy)
+        return python_function(arguments, address, self, otherwise, busy)
 
     def _resume_after(self, status: int) -> int:
         """Go on behind a step that did not end well; gives the next status."""

@@ -1,0 +1,575 @@
+"""Machine code: the process that compiles it, the files that keep it, and what happens where either fails."""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import errno
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from llvmlite import ir
+from test_compiled import RELU_OF_RANGE, allocated, answer
+
+from tflm.delegates import compiled as package
+from tflm.delegates.compiled import (
+    cache,
+    compiler,
+    compiler_main,
+    compiler_process,
+    machine_code,
+    numba_compiler,
+    packages,
+    program,
+)
+from tflm.delegates.compiled.language import DONE, Emitted, Int64s, Kernel, emitted, inlined, kernel
+
+ADDED = 3
+FACTORS = (2, 5)
+
+
+@inlined
+def with_added(value: int) -> int:
+    return value + ADDED
+
+
+@kernel
+def add(x: Int64s) -> int:
+    x[0] = with_added(x[0]) * FACTORS[1]
+    return DONE
+
+
+VALUES = {"stored": 7}
+
+
+def _value() -> ir.Constant:
+    return ir.IntType(64)(VALUES["stored"])
+
+
+@emitted
+def store(builder: Any, x: Int64s) -> None:
+    builder.store(_value(), x)
+
+
+@emitted
+def clear(builder: Any, x: Int64s) -> None:
+    builder.store(ir.IntType(64)(0), x)
+
+
+@pytest.fixture(autouse=True)
+def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An empty cache, nothing in memory, and no compiler."""
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setattr(machine_code, "_addresses", {})
+    monkeypatch.setattr(compiler_process, "_compiler", None)
+    functions = (cache.cache_folder, machine_code._warn, machine_code._tell)
+    for function in functions:
+        function.cache_clear()
+    yield
+    compiler_process._end()
+    for function in functions:
+        function.cache_clear()
+
+
+@pytest.fixture
+def _compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No other process: the compiler is called."""
+    monkeypatch.setattr(compiler_process, "object_of", compiler.object_of)
+
+
+def files() -> list[str]:
+    """What the cache holds beside its lock."""
+    folder = cache.cache_folder()
+    return [] if folder is None else sorted(path.name for path in folder.iterdir() if path.name != "lock")
+
+
+def called(entry: int, value: int) -> int:
+    """What a kernel makes of a value."""
+    x = np.array([value], np.int64)
+    arguments = np.array([x.ctypes.data], np.int64)
+    assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(entry)(arguments.ctypes.data) == DONE
+    return int(x[0])
+
+
+# --- The process -------------------------------------------------------------------------------------------------
+
+
+ECHO = """
+import json, sys
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    made = request["kernel"].encode()
+    header = {"request": request["request"] + OFFSET, "bytes": len(made)}
+    sys.stdout.buffer.write(json.dumps(header).encode() + b"\\n" + made)
+    sys.stdout.buffer.flush()
+"""
+"""A compiler that replies to each request with the name of the kernel."""
+
+
+def stand_in(script: str) -> Callable[[], list[str]]:
+    """What starts a Python script in place of the compiler."""
+    return lambda: [sys.executable, "-I", "-S", "-c", script]
+
+
+@pytest.fixture
+def _echo(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "_command", stand_in(ECHO.replace("OFFSET", "0")))
+
+
+def running() -> subprocess.Popen[bytes]:
+    assert compiler_process._compiler is not None
+    return compiler_process._compiler._child
+
+
+class Interrupted(BaseException):
+    """What a signal handler may raise."""
+
+
+@pytest.mark.usefixtures("_echo")
+def test_an_interrupted_request_leaves_no_reply_for_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(stream: object) -> None:
+        raise Interrupted
+
+    assert compiler_process.object_of(store) == store.function_name.encode()
+    child = running()
+    for name in ("_header", "_read_exactly"):
+        with monkeypatch.context() as patch:
+            patch.setattr(compiler_process, name, lambda *_: interrupt(None))
+            with pytest.raises(Interrupted):
+                compiler_process.object_of(store)
+        assert child.poll() is not None
+        assert compiler_process.object_of(clear) == clear.function_name.encode()
+        child = running()
+
+
+@pytest.mark.parametrize("script", [ECHO.replace("OFFSET", "1"), "print('[]')", "print('a line of numba')"])
+def test_what_is_no_reply_to_the_request_is_refused(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setattr(compiler_process, "_command", stand_in(script))
+    with pytest.raises(compiler_process.CompilerError):
+        compiler_process.object_of(store)
+    assert running().poll() is not None
+
+
+@pytest.mark.usefixtures("_echo")
+def test_a_process_that_ended_is_replaced() -> None:
+    compiler_process.object_of(store)
+    first = running()
+    first.kill()
+    assert compiler_process.object_of(clear) == clear.function_name.encode()
+    assert running() is not first
+
+
+@pytest.mark.parametrize(
+    ("script", "reason"),
+    [
+        ("import os; os.abort()", "was ended by SIGABRT"),
+        ("import sys; sys.exit('LLVM went wrong')", "ended with status 1; its last output: LLVM went wrong"),
+        ('import os; os.write(1, b\'{"request": 1, "bytes": 9}\\n1234\')', "ended with status 0"),
+        (f"import os; os._exit({compiler_main.OUT_OF_TIME})", "more than 60 s of CPU time"),
+    ],
+)
+def test_a_failure_says_why_the_process_ended(monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
+    monkeypatch.setattr(compiler_process, "_command", stand_in(script))
+    with pytest.raises(compiler_process.CompilerError, match=reason):
+        compiler_process.object_of(store)
+
+
+def test_time_for_a_kernel_is_processor_time() -> None:
+    watch = compiler_main.Watch(cpu_seconds=60, still_ticks=60)
+    watch.begin(0.0)
+    used = 0.0
+    for _ in range(10_000):  # a machine so busy that each tick brings a few milliseconds
+        used += 0.005
+        assert watch.tick(used) is None
+    assert watch.tick(60.01) == compiler_main.OUT_OF_TIME
+    watch.begin(60.01)
+    assert watch.tick(120.0) is None
+
+
+def test_a_process_that_computes_nothing_ends() -> None:
+    watch = compiler_main.Watch(cpu_seconds=60, still_ticks=3)
+    assert [watch.tick(used) for used in (1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 2.0)] == [None] * 6 + [compiler_main.STILL]
+
+
+def test_the_process_keeps_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "TICK_SECONDS", 0.001)
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler_process, "CPU_SECONDS", 0.0)
+        with pytest.raises(compiler_process.CompilerError, match="more than 0 s of CPU time"):
+            compiler_process.object_of(program.run_steps)
+    monkeypatch.setattr(compiler_process, "STILL_TICKS", 5)
+    idle = compiler_process._Compiler()
+    assert idle._child.wait() == compiler_main.STILL
+    idle.end()
+
+
+def test_a_kernel_that_cannot_be_compiled_is_told_from_a_compiler_that_is_not_there() -> None:
+    header, _ = compiler_main._reply_to({"kernel": "tiles.product", "constants": {"unit": "none"}})
+    assert header["error"].startswith("TypeError: ")
+    header, _ = compiler_main._reply_to({"kernel": "no_such_module.product", "constants": {}})
+    assert "no_such_module" in header["missing"]
+
+
+def test_a_package_is_not_taken_from_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "numba.py").write_text("")
+    (tmp_path / "elsewhere").symlink_to(tmp_path)
+    expected = packages.package_file("numba")
+    monkeypatch.chdir(tmp_path)
+    for entry in ("", ".", str(tmp_path), str(tmp_path / "elsewhere")):
+        with monkeypatch.context() as patch:
+            patch.delitem(sys.modules, "numba", raising=False)
+            patch.syspath_prepend(entry)
+            assert packages.package_file("numba") == expected
+
+
+def test_the_compiler_leaves_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for entry in ("", str(tmp_path)):
+        monkeypatch.syspath_prepend(entry)
+    rest = sys.path[2:]
+    compiler_main.leave_working_directory()
+    assert (sys.path, Path.cwd()) == (rest, Path(sys.prefix))
+
+
+def test_what_changes_the_code_of_numba_is_not_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
+    script = "import os, sys; sys.exit(' '.join(name for name in os.environ if name.startswith('NUMBA')) or 'none')"
+    monkeypatch.setattr(compiler_process, "_command", stand_in(script))
+    with pytest.raises(compiler_process.CompilerError, match=r"last output: none$"):
+        compiler_process.object_of(store)
+
+
+IN_FORKS = """
+from __future__ import annotations
+import os, sys, threading
+from llvmlite import ir
+from tflm.delegates.compiled import cache, compiler, compiler_process, machine_code
+from tflm.delegates.compiled.language import Int64s, emitted
+
+@emitted
+def first(builder, x: Int64s):
+    builder.store(ir.IntType(64)(1), x)
+
+@emitted
+def second(builder, x: Int64s):
+    builder.store(ir.IntType(64)(2), x)
+
+def status(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+compiler_process._command = lambda: [sys.executable, "-I", "-S", "-c", sys.argv[1]]
+compiler_process.object_of(first)
+running = compiler_process._compiler
+child = os.fork()
+if not child:
+    compiler_process.object_of(second)
+    sys.exit(6 if compiler_process._compiler is running else 3)
+assert status(child) == 3
+compiler_process.object_of(second)
+assert compiler_process._compiler is running, "the fork ended its parent's compiler"
+
+begun, release = threading.Event(), threading.Event()
+
+def object_of_slowly(kernel):
+    begun.set()
+    release.wait()
+    return compiler.object_of(kernel)
+
+cache.write(second, compiler.object_of(second))
+compiler_process.object_of = object_of_slowly
+thread = threading.Thread(target=machine_code.addresses, args=([first],))
+thread.start()
+begun.wait()
+child = os.fork()
+if not child:
+    os._exit(4 if machine_code.addresses([second]) and not cache._locks else 5)
+assert status(child) == 4
+release.set()
+thread.join()
+print("done")
+"""
+
+
+def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(tmp_path: Path) -> None:
+    script = tmp_path / "forks.py"
+    script.write_text(IN_FORKS)
+    paths = [str(Path(package.__file__).parents[3]), *filter(None, sys.path)]
+    done = subprocess.run(
+        [sys.executable, str(script), ECHO.replace("OFFSET", "0")],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+        timeout=50,  # the compiler of a parent that is gone ends after 60 s
+        check=False,
+    )
+    assert done.stdout == "done\n", done.stderr
+
+
+def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
+    with cache.locked():
+        (held,) = cache._locks
+        inherited = os.dup(held)  # as in a fork
+    code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
+    folder = cache.cache_folder()
+    assert folder is not None
+    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(folder / "lock")], check=True)
+    os.close(inherited)
+
+
+# --- Objects -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("_compiled_here")
+@pytest.mark.parametrize("made", [compiler.object_of(clear), b"no object file", b""], ids=["other", "text", "empty"])
+def test_an_object_without_the_entry_is_no_object(monkeypatch: pytest.MonkeyPatch, made: bytes) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(compiler_process, "object_of", lambda _: made)
+        with pytest.warns(UserWarning, match=f"can't compile {store.name}; numpy runs"):
+            assert machine_code.addresses([store]) == {}
+    assert files() == []
+    machine_code._addresses.clear()
+    cache.write(store, made)
+    found = machine_code.addresses([store, clear])
+    assert (called(found[store], 1), called(found[clear], 1)) == (7, 0)
+    assert cache.read(store) == compiler.object_of(store)
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_an_address_of_zero_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an object file that only mentions the entry, here in a comment of its own."""
+    mentions = compiler.object_of(clear) + store.symbol.encode() + b"\0"
+    cache.write(store, mentions)
+    assert cache.read(store) == mentions
+    assert called(machine_code.addresses([store])[store], 1) == 7
+    assert cache.read(store) == compiler.object_of(store)
+
+
+def test_numba_compiles_a_kernel_with_an_entry() -> None:
+    """What numba's documentation does not promise, and `_object_with_entry` relies on."""
+    machine_code._link({add: numba_compiler.object_of(add)})
+    assert called(machine_code.addresses([add])[add], 4) == (4 + ADDED) * FACTORS[1]
+
+
+def test_undocumented_names_of_numba_are_in_one_function() -> None:
+    allowed = {"numba", "numba.extending"}
+    users = set()
+    for path in Path(package.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            users |= {path.stem for name in names if name.startswith("numba") and name not in allowed}
+    assert users == {"numba_compiler"}
+    source = Path(numba_compiler.__file__).read_text()
+    function = next(n for n in ast.parse(source).body if getattr(n, "name", "") == "_object_with_entry")
+    assert source.count("numba.core") == (ast.get_source_segment(source, function) or "").count("numba.core") == 1
+
+
+def test_modules_of_the_engine_import_each_other_in_one_direction() -> None:
+    """Imports inside functions count, too."""
+    prefix = package.__name__
+    graph: dict[str, set[str]] = {}
+    for path in Path(package.__file__).parent.glob("*.py"):
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module == prefix:
+                names |= {name.name for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith(prefix + "."):
+                names.add((node.module or "").removeprefix(prefix + "."))
+        graph[path.stem] = names
+    assert list(TopologicalSorter(graph).static_order())
+
+
+# --- Keys --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "value"),
+    [
+        (add, "DONE", 1),
+        (add, "FACTORS", (2, 6)),
+        (add, "ADDED", 4),
+        (store, "VALUES", {"stored": 8}),
+    ],
+)
+def test_a_constant_that_a_kernel_reaches_changes_its_key(
+    monkeypatch: pytest.MonkeyPatch, of: Kernel, name: str, value: object
+) -> None:
+    before = cache.key(of)
+    unaffected = cache.key(clear)
+    monkeypatch.setattr(sys.modules[__name__], name, value)
+    assert cache.key(of) != before
+    assert cache.key(clear) == unaffected
+
+
+def test_kernels_of_one_function_have_keys_of_their_own() -> None:
+    kernels = [store, Emitted(store.function, {"n": 1}), Emitted(store.function, {"n": 2})]
+    kernels += [add, add.variant("add"), Kernel(add.function, "add", {"x": int})]
+    assert len({cache.key(kernel) for kernel in kernels}) == 5  # the variant without types is the same
+
+
+# --- Files and folders -------------------------------------------------------------------------------------------
+
+
+def make_fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_dangling(path: Path) -> None:
+    path.symlink_to(path / "nowhere")
+
+
+def make_sparse(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(1 << 40)
+
+
+OBSTACLES = [Path.mkdir, make_fifo, make_dangling, make_sparse]
+
+
+@pytest.mark.usefixtures("_compiled_here")
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+@pytest.mark.parametrize("place", ["lock", "kernel"])
+def test_what_is_no_file_is_no_obstacle(obstacle: Callable[[Path], None], place: str) -> None:
+    folder = cache.cache_folder()
+    assert folder is not None
+    path = folder / "lock" if place == "lock" else cache._path(folder, store)
+    obstacle(path)
+    assert called(machine_code.addresses([store])[store], 1) == 7
+    assert files() == [cache._path(folder, store).name]
+    made = cache.read(store)
+    assert made is None if place == "kernel" and obstacle is Path.mkdir else made == compiler.object_of(store)
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_a_full_disk_leaves_no_files() -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    made = compiler.object_of(store)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        cache.write(store, made)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert files() == []
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_machine_code_lives_in_memory_where_no_file_can_be_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert cache.cache_folder() is not None
+    monkeypatch.setattr(tempfile, "mkstemp", refuse)
+    monkeypatch.setattr(os, "open", refuse)
+    assert called(machine_code.addresses([store])[store], 1) == 7
+    assert files() == []
+
+
+@pytest.mark.usefixtures("_echo")
+def test_the_compiler_needs_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(**_: object) -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
+    assert compiler_process.object_of(store) == store.function_name.encode()
+
+
+def no_home(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
+    def refuse() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv(cache.CACHE_VARIABLE)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", refuse)
+
+
+def home_in_the_working_directory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """As an archive may hold it."""
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv(cache.CACHE_VARIABLE)
+    monkeypatch.setenv("XDG_CACHE_HOME", ".")
+    monkeypatch.setenv("HOME", "home")
+
+
+def a_file_for_a_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (folder / "file").write_text("")
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder / "file"))
+
+
+def a_folder_below_a_file(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    a_file_for_a_folder(monkeypatch, folder)
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder / "file" / "cache"))
+
+
+def a_folder_of_others(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    folder.chmod(0o777)
+    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder))
+
+
+@pytest.mark.usefixtures("_compiled_here")
+@pytest.mark.parametrize(
+    "prepare", [no_home, home_in_the_working_directory, a_file_for_a_folder, a_folder_below_a_file, a_folder_of_others]
+)
+def test_a_folder_that_cannot_be_trusted_or_made_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, prepare: Callable[[pytest.MonkeyPatch, Path], None]
+) -> None:
+    prepare(monkeypatch, tmp_path)
+    before = sorted(tmp_path.rglob("*"))
+    assert called(machine_code.addresses([store])[store], 1) == 7
+    assert cache.cache_folder() is None
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_folder_stays_the_same_when_the_working_directory_changes(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(cache.CACHE_VARIABLE, "mine")
+    assert cache.cache_folder() == tmp_path / "mine"
+
+
+# --- Fallback ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("executable", ["", None, "/no/such/python", "/"])
+def test_numpy_runs_after_one_warning_where_no_process_can_be_started(
+    monkeypatch: pytest.MonkeyPatch, executable: str | None
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable)
+    with pytest.warns(UserWarning, match="kernels can't be compiled, numpy runs in their place") as caught:
+        assert answer(allocated()) == RELU_OF_RANGE
+    assert len(caught) == 1
+    machine_code._addresses.clear()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert answer(allocated()) == RELU_OF_RANGE
+
+
+def test_kernels_that_fail_alike_share_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: Kernel) -> bytes:
+        raise compiler_process.CompilerError("it took more than 60 s of CPU time")
+
+    monkeypatch.setattr(compiler_process, "object_of", refuse)
+    with pytest.warns(UserWarning, match=r"can't compile .*; numpy runs in their place: it took more") as caught:
+        assert answer(allocated()) == RELU_OF_RANGE
+    assert len(caught) == 1
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_a_program_runs_without_the_kernel_that_is_called_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def some(kernels: Any) -> dict[Kernel, int]:
+        return machine_code.addresses([kernel for kernel in kernels if kernel is not program.invoke_steps])
+
+    monkeypatch.setattr(program, "addresses", some)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert answer(allocated()) == RELU_OF_RANGE
