@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ from tflm.memory import (
     plan_bytes,
     search_plan,
 )
-from tflm.memory.machine_code import NUMBA
+from tflm.memory.machine_code import NUMBA, call, compiled
 from tflm.planning.minimalloc_csv import NamedBuffer, read_csv, write_csv
 
 needs_compiler = pytest.mark.skipif(NUMBA is None, reason="needs numba (the extra `fast`)")
@@ -180,6 +181,23 @@ def test_plans_are_the_same_without_a_compiler() -> None:
     plans = [search_plan(buffers, SearchLimits(seconds=None, steps=400)) for buffers in problems]
     assert json.loads(run.stdout) == [[plan.offsets, plan.steps, plan.lower_bound_bytes] for plan in plans]
     assert sum(plan.steps for plan in plans) > 0
+
+
+def _twice(value: int) -> int:
+    return 2 * value
+
+
+@needs_compiler
+def test_a_search_needs_no_room_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert NUMBA is not None
+    monkeypatch.setattr(NUMBA.config, "CACHE_DIR", str(tmp_path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        assert call(compiled(_twice), 21) == 42
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @needs_compiler

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -32,3 +33,18 @@ def compiled(function: Function) -> Function:
     except RuntimeError:  # there is no folder that it could be kept in
         made = NUMBA.njit(function)
     return made
+
+
+MOST_FUNCTIONS = 100
+"""More functions, each with its types, than one call compiles."""
+
+
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a compiled function, though its machine code may find no room on disk.
+
+    numba then raises an error as soon as it has compiled one of the functions, which the next attempt finds in memory.
+    """
+    for _ in range(MOST_FUNCTIONS):
+        with contextlib.suppress(OSError):
+            return function(*arguments)
+    return function(*arguments)

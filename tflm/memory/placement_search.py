@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.memory.machine_code import compiled
+from tflm.memory.machine_code import call, compiled
 from tflm.memory.placement_problem import Integers, Problem
 
 UNFINISHED, FOUND, INFEASIBLE, TRAIL_IS_FULL = 0, 1, 2, 3
@@ -133,8 +133,8 @@ def with_longer_trail(search: Search) -> Search:
 def compile_now(problem: Problem, search: Search) -> None:
     """Compile what a search runs, or load it, so that this does not count as a part of the search."""
     rules = Rules(capacity=0, by_urgency=False, large_below=False)
-    start(problem, search, rules)
-    run(problem, search, rules, 0)
+    call(start, problem, search, rules)
+    call(run, problem, search, rules, 0)
 
 
 @compiled

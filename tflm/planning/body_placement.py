@@ -135,9 +135,10 @@ class BodyPlacement:
 
     def _placed(self, order: Integers, is_high: Integers, top: int) -> _Placed:
         offsets = np.empty(len(order), np.int64)
-        from tflm.planning.ordered_placement import place  # which brings the compiler
+        from tflm.memory.machine_code import call  # which brings the compiler
+        from tflm.planning.ordered_placement import place
 
-        return _Placed(int(place(self._bars, order, is_high, top, offsets)), offsets, order, is_high)
+        return _Placed(int(call(place, self._bars, order, is_high, top, offsets)), offsets, order, is_high)
 
     def _changed(self, placed: _Placed, top: int, chance: random.Random) -> _Placed:
         """Another order, in which one of the highest bodies, or any, comes earlier; at times at the other end."""
