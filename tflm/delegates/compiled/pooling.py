@@ -122,8 +122,8 @@ def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
     limits: dict[str, Any] = {"least": node.op_data.minimum, "most": node.op_data.maximum}
     if y.dtype == np.float32:
         limits = {"limits": np.array([*limits.values()], np.float32)}
-    elif x.shape[1] * x.shape[2] >= 1 << 15:
-        return None  # sums of int16 may not fit in 32 bits
+    elif x.shape[1] * x.shape[2] >= 1 << 16:
+        return None  # sums of int16 may wrap
     return [kernel_of_type.step(x=x, y=y, **_windows(x, y, node), sums=np.empty(x.shape[3], of_sums), **limits)]
 
 

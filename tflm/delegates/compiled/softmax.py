@@ -23,7 +23,7 @@ from tflm.delegates.compiled.language import (
     kernel,
 )
 from tflm.kernels.arithmetic.fixed_point import INT32_MAX
-from tflm.kernels.reference.softmax import ACCUMULATION_INTEGER_BITS, LARGEST_SUMS, Int16OpData, rows_of
+from tflm.kernels.reference.softmax import ACCUMULATION_INTEGER_BITS, LARGEST_SUMS, SUM_MASK, Int16OpData, rows_of
 from tflm.kernels.registration import KernelContext, Node
 
 
@@ -46,7 +46,7 @@ def of_int8(
         total = 0
         for i in range(first, first + depth):
             total += addends[largest - x[i]]
-        total = min(total, largest_sum)
+        total = min(total & SUM_MASK, largest_sum)
         headroom = leading_zeros(total) - 32
         scale = one_over_one_plus((total << headroom) - (1 << 31))
         shift = 62 + ACCUMULATION_INTEGER_BITS - headroom - bits

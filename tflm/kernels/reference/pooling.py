@@ -187,8 +187,10 @@ def _bind_l2(context: KernelContext, node: Node) -> Run:
 def _bind_integer_average(op: OpData, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
     counts = element_counts(op, y.shape)
     limits = np.iinfo(x.dtype)
-    # Below 2^22, a float32 tells a quotient of whole numbers from the next whole number.
-    dtype = np.float32 if int(counts.max()) * -int(limits.min) < 2**22 else np.float64
+    # Below 2^24, a float32 holds every sum, and tells its quotient from the next whole number.
+    largest = int(counts.max()) * -int(limits.min)
+    dtype = np.float32 if largest < 2**24 else np.float64
+    may_wrap = largest >= 2**31
     wide = kept(np.empty(x.shape, dtype))
     sums, scratch = (kept(np.empty(y.shape, dtype)) for _ in range(2))
     sum_up = _bind_windows(op, wide, sums, np.add, dtype(0))
@@ -199,8 +201,12 @@ def _bind_integer_average(op: OpData, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
     def run() -> None:
         np.copyto(wide, x)
         sum_up()
+        if may_wrap:
+            _wrap_int32(sums, scratch)
         np.copysign(halves, sums, out=scratch)
         np.add(sums, scratch, out=sums)
+        if may_wrap:
+            _wrap_int32(sums, scratch)
         np.divide(sums, divisors, out=sums)
         if clamps:
             np.maximum(sums, minimum, out=sums)
@@ -208,6 +214,15 @@ def _bind_integer_average(op: OpData, x: npt.NDArray[Any], y: npt.NDArray[Any]) 
         np.copyto(y, sums, casting="unsafe")  # cuts the fraction off, as C's division does
 
     return run
+
+
+def _wrap_int32(sums: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> None:
+    """Keep the low 32 bits of whole numbers in float64, signed; in place."""
+    np.add(sums, 2.0**31, out=scratch)
+    np.divide(scratch, 2.0**32, out=scratch)
+    np.floor(scratch, out=scratch)
+    np.multiply(scratch, 2.0**32, out=scratch)
+    np.subtract(sums, scratch, out=sums)
 
 
 def _bind_max(context: KernelContext, node: Node) -> Run:

@@ -89,8 +89,11 @@ LOG_SOFTMAX_OP_DATA = Struct(
     depth=SIZE_T,
 )
 
-LARGEST_SUMS = {8: (1 << 29) - 1, 16: (1 << 32) - 1}
-"""Where sums may end, by bits of the output: from 1024 on shares of int8 are 0, and the reference can't add 2^32."""
+SUM_MASK = (1 << 32) - 1
+"""Sums are taken as unsigned numbers of 32 bits: 8192 equal elements wrap."""
+
+LARGEST_SUMS = {8: (1 << 29) - 1, 16: SUM_MASK}
+"""Where sums that did not wrap may end, by bits of the output: from 1024 on shares of int8 are 0."""
 
 OverSum = Callable[[Any], tuple[Any, Any, Any]]
 """From the sum over a row, a number or an array of them, to what divides by it: what an exponent is multiplied by, what
@@ -297,7 +300,7 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], distances: ScaledDistan
 
     def over_sum(total: Any) -> tuple[Any, Any, Any]:
         """Two roundings in one: the product to Q0.31, then to the bits of the output."""
-        scale, bits_over_unit = reciprocal(_at_most(total, largest_sum), ACCUMULATION_INTEGER_BITS)
+        scale, bits_over_unit = reciprocal(_at_most(total & SUM_MASK, largest_sum), ACCUMULATION_INTEGER_BITS)
         shift = 31 + bits_over_unit + 31 - bits
         return scale, (1 << 30) + (1 << (shift - 1)), shift
 
