@@ -134,8 +134,12 @@ def average(x: np.ndarray[Any, Any], window: tuple[int, int]) -> Case:
 def test_averages_are_rounded_halves_away_from_zero(dtype: type[np.integer], count: int) -> None:
     """Sums next to a tie, at both ends of the type."""
     limits = np.iinfo(dtype)
-    ties = [end * count + sign * of for end in (limits.min, limits.max, 0, 1) for sign in (-1, 1) for of in
-            (count // 2 - 1, count // 2, count // 2 + 1)]
+    ties = [
+        end * count + sign * of
+        for end in (limits.min, limits.max, 0, 1)
+        for sign in (-1, 1)
+        for of in (count // 2 - 1, count // 2, count // 2 + 1)
+    ]
     sums = [of for of in ties if limits.min * count <= of <= limits.max * count]
     rows = np.array([[of // count + (i < of % count) for i in range(count)] for of in sums], dtype)
     for answer in answers(average(rows.reshape(1, len(rows), count, 1), (1, count))):
@@ -164,7 +168,9 @@ def test_sums_wrap_to_32_bits(oracle: Oracle, operator: str, dtype: type[np.inte
         assert_same(oracle, one_operator(operator, [x, axis], Given(np.zeros(1, dtype), quantized(1.0)), options))
 
 
-@pytest.mark.parametrize("divisor", [1, 2, 3, 4, 7, 8, 255, 256, (1 << 31) + 1, (1 << 32) - 1, 1 << 32, 3 << 32, 5 << 33])
+@pytest.mark.parametrize(
+    "divisor", [1, 2, 3, 4, 7, 8, 255, 256, (1 << 31) + 1, (1 << 32) - 1, 1 << 32, 3 << 32, 5 << 33]
+)
 @pytest.mark.parametrize("shift", [-31, -30, -29, -1, 0, 1, 30])
 def test_a_division_is_taken_into_a_multiplier(divisor: int, shift: int) -> None:
     """As many bits to the left as the divisor has, but 32 at the most, and not beyond a shift of -31 in all."""
@@ -187,7 +193,9 @@ def softmax(x: np.ndarray[Any, Any], output: np.dtype[Any], scale: float = 0.1) 
     return one_operator("SOFTMAX", [given], Given(np.zeros(x.shape, output), quantization), SoftmaxOptions(beta=1.0))
 
 
-@pytest.mark.parametrize("depth", [1, 2, 3, 255, 256, 257, 2048, 4095, 4096, 4097, 5000, 8191, 8193, 9000, 12288, 20000])
+@pytest.mark.parametrize(
+    "depth", [1, 2, 3, 255, 256, 257, 2048, 4095, 4096, 4097, 5000, 8191, 8193, 9000, 12288, 20000]
+)
 @pytest.mark.parametrize("rows", [1, 3])
 def test_softmax_of_long_rows(oracle: Oracle, depth: int, rows: int) -> None:
     """Q12.19 holds a sum of 8191 equal elements; then it wraps. What is left of 8192 of them, no reciprocal is for."""
@@ -232,3 +240,183 @@ def test_int32_is_not_divided_by_zero(place: int, is_constant: bool) -> None:
     divisor[place] = 0
     case = one_operator("DIV", [Given(dividend), Given(divisor, None, is_constant)], Given(dividend), DivOptions())
     assert_refused(case, "divides by zero")
+
+
+# --- Scales ------------------------------------------------------------------------------------------------------
+
+EXPONENTS = [-36, -34, -33, -32, -31, -30, -29, -17, -16, -15, -9, -1, 0, 1, 7, 13, 14, 15, 16, 17, 23, 29, 30, 31, 32]
+SCALED: dict[str, tuple[tuple[int, ...], tuple[int, ...], Any]] = {
+    "MUL": ((1, 64), (1, 1), MulOptions()),
+    "PRELU": ((1, 64), (1, 1), None),
+    "FULLY_CONNECTED": ((64, 1), (1, 1), FullyConnectedOptions()),
+    "BATCH_MATMUL": ((64, 1), (1, 1), None),
+    "CONV_2D": ((1, 8, 8, 1), (1, 1, 1, 1), Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1)),
+    "DEPTHWISE_CONV_2D": (
+        (1, 8, 8, 1),
+        (1, 1, 1, 1),
+        DepthwiseConv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, depth_multiplier=1),
+    ),
+    "LEAKY_RELU": ((1, 64), (), tflm.schema.LeakyReluOptions(alpha=0.75)),
+    "QUANTIZE": ((1, 64), (), None),
+    "RELU": ((1, 64), (), None),
+    "SUM": ((64, 1), (), ReducerOptions(keep_dims=True)),
+}
+"""Shapes of the input and of weights, if any, which are constant."""
+
+
+def scaled(operator: str, dtype: type[np.integer], real: float, values: np.ndarray[Any, Any]) -> Case:
+    """An operator that multiplies by that real number, or one next to it; weights are 1."""
+    shape, weights_shape, options = SCALED[operator]
+    x = Given(values.astype(dtype).reshape(shape), quantized(2.0**-6))
+    weights_type = dtype if operator in ("MUL", "BATCH_MATMUL") else np.int8
+    inputs = [x]
+    if weights_shape:
+        inputs.append(Given(np.ones(weights_shape, weights_type), quantized([1.0]), is_constant=True))
+    if operator == "SUM":
+        inputs.append(Given(np.array([1], np.int32), is_constant=True))
+    return one_operator(operator, inputs, Given(x.values, quantized(2.0**-6 / real)), options)
+
+
+def same_or_both(oracle: Oracle, case: Case) -> None:
+    """What TFLM gives; where it does not survive the model, the engines agree on an answer or on the refusal of one."""
+    try:
+        assert_same(oracle, case)
+    except OracleError:
+        given = []
+        for delegates in ENGINES.values():
+            try:
+                given.append(run(*case, delegates=delegates)[0][0].tolist())
+            except tflm.TflmError as error:
+                given.append(str(error))
+        assert given[0] == given[1]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("operator", SCALED)
+def test_multipliers_of_every_size(oracle: Oracle, operator: str, dtype: type[np.integer]) -> None:
+    """From those that leave nothing of any element to those whose shift is taken modulo 32, or 64."""
+    limits = np.iinfo(dtype)
+    values = np.concatenate([[limits.min, limits.min + 1, limits.max], np.arange(-30, 31)])
+    for exponent, factor in zip(EXPONENTS, itertools.cycle([1.9, 1.0, 1.25, 1.51])):
+        case = scaled(operator, dtype, float(np.float32(factor * 2.0**exponent)), values)
+        same_or_both(oracle, case)
+
+
+EVERY = np.arange(-128, 128, dtype=np.int8)
+ENDS = (-128, -127, 0, 126, 127)
+"""Zero points."""
+
+UNARY: dict[str, Any] = {
+    **dict.fromkeys(["RELU", "QUANTIZE", "LEAKY_RELU", "HARD_SWISH", "ABS", "ELU"]),
+    "LEAKY_RELU": tflm.schema.LeakyReluOptions(alpha=-1.5),
+}
+
+
+@pytest.mark.parametrize("operator", UNARY)
+def test_functions_saturate_at_any_zero_point(oracle: Oracle, operator: str) -> None:
+    """Results reach beyond both ends of the output, and every element of it occurs."""
+    for zero_point, output_zero_point, ratio in itertools.product(ENDS, ENDS, (0.3, 5.0)):
+        x = Given(EVERY, quantized(0.03, zero_point))
+        assert_same(
+            oracle,
+            one_operator(operator, [x], Given(EVERY, quantized(0.03 * ratio, output_zero_point)), UNARY[operator]),
+        )
+
+
+NONE, RELU, RELU_N1_TO_1, RELU6 = (
+    ActivationFunctionType.NONE,
+    ActivationFunctionType.RELU,
+    ActivationFunctionType.RELU_N1_TO_1,
+    ActivationFunctionType.RELU6,
+)
+BINARY = {"ADD": AddOptions, "SUB": SubOptions, "MUL": MulOptions, "DIV": DivOptions, "SQUARED_DIFFERENCE": None}
+
+
+@pytest.mark.parametrize("operator", BINARY)
+def test_pairs_saturate_at_any_zero_point(oracle: Oracle, operator: str) -> None:
+    options = BINARY[operator]
+    some = np.array([-128, -127, -90, -64, -3, -2, -1, 0, 1, 2, 3, 64, 100, 126, 127], np.int8)
+    pairs = np.array(list(itertools.product(some, some)), np.int8).T.copy()
+    corners = [*itertools.product((-128, 127), repeat=3), (5, -7, 3)]
+    for zero_points, activation in zip(corners * 2, [NONE] * 9 + [RELU, RELU_N1_TO_1, RELU6] * 3):
+        quantizations = [quantized(scale, of) for scale, of in zip((0.05, 0.02, 0.03), zero_points)]
+        inputs = [pairs[0], np.where(pairs[1] == zero_points[1], np.int8(1), pairs[1])]
+        given = [Given(x, q) for x, q in zip(inputs, quantizations)]
+        case = one_operator(
+            operator,
+            given,
+            Given(pairs[0], quantizations[2]),
+            options(fused_activation_function=activation) if options else None,
+        )
+        assert_same(oracle, case)
+
+
+@pytest.mark.parametrize("scale", [0.01, 1 / 127, 0.05, 1.0])
+@pytest.mark.parametrize("activation", [NONE, RELU, RELU_N1_TO_1, RELU6])
+def test_activations_end_where_the_type_does(activation: ActivationFunctionType, scale: float, oracle: Oracle) -> None:
+    """-1, 0, 1 and 6 in the integers of an output may lie beyond its ends: below all of them, or above."""
+    for zero_point, dtype in [(of, np.int8) for of in ENDS] + [(0, np.int16)]:
+        limits = np.iinfo(dtype)
+        real = {NONE: (-math.inf, math.inf), RELU: (0, math.inf), RELU_N1_TO_1: (-1, 1), RELU6: (0, 6)}[activation]
+        ends = [
+            end if math.isinf(end) else rounded(Fraction(float(np.float32(end) / np.float32(scale)))) for end in real
+        ]
+        low, high = max(limits.min, ends[0] + zero_point), min(limits.max, ends[1] + zero_point)
+        values = np.linspace(limits.min, limits.max, 256).astype(dtype)
+        x = Given(values.reshape(1, 16, -1, 1), quantized(scale, zero_point))
+        pool = Pool2DOptions(
+            padding=Padding.VALID,
+            stride_w=1,
+            stride_h=1,
+            filter_width=1,
+            filter_height=1,
+            fused_activation_function=activation,
+        )
+        for operator in ("AVERAGE_POOL_2D", "MAX_POOL_2D"):
+            answer = assert_same(oracle, one_operator(operator, [x], x, pool))
+            assert answer.reshape(-1).tolist() == np.clip(values, low, high).tolist()
+        one = Given(np.ones((1, 1, 1, 1), np.int8), quantized([1.0]), is_constant=True)
+        convolution = Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, fused_activation_function=activation)
+        answer = assert_same(oracle, one_operator("CONV_2D", [x, one], x, convolution))
+        assert answer.reshape(-1).tolist() == np.clip(values, low, high).tolist()
+
+
+def test_activations_of_layers_reach_beyond_their_zero_points(oracle: Oracle) -> None:
+    """RELU_N1_TO_1 leaves results below the zero point, which are rounded away from zero as those above."""
+    x = Given(EVERY.reshape(1, 16, 16, 1), quantized(0.5))
+    y = Given(x.values, quantized(1.0, 3))
+    one = Given(np.ones((1, 1, 1, 1), np.int8), quantized([0.01]), is_constant=True)
+    options = {
+        "CONV_2D": Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, depth_multiplier=1),
+    }
+    for (operator, of), activation, scale in itertools.product(
+        options.items(), (NONE, RELU, RELU_N1_TO_1), (1.0, 0.01, 0.005)
+    ):
+        of.fused_activation_function = activation
+        assert_same(oracle, one_operator(operator, [x, one], y._replace(quantization=quantized(scale, 3)), of))
+
+
+@pytest.mark.parametrize("with_bias", [None, np.int32, np.int64])
+@pytest.mark.parametrize("of_bias", [TensorType.FLOAT32, TensorType.INT32, TensorType.INT64])
+@pytest.mark.parametrize("operator", ["CONV_2D", "FULLY_CONNECTED"])
+def test_sums_of_int16_are_rounded_by_the_width_of_the_bias(
+    oracle: Oracle, operator: str, of_bias: TensorType, with_bias: type[np.integer] | None
+) -> None:
+    """Where there is no bias, the options say it; where they do not, sums have 64 bits, which are rounded once."""
+    rng = np.random.default_rng(0)
+    shape = (1, 8, 8, 4) if operator == "CONV_2D" else (64, 4)
+    x = Given(rng.integers(-32768, 32767, shape, np.int16, endpoint=True), quantized(0.01))
+    weights = rng.integers(-127, 128, (6, *[1] * (len(shape) - 2), 4), np.int8)
+    given = Given(weights, quantized([0.0123]), is_constant=True)
+    bias = (
+        None
+        if with_bias is None
+        else Given(rng.integers(-999, 999, 6, with_bias), quantized(0.000123), is_constant=True)
+    )
+    kind: Any = Conv2DOptions if operator == "CONV_2D" else FullyConnectedOptions
+    options = kind(quantized_bias_type=of_bias)
+    if operator == "CONV_2D":
+        options.padding, options.stride_w, options.stride_h = Padding.VALID, 1, 1
+    y = Given(np.zeros((*shape[:-1], 6), np.int16), quantized(0.0317))
+    same_or_both(oracle, one_operator(operator, [x, given, bias], y, options))
