@@ -60,13 +60,114 @@ def test_a_multiplier_just_below_one_is_carried_over() -> None:
     assert fp.quantize_multiplier(1 - 2.0**-40) == (2**30, 1)
 
 
-@given(st.lists(int32, min_size=1, max_size=8), significands, st.integers(-31, 30))
+@pytest.mark.parametrize(
+    ("real", "multiplier"),
+    [
+        (2.0**-32, (2**30, -31)),
+        (2.0**-32 * (1 - 2.0**-40), (2**30, -31)),
+        (2.0**-32 * (1 - 2.0**-20), (0, 0)),
+        (2.0**-31 * (1 - 2.0**-20), (2**31 - 2**11, -31)),
+        (2.0**40, (2**30, 41)),
+        ((2**31 - 0.75) * 2.0**-31, (2**31 - 1, 0)),
+        ((2**31 - 0.5) * 2.0**-31, (2**30, 1)),
+    ],
+)
+def test_a_multiplier_at_the_ends_of_significands_and_shifts(real: float, multiplier: tuple[int, int]) -> None:
+    assert fp.quantize_multiplier(real) == multiplier
+
+
+@given(st.lists(int32, min_size=1, max_size=8), significands, st.integers(-31, 70))
 def test_a_product_is_rounded_twice(values: list[int], significand: int, shift: int) -> None:
-    """First to 31 bits with halves up, then by the right shift with halves away from zero."""
+    """First to 31 bits with halves up, then by the right shift with halves away from zero.
+
+    A shift to the left counts modulo 32, as on x86.
+    """
     scaled = fp.multiply_by_quantized_multiplier(values, significand, shift)
     for value, actual in zip(values, scaled.tolist()):
-        high = rounded_up(Fraction(wrapped(value << max(shift, 0)) * significand, 2**31))
+        high = rounded_up(Fraction(wrapped(value << max(shift, 0) % 32) * significand, 2**31))
         assert actual == rounded(Fraction(high, 2 ** max(-shift, 0)))
+
+
+@pytest.mark.parametrize("shift", [-31, -30, -1, 0, 1, 30, 31, 32, 33, 63, 64])
+def test_products_at_the_ends_of_a_shift(shift: int) -> None:
+    values = [-(2**31), -(2**31) + 1, -(2**30) - 1, -(2**30), -3, -2, -1, 0, 1, 2, 3, 2**30 - 1, 2**30, 2**31 - 1]
+    for significand in (2**30, 2**30 + 1, 3 << 29, 2**31 - 1):
+        scaled = fp.multiply_by_quantized_multiplier(values, significand, shift)
+        for value, actual in zip(values, scaled.tolist()):
+            high = rounded_up(Fraction(wrapped(value << max(shift, 0) % 32) * significand, 2**31))
+            assert actual == rounded(Fraction(high, 2 ** max(-shift, 0)))
+
+
+multipliers = st.builds(fp.QuantizedMultiplier, significands, st.integers(-31, 31))
+wide_multipliers = st.builds(fp.WideQuantizedMultiplier, significands, st.integers(-31, 14))
+
+
+@given(multipliers | wide_multipliers, st.integers(0, 2**48), st.integers(-(2**48), 2**48))
+def test_float64_gives_the_same_wherever_it_is_said_to(multiplier: fp.Multiplier, limit: int, value: int) -> None:
+    """For values up to a limit, and no result beyond the bound on them."""
+    scaling = multiplier.in_float64(limit)
+    largest = multiplier.largest_result(limit)
+    for number in (limit, -limit, limit // 2, min(abs(value), limit), -min(abs(value), limit)):
+        values = np.array([number], np.int64)
+        (expected,) = multiplier.scale(values.copy(), np.empty_like(values)).tolist()
+        if scaling is not None:
+            factor, right = scaling.factor.item(), scaling.right.item()
+            assert rounded(Fraction(math.floor(number * factor + 0.5), 2**right)) == expected
+            if not isinstance(multiplier, fp.WideQuantizedMultiplier) and number > 0:
+                f, a = scaling.in_one_step()
+                assert math.floor(number * f.item() + a.item()) == expected
+        if largest is not None:
+            assert abs(expected) <= largest + 1
+
+
+@pytest.mark.parametrize("shift", [-31, -15, -1, 0, 1, 10])
+@pytest.mark.parametrize("significand", [2**30, 2**30 + 1, 2**31 - 1])
+def test_float64_is_used_as_far_as_it_holds_a_product(significand: int, shift: int) -> None:
+    """Up to 2^53, what is added to round it included; from there on some products would be rounded by themselves."""
+    multiplier = fp.QuantizedMultiplier(significand, shift)
+    left, right = max(shift, 0), max(-shift, 0)
+    limit = (2**53 - 2**30 - 2 ** (30 + right)) // (significand << left)
+    assert multiplier.in_float64(limit) is not None
+    assert multiplier.in_float64(limit + 1) is None
+
+
+@pytest.mark.parametrize("shift", [-31, -22, -15, -1, 0, 1, 10, 14])
+@pytest.mark.parametrize("significand", [2**30, 2**30 + 2**15, 2**31 - 1])
+def test_float64_is_used_as_far_as_it_holds_a_wide_product(significand: int, shift: int) -> None:
+    """And as far as results have 32 bits."""
+    multiplier = fp.WideQuantizedMultiplier(significand, shift)
+    reduced = min((significand + 2**15) >> 16, 2**15 - 1)
+    bits = 15 - shift
+    limit = (min(2**53, (2**31 << bits) - 1) - 2 ** (bits - 1)) // reduced
+    assert multiplier.in_float64(limit) is not None
+    assert multiplier.in_float64(limit + 1) is None
+
+
+@pytest.mark.parametrize("shift", range(15, 80))
+def test_float64_has_no_part_in_shifts_beyond_a_wide_multiplier(shift: int) -> None:
+    assert fp.WideQuantizedMultiplier(2**30, shift).in_float64(1) is None
+    assert fp.WideQuantizedMultiplier(2**30, shift).largest_result(1) is None
+
+
+@given(multipliers | wide_multipliers, st.integers(0, 2**33))
+def test_the_bound_on_results_is_reached(multiplier: fp.Multiplier, limit: int) -> None:
+    """By the limit itself, but for what is rounded."""
+    largest = multiplier.largest_result(limit)
+    values = np.array([limit], np.int64)
+    (result,) = multiplier.scale(values, np.empty_like(values)).tolist()
+    if largest is not None and isinstance(multiplier, fp.QuantizedMultiplier):
+        assert result <= largest + 1 <= 2 * result + 3
+    elif largest is not None:
+        assert result in (largest, largest + 1)
+
+
+def test_the_bound_on_results_ends_with_32_bits() -> None:
+    assert fp.QuantizedMultiplier(2**30, 4).largest_result(2**27 - 1) == 2**31 - 16
+    assert fp.QuantizedMultiplier(2**30, 4).largest_result(2**27) is None
+    assert fp.QuantizedMultiplier(2**30, -4).largest_result(2**31 - 1) == 2**27 - 1
+    assert fp.QuantizedMultiplier([2**30, 2**30 + 1], -4).largest_result(1) is None
+    assert fp.QuantizedMultiplier([2**30, 2**30], [0, -1]).largest_result(1) is None
+    assert fp.WideQuantizedMultiplier([2**30, 2**31 - 1], -4).largest_result(1) is None
 
 
 @given(st.lists(st.tuples(int32, significands, st.integers(-31, 10)), min_size=1, max_size=6))
@@ -85,6 +186,17 @@ def test_a_wide_product_is_rounded_once_by_15_bits_of_the_multiplier(value: int,
     (scaled,) = fp.WideQuantizedMultiplier(significand, shift).scale(values, values).tolist()
     reduced = min(rounded_up(Fraction(significand, 2**16)), 2**15 - 1)
     assert scaled == wrapped(rounded_up(Fraction(value * reduced, 2 ** (15 - shift))))
+
+
+@given(st.integers(-(2**47), 2**47 - 1), significands, st.integers(15, 80))
+def test_a_wide_product_is_shifted_modulo_64(value: int, significand: int, shift: int) -> None:
+    """By 15 bits less the shift, where C says nothing: what x86 does."""
+    values = np.array([value], np.int64)
+    (scaled,) = fp.WideQuantizedMultiplier(significand, shift).scale(values, values).tolist()
+    reduced = min((significand + 2**15) >> 16, 2**15 - 1)
+    total = value * reduced + (1 << (14 - shift) % 64)
+    total = (total + 2**63) % 2**64 - 2**63
+    assert scaled == wrapped(total >> (15 - shift) % 64)
 
 
 @given(st.integers(-(2**62), 2**62))
@@ -131,6 +243,25 @@ def test_the_high_half_of_a_doubled_product(a: int, b: int) -> None:
 @given(int32, st.integers(1, 31))
 def test_division_by_a_power_of_two(value: int, exponent: int) -> None:
     assert int(fp.rounding_divide_by_pot(value, exponent)) == rounded(Fraction(value, 2**exponent))
+
+
+@given(int32 | st.integers(-9, 9), st.integers(-70, 130))
+def test_division_by_any_power_of_two_does_as_x86_does(value: int, exponent: int) -> None:
+    """The mask of the bits that are cut off is made of 64 bits and kept in 32; a shift of 32 bits counts modulo 32."""
+    mask = wrapped((1 << exponent % 64) - 1)
+    rounds_up = value & mask > (mask >> 1) + (value < 0)
+    (result,) = fp.rounding_divide_by_any_pot(np.array([value], np.int64), np.array([exponent], np.int64)).tolist()
+    assert result == (value >> exponent % 32) + rounds_up
+
+
+@given(st.integers(2, 2**31 - 1) | st.integers(2, 40))
+def test_inverse_square_roots(value: int) -> None:
+    significand, shift = fp.inverse_square_root(value)
+    assert float(significand) * 2.0 ** (int(shift) - 31) == pytest.approx(value**-0.5, rel=2.0**-19)
+    arrays = fp.inverse_square_root(np.array([value, 1, 0, -1, 2], np.int64))
+    alone = [fp.inverse_square_root(of) for of in (value, 1, 0, -1, 2)]
+    assert list(zip(*(array.tolist() for array in arrays))) == alone
+    assert alone[1:4] == [(2**31 - 1, 0)] * 3
 
 
 @given(st.integers(0, 8), st.integers(0, 31))

@@ -420,3 +420,207 @@ def test_sums_of_int16_are_rounded_by_the_width_of_the_bias(
         options.padding, options.stride_w, options.stride_h = Padding.VALID, 1, 1
     y = Given(np.zeros((*shape[:-1], 6), np.int16), quantized(0.0317))
     same_or_both(oracle, one_operator(operator, [x, given, bias], y, options))
+
+
+@pytest.mark.parametrize("operator", ["LOGISTIC", "TANH"])
+@pytest.mark.parametrize("scale", [2.0**-15, 2.0**-12, 1 / 4096 * 1.3, 2.0**-9, 0.1])
+def test_sigmoids_of_every_int16(oracle: Oracle, operator: str, scale: float) -> None:
+    every = np.arange(-(2**15), 2**15).astype(np.int16).reshape(1, -1)
+    case = one_operator(operator, [Given(every, quantized(scale))], Given(every, quantized(2.0**-15)))
+    assert_same(oracle, case)
+
+
+@pytest.mark.parametrize(("operator", "output"), [("LOGISTIC", (1 / 256, -128)), ("TANH", (1 / 128, 0))])
+@pytest.mark.parametrize("scale", [2.0**-12, 0.01, 0.07, 0.5, 4.0])
+def test_sigmoids_of_every_int8(oracle: Oracle, operator: str, output: tuple[float, int], scale: float) -> None:
+    for zero_point in ENDS:
+        x = Given(EVERY.reshape(1, -1), quantized(scale, zero_point))
+        assert_same(oracle, one_operator(operator, [x], Given(x.values, quantized(*output))))
+
+
+# --- What is refused ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", ["stride_w", "stride_h", "dilation_w_factor", "dilation_h_factor"])
+@pytest.mark.parametrize("operator", ["CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_strides_and_dilations_have_16_bits(oracle: Oracle, operator: str, which: str) -> None:
+    kind: Any = Conv2DOptions if operator == "CONV_2D" else DepthwiseConv2DOptions
+    options = kind(padding=Padding.VALID, stride_w=1, stride_h=1)
+    if operator == "DEPTHWISE_CONV_2D":
+        options.depth_multiplier = 1
+    x = Given(np.full((1, 1, 1, 1), 3, np.int8), quantized(1.0))
+    one = Given(np.ones((1, 1, 1, 1), np.int8), quantized([1.0]), is_constant=True)
+    setattr(options, which, 32767)
+    assert assert_same(oracle, one_operator(operator, [x, one], x, options)).item() == 3
+    for step in (32768, 65535, 0):
+        setattr(options, which, step)
+        assert_refused(one_operator(operator, [x, one], x, options), "stride|dilation")
+
+
+def svdf(bias_scale: float, time: type[np.integer] = np.int16) -> Case:
+    """An SVDF of one filter, whose state and weights over time have scales with the product 1."""
+    inputs = [
+        Given(np.full((1, 1), 100, np.int8), quantized(0.5)),
+        Given(np.full((1, 1), 2, np.int8), quantized(1.0), is_constant=True),
+        Given(np.ones((1, 2), time), quantized(2.0), is_constant=True),
+        Given(np.full(1, 4, np.int32), quantized(bias_scale), is_constant=True),
+        Given(np.zeros((1, 2), np.int16), quantized(0.5), is_variable=True),
+    ]
+    return one_operator("SVDF", inputs, Given(np.zeros((1, 1), np.int8), quantized(4.0)), SVDFOptions(rank=1))
+
+
+@pytest.mark.parametrize("off", [0.0, 2.0**-17, -(2.0**-17)])
+def test_the_bias_of_an_svdf_has_the_scale_of_its_products(oracle: Oracle, off: float) -> None:
+    assert assert_same(oracle, svdf(1 + off)).item() == (200 + 4) // 4
+
+
+@pytest.mark.parametrize("off", [2.0**-16, -(2.0**-16), 1.0])
+def test_another_scale_is_refused(off: float) -> None:
+    assert_refused(svdf(1 + off), "must be equal")
+
+
+@pytest.mark.parametrize("operator", ["AVERAGE_POOL_2D"])
+@pytest.mark.parametrize(
+    ("scale", "zero_point", "runs"),
+    [(0.5, 3, True), (0.5 + 2e-7, 3, True), (0.50001, 3, False), (0.5, 4, False), (0.49999, 3, False)],
+)
+def test_pools_keep_the_quantization(operator: str, scale: float, zero_point: int, runs: bool) -> None:
+    x = Given(np.full((1, 1, 1, 1), 9, np.int8), quantized(0.5, 3))
+    y = x._replace(quantization=quantized(scale, zero_point))
+    options = Pool2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, filter_width=1, filter_height=1)
+    if runs:
+        assert [answer.item() for answer in answers(one_operator(operator, [x], y, options))] == [9, 9]
+    else:
+        assert_refused(one_operator(operator, [x], y, options), "must be equal")
+
+
+@pytest.mark.parametrize(
+    ("operator", "shape", "scales", "dimension", "reason"),
+    [
+        ("CONV_2D", (3, 1, 1, 2), 1, 0, ""),
+        ("CONV_2D", (3, 1, 1, 2), 3, 0, ""),
+        ("CONV_2D", (3, 1, 1, 3), 3, 3, ""),
+        ("CONV_2D", (3, 1, 1, 2), 2, 3, "3 channels need one each"),
+        ("DEPTHWISE_CONV_2D", (1, 1, 1, 3), 1, 3, ""),
+        ("DEPTHWISE_CONV_2D", (1, 1, 1, 3), 3, 3, ""),
+        ("DEPTHWISE_CONV_2D", (1, 2, 1, 3), 2, 1, "3 channels need one each"),
+        ("FULLY_CONNECTED", (3, 2), 1, 0, ""),
+        ("FULLY_CONNECTED", (3, 2), 3, 0, ""),
+        ("FULLY_CONNECTED", (3, 4), 4, 1, ""),
+        ("FULLY_CONNECTED", (3, 2), 2, 1, "has 2 scales for 3 rows"),
+    ],
+)
+def test_weights_have_a_scale_for_each_channel(
+    oracle: Oracle, operator: str, shape: tuple[int, ...], scales: int, dimension: int, reason: str
+) -> None:
+    """The checks of a model look at the dimension that is named; a kernel, at the one that it needs."""
+    options: Any = {
+        "CONV_2D": Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, depth_multiplier=3),
+        "FULLY_CONNECTED": FullyConnectedOptions(),
+    }[operator]
+    x_shape = {
+        "CONV_2D": (1, 1, 1, shape[-1]),
+        "DEPTHWISE_CONV_2D": (1, *shape[1:3], 1),
+        "FULLY_CONNECTED": (1, shape[-1]),
+    }
+    x = Given(np.full(x_shape[operator], 10, np.int8), quantized(1.0))
+    quantization = quantized([0.5 + i for i in range(scales)], 0, dimension)
+    weights = Given(np.ones(shape, np.int8), quantization, is_constant=True)
+    y = Given(np.zeros((*[1] * (len(shape) - 1), 3), np.int8), quantized(1.0))
+    case = one_operator(operator, [x, weights], y, options)
+    if reason:
+        assert_refused(case, reason)
+    else:
+        assert_same(oracle, case)
+
+
+@pytest.mark.parametrize("shape", [(3,), (1, 3), (3, 3), (3, 1)])
+@pytest.mark.parametrize("dimension", [0, 1, 3])
+def test_scales_of_slices_go_with_their_dimension(shape: tuple[int, ...], dimension: int) -> None:
+    """A bias may name the dimension of its weights: in one dimension there is no other than its own."""
+    values = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", shape, TensorType.INT32, quantized([1.0, 10.0, 100.0], [1, 2, 3], dimension)))
+    if shape != (3,) and (dimension >= len(shape) or shape[dimension] != 3):
+        with pytest.raises(tflm.ModelError, match="dimension"):
+            tflm.Model(builder.build())
+        return
+    interpreter = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    tensor = interpreter.input(0)
+    tensor.data = values
+    factors = np.array([1.0, 10.0, 100.0]), np.array([1, 2, 3])
+    if len(shape) == 2 and dimension == 0:
+        factors = factors[0][:, np.newaxis], factors[1][:, np.newaxis]
+    expected = (values - factors[1]) * factors[0]
+    np.testing.assert_array_equal(tensor.dequantized(), expected)
+    np.testing.assert_array_equal(tensor.quantized(expected), values)
+
+
+# --- Detection ---------------------------------------------------------------------------------------------------
+
+
+def detections(oracle: Oracle, boxes: Any, scores: Any, **changed: Any) -> list[list[float]]:
+    """Box by box, from the highest score: class and score of what is detected, as both engines and TFLM have it."""
+    scores = np.array([scores], np.float32)
+    # An anchor of one unit around zero: an encoding of y, x, 0, 0 is a box of one unit around them.
+    anchors = np.tile(np.array([0, 0, 1, 1], np.float32), (len(boxes), 1))
+    options = detection_options(num_classes=scores.shape[2], y_scale=1.0, x_scale=1.0, **changed)
+    model = detection_model(len(boxes), scores.shape[2], 4, anchors, options)
+    encodings = np.array([[[*box, 0, 0] for box in boxes]], np.float32)
+    expected = oracle.run(model, [[encodings, scores]])[0]
+    count = int(expected[3].item())  # TFLM may leave what is behind as it was
+    for delegates in ENGINES.values():
+        given = run(model, [[encodings, scores]], delegates=delegates)[0]
+        assert_close([of[:, :count] for of in given[:3]], [of[:, :count] for of in expected[:3]])
+        assert given[3].item() == count
+    return np.stack([expected[1][0], expected[2][0]], axis=1)[:count].tolist()
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+def test_a_score_at_the_threshold_is_detected(oracle: Oracle, is_regular: bool) -> None:
+    below = float(np.nextafter(np.float32(0.5), np.float32(0)))
+    found = detections(
+        oracle,
+        [(0, 0), (5, 5), (9, 9)],
+        [[0.5, 0], [below, 0], [0.75, 0]],
+        nms_score_threshold=0.5,
+        use_regular_nms=is_regular,
+    )
+    assert found == [[0, 0.75], [0, 0.5]]
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+@pytest.mark.parametrize(("threshold", "kept"), [(1 / 3, 2), (0.33, 1), (0.34, 2), (1.0, 2)])
+def test_an_overlap_at_the_threshold_is_kept(oracle: Oracle, is_regular: bool, threshold: float, kept: int) -> None:
+    """Half of each of two boxes is a third of both together."""
+    found = detections(
+        oracle, [(0, 0), (0.5, 0)], [[0.9], [0.8]], nms_iou_threshold=threshold, use_regular_nms=is_regular
+    )
+    assert len(found) == kept
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+def test_boxes_side_by_side_do_not_overlap(oracle: Oracle, is_regular: bool) -> None:
+    boxes = [(0, 0), (1, 0), (0, 1), (-1, 0), (0, -1)]
+    scores = [[0.5]] * 5
+    assert (
+        len(
+            detections(
+                oracle, boxes, scores, nms_iou_threshold=1e-6, use_regular_nms=is_regular, detections_per_class=9
+            )
+        )
+        == 5
+    )
+
+
+@pytest.mark.parametrize("is_regular", [True, False])
+@pytest.mark.parametrize("most", [1, 2, 3, 4, 5])
+def test_as_many_are_detected_as_there_may_be(oracle: Oracle, is_regular: bool, most: int) -> None:
+    """In all, and for each class; of equal scores the first ones."""
+    boxes = [(3 * i, 0) for i in range(5)]
+    scores = [[0.5, 0.75], [0.5, 0.75], [0.5, 0.5], [0.75, 0.5], [0.5, 0.5]]
+    found = detections(oracle, boxes, scores, max_detections=most, detections_per_class=2, use_regular_nms=is_regular)
+    assert len(found) == min(most, 4 if is_regular else 5)
