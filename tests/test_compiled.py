@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import re
 import subprocess
@@ -26,7 +27,15 @@ from test_real_models import NAMES, recorded
 import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import (
+    ELEMENT_TYPES,
+    BuiltinOperator,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    FullyConnectedOptions,
+    Padding,
+    TensorType,
+)
 
 COMPILED = sorted(OPERATORS.keys() & {operator for operators in FAMILIES.values() for operator in operators})
 EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else 3
@@ -74,6 +83,52 @@ def test_compiled_kernels_give_what_numpy_kernels_give(operator: str, data: st.D
         return
     for ours, theirs in zip(run_guarded(model, invocations, planner), expected):
         assert_close(ours, theirs)
+
+
+def layer(operator: str, positions: int, width: int, channels: int, type: TensorType) -> tuple[bytes, list[Arrays]]:
+    """A convolution, or the matrix of a fully connected layer, whose output is the last tensor of its arena."""
+    rng = np.random.default_rng(positions * 100 + channels)
+    is_float = type == TensorType.FLOAT32
+    depth = {"FULLY_CONNECTED": 3, "CONV_2D": 2, "DEPTHWISE_CONV_2D": channels}[operator]
+    filters = {
+        "FULLY_CONNECTED": (channels, 3),
+        "CONV_2D": (channels, 1, 1, 2),
+        "DEPTHWISE_CONV_2D": (1, 1, 2, channels),
+    }
+    x_shape = (positions * width, 3) if operator == "FULLY_CONNECTED" else (1, positions, width, depth)
+    y_shape = (*x_shape[:-1], channels)
+    options: Any = {
+        "FULLY_CONNECTED": FullyConnectedOptions(),
+        "CONV_2D": Conv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1),
+        "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.SAME, stride_w=1, stride_h=1, depth_multiplier=1),
+    }[operator]
+    scale = None if is_float else tflm.quantized(0.5)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", x_shape, type, scale)
+    weights = rng.integers(-9, 9, filters[operator]).astype(np.float32 if is_float else np.int8)
+    w = main.constant("weights", weights, None if is_float else tflm.quantized([0.25]))
+    y = main.tensor("y", y_shape, type, scale)
+    main.operator(BuiltinOperator[operator], [x, w], [y], options)
+    main.output(y)
+    return builder.build(), [[rng.integers(-99, 99, x_shape).astype(ELEMENT_TYPES[type].dtype)]]
+
+
+CHANNELS = [1, 2, 3, 5, 15, 16, 17, 31, 33, 47, 63, 65]
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16, TensorType.FLOAT32], ids=lambda type: type.name)
+@pytest.mark.parametrize("operator", ["FULLY_CONNECTED", "CONV_2D", "DEPTHWISE_CONV_2D"])
+def test_vectors_are_written_no_further_than_the_output(operator: str, type: TensorType) -> None:
+    """Whole vectors are stored where later ones write over what is too much: as far as there are later ones.
+
+    What is beyond the output stays as it was, for outputs that are shorter and longer than a vector by any number.
+    """
+    sizes = [(1, 1), (1, 3), (23, 1), (70, 1)]
+    for channels, (positions, width) in itertools.product(CHANNELS, sizes):
+        model, invocations = layer(operator, positions, width, channels, type)
+        expected = run(model, invocations, delegates=())
+        assert_close(run_guarded(model, invocations, "linear")[0], expected[0])
 
 
 def relu_model() -> bytes:

@@ -251,3 +251,21 @@ def test_floats_only_are_post_processed() -> None:
     main.operator(custom.DETECTION, inputs, outputs, custom_options=options)
     with pytest.raises(tflm.OperatorError, match="is INT8; supported here: FLOAT32"):
         run(builder.build(), [])
+
+
+@pytest.mark.parametrize(("size", "beside"), [(2, 0), (3, 1), (18, 1), (19, 2), (34, 2), (35, 3), (64, 3)])
+def test_tensors_beside_the_arena_begin_at_multiples_of_16(size: int, beside: int) -> None:
+    """Three tensors of 3 bytes, in the order of one operator's outputs; what does not fit goes into the arena."""
+    head = custom.with_table(custom.metadata(custom.LOOK_UP, 2, 4), VALUES)
+    codes = [np.array([of], np.uint8) for of in (0b00_01_10_00, 0b11_10_01_00, 0b00_00_11_00)]
+    model = custom.decode_model([(of, head, INT8, (3,), None) for of in codes])
+    memory = bytearray(size)
+    interpreter = tflm.MicroInterpreter(
+        tflm.Model(model), tflm.AllOpsResolver(), bytearray(1 << 14), decompression_memory=memory
+    )
+    interpreter.allocate_tensors()
+    interpreter.invoke()
+    answers = [[10, 20, 30], [40, 30, 20], [10, 10, 40]]
+    assert [interpreter.output(i).data.tolist() for i in range(3)] == answers
+    held = [list(memory[start : start + 3]) for start in (0, 16, 32)]
+    assert [of == answer for of, answer in zip(held, answers)] == [i < beside for i in range(3)]

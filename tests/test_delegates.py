@@ -427,3 +427,38 @@ def test_compare_finds_the_first_operator_where_a_delegate_departs(tmp_path: Pat
     assert "no tensor is off by more" in shown.output
     shown = CliRunner().invoke(app, ["profile", str(path), "--runs", "2", "--delegate", "test_delegates:Wrong"])
     assert "WRONG(SIN)" in shown.output
+
+
+def with_variable(order: str) -> tflm.Model:
+    """ADDs of a variable (v) or of the input alone (x), in that order; each sum is an output.
+
+    The variable is written by none, so that nothing but its use says that these operators have an order.
+    """
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), TensorType.FLOAT32)
+    variable = main.tensor("variable", (4,), TensorType.FLOAT32, is_variable=True)
+    for i, of in enumerate(order):
+        y = main.tensor(f"y{i}", (4,), TensorType.FLOAT32)
+        main.operator(BuiltinOperator.ADD, [x, variable if of == "v" else x], [y])
+        main.output(y)
+    return tflm.Model(builder.build())
+
+
+def test_operators_that_use_a_variable_keep_their_order() -> None:
+    """Those that do not are gathered, wherever they are."""
+    plan = interpreter(with_variable("vvv"), [Takes(0, 2)]).execution_plan()
+    assert [node.operators for node in plan] == [(0,), (1,), (2,)]
+    plan = interpreter(with_variable("xxx"), [Takes(0, 2)]).execution_plan()
+    assert [node.operators for node in plan] == [(0, 2), (1,)]
+    plan = interpreter(with_variable("vxv"), [Takes(0, 2)]).execution_plan()
+    assert [node.operators for node in plan] == [(0, 2), (1,)]
+    plan = interpreter(with_variable("xvxv"), [Takes(0, 3)]).execution_plan()
+    assert [node.operators for node in plan] == [(0,), (1,), (2,), (3,)]
+
+
+def test_a_variable_is_no_output_of_what_reads_it() -> None:
+    delegate = Takes(0, 1)
+    interpreter(with_variable("vv"), [delegate]).allocate_tensors()
+    (seen,) = delegate.seen
+    assert (seen.input_tensors, seen.output_tensors) == ((0, 1), (2, 3))

@@ -176,3 +176,127 @@ def test_the_models_of_tensorflows_converter(corpus: Path) -> None:
 
 def test_a_report_names_the_operators_that_no_device_can_run() -> None:
     assert "TensorFlow's operators: FlexSin" in str(shown(model_report(model(SINE, SINE.inputs))).notes)
+
+
+def numbers(*values: float, dtype: Any = np.float32) -> np.ndarray[Any, Any]:
+    return np.array(values, dtype)
+
+
+HALVES = numbers(-300, -127.5, -2.5, -1.5, -0.5, 0, 0.5, 1.5, 2.5, 126.5, 300)
+"""Ties at a scale of one, and what saturates."""
+EVEN, AWAY, UP = (
+    {b"HALF_TO_EVEN": [-2, -2, 0, 0, 0, 2, 2, 126], b"HALF_AWAY_FROM_ZERO": [-3, -2, -1, 0, 1, 2, 3, 127],
+     b"HALF_UP": [-2, -1, 0, 0, 1, 2, 3, 127]}[mode] for mode in (b"HALF_TO_EVEN", b"HALF_AWAY_FROM_ZERO", b"HALF_UP")
+)  # fmt: skip
+ONE_RANGE = numbers(-128)[0], numbers(127)[0]
+NARROW_RANGE = numbers(-127)[0], numbers(127)[0]
+INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
+
+FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
+    # Rounding to 8 bits and back, at a scale of one.
+    ("QuantizeAndDequantizeV2", {}, [HALVES, *ONE_RANGE], [[-128, -128, *EVEN, 127]]),
+    ("QuantizeAndDequantizeV2", {"round_mode": b"HALF_UP"}, [HALVES, *ONE_RANGE], [[-128, -127, *UP, 127]]),
+    ("QuantizeAndDequantizeV2", {"narrow_range": True}, [HALVES, *NARROW_RANGE], [[-127, -127, *EVEN, 127]]),
+    (
+        "QuantizeAndDequantizeV2",
+        {"signed_input": False},
+        [numbers(-1, 0, 0.5, 1.5, 254.5, 255, 300), numbers(0)[0], numbers(255)[0]],
+        [[0, 0, 0, 2, 254, 255, 255]],
+    ),
+    (
+        "QuantizeAndDequantizeV2",
+        {"num_bits": 3, "range_given": False, "round_mode": b"HALF_UP"},
+        [numbers(-4, -0.5, 0.5, 2.5, 3), *ONE_RANGE],
+        [[-4, 0, 1, 3, 3]],
+    ),
+    ("QuantizeAndDequantizeV2", {}, [numbers(1, 2), numbers(0)[0], numbers(0)[0]], [[1, 2]]),
+    ("QuantizeAndDequantizeV3", {}, [numbers(-9, 0.5, 9), numbers(-4)[0], numbers(3)[0], np.int32(3)], [[-4, 0, 3]]),
+    # The smaller of two scales counts.
+    ("QuantizeAndDequantizeV2", {}, [numbers(-300, 300, 63.7), numbers(-256)[0], numbers(127)[0]], [[-256, 254, 64]]),
+    ("QuantizeAndDequantizeV2", {}, [numbers(-300, 300, 63.7), numbers(-1)[0], numbers(254)[0]], [[-256, 254, 64]]),
+    # To 8 bits.
+    ("QuantizeV2", {"T": INT8, "mode": b"SCALED"}, [HALVES, *ONE_RANGE], [[-128, -128, *AWAY, 127], [-128], [127]]),
+    (
+        "QuantizeV2",
+        {"T": INT8, "mode": b"SCALED", "round_mode": b"HALF_TO_EVEN"},
+        [HALVES, *ONE_RANGE],
+        [[-128, -128, *EVEN, 127], [-128], [127]],
+    ),
+    (
+        "QuantizeV2",
+        {"T": INT8, "mode": b"SCALED", "narrow_range": True},
+        [HALVES, *NARROW_RANGE],
+        [[-127, -127, *AWAY, 127], [-127], [127]],
+    ),
+    (
+        "QuantizeV2",
+        {"T": UINT8, "mode": b"SCALED", "narrow_range": True},
+        [numbers(-5, 0.5, 254.4, 300), numbers(0)[0], numbers(255)[0]],
+        [[0, 1, 254, 255], [0], [255]],
+    ),
+    (
+        "QuantizeV2",
+        {"T": UINT8},
+        [numbers(-5, 0, 0.4, 0.5, 1.5, 254.4, 254.5, 255, 300), numbers(0)[0], numbers(255)[0]],
+        [[0, 0, 0, 1, 2, 254, 255, 255, 255], [0], [255]],
+    ),
+    (
+        "QuantizeV2",
+        {"T": INT8, "mode": b"MIN_FIRST"},
+        [numbers(-200, -128, -0.5, 0.5, 1.5, 127, 200), *ONE_RANGE],
+        [[-128, -128, 0, 0, 2, 127, 127], [-128], [127]],
+    ),
+    # A range begins at zero or below, ends at zero or above, and is not empty.
+    ("QuantizeV2", {"T": UINT8}, [numbers(51, 255), numbers(51)[0], numbers(255)[0]], [[51, 255], [0], [255]]),
+    ("QuantizeV2", {"T": UINT8}, [numbers(0, 0.01, 1), numbers(0)[0], numbers(0)[0]], [[0, 255, 255], [0], [0.01]]),
+    (
+        "QuantizeV2",
+        {"T": UINT8, "ensure_minimum_range": 0.5},
+        [numbers(-100, 0), numbers(-100)[0], numbers(-90)[0]],
+        [[0, 255], [-100], [0]],
+    ),
+    # And back.
+    ("Dequantize", {"mode": b"SCALED"}, [numbers(-128, 1, 127, dtype=np.int8), *ONE_RANGE], [[-128, 1, 127]]),
+    (
+        "Dequantize",
+        {"mode": b"SCALED", "narrow_range": True},
+        [numbers(-127, 1, 127, dtype=np.int8), *NARROW_RANGE],
+        [[-127, 1, 127]],
+    ),
+    ("Dequantize", {"mode": b"SCALED"}, [numbers(1, dtype=np.int8), numbers(-256)[0], numbers(127)[0]], [[2]]),
+    ("Dequantize", {"mode": b"SCALED"}, [numbers(1, dtype=np.int8), numbers(-128)[0], numbers(254)[0]], [[2]]),
+    (
+        "Dequantize",
+        {"mode": b"SCALED", "narrow_range": True},
+        [numbers(1, 255, dtype=np.uint8), numbers(-9)[0], numbers(510)[0]],
+        [[2, 510]],
+    ),
+    ("Dequantize", {}, [numbers(0, 1, 255, dtype=np.uint8), numbers(-1)[0], numbers(254)[0]], [[-1, 0, 254]]),
+    ("Dequantize", {}, [numbers(-128, 0, 127, dtype=np.int8), numbers(10)[0], numbers(265)[0]], [[10, 138, 265]]),
+    # Means of integers are cut off towards zero.
+    ("Mean", {}, [numbers(-3, -4, dtype=np.int32), np.int32(0)], [-3.0]),
+    ("Mean", {}, [np.array([[-1, 0, 0], [5, 5, 6]], np.int32), np.int32(1)], [[0, 5]]),
+    ("Mean", {}, [numbers(200, 100, 255, dtype=np.uint8), np.int32(0)], [185.0]),
+    # Without `fast`, least squares have no regularizer.
+    (
+        "MatrixSolveLs",
+        {"fast": False},
+        [np.array([[2, 0], [0, 4], [0, 0]], np.float32), np.array([[2], [4], [9]], np.float32), np.float64(50)],
+        [[[1], [1]]],
+    ),
+    (
+        "MatrixSolveLs",
+        {"fast": True},
+        [np.array([[2, 0], [0, 4], [0, 0]], np.float32), np.array([[2], [4], [9]], np.float32), np.float64(4)],
+        [[[0.5], [0.8]]],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "attributes", "inputs", "expected"), FACTS)
+def test_what_tensorflow_defines(name: str, attributes: dict[str, Any], inputs: list[Any], expected: list[Any]) -> None:
+    """Beside the recorded answers: ties, ends of ranges, attributes that are seldom given."""
+    given = bound(name, attributes)(*inputs)
+    assert len(given) == len(expected)
+    for ours, theirs in zip(given, expected):
+        np.testing.assert_allclose(np.asarray(ours, np.float64).reshape(np.shape(theirs)), theirs, rtol=1e-6)
