@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import re
 import struct
 import sys
@@ -1216,3 +1217,122 @@ def test_subgraphs_may_run_others_within_reason(length: int, calls: int) -> None
     assert interpreter.output(0).data.tolist() == [0, 2, 0, 0]
     (output,) = (buffer for buffer in interpreter.planned_buffers() if buffer.name == "y")
     assert output.last_use >= (length - 1) * calls  # one step at least for each subgraph that is run
+
+
+@pytest.mark.parametrize(("length", "is_good"), [(100, True), (101, False)])
+def test_subgraphs_run_others_a_hundred_deep(length: int, is_good: bool) -> None:
+    assert (tflm.verify(chain_of_subgraphs(length, 1)) == []) is is_good
+
+
+@pytest.mark.parametrize(("more", "is_good"), [(0, True), (1, False)])
+def test_one_pass_has_a_hundred_thousand_operators(more: int, is_good: bool) -> None:
+    """A thousand times CALL_ONCE, a subgraph, and the 98 operators of that; and some more."""
+    builder = tflm.ModelBuilder()
+    main, called = builder.subgraph(), builder.subgraph("called")
+    x, constant = main.input("x", (1,), INT8, HALF), called.constant("x", np.ones(1, np.int8), HALF)
+    for _ in range(1000):
+        main.operator(BuiltinOperator.CALL_ONCE, [], [], call_once(1))
+    for i in range(98):
+        called.operator(BuiltinOperator.RELU, [constant], [called.tensor(f"y{i}", (1,), INT8, HALF)])
+    for i in range(more):
+        main.operator(BuiltinOperator.RELU, [x], [main.tensor(f"y{i}", (1,), INT8, HALF)])
+    main.output(x)
+    assert (tflm.verify(builder.build()) == []) is is_good
+
+
+@pytest.mark.parametrize(
+    ("type", "shape", "is_good"),
+    [
+        (INT8, (2**31 - 1,), True),
+        (INT8, (2**31 - 1, 0), True),
+        (INT8, (2**16, 2**15), False),
+        (TensorType.INT16, (2**30 - 1,), True),
+        (TensorType.INT16, (2**30,), False),
+        (TensorType.INT4, (2**31 - 1, 2), True),
+        (INT8, (1,) * 32, True),
+        (INT8, (1,) * 33, False),
+    ],
+)
+def test_tensors_have_less_than_2_gib_and_32_dimensions(
+    type: TensorType, shape: tuple[int, ...], is_good: bool
+) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", shape, type))
+    assert (tflm.verify(builder.build()) == []) is is_good
+
+
+@pytest.mark.parametrize(
+    ("type", "low", "high"),
+    [
+        (INT8, -128, 127),
+        (TensorType.UINT8, 0, 255),
+        (TensorType.INT16, -32768, 32767),
+        (TensorType.UINT16, 0, 65535),
+        (TensorType.INT32, -(2**31), 2**31 - 1),
+        (TensorType.FLOAT32, -(2**31), 2**31 - 1),
+    ],
+)
+def test_zero_points_end_where_the_type_does(type: TensorType, low: int, high: int) -> None:
+    for zero_point, is_good in ((low, True), (high, True), (low - 1, False), (high + 1, False)):
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        main.output(main.input("x", (2,), type, tflm.quantized(0.5, zero_point)))
+        assert (tflm.verify(builder.build()) == []) is is_good
+
+
+def test_scales_end_where_floats_of_full_precision_do() -> None:
+    limits = np.finfo(np.float32)
+    for scale, is_good in ((limits.tiny, True), (limits.max, True), (float(limits.tiny) / 2, False), (math.inf, False)):
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        main.output(main.input("x", (2,), INT8, tflm.quantized(float(scale))))
+        assert (tflm.verify(builder.build()) == []) is is_good
+
+
+@pytest.mark.parametrize(
+    ("type", "bits"),
+    [(INT8, 8), (TensorType.INT4, 4), (TensorType.INT2, 2), (TensorType.INT16, 16), (TensorType.INT32, 32)],
+)
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 8])
+def test_a_constant_has_as_many_bytes_as_its_elements_take(type: TensorType, bits: int, count: int) -> None:
+    needed = math.ceil(count * bits / 8)
+    for size, is_good in ((needed, True), (needed - 1, needed == 1), (needed + 1, True)):
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        main.output(main.input("x", (1,), INT8, HALF))
+        tensor = main.constant("c", np.zeros(size, np.uint8))
+        tables = main.table.tensors or []
+        tables[tensor].type, tables[tensor].shape = type, (count,)
+        # No bytes at all are those of a tensor that is made by an operator; here nobody reads it.
+        assert (tflm.verify(builder.build()) == []) is is_good
+
+
+@pytest.mark.parametrize(("name", "is_good"), [("", False), ("Mine", True)])
+def test_a_custom_operator_has_a_name(name: str, is_good: bool) -> None:
+    model = schema.read_model(memoryview(NET))
+    codes = model.operator_codes or []
+    codes[0].builtin_code, codes[0].deprecated_builtin_code, codes[0].custom_code = BuiltinOperator.CUSTOM, 32, name
+    assert (tflm.verify(schema.write_model(model)) == []) is is_good
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([1, 0, 1, -1], ""),
+        ([1, 0, 1, 0], ""),
+        ([1, 0, 1, 0, 99], ""),
+        ([1, 0], "8 bytes are too few for its header"),
+        ([1, 0, 2, 0, 16], "it has offsets for 2 tensors, the model has 1"),
+        ([1, 0, 0], "it has offsets for 0 tensors, the model has 1"),
+        ([1, 0, 1], "12 bytes are too few for 1 offsets"),
+        ([1, 0, 1, -2], "offset -2 is negative"),
+    ],
+)
+def test_an_offline_plan_has_an_offset_for_each_tensor(words: list[int], reason: str) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (1,), INT8, HALF))
+    builder.metadata("OfflineMemoryAllocation", struct.pack(f"<{len(words)}i", *words))
+    findings = tflm.verify(builder.build())
+    assert [reason in str(finding) for finding in findings] == ([True] if reason else [])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from differential import assert_close, run
-from models import Arrays, Case
+from models import Case
 from oracle import Oracle, OracleError
 from strategies.custom import detection_model, detection_options
 
