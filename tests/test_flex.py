@@ -263,6 +263,12 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
         [numbers(-127, 1, 127, dtype=np.int8), *NARROW_RANGE],
         [[-127, 1, 127]],
     ),
+    (
+        "Dequantize",
+        {"mode": b"SCALED", "narrow_range": True},
+        [numbers(-127, 1, 127, dtype=np.int8), numbers(-254)[0], numbers(127)[0]],
+        [[-254, 2, 254]],
+    ),
     ("Dequantize", {"mode": b"SCALED"}, [numbers(1, dtype=np.int8), numbers(-256)[0], numbers(127)[0]], [[2]]),
     ("Dequantize", {"mode": b"SCALED"}, [numbers(1, dtype=np.int8), numbers(-128)[0], numbers(254)[0]], [[2]]),
     (

@@ -205,8 +205,7 @@ class _Layer(NamedTuple):
             return 0
         positions, y_step = len(self.windows.offsets), count * self.y.itemsize
         room = positions * y_step - (first + block) * self.y.itemsize
-        direct = min(room // y_step + 1, positions) // tile.rows if room >= 0 else 0
-        return min(direct, -(-positions // tile.rows) - 1)
+        return max(room // y_step + 1, 0) // tile.rows
 
 
 def bind_matrix(

@@ -23,9 +23,6 @@ from tflm.kernels.reference.arg_min_max import check_dimension
 from tflm.kernels.reference.reduce import Rescaling, check_output, resolved_axes
 from tflm.kernels.registration import KernelContext, Node
 
-MOST_ADDENDS = 1 << 15
-"""So many elements of 16 bits can be added in 32."""
-
 
 @kernel
 def sum_int8(
@@ -43,7 +40,7 @@ def sum_int8(
     least: int,
     most: int,
 ) -> int:
-    """Sums, less the zero points of their addends, scaled."""
+    """Sums, less the zero points of their addends, scaled. They wrap to 32 bits, as TFLM's do."""
     for i in range(outer):
         for k in range(inner):
             sums[k] = 0
@@ -168,7 +165,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     except OperatorError:
         return None  # it is refused when it runs
     turn, x, sizes = _turned(x, axes)
-    if turn is None or (sizes["along"] >= MOST_ADDENDS and x.dtype != np.float32):
+    if turn is None:
         return None
     if (node.operator, x.dtype.name) in EXTREMES:
         extreme, start = EXTREMES[node.operator, x.dtype.name]
