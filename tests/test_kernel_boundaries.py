@@ -626,3 +626,115 @@ def test_as_many_are_detected_as_there_may_be(oracle: Oracle, is_regular: bool, 
     scores = [[0.5, 0.75], [0.5, 0.75], [0.5, 0.5], [0.75, 0.5], [0.5, 0.5]]
     found = detections(oracle, boxes, scores, max_detections=most, detections_per_class=2, use_regular_nms=is_regular)
     assert len(found) == min(most, 4 if is_regular else 5)
+
+
+# --- Conversions and comparisons ---------------------------------------------------------------------------------
+
+TIES = [-3.5, -2.5, -1.5, -1.0, -0.5, -0.49999997, 0.0, 0.49999997, 0.5, 1.0, 1.5, 2.5, 3.5]
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16, np.int32])
+def test_floats_become_integers_up_to_the_ends_of_a_type(oracle: Oracle, dtype: type[np.integer]) -> None:
+    """CAST cuts off, QUANTIZE rounds halves away from zero; both end where the type does."""
+    limits = np.iinfo(dtype)
+    at_ends = [end + of for end in (limits.min, limits.max) for of in (-1.5, -1, -0.5, 0, 0.5, 1, 1.5)]
+    x = np.array([*TIES, *(at_ends if dtype != np.int32 else [-(2.0**31), 2.0**31 - 128])], np.float32)
+    assert_same(oracle, one_operator("CAST", [Given(x)], Given(np.zeros(x.shape, dtype))))
+    for zero_point in {np.int8: (0, 3), np.int16: (0,), np.int32: ()}[dtype]:
+        output = Given(np.zeros(x.shape, dtype), quantized(1.0, zero_point))
+        assert_same(oracle, one_operator("QUANTIZE", [Given(x)], output))
+
+
+@pytest.mark.parametrize("operator", ["ROUND", "FLOOR", "CEIL", "RELU", "RELU6", "ABS", "NEG", "SQUARE"])
+def test_floats_at_ties_and_signs(oracle: Oracle, operator: str) -> None:
+    x = np.array([*TIES, 5.9999995, 6.0, 6.0000005, 2.0**23 - 0.5, 2.0**23 + 1, -(2.0**23) + 0.5], np.float32)
+    assert_same(oracle, one_operator(operator, [Given(x)], Given(x)))
+
+
+@pytest.mark.parametrize("operator", ["EQUAL", "NOT_EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL"])
+@pytest.mark.parametrize("type", ["float32", "int32", "int64", "int8"])
+def test_comparisons_of_neighbours(oracle: Oracle, operator: str, type: str) -> None:
+    """Of bytes, by their real values: at twice the scale, every other one has an equal."""
+    some = np.array([-128, -127, -2, -1, 0, 1, 2, 126, 127], np.int64)
+    pairs = np.array(list(itertools.product(some, some))).T.copy().astype(type)
+    scales = (quantized(0.25, 1), quantized(0.5, -2)) if type == "int8" else (None, None)
+    x, y = (Given(of, scale) for of, scale in zip(pairs, scales))
+    assert_same(oracle, one_operator(operator, [x, y], Given(np.zeros(len(pairs[0]), np.bool_))))
+
+
+@pytest.mark.parametrize("operator", ["FLOOR_DIV", "FLOOR_MOD"])
+def test_divisions_round_down(oracle: Oracle, operator: str) -> None:
+    some = np.array([-7, -6, -3, -2, -1, 1, 2, 3, 6, 7], np.float32)
+    pairs = np.array(list(itertools.product(some, some))).T.copy()
+    x, y = map(Given, pairs)
+    assert_same(oracle, one_operator(operator, [x, y], x))
+
+
+@pytest.mark.parametrize("operator", ["ARG_MAX", "ARG_MIN"])
+@pytest.mark.parametrize("dtype", [np.int8, np.float32])
+def test_the_first_of_equal_elements_counts(oracle: Oracle, operator: str, dtype: Any) -> None:
+    rows = np.array([[1, 3, 3, 1], [3, 1, 1, 3], [2, 2, 2, 2], [-1, -3, -3, -1], [0, 0, 1, -1]], dtype)
+    axis = Given(np.array([1], np.int32), is_constant=True)
+    x = Given(rows, quantized(1.0) if dtype == np.int8 else None)
+    options = tflm.schema.ArgMaxOptions() if operator == "ARG_MAX" else tflm.schema.ArgMinOptions()
+    options.output_type = TensorType.INT32
+    assert_same(oracle, one_operator(operator, [x, axis], Given(np.zeros(5, np.int32)), options))
+
+
+@pytest.mark.parametrize("count", [1, 255, 8191, 8192, 8193, 16384, 16385])
+@pytest.mark.parametrize("operator", ["ADD", "SUB", "MUL"])
+def test_functions_of_pairs_in_blocks(oracle: Oracle, operator: str, count: int) -> None:
+    """Every element is worked out once, the last ones, too; a single one is spread over all."""
+    rng = np.random.default_rng(count)
+    a, b = (rng.integers(-32768, 32767, count, np.int16, endpoint=True).reshape(1, -1) for _ in range(2))
+    x, y = Given(a, quantized(0.01)), Given(a, quantized(0.02))
+    options = BINARY[operator]()
+    assert_same(oracle, one_operator(operator, [x, Given(b, quantized(0.013))], y, options))
+    assert_same(oracle, one_operator(operator, [x, Given(b[:, :1], quantized(0.013))], y, options))
+
+
+@pytest.mark.parametrize(
+    ("rows", "depth"), [(1, 8192), (2, 4096), (3, 4096), (8192, 1), (8193, 1), (4097, 2), (911, 9), (2, 8193)]
+)
+def test_rows_in_blocks(oracle: Oracle, rows: int, depth: int) -> None:
+    x = np.random.default_rng(rows).integers(-128, 127, (rows, depth), np.int8, endpoint=True)
+    assert_same(oracle, softmax(x, np.dtype(np.int16)))
+    assert_same(oracle, softmax(x.astype(np.int16) * 100, np.dtype(np.int16), 0.001))
+    y = Given(x, quantized(1 / 16, 127))
+    assert_same(oracle, one_operator("LOG_SOFTMAX", [Given(x, quantized(0.1))], y))
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (7, 3), (8, 8), (17, 2), (33, 31), (64, 40), (5, 300), (128, 129)])
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("scale", [0.9, 0.01])
+def test_layers_of_every_size_scale_their_sums(
+    oracle: Oracle, shape: tuple[int, int], dtype: type[np.integer], scale: float
+) -> None:
+    """Whatever way a layer's size takes it: steps that are searched, float64, int64."""
+    rows, depth = shape
+    rng = np.random.default_rng(rows * 1000 + depth)
+    limits = np.iinfo(dtype)
+    zero_points = (-128, 127) if dtype == np.int8 else (0, 0)
+    x = Given(rng.integers(limits.min, limits.max, (3, depth), dtype, endpoint=True), quantized(0.5, zero_points[0]))
+    weights = Given(rng.integers(-128, 127, (rows, depth), np.int8, endpoint=True), quantized(scale), is_constant=True)
+    bias_type = np.int32 if dtype == np.int8 else np.int64
+    bias = Given(rng.integers(-(2**20), 2**20, rows).astype(bias_type), quantized(0.5 * scale), is_constant=True)
+    for output_scale in (1e-6, 1.0, 700.0):
+        y = Given(np.zeros((3, rows), dtype), quantized(output_scale, zero_points[1]))
+        for inputs in ([x, weights], [x, weights, bias]):
+            for activation in (NONE, RELU):
+                options = FullyConnectedOptions(fused_activation_function=activation)
+                same_or_both(oracle, one_operator("FULLY_CONNECTED", inputs, y, options))
+
+
+@pytest.mark.parametrize("extreme", [(-(2**31), 2**31 - 1), (2**31 - 1, 2**31 - 1), (-(2**31), -(2**31))])
+@pytest.mark.parametrize("rows", [2, 64])
+def test_sums_with_a_bias_wrap_to_32_bits(oracle: Oracle, extreme: tuple[int, int], rows: int) -> None:
+    x = Given(np.array([[127, 127], [-128, -128], [0, 1]], np.int8), quantized(1.0))
+    weights = Given(
+        np.tile(np.array([[127, 127], [-128, 3]], np.int8), (rows // 2, 1)), quantized(1.0), is_constant=True
+    )
+    bias = Given(np.array(extreme * (rows // 2), np.int32), quantized(1.0), is_constant=True)
+    for zero_point, scale in itertools.product((-128, 0, 127), (1.0, 2.0**24, 2.0**25)):
+        y = Given(np.zeros((3, rows), np.int8), quantized(scale, zero_point))
+        assert_same(oracle, one_operator("FULLY_CONNECTED", [x, weights, bias], y, FullyConnectedOptions()))
