@@ -357,6 +357,80 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
         [np.array([[1, 2], [3, 4]], np.float32), i32(0, 1, 1), i32(0, 0, 1)],
         [[[2, 3], [3, 4]]],
     ),
+    # Training: the mean and the variance of the batch, and shares of them with what was before.
+    (
+        "FusedBatchNormV3",
+        {"epsilon": 0.0},
+        [np.array([[[[1, 0]]], [[[3, 8]]]], np.float32), numbers(1, 2), numbers(0, 5), numbers(), numbers()],
+        [[[[[-1, 3]]], [[[1, 7]]]], [2, 4], [2, 32], [2, 4], [1, 16], []],
+    ),
+    (
+        "FusedBatchNormV3",
+        {"epsilon": 0.0, "exponential_avg_factor": 0.25},
+        [np.array([[[[1]]], [[[3]]]], np.float32), numbers(1), numbers(0), numbers(10), numbers(6)],
+        [[[[[-1]]], [[[1]]]], [8], [5], [2], [1], []],
+    ),
+    ("LRN", {}, [numbers(3, 4).reshape(1, 1, 1, 2)], [[[[[3 / 26**0.5, 4 / 26**0.5]]]]]),
+    (
+        "LRN",
+        {"depth_radius": 1},
+        [numbers(0, 3, 4, 0, 7).reshape(1, 1, 1, 5)],
+        [[[[[0, 3 / 26**0.5, 4 / 26**0.5, 0, 7 / 50**0.5]]]]],
+    ),
+    (
+        "MaxPoolGradWithArgmax",
+        {},
+        [np.zeros((2, 1, 2, 1), np.float32), numbers(5, 7).reshape(2, 1, 1, 1), np.array([1, 0]).reshape(2, 1, 1, 1)],
+        [[[[[0], [5]]], [[[7], [0]]]]],
+    ),
+    (
+        "MaxPoolGradWithArgmax",
+        {"include_batch_in_index": True},
+        [np.zeros((2, 1, 2, 1), np.float32), numbers(5, 7).reshape(2, 1, 1, 1), np.array([1, 3]).reshape(2, 1, 1, 1)],
+        [[[[[0], [5]]], [[[0], [7]]]]],
+    ),
+    # Bands and diagonals.
+    (
+        "MatrixBandPart",
+        {},
+        [np.ones((3, 3), np.float32), np.int64(0), np.int64(1)],
+        [[[1, 1, 0], [0, 1, 1], [0, 0, 1]]],
+    ),
+    ("MatrixBandPart", {}, [np.ones((3, 2), np.float32), np.int64(1), np.int64(0)], [[[1, 0], [1, 1], [0, 1]]]),
+    (
+        "MatrixDiagV3",
+        {},
+        [numbers(1, 2), np.int32(1), np.int32(-1), np.int32(-1), np.float32(9)],
+        [[[9, 1, 9], [9, 9, 2], [9, 9, 9]]],
+    ),
+    (
+        "MatrixDiagV3",
+        {},
+        [numbers(1, 2), np.int32(-1), np.int32(-1), np.int32(2), np.float32(9)],
+        [[[9, 9], [1, 9], [9, 2]]],
+    ),
+    (
+        "MatrixDiagV3",
+        {},
+        [numbers(1, 2), np.int32(1), np.int32(2), np.int32(-1), np.float32(9)],
+        [[[9, 1, 9], [9, 9, 2]]],
+    ),
+    ("MatrixDiagPartV3", {}, [np.arange(6).reshape(2, 3), np.int32(2), np.int64(0)], [[2]]),
+    ("MatrixDiagPartV3", {}, [np.arange(6).reshape(2, 3), np.int32(-1), np.int64(0)], [[3]]),
+    ("MatrixDiagPartV3", {}, [np.arange(6).reshape(2, 3), i32(-1, 1), np.int64(9)], [[[1, 5], [0, 4], [3, 9]]]),
+    (
+        "MatrixDiagPartV3",
+        {"align": b"LEFT_RIGHT"},
+        [np.arange(9).reshape(3, 3), i32(-1, 1), np.int64(9)],
+        [[[1, 5, 9], [0, 4, 8], [9, 3, 7]]],
+    ),
+    ("Roll", {}, [numbers(1, 2, 3), i32(1), i32(0)], [[3, 1, 2]]),
+    (
+        "AudioSpectrogram",
+        {"window_size": 2, "stride": 1},
+        [np.array([[1], [2], [4]], np.float32)],
+        [[[[2, 2], [4, 4]]]],
+    ),
     # Ends of ranges: what belongs to them.
     ("Relu6Grad", {}, [numbers(1, 1, 1, 1, 1), numbers(-1, 0, 3, 6, 7)], [[0, 0, 1, 0, 0]]),
     ("ReluGrad", {}, [numbers(1, 1, 1), numbers(-1, 0, 2)], [[0, 0, 1]]),
@@ -577,3 +651,107 @@ def test_what_tensorflow_refuses(name: str, attributes: dict[str, Any], inputs: 
 def test_what_it_does_not(name: str, attributes: dict[str, Any], inputs: list[Any]) -> None:
     with np.errstate(all="ignore"):
         bound(name, attributes)(*inputs)
+
+
+WINDOWS = {"strides": [1, 2, 1, 1], "padding": b"SAME"}
+POOL = {"ksize": [1, 2, 3, 1], "strides": [1, 2, 1, 1], "padding": b"VALID"}
+IMAGE = np.random.default_rng(0).normal(size=(2, 5, 4, 3))
+SLOPES = np.random.default_rng(1).normal(size=(2, 2, 2, 3))
+FILTERS = np.random.default_rng(2).normal(size=(3, 2, 3, 3))
+OF_STRIDED = np.random.default_rng(3).normal(size=(2, 3, 4, 3))
+
+
+@pytest.mark.parametrize(
+    ("name", "attributes", "inputs", "images"),
+    [
+        ("Conv2D", {**WINDOWS, "dilations": [1, 1, 2, 1]}, [IMAGE, FILTERS], (0,)),
+        (
+            "Conv2D",
+            {"strides": [1, 1, 2, 1], "padding": b"EXPLICIT", "explicit_paddings": [0, 0, 1, 2, 3, 0, 0, 0]},
+            [IMAGE, FILTERS],
+            (0,),
+        ),
+        ("DepthwiseConv2dNative", WINDOWS, [IMAGE, FILTERS], (0,)),
+        ("Conv2DBackpropInput", WINDOWS, [i32(5, 4), FILTERS, OF_STRIDED], (2,)),
+        ("Conv2DBackpropFilter", WINDOWS, [IMAGE, i32(3, 2, 3, 3), OF_STRIDED], (0, 2)),
+        ("MaxPool", POOL, [IMAGE], (0,)),
+        (
+            "MaxPool",
+            {**POOL, "padding": b"EXPLICIT", "explicit_paddings": [0, 0, 1, 0, 2, 1, 0, 0]},
+            [IMAGE],
+            (0,),
+        ),
+        ("AvgPool", POOL, [IMAGE], (0,)),
+        ("MaxPoolGrad", POOL, [IMAGE, SLOPES, SLOPES], (0, 1, 2)),
+        ("BiasAdd", {}, [IMAGE, numbers(1, 2, 3)], (0,)),
+        ("BiasAddGrad", {}, [IMAGE], (0,)),
+        ("FusedBatchNormV3", {}, [IMAGE, numbers(1, 2, 3), numbers(4, 5, 6), numbers(), numbers()], (0,)),
+    ],
+)
+def test_channels_may_come_first(
+    name: str, attributes: dict[str, Any], inputs: list[Any], images: tuple[int, ...]
+) -> None:
+    """The same numbers in the other order, and the attributes of dimensions with them."""
+
+    def moved(values: list[int]) -> list[int]:
+        pairs = [values[i : i + len(values) // 4] for i in range(0, len(values), len(values) // 4)]
+        return [value for pair in (pairs[0], pairs[3], pairs[1], pairs[2]) for value in pair]
+
+    first = {key: moved(value) if isinstance(value, list) else value for key, value in attributes.items()}
+    given = [np.moveaxis(x, -1, 1) if i in images else x for i, x in enumerate(inputs)]
+    expected, answers = bound(name, attributes)(*inputs), bound(name, {**first, "data_format": b"NCHW"})(*given)
+    for ours, theirs in zip(answers, expected):
+        is_image = theirs.ndim == 4 and name != "Conv2DBackpropFilter"
+        np.testing.assert_allclose(np.moveaxis(ours, 1, -1) if is_image else ours, theirs, rtol=1e-6)
+
+
+def builtin(
+    operator: str, inputs: list[tuple[Any, Any]], output: tuple[Any, Any], options: Any = None
+) -> np.ndarray[Any, Any]:
+    """What the delegate makes of one builtin operator; inputs and output with their quantization."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    places = [main.input(f"x{i}", x.shape, TENSOR_TYPES[x.dtype], q) for i, (x, q) in enumerate(inputs)]
+    y = main.tensor("y", output[0].shape, TENSOR_TYPES[output[0].dtype], output[1])
+    main.operator(tflm.schema.BuiltinOperator[operator], places, [y], options)
+    main.output(y)
+    made = interpreter(tflm.Model(builder.build()), delegates=[FlexDelegate(use_tensorflow=False)])
+    made.allocate_tensors()
+    assert [type(node.delegate).__name__ for node in made.execution_plan()] == ["FlexDelegate"]
+    for i, (x, _) in enumerate(inputs):
+        made.input(i).data = x
+    made.invoke()
+    return np.array(made.output(0).data)
+
+
+def test_builtin_quantization_of_bytes_without_a_sign() -> None:
+    x = numbers(-9, 0, 0.25, 0.5, 0.74, 0.75, 1.25, 120, 125, 200)
+    steps = tflm.quantized(0.5, 10)
+    answer = builtin("QUANTIZE", [(x, None)], (x.astype(np.uint8), steps))
+    assert answer.tolist() == [0, 10, 11, 11, 11, 12, 13, 250, 255, 255]
+    back = builtin("DEQUANTIZE", [(numbers(0, 10, 255, dtype=np.uint8), steps)], (numbers(0, 0, 0), None))
+    assert back.tolist() == [-5, 0, 122.5]
+    by_column = tflm.quantized([1.0, 10.0], [0, 100], 1)
+    pairs = np.array([[1, 101], [2, 99]], np.uint8)
+    assert builtin("DEQUANTIZE", [(pairs, by_column)], (pairs.astype(np.float32), None)).tolist() == [[1, 10], [2, -10]]
+
+
+def test_builtin_operators_of_types_that_tflm_lacks() -> None:
+    x, y = np.array([[-7.0, 1], [2, 9]]), np.array([[0.5, 0.5], [0.5, 0.5]])
+    schema = tflm.schema
+    for activation, expected in {
+        "NONE": [[-6.5, 1.5], [2.5, 9.5]],
+        "RELU": [[0, 1.5], [2.5, 9.5]],
+        "RELU_N1_TO_1": [[-1, 1], [1, 1]],
+        "RELU6": [[0, 1.5], [2.5, 6]],
+        "TANH": np.tanh(x + y).tolist(),
+    }.items():
+        options = schema.AddOptions(fused_activation_function=schema.ActivationFunctionType[activation])
+        assert builtin("ADD", [(x, None), (y, None)], (x, None), options).tolist() == expected
+    for axis, expected in ((0, [[-7, 1], [2, 9], [0.5, 0.5], [0.5, 0.5]]), (1, [[-7, 1, 0.5, 0.5], [2, 9, 0.5, 0.5]])):
+        options = schema.ConcatenationOptions(axis=axis)
+        made = builtin("CONCATENATION", [(x, None), (y, None)], (np.array(expected), None), options)
+        assert made.tolist() == expected
+    rows = builtin("GATHER", [(x, None), (i32(1), None)], (x[1:], None), schema.GatherOptions(axis=0))
+    columns = builtin("GATHER", [(x, None), (i32(1), None)], (x[:, 1:], None), schema.GatherOptions(axis=1))
+    assert (rows.tolist(), columns.tolist()) == ([[2, 9]], [[1], [9]])
