@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -317,7 +318,9 @@ UNARY: dict[str, Any] = {
 @pytest.mark.parametrize("operator", UNARY)
 def test_functions_saturate_at_any_zero_point(oracle: Oracle, operator: str) -> None:
     """Results reach beyond both ends of the output, and every element of it occurs."""
-    for zero_point, output_zero_point, ratio in itertools.product(ENDS, ENDS, (0.3, 5.0)):
+    for (zero_point, output_zero_point), ratio in zip(
+        itertools.product(ENDS, (-128, 3, 127)), itertools.cycle([0.3, 5.0])
+    ):
         x = Given(EVERY, quantized(0.03, zero_point))
         assert_same(
             oracle,
@@ -738,3 +741,92 @@ def test_sums_with_a_bias_wrap_to_32_bits(oracle: Oracle, extreme: tuple[int, in
     for zero_point, scale in itertools.product((-128, 0, 127), (1.0, 2.0**24, 2.0**25)):
         y = Given(np.zeros((3, rows), np.int8), quantized(scale, zero_point))
         assert_same(oracle, one_operator("FULLY_CONNECTED", [x, weights, bias], y, FullyConnectedOptions()))
+
+
+# --- Layers with a memory ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state_type", [np.int8, np.int16])
+@pytest.mark.parametrize(("scale", "output_scale"), [(0.01, 0.05), (4.0, 1.0), (0.0001, 2.0), (2.0, 64.0)])
+def test_the_state_of_an_svdf_saturates(
+    oracle: Oracle, state_type: type[np.integer], scale: float, output_scale: float
+) -> None:
+    """Over several invokes, at zero points from one end of the type to the other."""
+    rng = np.random.default_rng(0)
+    for zero_point, state_zero_point in itertools.product((-128, 127), (-128, 0, 5) if state_type == np.int8 else (0,)):
+        state_quantization = quantized(0.25, state_zero_point)
+        inputs = [
+            Given(np.zeros((2, 3), np.int8), quantized(0.5, zero_point)),
+            Given(rng.integers(-128, 127, (4, 3), np.int8, endpoint=True), quantized(scale), is_constant=True),
+            Given(rng.integers(-128, 127, (4, 3)).astype(state_type), quantized(0.5), is_constant=True),
+            Given(np.array([1000, -1000], np.int32), quantized(0.125), is_constant=True),
+            Given(np.zeros((2, 12), state_type), state_quantization, is_variable=True),
+        ]
+        output = Given(np.zeros((2, 2), np.int8), quantized(output_scale, zero_point))
+        model, _ = one_operator("SVDF", inputs, output, SVDFOptions(rank=2))
+        invocations = [[rng.integers(-128, 127, (2, 3), np.int8, endpoint=True)] for _ in range(4)]
+        invocations += [[np.full((2, 3), end, np.int8)] for end in (-128, 127)]
+        expected = oracle.run(model, invocations)
+        for delegates in ENGINES.values():
+            for ours, theirs in zip(run(model, invocations, delegates=delegates), expected):
+                assert_close(ours, theirs)
+
+
+# --- What the engine leaves to numpy -----------------------------------------------------------------------------
+
+
+def is_left_to_numpy(case: Case) -> bool:
+    """Whether the engine binds any kernel of numpy's for a model."""
+    with mock.patch("tflm.delegates.compiled.delegate.bind_node", side_effect=AssertionError):
+        try:
+            run(case[0], [], arena_bytes=1 << 22, delegates=[Compiled()])
+        except AssertionError:
+            return True
+    return False
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int16])
+@pytest.mark.parametrize("operator", SCALED)
+def test_ordinary_scales_are_compiled(operator: str, dtype: type[np.integer]) -> None:
+    """Those that leave results room for a zero point in 32 bits."""
+    for exponent in (-20, -9, 0, 3):
+        assert not is_left_to_numpy(scaled(operator, dtype, 2.0**exponent, np.arange(64)))
+
+
+def test_long_sums_are_compiled_as_long_as_they_do_not_wrap() -> None:
+    def of(shape: tuple[int, int]) -> Case:
+        return average(np.zeros((1, *shape, 1), np.int16), shape)
+
+    assert not is_left_to_numpy(of((255, 257)))
+    assert is_left_to_numpy(of((256, 256)))
+
+
+def fully_connected(rows: int, depth: int, weight: int, dtype: type[np.integer], output: tuple[float, int]) -> Case:
+    """A layer whose weights are all one number, without a bias."""
+    x = Given(np.full((2, depth), np.iinfo(dtype).min, dtype), quantized(1.0))
+    weights = Given(np.full((rows, depth), weight, np.int8), quantized(1.0), is_constant=True)
+    y = Given(np.zeros((2, rows), dtype), quantized(*output))
+    return one_operator("FULLY_CONNECTED", [x, weights], y, FullyConnectedOptions())
+
+
+def test_sums_of_int16_are_compiled_as_long_as_they_fit(oracle: Oracle) -> None:
+    """Those that are rounded once are added in 32 bits, which 512 products of -128 and 2^15 leave."""
+    for depth, weight, leaves in ((511, -128, False), (512, -128, True), (512, 127, False), (517, 127, True)):
+        case = fully_connected(3, depth, weight, np.int16, (2.0**16, 0))
+        assert is_left_to_numpy(case) is leaves
+        assert_same(oracle, case)
+
+
+@pytest.mark.parametrize(("zero_point", "leaves"), [(0, False), (6, False), (-6, False), (7, True), (-7, True)])
+def test_results_are_compiled_as_long_as_a_zero_point_can_be_added(
+    oracle: Oracle, zero_point: int, leaves: bool
+) -> None:
+    """The scales multiply to 2^-28 less than a power of two: the largest result is 2^31 less 8, and what is rounded."""
+    step = 2.0**-23
+    x = Given(np.full((2, 4), -128, np.int8), quantized(1 + 512 * step))
+    weights = Given(np.full((2, 4), -128, np.int8), quantized(1 - 512 * step), is_constant=True)
+    for exponent, reaches in ((14, False), (15, True), (20, True)):
+        y = Given(np.zeros((2, 2), np.int8), quantized(2.0**-exponent, zero_point))
+        case = one_operator("FULLY_CONNECTED", [x, weights], y, FullyConnectedOptions())
+        assert is_left_to_numpy(case) is (leaves and reaches)
+        assert_same(oracle, case)
