@@ -424,6 +424,29 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
         [np.arange(9).reshape(3, 3), i32(-1, 1), np.int64(9)],
         [[[1, 5, 9], [0, 4, 8], [9, 3, 7]]],
     ),
+    ("MatrixDiagPartV3", {}, [np.arange(6).reshape(2, 3), i32(1, 1), np.int64(0)], [[1, 5]]),
+    (
+        "RGBToHSV",
+        {},
+        [np.array([[0, 0, 0], [0.5, 0.5, 0.5], [1, 0, 0.5]], np.float32)],
+        [[[0, 0, 0], [0, 0, 0.5], [11 / 12, 1, 1]]],
+    ),
+    (
+        "HSVToRGB",
+        {},
+        [np.array([[0, 0, 0], [1 / 3, 1, 0.5], [0.5, 0.5, 1]], np.float32)],
+        [[[0, 0, 0], [0, 0.5, 0], [0.5, 1, 1]]],
+    ),
+    (
+        "NonMaxSuppression",
+        {"iou_threshold": 0.3},
+        [
+            np.array([[0, 0, 1, 1], [0, 0.5, 1, 1.5], [0, 0, 0, 1], [0, 9, 1, 10]], np.float32),
+            numbers(0.9, 0.8, 0.7, 0.5),
+            np.int32(3),
+        ],
+        [[0, 2, 3]],
+    ),
     ("Roll", {}, [numbers(1, 2, 3), i32(1), i32(0)], [[3, 1, 2]]),
     (
         "AudioSpectrogram",
@@ -608,7 +631,7 @@ def test_what_tensorflow_defines(name: str, attributes: dict[str, Any], inputs: 
         given = bound(name, attributes)(*inputs)
     assert len(given) == len(expected)
     for ours, theirs in zip(given, expected):
-        np.testing.assert_allclose(np.asarray(ours, np.float64).reshape(np.shape(theirs)), theirs, rtol=1e-6)
+        np.testing.assert_allclose(np.asarray(ours, np.float64).reshape(np.shape(theirs)), theirs, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
@@ -755,3 +778,129 @@ def test_builtin_operators_of_types_that_tflm_lacks() -> None:
     rows = builtin("GATHER", [(x, None), (i32(1), None)], (x[1:], None), schema.GatherOptions(axis=0))
     columns = builtin("GATHER", [(x, None), (i32(1), None)], (x[:, 1:], None), schema.GatherOptions(axis=1))
     assert (rows.tolist(), columns.tolist()) == ([[2, 9]], [[1], [9]])
+
+
+def field(number: int, wire: int, content: bytes) -> bytes:
+    """A field of a protobuf message: its number and wire type, then a length and bytes, or what else the type has."""
+    return bytes([number << 3 | wire]) + (bytes([len(content)]) if wire == 2 else b"") + content
+
+
+def attribute(key: str, value: bytes) -> bytes:
+    """An entry of a NodeDef's attributes."""
+    return field(5, 2, field(1, 2, key.encode()) + field(2, 2, value))
+
+
+TENSORFLOW_TYPES = {
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "int8",
+    12: "uint8",
+    13: "int32",
+    15: "int16",
+    16: "uint16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    22: "uint32",
+    23: "uint64",
+}
+"""DataType, in tensorflow/core/framework/types.proto."""
+
+
+def test_a_node_is_read_from_its_bytes() -> None:
+    """Whose fields have the numbers of TensorFlow's node_def.proto, attr_value.proto and tensor_shape.proto."""
+    dims = field(2, 2, field(1, 0, b"\x03")) + field(2, 2, field(1, 0, b"\xff" * 9 + b"\x01"))
+    message = b"".join(
+        [
+            field(1, 2, b"name"),
+            field(2, 2, b"Op"),
+            field(3, 2, b"input"),
+            field(4, 2, b"/device"),
+            attribute("s", field(2, 2, b"bytes")),
+            attribute("i", field(3, 0, b"\x07")),
+            attribute("zero", field(3, 0, b"\x00")),
+            attribute("f", field(4, 5, np.float32(1.5).tobytes())),
+            attribute("b", field(5, 0, b"\x01")),
+            attribute("shape", field(7, 2, dims)),
+            attribute("unknown", field(7, 2, field(3, 0, b"\x01"))),
+            attribute("strings", field(1, 2, field(2, 2, b"a") + field(2, 2, b"b"))),
+            attribute("integers", field(1, 2, field(3, 2, b"\x01\x02"))),
+            attribute("floats", field(1, 2, field(4, 2, np.float32([1, 2]).tobytes()))),
+            attribute("truths", field(1, 2, field(5, 2, b"\x01\x00"))),
+            attribute("types", field(1, 2, field(6, 2, b"\x01\x07"))),
+            attribute("shapes", field(1, 2, field(7, 2, dims))),
+            attribute("nothing", field(1, 2, b"")),
+            *(attribute(f"type{number}", field(6, 0, bytes([number]))) for number in (*TENSORFLOW_TYPES, 7, 20)),
+        ]
+    )
+    builder = flexbuffers.Builder()
+    with builder.Vector():
+        builder.String("Other")
+        builder.Blob(message)
+    node = node_def.flex_node(bytes(builder.Finish()))
+    assert (node.operator, node.serialized) == ("Op", message)
+    types = {f"type{number}": np.dtype(name) for number, name in TENSORFLOW_TYPES.items()}
+    assert dict(node.attributes) == {
+        "s": b"bytes",
+        "i": 7,
+        "zero": 0,
+        "f": 1.5,
+        "b": True,
+        "shape": [3, -1],
+        "unknown": None,
+        "strings": [b"a", b"b"],
+        "integers": [1, 2],
+        "floats": [1, 2],
+        "truths": [True, False],
+        "types": [np.dtype(np.float32), 7],
+        "shapes": [[3, -1]],
+        "nothing": [],
+        "type7": 7,
+        "type20": 20,
+        **types,
+    }
+
+
+@pytest.mark.parametrize(
+    ("operator", "dtype", "is_taken"),
+    [
+        *(("ADD", dtype, False) for dtype in (np.float32, np.int32)),
+        *(("ADD", dtype, True) for dtype in (np.float64, np.int64, np.complex64)),
+        ("ATAN2", np.float32, True),
+        ("SQUARED_DIFFERENCE", np.float32, False),
+        ("SQUARED_DIFFERENCE", np.float64, True),
+    ],
+)
+def test_operators_that_tflm_runs_are_left_to_it(operator: str, dtype: Any, is_taken: bool) -> None:
+    x = np.ones(3, dtype)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    a, b, y = (
+        make(name, x.shape, TENSOR_TYPES[x.dtype])
+        for make, name in ((main.input, "a"), (main.input, "b"), (main.tensor, "y"))
+    )
+    main.operator(tflm.schema.BuiltinOperator[operator], [a, b], [y])
+    main.output(y)
+    made = interpreter(tflm.Model(builder.build()), delegates=[FlexDelegate(use_tensorflow=False)])
+    assert [node.delegate is not None for node in made.execution_plan()] == [is_taken]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_taken"),
+    [("float32", "int8", False), ("float32", "uint8", True), ("complex64", "float32", True)],
+)
+def test_casts_of_types_that_tflm_has_are_left_to_it(source: str, target: str, is_taken: bool) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = (make("x", (3,), TENSOR_TYPES[np.dtype(of)]) for make, of in ((main.input, source), (main.tensor, target)))
+    main.operator(tflm.schema.BuiltinOperator.CAST, [x], [y])
+    main.output(y)
+    made = interpreter(tflm.Model(builder.build()), delegates=[FlexDelegate(use_tensorflow=False)])
+    assert [node.delegate is not None for node in made.execution_plan()] == [is_taken]
