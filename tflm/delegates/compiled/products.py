@@ -205,7 +205,8 @@ class _Layer(NamedTuple):
             return 0
         positions, y_step = len(self.windows.offsets), count * self.y.itemsize
         room = positions * y_step - (first + block) * self.y.itemsize
-        return max(room // y_step + 1, 0) // tile.rows
+        direct: int = max(room // y_step + 1, 0) // tile.rows
+        return direct
 
 
 def bind_matrix(
