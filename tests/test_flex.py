@@ -225,45 +225,45 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
     ("QuantizeAndDequantizeV2", {}, [numbers(-300, 300, 63.7), numbers(-256)[0], numbers(127)[0]], [[-256, 254, 64]]),
     ("QuantizeAndDequantizeV2", {}, [numbers(-300, 300, 63.7), numbers(-1)[0], numbers(254)[0]], [[-256, 254, 64]]),
     # To 8 bits.
-    ("QuantizeV2", {"T": INT8, "mode": b"SCALED"}, [HALVES, *ONE_RANGE], [[-128, -128, *AWAY, 127], [-128], [127]]),
+    ("QuantizeV2", {"T": INT8, "mode": b"SCALED"}, [HALVES, *ONE_RANGE], [[-128, -128, *AWAY, 127], -128.0, 127.0]),
     (
         "QuantizeV2",
         {"T": INT8, "mode": b"SCALED", "round_mode": b"HALF_TO_EVEN"},
         [HALVES, *ONE_RANGE],
-        [[-128, -128, *EVEN, 127], [-128], [127]],
+        [[-128, -128, *EVEN, 127], -128.0, 127.0],
     ),
     (
         "QuantizeV2",
         {"T": INT8, "mode": b"SCALED", "narrow_range": True},
         [HALVES, *NARROW_RANGE],
-        [[-127, -127, *AWAY, 127], [-127], [127]],
+        [[-127, -127, *AWAY, 127], -127.0, 127.0],
     ),
     (
         "QuantizeV2",
         {"T": UINT8, "mode": b"SCALED", "narrow_range": True},
         [numbers(-5, 0.5, 254.4, 300), numbers(0)[0], numbers(255)[0]],
-        [[0, 1, 254, 255], [0], [255]],
+        [[0, 1, 254, 255], 0.0, 255.0],
     ),
     (
         "QuantizeV2",
         {"T": UINT8},
         [numbers(-5, 0, 0.4, 0.5, 1.5, 254.4, 254.5, 255, 300), numbers(0)[0], numbers(255)[0]],
-        [[0, 0, 0, 1, 2, 254, 255, 255, 255], [0], [255]],
+        [[0, 0, 0, 1, 2, 254, 255, 255, 255], 0.0, 255.0],
     ),
     (
         "QuantizeV2",
         {"T": INT8, "mode": b"MIN_FIRST"},
         [numbers(-200, -128, -0.5, 0.5, 1.5, 127, 200), *ONE_RANGE],
-        [[-128, -128, 0, 0, 2, 127, 127], [-128], [127]],
+        [[-128, -128, 0, 0, 2, 127, 127], -128.0, 127.0],
     ),
     # A range begins at zero or below, ends at zero or above, and is not empty.
-    ("QuantizeV2", {"T": UINT8}, [numbers(51, 255), numbers(51)[0], numbers(255)[0]], [[51, 255], [0], [255]]),
-    ("QuantizeV2", {"T": UINT8}, [numbers(0, 0.01, 1), numbers(0)[0], numbers(0)[0]], [[0, 255, 255], [0], [0.01]]),
+    ("QuantizeV2", {"T": UINT8}, [numbers(51, 255), numbers(51)[0], numbers(255)[0]], [[51, 255], 0.0, 255.0]),
+    ("QuantizeV2", {"T": UINT8}, [numbers(0, 0.01, 1), numbers(0)[0], numbers(0)[0]], [[0, 255, 255], 0.0, 0.01]),
     (
         "QuantizeV2",
         {"T": UINT8, "ensure_minimum_range": 0.5},
         [numbers(-100, 0), numbers(-100)[0], numbers(-90)[0]],
-        [[0, 255], [-100], [0]],
+        [[0, 255], -100.0, 0.0],
     ),
     # And back.
     ("Dequantize", {"mode": b"SCALED"}, [numbers(-128, 1, 127, dtype=np.int8), *ONE_RANGE], [[-128, 1, 127]]),
@@ -631,7 +631,8 @@ def test_what_tensorflow_defines(name: str, attributes: dict[str, Any], inputs: 
         given = bound(name, attributes)(*inputs)
     assert len(given) == len(expected)
     for ours, theirs in zip(given, expected):
-        np.testing.assert_allclose(np.asarray(ours, np.float64).reshape(np.shape(theirs)), theirs, rtol=1e-6, atol=1e-7)
+        assert ours.shape == np.shape(theirs)
+        np.testing.assert_allclose(ours.astype(np.float64), theirs, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize(
