@@ -380,8 +380,8 @@ FACTS: list[tuple[str, dict[str, Any], list[Any], list[list[float]]]] = [
     (
         "MaxPoolGradWithArgmax",
         {},
-        [np.zeros((2, 1, 2, 1), np.float32), numbers(5, 7).reshape(2, 1, 1, 1), np.array([1, 0]).reshape(2, 1, 1, 1)],
-        [[[[[0], [5]]], [[[7], [0]]]]],
+        [np.zeros((3, 1, 2, 1), np.float32), numbers(5, 7, 9).reshape(3, 1, 1, 1), i32(1, 0, 1).reshape(3, 1, 1, 1)],
+        [[[[[0], [5]]], [[[7], [0]]], [[[0], [9]]]]],
     ),
     (
         "MaxPoolGradWithArgmax",
