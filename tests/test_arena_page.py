@@ -271,11 +271,11 @@ def test_fingers_scroll_and_pinch(browser: Any, model: Path, tmp_path: Path) -> 
         session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
 
     move((210, 400, 210, 200))
-    page.wait_for_function("window.scrollY > 50")
+    page.wait_for_function("() => window.scrollY > 50")
     assert page.evaluate("visualViewport.scale") == 1
     map_ = page.locator("svg.map").bounding_box()
     assert map_ is not None
     assert map_["y"] < 420 < map_["y"] + map_["height"]  # the fingers are on the picture
     move((200, 420, 100, 420), (220, 420, 320, 420))
-    page.wait_for_function("visualViewport.scale > 1.5")
+    page.wait_for_function("() => visualViewport.scale > 1.5")
     context.close()

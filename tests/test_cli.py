@@ -351,7 +351,7 @@ INPUTS = {
     "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has no inputs; they are called in_0_0"),
     "a name of another form": ({"in_0": np.zeros((1, 4), np.int8)}, "'in_0' should be called in_<step>_<i>"),
     "an input is missing": ({"in_0_0": np.zeros((1, 4), np.int8)}, "in_0_1 is missing; the model has 2 inputs"),
-    "an object": ({"in_0_0": np.array([object()])}, "is no .npz file"),
+    "an object": ({"in_0_0": np.array([object()])}, "'in_0_0' is no array"),
     "a step that is far away": ({"in_99999999999_0": np.zeros((1, 4), np.int8)}, "in_0_0 is missing"),
     "a step is missing": ({f"in_1_{i}": np.zeros((1, 4), np.int8) for i in range(2)}, "in_0_0 is missing"),
     "too many": ({f"in_0_{i}": np.zeros((1, 4), np.int8) for i in range(3)}, "in_0_2 is too many"),
@@ -383,7 +383,7 @@ def test_an_npz_that_is_broken_is_refused(tmp_path: Path) -> None:
     path.write_bytes(whole[:-20])
     assert "in.npz: is no .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
     path.write_bytes(whole.replace(b"\x93NUMPY", b"\x93NOMPY"))
-    assert "in.npz: is no .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
+    assert "in.npz: 'in_0_0' is no array" in refusal("run", INT8_MODEL, "--inputs", path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("in_0_0.npy", "no array")
     assert "in.npz: 'in_0_0' is no array" in refusal("run", INT8_MODEL, "--inputs", path)

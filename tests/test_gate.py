@@ -228,7 +228,7 @@ def test_the_hook_takes_the_files_that_it_is_given() -> None:
 
 
 def test_a_pattern_without_files_is_an_error(tmp_path: Path) -> None:
-    assert "*.tflite: no file is called so" in CliRunner().invoke(app, ["gate", str(tmp_path / "*.tflite")]).stderr
+    assert "*.tflite: no files match" in CliRunner().invoke(app, ["gate", str(tmp_path / "*.tflite")]).stderr
 
 
 def test_names_stay_text_in_markdown() -> None:

@@ -20,6 +20,7 @@ PACKAGE = Path(tflm.__file__).parent
 
 LAYERS = [
     "errors",
+    "bounded_reading",
     "release",
     "report",
     "arena_page",

@@ -245,6 +245,7 @@ def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Pat
     shown = visit.page.locator("#figures dd").all_inner_texts()
     keys = ("minimum_arena_bytes", "arena_used_bytes", "head_bytes", "tail_bytes")
     assert shown == [f"{measured[key]:,} B" for key in keys]
+    visit.page.locator("#picture").scroll_into_view_if_needed()
     picture = visit.page.frame_locator("#picture")
     picture.locator("rect.buffer").first.wait_for()
     assert picture.locator("rect.buffer").count() == len(measured["buffers"])
@@ -306,9 +307,9 @@ def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     visit.page.fill("#tile [name=ram]", "")
     visit.page.fill("#tile [name=macs]", "100%")
     visit.page.click("#tile button:not([type=button])")
-    visit.page.wait_for_function("document.querySelector('#tile .result').textContent.includes('rewrites tried')")
+    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent.includes('rewrites tried')")
     visit.page.click("#stop")
-    visit.page.wait_for_function("document.querySelector('#tile .result').textContent === 'Stopped.'")
+    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent === 'Stopped.'")
     visit.choose(CORTEX_M55)
     assert "It fits" in visit.page.inner_text("#verdict")
 

@@ -1,16 +1,67 @@
-"""A memory plan as a page of its own, to be looked at in a browser or inside a notebook."""
+"""A memory plan as a page of its own, to be looked at in a browser or inside a notebook; and what pictures share."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
+
+from tflm.report import printable
 
 FRAME_HEIGHTS = {1: 780, 2: 1260}
 """Pixels in a notebook, by the number of plans, of which one stands below the other where it is narrow."""
 
-FRAME_STYLE = "<style>svg.map { height: 360px; }</style></head>"
+FRAME_STYLE = "<style>svg.map { height: 360px; }</style>"
+
+HATCH = "#9fb0bf"
+"""The colour of the lines across a scratch buffer."""
+
+
+class BlockKind(NamedTuple):
+    """What a block of a picture is, in words, and its colour."""
+
+    text: str
+    colour: str
+
+
+BLOCK_KINDS = {
+    "input": BlockKind("input of the model", "#7fd1c7"),
+    "output": BlockKind("output of the model", "#f2a6a0"),
+    "convolution": BlockKind("made by a convolution", "#8fb8e8"),
+    "product": BlockKind("made by a matrix product or recurrence", "#b7a5e6"),
+    "pooling": BlockKind("made by pooling or a reduction", "#f0c987"),
+    "movement": BlockKind("made by moving or reshaping", "#c9ced6"),
+    "other": BlockKind("made by another operator", "#a9d18e"),
+    "scratch": BlockKind("scratch of an operator", "#d9dfe5"),
+}
+
+FAMILIES = {
+    "convolution": r"CONV",
+    "product": r"FULLY_CONNECTED|MATMUL|SVDF|LSTM",
+    "pooling": r"POOL|^MEAN$|^SUM$|^REDUCE|ARG_M",
+    "movement": (
+        r"RESHAPE|CONCAT|PAD|SLICE|SPLIT|PACK|TRANSPOSE|GATHER|SQUEEZE|EXPAND|SPACE|BATCH|READ|ASSIGN|VAR_HANDLE"
+    ),
+}
+"""Kinds of blocks by the operator that makes them; the first that matches counts."""
+
+
+def block_kind(plan: Mapping[str, Any], buffer: Mapping[str, Any]) -> str:
+    """The key of `BLOCK_KINDS` for a buffer of a drawn plan."""
+    if buffer["kind"] == "scratch":
+        return "scratch"
+    if buffer["tensor"] in plan["inputs"]:
+        return "input"
+    if buffer["tensor"] in plan["outputs"]:
+        return "output"
+    maker = plan["steps"][buffer["first_use"]]
+    return next((family for family, pattern in FAMILIES.items() if re.search(pattern, maker)), "other")
 
 
 def arena_page(title: str, plans: dict[str, dict[str, Any]]) -> str:
@@ -20,14 +71,46 @@ def arena_page(title: str, plans: dict[str, dict[str, Any]]) -> str:
         title: of the page.
         plans: for each planner, what `tflm.runtime.micro_measurement_report.drawn` gives.
     """
-    template = files("tflm").joinpath("arena_page.html").read_text(encoding="utf-8")
-    # Inside a script, "</" would end it; JSON may write the slash as \/ as well.
-    data = json.dumps([{"planner": name, **plan} for name, plan in plans.items()]).replace("</", "<\\/")
-    return template.replace("TITLE", html.escape(title)).replace("PLANS", data)
+    return _page(title, plans)
 
 
 def arena_frame(title: str, plans: dict[str, dict[str, Any]]) -> str:
     """The same page in a frame of its own, for a notebook."""
-    page = html.escape(arena_page(title, plans).replace("</head>", FRAME_STYLE, 1))
+    page = html.escape(_page(title, plans, FRAME_STYLE))
     style = f"width:100%;height:{FRAME_HEIGHTS[len(plans)]}px;border:0"
-    return f'<iframe title="{html.escape(title)}" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+    shown = html.escape(printable(title))
+    return f'<iframe title="{shown}" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+
+
+@cache
+def script_source() -> str:
+    """The page's only script, as a content security policy names it: by its hash."""
+    (script,) = re.findall(r"<script>(.*?)</script>", _template(), re.DOTALL)
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
+@cache
+def _template() -> str:
+    return files("tflm").joinpath("arena_page.html").read_text(encoding="utf-8")
+
+
+def _page(title: str, plans: Mapping[str, Mapping[str, Any]], style: str = "") -> str:
+    """The template with all its places filled at once, so that no value is looked through for places of others."""
+    drawn = [{"planner": name, **plan, "buffers": _blocks(plan)} for name, plan in plans.items()]
+    values = {
+        "title": html.escape(printable(title)),
+        "script_source": script_source(),
+        "style": style,
+        "data": _script_data({"kinds": BLOCK_KINDS, "hatch": HATCH, "plans": drawn}),
+    }
+    return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _template())
+
+
+def _blocks(plan: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
+    return [{**buffer, "block": block_kind(plan, buffer)} for buffer in plan["buffers"]]
+
+
+def _script_data(value: Any) -> str:
+    """JSON that nothing in HTML ends or reinterprets: inside a script, "<!--" and "<script" mean something, too."""
+    text = json.dumps(value)
+    return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)

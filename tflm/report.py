@@ -40,6 +40,15 @@ def short_size(size: int) -> str:
     return f"{size:,} B"
 
 
+def printable(text: str) -> str:
+    r"""Text in which every character that is not shown as itself is escaped, as in `repr`: ESC is \x1b.
+
+    Names come from files of others. In a terminal, control characters move the cursor or worse, and those that change
+    the direction of writing make a text look like another.
+    """
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
 def shortened(name: str, width: int) -> str:
     """A name in so many characters: an ellipsis takes the place of its middle."""
     if len(name) <= width:
@@ -58,8 +67,8 @@ class Table:
     """
 
     def __init__(self, title: str, columns: Mapping[str, Column], rows: Iterable[Iterable[Any]]):
-        self.title = title
-        self.columns = dict(columns)
+        self.title = printable(title)
+        self.columns = {printable(heading): column for heading, column in columns.items()}
         self.rows = [[_cell(cell) for cell in row] for row in rows]
 
     def lines(self, width: int) -> Iterator[str]:
@@ -112,7 +121,11 @@ class Table:
 
 def _cell(cell: Any) -> str:
     text = f"{cell:,}" if isinstance(cell, int) and not isinstance(cell, bool) else str(cell)
-    return " ".join(text.split())  # a name from a file may have line breaks
+    return printable(" ".join(text.split()))  # a name from a file may have line breaks
+
+
+def _html(text: str) -> str:
+    return html.escape(printable(text))
 
 
 def _markdown_cell(text: str) -> str:
@@ -152,11 +165,11 @@ class Report:
     def html(self) -> str:
         """The report as HTML, for a notebook."""
         facts = "".join(
-            f'<tr><td style="text-align:left">{"&emsp;" * label.startswith(" ")}{html.escape(label.strip())}</td>'
-            f'<td style="text-align:left">{html.escape(value)}</td></tr>'
+            f'<tr><td style="text-align:left">{"&emsp;" * label.startswith(" ")}{_html(label.strip())}</td>'
+            f'<td style="text-align:left">{_html(value)}</td></tr>'
             for label, value in self.facts
         )
-        parts = [f"<b>{html.escape(self.title)}</b>", f"<table><tbody>{facts}</tbody></table>" if facts else ""]
+        parts = [f"<b>{_html(self.title)}</b>", f"<table><tbody>{facts}</tbody></table>" if facts else ""]
         parts += [table.html() for table in self.tables]
-        parts += [f"<p>{html.escape(note)}</p>" for note in self.notes]
+        parts += [f"<p>{_html(note)}</p>" for note in self.notes]
         return f"<div>{''.join(parts)}</div>"

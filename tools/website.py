@@ -21,6 +21,7 @@ from pathlib import Path
 from image_network import image_network
 
 import tflm
+from tflm.arena_page import script_source
 from tflm.schema import BuiltinOperator, TensorType
 
 ROOT = Path(__file__).parents[1]
@@ -79,6 +80,9 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SITE, folder, ignore=shutil.ignore_patterns("__pycache__"))
+    index = folder / "index.html"
+    # A frame takes on the policy of the page that it is in, which so has to name the script of the picture.
+    index.write_text(index.read_text(encoding="utf-8").replace("{{picture_script}}", script_source()), encoding="utf-8")
     (folder / "examples").mkdir()
     for model in EXAMPLES.glob("*/*.tflite"):
         shutil.copy(model, folder / "examples")

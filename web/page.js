@@ -4,6 +4,7 @@ import { Engine } from "./engine.js";
 import { headerOf, isModel } from "./header.js";
 
 const EXAMPLES = "examples/";
+const HIGHEST_PICTURE = 4000;
 const FIRST_MACHINE = "nano33ble";
 const NO_MODEL = "is no TensorFlow Lite model: such a file has TFL3 as its fifth to eighth byte. Models of Keras (.keras, " +
   ".h5), PyTorch or ONNX are converted to .tflite first.";
@@ -167,9 +168,9 @@ function showArena(answer) {
     ["head", answer.head_bytes], ["tail", answer.tail_bytes],
   ].map(([label, size]) => [label, `${number.format(size)} B`]));
   fillReport($("#arena-report"), answer.report);
-  const picture = $("#picture");
-  picture.srcdoc = answer.page;
-  picture.hidden = false;
+  const picture = $("#picture").cloneNode(); // a frame that was hidden when its page changed keeps a width of 0 in Chromium
+  Object.assign(picture, { srcdoc: answer.page, hidden: false });
+  $("#picture").replaceWith(picture);
 }
 
 async function showBoards() {
@@ -357,9 +358,9 @@ $("#stop").addEventListener("click", async () => {
   engine.stop();
   if (current) await sendModel();
 });
-$("#picture").addEventListener("load", ({ target }) => {
-  const grow = () => { target.style.height = `${target.contentDocument.documentElement.scrollHeight}px`; };
-  new ResizeObserver(grow).observe(target.contentDocument.body);
+addEventListener("message", ({ source, data }) => { // the picture's frame has an origin of its own: it says how high it is
+  const picture = $("#picture"), height = Number(data?.height);
+  if (source === picture.contentWindow && height > 0) picture.style.height = `${Math.min(height, HIGHEST_PICTURE)}px`;
 });
 
 settings = await (await fetch("settings.json")).json();

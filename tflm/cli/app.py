@@ -9,7 +9,7 @@ import typer
 import tflm
 from tflm.cli.arena import arena
 from tflm.cli.check import check
-from tflm.cli.command_line import Commands, with_checks
+from tflm.cli.command_line import Commands, print_plain, with_checks
 from tflm.cli.compare import compare
 from tflm.cli.device_log import device_log
 from tflm.cli.evaluate import calibrate_report, evaluate
@@ -63,8 +63,8 @@ app.command()(json_schema)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        print(f"tflm {tflm.__version__}")
-        print(f"follows tflite-micro {TFLM_COMMIT} of {TFLM_DATE}, and answers of its package {TFLM_WHEEL}")
+        print_plain(f"tflm {tflm.__version__}")
+        print_plain(f"follows tflite-micro {TFLM_COMMIT} of {TFLM_DATE}, and answers of its package {TFLM_WHEEL}")
         raise typer.Exit
 
 

@@ -140,7 +140,9 @@ def arena(
     shape: Shapes = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how large an arena a model needs on a machine, to the byte, and what takes the room.
+    """Show the arena that a model needs, to the byte.
+
+    What takes the room is shown, too: the buffers that are alive at the peak, and the records of the tail.
 
     \b
     Examples:

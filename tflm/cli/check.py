@@ -42,7 +42,9 @@ def check(
     board: BoardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what of a model answers otherwise on a device, is missing there, or is refused; and what to do about it.
+    """List what behaves differently on the device.
+
+    That is what is missing there, what is refused, and what answers otherwise; and what to do about it.
 
     The status is 1 where something keeps the model from running there.
 

@@ -11,6 +11,7 @@ import re
 import sys
 import textwrap
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,8 +27,9 @@ from typer.core import TyperGroup
 import tflm
 from tflm import boards, libraries
 from tflm.boards import Board
+from tflm.bounded_reading import MOST_MODEL_BYTES, MOST_TEXT_BYTES, read_at_most, read_stream, read_text
 from tflm.libraries import KernelLibrary, library_for
-from tflm.report import Report, Table
+from tflm.report import Report, Table, printable, with_thousands
 from tflm.schema.model import CHECKS
 
 PIPE_WIDTH = 160
@@ -35,6 +37,10 @@ PIPE_WIDTH = 160
 
 PATIENCE_SECONDS = 1.0
 """From then on a bar shows how far a command is."""
+
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""Click's, of which newer versions of typer have a copy of their own."""
 
 
 class CommandError(Exception):
@@ -48,6 +54,28 @@ class CheckFailed(CommandError):
 class Commands(TyperGroup):
     """A group of commands whose failures are one readable line, and a traceback only with `--debug`."""
 
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run the program. A traceback is printed here, for what it quotes may hold control characters.
+
+        Raises:
+            SystemExit: at the end of a program.
+        """
+        try:
+            return super().main(*arguments, **settings)
+        except Exception:
+            for line in traceback.format_exc().splitlines():
+                print_error(line)
+            sys.exit(1)
+
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        """The context of a call, once its options are read.
+
+        Raises:
+            UsageError: they can't be read.
+        """
+        with _escaped_usage_errors():
+            return super().make_context(*arguments, **settings)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
@@ -56,19 +84,62 @@ class Commands(TyperGroup):
         """
         warnings.showwarning = _show_warning
         try:
-            return super().invoke(ctx)
+            with _escaped_usage_errors():
+                return super().invoke(ctx)
         except (tflm.TflmError, CommandError, OSError) as error:
             if ctx.params.get("debug"):
                 raise
             if isinstance(error, BrokenPipeError):  # whoever read the output has seen enough
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             else:
-                print(f"tflm: {described(error)}", file=sys.stderr)
+                print_error(f"tflm: {described(error)}")
             raise typer.Exit(1) from None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands with their whole summaries, broken where the terminal is narrow."""
+        commands = ((name, self.get_command(ctx, name)) for name in sorted(self.list_commands(ctx)))
+        rows = [(name, _summary(command.help or "")) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _summary(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+@contextmanager
+def _escaped_usage_errors() -> Iterator[None]:
+    """Escape what errors in the call quote of it, before their message is printed with the usage."""
+    try:
+        yield
+    except USAGE_ERROR as error:
+        error.message = printable(error.message)
+        raise
 
 
 def _show_warning(message: Warning | str, *place: Any, **settings: Any) -> None:
-    print(f"tflm: {message}", file=sys.stderr)
+    print_error(f"tflm: {' '.join(str(message).split())}")
+
+
+# Everything that commands print goes through the functions below, which escape control characters: names come from
+# files and arguments. A test holds that no other module of this folder prints.
+
+
+def print_plain(text: str) -> None:
+    """Print a line on standard output as it is, however long: for other programs, such as the names of files."""
+    print(printable(text))
+
+
+def print_error(text: str) -> None:
+    """Print a line on standard error."""
+    print(printable(text), file=sys.stderr)
+
+
+def wrote(*paths: Path) -> None:
+    """Name the files that a command wrote, with their sizes."""
+    for path in paths:
+        size = f" ({with_thousands(path.stat().st_size)})" if path.is_file() else ""
+        print_plain(f"wrote {path}{size}")
 
 
 def described(error: Exception) -> str:
@@ -112,9 +183,24 @@ def progress(what: str, total: int) -> Iterator[Callable[[], None]]:
         bar.stop()
 
 
+@contextmanager
+def status_line(what: str) -> Iterator[Callable[[str], None]]:
+    """A line on standard error that says what is going on, for as long as the block runs; only on a terminal.
+
+    The function that is given puts another text in its place.
+    """
+    errors = Console(stderr=True)
+    if not errors.is_interactive:
+        yield lambda _: None
+        return
+    with errors.status(what) as status:
+        yield lambda text: status.update(Text(printable(text)))
+
+
 def print_json(figures: Any) -> None:
     """Figures for other programs. Numbers that JSON lacks are the strings "NaN", "Infinity" and "-Infinity"."""
-    print(json.dumps(_with_finite_numbers(figures), indent=2, allow_nan=False))
+    text = json.dumps(_with_finite_numbers(figures), indent=2, allow_nan=False)
+    print(text.replace("\x7f", "\\u007f"))  # the only control character that JSON leaves as it is
 
 
 def _with_finite_numbers(figures: Any) -> Any:
@@ -150,7 +236,7 @@ def show_table(table: Table) -> None:
     """Print a table: its title, headings and rows."""
     out = console()
     if table.title:
-        out.print(Text(table.title, "bold"), soft_wrap=True)
+        out.print(Text(table.title, "bold"), soft_wrap=True)  # a table's texts are escaped already
     for i, line in enumerate(table.lines(out.width)):
         out.print(Text(line, "" if i else "dim"), soft_wrap=True)
 
@@ -159,12 +245,15 @@ def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
     """Print a line, broken at blanks where it is too long; what follows the first is indented."""
     out = console()
     wrapper = textwrap.TextWrapper(out.width, subsequent_indent=" " * indent, break_long_words=False)
-    lines = wrapper.wrap(" ".join(text.splitlines()))
+    lines = wrapper.wrap(printable(" ".join(text.splitlines())))
     for line in lines or [""]:
         out.print(Text(line, style), soft_wrap=True)
 
 
 STANDARD_INPUT = Path("-")
+
+MOST_LINE = 4096
+"""Characters of a line of a log that are looked at."""
 
 
 def title_of(path: Path) -> str:
@@ -195,6 +284,49 @@ checks_of_models: ContextVar[str] = ContextVar("checks_of_models", default="all"
 """How strictly models are checked that a command loads."""
 
 
+def require_local(path: Path) -> None:
+    """Check that a model is named by a path.
+
+    Raises:
+        CommandError: it is a URL.
+    """
+    scheme, colon, _ = str(path).partition(":/")
+    if colon and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]+", scheme) and not path.exists():
+        address = str(path).replace(":/", "://", 1) if "://" not in str(path) else str(path)
+        raise CommandError(
+            f"{address}: is a URL; models are read from files. Download it first: curl -LO {address}; "
+            f"or pipe it into a command that takes - for the model: curl -sL {address} | tflm inspect -"
+        )
+
+
+def bytes_of_model(path: Path) -> bytes:
+    """What is in a model's file, a pipe, or for "-" in standard input, whether it is a model or not.
+
+    Raises:
+        CommandError: it is a URL.
+        DataError: it has more bytes than a model may have.
+        OSError: it can't be read.
+    """
+    require_local(path)
+    if path == STANDARD_INPUT:
+        return read_stream(sys.stdin.buffer, MOST_MODEL_BYTES, "standard input")
+    return read_at_most(path, MOST_MODEL_BYTES)
+
+
+def lines_of_log(path: Path) -> list[str]:
+    """The lines of a device's log, or for "-" of standard input, as far as what TFLM prints may reach in each.
+
+    Raises:
+        DataError: it has more than `MOST_TEXT_BYTES`.
+        OSError: it can't be read.
+    """
+    if path == STANDARD_INPUT:
+        text = read_stream(sys.stdin.buffer, MOST_TEXT_BYTES, "standard input").decode("utf-8", "replace")
+    else:
+        text = read_text(path, errors="replace")
+    return [line[:MOST_LINE] for line in text.splitlines()]
+
+
 def load_model(path: Path) -> tflm.Model:
     """The model in a file, a pipe, or for "-" in standard input.
 
@@ -204,7 +336,8 @@ def load_model(path: Path) -> tflm.Model:
     """
     try:
         if path == STANDARD_INPUT:
-            return tflm.Model(sys.stdin.buffer.read(), checks_of_models.get())
+            return tflm.Model(bytes_of_model(path), checks_of_models.get())
+        require_local(path)
         return tflm.Model.from_file(path, checks_of_models.get())
     except tflm.ModelError as error:
         raise CommandError(f"{path}: {described(error)}") from error

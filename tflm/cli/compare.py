@@ -136,11 +136,11 @@ def _against_recorded(recording: Path, j: int, tensor: Any, given: list[Arrays],
     for step, outputs in enumerate(given):
         if (step, j) not in expected:
             raise CommandError(f"{recording}: out_{step}_{j} is missing")
-        ours, theirs = outputs[j], expected[step, j]
-        if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
-            reason = f"is {theirs.dtype} of {list(theirs.shape)}, the model gives {ours.dtype} of {list(ours.shape)}"
+        ours, stored = outputs[j], expected[step, j]
+        if ours.shape != stored.shape or ours.dtype != stored.dtype:
+            reason = f"is {stored.dtype} of {list(stored.shape)}, the model gives {ours.dtype} of {list(ours.shape)}"
             raise CommandError(f"{recording}: out_{step}_{j} {reason}")
-        pairs.append((ours.astype(np.float64), theirs.astype(np.float64)))
+        pairs.append((ours.astype(np.float64), stored.read().astype(np.float64)))
     ours, theirs = (np.stack(side) for side in zip(*pairs))
     scale = tensor.scale or 1.0  # differences of integers count in steps of the output's scale
     return difference(tensor.name, "", ours * scale, theirs * scale)
@@ -172,7 +172,9 @@ def compare(
     check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show where two models differ, tensor by tensor; or a model and recorded outputs, a device, or itself.
+    """Compare a model with another, a recording or a device.
+
+    Shows where they differ, tensor by tensor. With --delegate, a model is compared with itself.
 
     With a delegate, the first tensor to diverge is of the first operator where the delegate departs from the kernels.
 

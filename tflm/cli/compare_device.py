@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflm.cli.command_line import CommandError, Machine, load_model, progress
+from tflm.cli.command_line import CommandError, Machine, lines_of_log, load_model, progress
 from tflm.cli.difference import Difference, Real, difference
 from tflm.cli.tensor_dump import Dump, assembled, dumped_tensors, read_dump
 from tflm.memory.tensor import TfLiteTensor
@@ -34,7 +34,7 @@ def compare_device(path: Path, log: Path, machine: Machine) -> DeviceComparison:
         OSError: a file can't be read.
     """
     model = load_model(path)
-    dump = read_dump(log.read_text(encoding="utf-8", errors="replace").splitlines())
+    dump = read_dump(lines_of_log(log))
     if not dump:
         raise CommandError(f"{log}: no lines of tflm-dump: tflm export --dump writes what prints them")
     interpreter = ready_interpreter(

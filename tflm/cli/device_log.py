@@ -10,12 +10,12 @@ import typer
 
 import tflm
 from tflm.cli.command_line import (
-    STANDARD_INPUT,
     AsJson,
     BoardName,
     CommandError,
     KernelsName,
     TargetName,
+    lines_of_log,
     load_model,
     machine_from,
     print_json,
@@ -41,7 +41,9 @@ def device_log(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read a device's log: times of operators beside their work, its arena beside ours, and why they differ.
+    """Read a device's log: times of operators, and its arena.
+
+    Times stand beside the work of the operators, the arena beside the one that is computed here, and why they differ.
 
     The log has what TFLM's MicroProfiler prints (Log, LogCsv or LogTicksPerTagCsv), what RecordingMicroInterpreter's
     PrintAllocations does, or a line with arena_used_bytes and a number; and anything else.
@@ -53,8 +55,7 @@ def device_log(
     """
     machine = machine_from(target, kernels, board)
     loaded = load_model(model)
-    text = typer.get_text_stream("stdin").read() if log == STANDARD_INPUT else log.read_text("utf-8", "replace")
-    read = read_device_log(text.splitlines(), count_resource_variables(loaded))
+    read = read_device_log(lines_of_log(log), count_resource_variables(loaded))
     if not (read.events or read.ticks_by_tag or read.arena or read.failures):
         raise CommandError(
             f"{log}: nothing that TFLM prints: call MicroProfiler's LogCsv() after Invoke(), or the PrintAllocations() "

@@ -60,7 +60,9 @@ def evaluate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a data set through a model with the device's integers: accuracy, confusion, and what a reference gives.
+    """Run a data set through a model with a device's integers.
+
+    Shows accuracy and confusion where samples have labels, and the differences from a reference where one is given.
 
     \b
     Examples:
@@ -141,7 +143,9 @@ def calibrate_report(
     picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the ranges.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the range that each tensor goes through over a data set, beside the range of its quantization.
+    """Show each tensor's range beside its quantization.
+
+    The range is that of the values over a data set.
 
     \b
     Examples:

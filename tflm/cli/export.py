@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import sys
+import zlib
 from pathlib import Path
 from string import Template
 from typing import Annotated
@@ -21,6 +22,7 @@ from tflm.cli.command_line import (
     TargetName,
     load_model,
     machine_from,
+    print_plain,
 )
 from tflm.cli.tensor_dump import dump_header
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
@@ -170,8 +172,13 @@ RESOURCE_INCLUDES = """\
 
 
 def identifier(stem: str) -> str:
-    """A file's stem as a C identifier in lower case."""
-    name = re.sub("[^0-9a-z]+", "_", stem.lower()).strip("_") or "model"
+    """A file's stem as a C identifier in lower case.
+
+    A stem in other letters than those of ASCII gets a checksum, so that two of them can be in one firmware.
+    """
+    name = re.sub("[^0-9a-z]+", "_", stem.lower()).strip("_")
+    if not name or not stem.isascii():
+        name = "_".join(filter(None, (name, f"model_{zlib.crc32(stem.encode(errors='surrogateescape')):08x}")))
     return f"model_{name}" if name[0].isdigit() else name
 
 
@@ -205,7 +212,7 @@ def sources(
     )
     name = identifier(stem)
     names = {
-        "origin": f"Made by: {origin}",
+        "origin": f"Made by: {in_one_line(origin)}",
         "name": name,
         "camel": "".join(word.capitalize() for word in name.split("_")),
         "guard": name.upper(),
@@ -303,16 +310,18 @@ def export(
         typer.Option("--dump", help="Keep every tensor, in a larger arena, and print them for tflm compare."),
     ] = False,
 ) -> None:
-    """Write what a firmware project needs: the model as an array, its operators, its arena's size, and a main.
+    """Write the C++ files that a firmware project needs.
+
+    These are the model as an array, its operators, its arena's size, and a main.
 
     \b
     Example:
       tflm export model.tflite firmware/ --target cortex-m
     """
-    origin = in_one_line(shlex.join(["tflm", *sys.argv[1:]]))
+    origin = shlex.join(["tflm", *sys.argv[1:]])
     files = sources(load_model(model), model.stem, machine_from(target, kernels, board), origin, typed, dump)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(text)
     for name in files:
-        print(directory / name)
+        print_plain(str(directory / name))

@@ -44,7 +44,9 @@ def flash(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Flash and static RAM of a firmware with the model: the model, TFLM, and each operator's part.
+    """Show the flash, static RAM and stack of a firmware.
+
+    Counts the model, TFLM, and each operator's part.
 
     Without --target and --board, it is for cortex-m4.
 

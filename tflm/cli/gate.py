@@ -29,6 +29,7 @@ from tflm.cli.command_line import (
     machine_from,
     print_json,
     progress,
+    require_local,
     show,
 )
 from tflm.report import Column, Report, Table
@@ -196,7 +197,8 @@ def models_from(patterns: Sequence[str]) -> list[Path]:
     for pattern in patterns:
         names = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
         if not names:
-            raise CommandError(f"{pattern}: no file is called so")
+            require_local(Path(pattern))
+            raise CommandError(f"{pattern}: no files match")
         found |= dict.fromkeys(map(Path, names))
     return list(found)
 
@@ -219,7 +221,9 @@ def gate(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Hold the arenas of models to a budget, or to what a board has, and show what changed since another revision.
+    """Check models against a budget or a board, for CI.
+
+    With --base, shows what changed since another revision of git.
 
     The status is 1 where a model needs more, or can't be laid out.
 

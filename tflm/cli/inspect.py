@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +10,10 @@ import typer
 
 import tflm
 from tflm.cli.command_line import (
-    STANDARD_INPUT,
     AsJson,
     CheckFailed,
     ModelPath,
+    bytes_of_model,
     load_model,
     print_json,
     print_line,
@@ -31,7 +30,7 @@ def inspect(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show operators, tensors, quantization, metadata and sizes of a model.
+    """Show a model's operators, tensors, metadata and sizes.
 
     \b
     Examples:
@@ -49,7 +48,7 @@ def inspect(
 
 
 def _check(path: Path, as_json: bool) -> None:
-    data = sys.stdin.buffer.read() if path == STANDARD_INPUT else path.read_bytes()
+    data = bytes_of_model(path)
     findings = tflm.verify(data)
     if all(finding.level == "warning" for finding in findings):
         findings += version_findings(tflm.Model(data).root)

@@ -122,7 +122,9 @@ def json_schema(
         ),
     ],
 ) -> None:
-    """Print the JSON Schema (2020-12) of what a command prints with --json.
+    """Print the JSON Schema of what a command prints.
+
+    The schema, of 2020-12, is that of the document that --json prints.
 
     \b
     Example:

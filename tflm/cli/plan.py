@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 import tflm
 from tflm.cli.command_line import (
@@ -21,6 +18,7 @@ from tflm.cli.command_line import (
     machine_from,
     print_json,
     show,
+    status_line,
     title_of,
 )
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, BufferRequirements, MemoryPlanner, OptimalPlanner, SearchProgress
@@ -104,7 +102,9 @@ def plan(
     always: Annotated[bool, typer.Option("--always", help="Write the plan even where it gains nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find a smaller plan of the arena's head, and write it into the model, where TFLM obeys it.
+    """Find a smaller memory plan, and write it into the model.
+
+    TFLM obeys the plan that a model has for the arena's head.
 
     A plan that gains nothing is not written: FILE then has the model as it was.
 
@@ -123,10 +123,10 @@ def plan(
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
-    with _search_shown() as progress:
+    with status_line("planning") as tell:
         chosen: str | MemoryPlanner = planner
         if planner == "optimal":
-            chosen = OptimalPlanner(time_limit=time_limit, step_limit=steps, progress=progress)
+            chosen = OptimalPlanner(time_limit=time_limit, step_limit=steps, progress=lambda at: tell(how_far(at)))
         found = tflm.plan(
             loaded,
             None,
@@ -163,14 +163,3 @@ def same_file(model: Path, output: Path) -> bool:
 def how_far(at: SearchProgress) -> str:
     """How far a search is, for people."""
     return f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
-
-
-@contextmanager
-def _search_shown() -> Iterator[Callable[[SearchProgress], None]]:
-    """Show on a terminal how far a search is."""
-    errors = Console(stderr=True)
-    if not errors.is_interactive:
-        yield lambda _: None
-        return
-    with errors.status("planning") as status:
-        yield lambda at: status.update(how_far(at))

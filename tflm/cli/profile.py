@@ -145,7 +145,9 @@ def profile(
     node_data: NodeData = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time each operator of a model on this machine, the slowest first; or estimate a device's time.
+    """Time each operator, or estimate a device's time.
+
+    Times are those of this machine; the slowest operator is first.
 
     An operator of subgraph 2 is called 2:0. What CALL_ONCE runs is shown as of the first invoke.
 

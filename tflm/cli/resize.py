@@ -28,7 +28,9 @@ def resize(
     force: Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for inputs of other shapes, such as those that it leaves unknown; all others follow from them.
+    """Write a model for inputs of other shapes.
+
+    Give those that the model leaves unknown, for example; all other shapes follow from them.
 
     \b
     Example:

@@ -206,7 +206,9 @@ def run(
     board: BoardName = None,
     as_json: AsJson = False,
 ) -> None:
-    """Run a model on inputs from files, or on random ones, and show or keep what it answers.
+    """Run a model, and show or write its outputs.
+
+    Inputs come from files, or are random.
 
     \b
     Examples:

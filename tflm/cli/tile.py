@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 import tflm
 from tflm.cli.arena import figures as arena_figures
@@ -24,6 +22,7 @@ from tflm.cli.command_line import (
     machine_from,
     print_json,
     show,
+    status_line,
     title_of,
 )
 from tflm.cli.plan import Overlap, same_file
@@ -105,7 +104,9 @@ def tile(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite a model so that it runs in a smaller arena, with the same answers, on any TFLM.
+    """Rewrite a model so that it runs in a smaller arena.
+
+    The answers stay the same, on any TFLM.
 
     Operators that need most memory run band by band. The model is checked before it is written: on tags, and on random
     inputs beside the model as it was. What nothing makes smaller stays as it is.
@@ -119,7 +120,7 @@ def tile(
     enough = None if ram is None else bytes_from(ram)
     _check_output(model, output, force)
     loaded = load_model(model)
-    with _search_shown() as progress:
+    with status_line("looking for stages") as tell:
         found = tflm.tile(
             loaded,
             target=machine.target,
@@ -130,7 +131,7 @@ def tile(
             alias=alias,
             overlap=overlap,
             verify=verify,
-            progress=progress,
+            progress=lambda at: tell(how_far(at)),
         )
     if output is not None:
         found.write(output)
@@ -153,7 +154,9 @@ def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report
 
 
 def fold(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
-    """Fold PADs into the convolutions behind them, and leave out what has no effect; the answers stay the same.
+    """Fold PADs into convolutions, and remove no-ops.
+
+    The answers stay the same.
 
     \b
     Example:
@@ -163,7 +166,9 @@ def fold(model: ModelPath, output: Output = None, force: Force = False, as_json:
 
 
 def strip(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
-    """Leave out of the file what no device reads: names, minima and maxima, what converters leave for tools.
+    """Remove what no device reads from the file.
+
+    That is names, minima and maxima, and what converters leave for tools.
 
     \b
     Example:
@@ -204,14 +209,3 @@ def _check_output(model: Path, output: Path | None, force: bool) -> None:
 def how_far(at: Progress) -> str:
     """How far a search is, for people."""
     return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"
-
-
-@contextmanager
-def _search_shown() -> Iterator[Callable[[Progress], None]]:
-    """Show on a terminal how far a search is."""
-    errors = Console(stderr=True)
-    if not errors.is_interactive:
-        yield lambda _: None
-        return
-    with errors.status("looking for stages") as status:
-        yield lambda at: status.update(how_far(at))

@@ -27,7 +27,9 @@ def versions(
     force: Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the versions that operators have and need, and the runtimes that first had them; write a model with them.
+    """Show the versions that operators have and need.
+
+    Shows the runtimes that first had them, too; with -o, writes the model with the versions that it needs.
 
     \b
     Examples:

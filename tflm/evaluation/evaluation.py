@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from tflm.errors import ArgumentError, DataError
 from tflm.evaluation.metrics import Classification, Difference, classification, difference
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Job, Runner
-from tflm.evaluation.samples import DataSet, data_set
+from tflm.evaluation.samples import DataSet, ReferenceData, data_set
 from tflm.evaluation.signal import SignalLoss, signal_losses
 from tflm.evaluation.workers import default_workers, outcomes
 from tflm.memory.tensor import TfLiteTensor
@@ -162,7 +162,10 @@ def evaluate(
         path = Path(folder, "results") if results is None else Path(results)
         run = _Run(data, count, scheduler, on_bad, limit, report)
         first = run.through(model, path)
-        second = None if reference is None else run.through(reference, path.with_name(path.name + ".reference"))
+        second = None
+        if reference is not None:
+            given = replace(run, data=ReferenceData(data, Runner(model).inputs))
+            second = given.through(reference, path.with_name(path.name + ".reference"))
         records = np.array(first.records, first.records.dtype) if results is None else first.records
         compared = None
         if second is not None:

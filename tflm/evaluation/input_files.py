@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import math
 import wave
-import zipfile
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.bounded_reading import read_at_most, read_text
 from tflm.errors import DataError
+from tflm.evaluation.array_files import StoredArray, require_room, stored_array, stored_arrays
 from tflm.memory.tensor import TfLiteTensor
 
 Array = npt.NDArray[Any]
 Arrays = list[Array]
+T = TypeVar("T")
 
 FILE_KINDS = ".npz, .npy, .png, .jpg, .wav, .csv or raw bytes"
+MOST_SOUND_BYTES = 128 << 20
+"""An hour of samples of 16 bits at 16 kHz."""
 PICTURE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes, by channels."""
+PICTURE_FORMATS = ("PNG", "JPEG")
+"""What is opened: others run programs, or read other files."""
 SAMPLE_TYPES = {1: "u1", 2: "<i2", 4: "<i4"}
 """Of the samples of a WAV file, by their bytes."""
 
@@ -71,12 +79,14 @@ def read_inputs(
             keys = ", ".join(f"in_0_{i}" for i in range(len(tensors)))
             raise DataError(f"{path}: the model has {len(tensors)} inputs; give them in an .npz as {keys}")
         return [[values] for values in read_tensor(path, tensors[0], real)]
-    arrays = loaded(path)
-    named = {i: arrays[name] for name, i in (names or {}).items() if name in arrays}
-    if len(named) == len(tensors):
-        return _in_steps({i: [_held(path, tensors[i], array, real)] for i, array in named.items()}, tensors)
-    steps = _steps_in(path, recorded(path, "in"), len(tensors))
-    return [[_held(path, tensor, array, real) for tensor, array in zip(tensors, step)] for step in steps]
+    arrays = stored_arrays(path)
+    places = {i: [arrays[name]] for name, i in (names or {}).items() if name in arrays}
+    if len(places) == len(tensors):
+        steps = _in_steps(places, tensors)
+    else:
+        steps = _steps_in(path, recorded(path, "in", arrays), len(tensors))
+    require_room(path, (stored for step in steps for stored in step))
+    return [[_held(stored, i, tensors[i], real) for i, stored in enumerate(step)] for step in steps]
 
 
 def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
@@ -101,45 +111,31 @@ def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     return readers.get(path.suffix.lower(), _raw)(path, tensor, real)
 
 
-def recorded(path: Path, side: str) -> dict[tuple[int, int], Array]:
+def recorded(
+    path: Path, side: str, arrays: Mapping[str, StoredArray] | None = None
+) -> dict[tuple[int, int], StoredArray]:
     """The arrays called `<side>_<step>_<i>` in an .npz, by step and i.
+
+    Args:
+        arrays: of the file, where they are known.
 
     Raises:
         DataError: it is no .npz, or a name has another form.
         OSError: it can't be read.
     """
-    arrays = {}
-    for key, values in loaded(path).items():
+    found = {}
+    for key, stored in (stored_arrays(path) if arrays is None else arrays).items():
         kind, _, numbers = key.partition("_")
         if kind != side:
             continue
         step, _, index = numbers.partition("_")
         if not (step.isdecimal() and index.isdecimal()):
             raise DataError(f"{path}: {key!r} should be called {side}_<step>_<i>")
-        arrays[int(step), int(index)] = values
-    return arrays
+        found[int(step), int(index)] = stored
+    return found
 
 
-def loaded(path: Path) -> Any:
-    """What numpy reads from a file: an array, or a dictionary of them.
-
-    Raises:
-        DataError: it can't make sense of it.
-        OSError: it can't be read.
-    """
-    try:
-        content = np.load(path, allow_pickle=False)
-        arrays = dict(content) if isinstance(content, Mapping) else content
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise DataError(f"{path}: is no {path.suffix} file that numpy can read: {error}") from error
-    if isinstance(arrays, dict):
-        for key, values in arrays.items():
-            if not isinstance(values, np.ndarray):  # numpy gives what is no array as bytes
-                raise DataError(f"{path}: {key!r} is no array")
-    return arrays
-
-
-def _steps_in(path: Path, arrays: dict[tuple[int, int], Array], count: int) -> list[Arrays]:
+def _steps_in(path: Path, arrays: dict[tuple[int, int], StoredArray], count: int) -> list[list[StoredArray]]:
     if not arrays:
         raise DataError(
             f"{path}: has no inputs; they are called in_0_0 for the first input of the first step, or as the inputs are"
@@ -156,7 +152,7 @@ def _steps_in(path: Path, arrays: dict[tuple[int, int], Array], count: int) -> l
     return [[arrays[step, i] for i in range(count)] for step in range(steps)]
 
 
-def _in_steps(by_index: Mapping[int, list[Array]], tensors: Sequence[TfLiteTensor]) -> list[Arrays]:
+def _in_steps(by_index: Mapping[int, list[T]], tensors: Sequence[TfLiteTensor]) -> list[list[T]]:
     for i, tensor in enumerate(tensors):
         if i not in by_index:
             raise DataError(f"input {i} ({tensor.name}) is missing")
@@ -170,45 +166,51 @@ def _named(names: Mapping[str, int], file: str) -> str:
     return ", ".join(f"--inputs {name}={file}" for name in names)
 
 
-def _held(path: Path, tensor: TfLiteTensor, values: Array, real: bool) -> Array:
-    """Values as the tensor holds them: real ones quantized, others as they are."""
-    if not real:
-        return values
-    if values.shape != tensor.data.shape:
-        shapes = f"shape {list(tensor.data.shape)}, not {list(values.shape)}"
-        raise DataError(f"{path}: input {tensor.name!r} takes {shapes}")
-    return tensor.quantized(values)
+def _held(stored: StoredArray, place: int, tensor: TfLiteTensor, real: bool) -> Array:
+    """A stored array as an input holds it: real values quantized, others as they are. It is read if it fits."""
+    wanted = tensor.data
+    if stored.shape != wanted.shape or not (real or stored.dtype == wanted.dtype):
+        takes = f"takes {wanted.dtype} of shape {list(wanted.shape)}, not {stored.dtype} of {list(stored.shape)}"
+        if real:
+            takes = f"takes shape {list(wanted.shape)}, not {list(stored.shape)}"
+        raise DataError(f"{stored.name}: input {place} ({tensor.name}) {takes}")
+    return tensor.quantized(stored.read()) if real else stored.read()
 
 
 def _npy(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
-    return [_held(path, tensor, loaded(path), real)]
+    return [_held(stored_array(path), 0, tensor, real)]
 
 
 def _raw(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
-    wanted, raw = tensor.data, path.read_bytes()
-    dtype = np.dtype(np.float32) if real else wanted.dtype
-    if len(raw) != wanted.size * dtype.itemsize:
-        kind = f"{dtype} of shape {list(wanted.shape)}"
-        raise DataError(f"{path}: has {len(raw)} bytes; the input is {kind}, {wanted.size * dtype.itemsize} bytes")
-    return [_held(path, tensor, np.frombuffer(raw, dtype).reshape(wanted.shape), real)]
+    wanted, dtype = tensor.data, np.dtype(np.float32) if real else tensor.data.dtype
+    size = wanted.size * dtype.itemsize
+    with path.open("rb") as file:
+        raw = file.read(size + 1)
+    if len(raw) != size:
+        there = f"more than {size}" if len(raw) > path.stat().st_size else max(len(raw), path.stat().st_size)
+        raise DataError(f"{path}: has {there} bytes; the input is {dtype} of shape {list(wanted.shape)}, {size} bytes")
+    values = np.frombuffer(raw, dtype).reshape(wanted.shape)
+    return [tensor.quantized(values) if real else values]
 
 
 def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ImportError:
         raise DataError(f"{path}: pictures need Pillow: pip install pillow") from None
     shape = tensor.data.shape
     try:
-        with Image.open(path) as image:
+        with Image.open(path, formats=PICTURE_FORMATS) as image:
             size = image.size
             channels = _channels(shape, size)
             if channels is None:
                 takes = f"takes shape {list(shape)}; this picture is {size[0]} wide and {size[1]} high"
                 raise DataError(f"{path}: input {tensor.name!r} {takes}")
             pixels = np.asarray(image.convert(PICTURE_MODES[channels]), np.uint8).reshape(shape)
-    except UnidentifiedImageError as error:
-        raise DataError(f"{path}: {error}") from error
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # all that Pillow raises
+        if isinstance(error, OSError) and error.filename is not None:
+            raise
+        raise DataError(f"{path}: is no whole picture, PNG or JPEG: {error}") from error
     dtype = tensor.data.dtype
     if real or dtype.kind == "f":
         return [tensor.quantized(pixels.astype(np.float32) / np.float32(255))]
@@ -228,13 +230,13 @@ def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
 
 def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     try:
-        with wave.open(str(path)) as file:
+        with wave.open(io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))) as file:
             width, raw = file.getsampwidth(), file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
         raise DataError(f"{path}: is no WAV file of plain samples: {error}") from error
     if width not in SAMPLE_TYPES:
         raise DataError(f"{path}: has samples of {8 * width} bits; 8, 16 or 32 can be read")
-    samples = np.frombuffer(raw, SAMPLE_TYPES[width]).astype(np.int64)
+    samples = np.frombuffer(raw[: len(raw) // width * width], SAMPLE_TYPES[width]).astype(np.int32)
     samples = (samples - 128) << 8 if width == 1 else samples >> (8 * (width - 2))  # all as 16 bits
     dtype = tensor.data.dtype
     if real or dtype.kind == "f":
@@ -243,11 +245,13 @@ def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
 
 
 def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+    values = array("d")
     try:
-        rows = [line.split(",") for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-        numbers = np.array([float(cell) for row in rows for cell in row if cell.strip()], np.float64)
+        for line in read_text(path).splitlines():
+            values.extend(float(cell) for cell in line.split(",") if cell.strip())
     except ValueError as error:
         raise DataError(f"{path}: holds something that is no number: {error}") from error
+    numbers: Array = np.array(values, np.float64)
     steps, dtype = _split(path, tensor, numbers), tensor.data.dtype
     if real or dtype.kind == "f":
         return [tensor.quantized(step) for step in steps]

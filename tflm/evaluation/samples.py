@@ -15,8 +15,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tflm.bounded_reading import read_text
 from tflm.errors import DataError
-from tflm.evaluation.input_files import loaded, read_tensor
+from tflm.evaluation.array_files import NUMBERS, StoredArray, require_room, stored_array, stored_arrays
+from tflm.evaluation.input_files import read_tensor
 from tflm.memory.tensor import TfLiteTensor
 
 Array = npt.NDArray[Any]
@@ -219,6 +221,58 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(size for size in shape if size != 1)
 
 
+class Units(NamedTuple):
+    """What the integers of a model's input stand for: (integer - zero_point) * scale."""
+
+    dtype: np.dtype[Any]
+    scale: float
+    zero_point: int
+
+
+class ReferenceInput(TfLiteTensor):
+    """An input in float of a reference, given the integers that another model's input takes."""
+
+    def __init__(self, tensor: TfLiteTensor, units: Units):
+        self.__dict__.update(tensor.__dict__)
+        self.units = units
+
+    def real(self, integers: Array) -> Array:
+        """What the integers stand for."""
+        return ((integers.astype(np.float64) - self.units.zero_point) * self.units.scale).astype(self.data.dtype)
+
+
+@dataclass(frozen=True)
+class ReferencePart:
+    """Samples for the reference of a model: integers are in the units of that model's inputs."""
+
+    part: Part
+    units: tuple[Units, ...]
+
+    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
+        """The samples, real where they are integers and the reference is in float."""
+        alike = len(tensors) == len(self.units)
+        yield from self.part.samples(list(map(ReferenceInput, tensors, self.units)) if alike else tensors)
+
+
+class ReferenceData:
+    """A data set as the reference of a model takes it.
+
+    Args:
+        data: the data set.
+        inputs: the model's.
+    """
+
+    def __init__(self, data: DataSet, inputs: Sequence[TfLiteTensor]):
+        self._data = data
+        self._units = tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
+        self.count, self.classes = data.count, data.classes
+
+    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
+        """The parts of the data set."""
+        for count, part in self._data.parts(start):
+            yield count, ReferencePart(part, self._units)
+
+
 def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     """Values as the input holds them: in its shape and type; real ones are quantized.
 
@@ -232,15 +286,26 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     values = values.reshape(wanted.shape)
     if values.dtype == wanted.dtype:
         return values
-    if values.dtype.kind == "f" or wanted.dtype.kind == "f":
+    if values.dtype.kind == "f":
         return tensor.quantized(values)
-    limits = np.iinfo(np.uint8 if wanted.dtype.kind == "b" else wanted.dtype)
+    if isinstance(tensor, ReferenceInput) and wanted.dtype.kind == "f" and tensor.units.dtype.kind in "iu":
+        return tensor.real(_cast(values, tensor.units.dtype, tensor, name))
+    if wanted.dtype.kind in "fc":
+        raise DataError(
+            f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give real values as floats"
+        )
+    return _cast(values, wanted.dtype, tensor, name)
+
+
+def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) -> Array:
+    """Integers in another type that holds them."""
+    limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
     if values.size and (values.min() < limits.min or values.max() > limits.max):
         raise DataError(
             f"{name}: has {values.dtype} numbers from {values.min()} to {values.max()}; input {tensor.name!r} takes "
-            f"{wanted.dtype}. Real values are given as floats, which are quantized"
+            f"{dtype}. Real values are given as floats, which are quantized"
         )
-    return values.astype(wanted.dtype)
+    return values.astype(dtype)
 
 
 def data_set(inputs: Any, labels: Any = None) -> DataSet:
@@ -271,23 +336,30 @@ def _from_path(path: Path) -> Any:
         return _from_folder(path)
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        mapped = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not mapped.ndim:
-            raise DataError(f"{path}: is a single number; samples lie along the first dimension of an array")
-        return Arrays((mapped,), path=str(path))
+        count = _samples_of(stored_array(path))
+        return Arrays((_mapped(str(path), 0, count),), path=str(path))
     if suffix == ".npz":
-        arrays = loaded(path)
+        arrays = stored_arrays(path)
+        require_room(path, arrays.values())
         labels = next((arrays.pop(name) for name in LABEL_NAMES if name in arrays), None)
         if not arrays:
             raise DataError(f"{path}: has no array beside the labels")
-        lengths = {name: len(array) for name, array in arrays.items()}
+        lengths = {name: _samples_of(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"{path}: its arrays have different numbers of samples: {lengths}")
-        data = Arrays(tuple(arrays.values()))
-        return data if labels is None else _with_labels(data, labels)
+        data = Arrays(tuple(array.read() for array in arrays.values()))
+        return data if labels is None else _with_labels(data, labels.read())
     if suffix == ".csv":
         return _from_table(path)
     raise DataError(f"{path}: data is a .npy, .npz or .csv file, or a folder with a folder for each class")
+
+
+def _samples_of(stored: StoredArray) -> int:
+    if not stored.shape:
+        raise DataError(f"{stored.name}: is a single number; samples lie along the first dimension of an array")
+    if stored.dtype.kind not in NUMBERS:
+        raise DataError(f"{stored.name}: holds {stored.dtype}; samples are arrays of numbers")
+    return stored.shape[0]
 
 
 def _from_folder(folder: Path) -> Files:
@@ -306,16 +378,18 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _from_table(path: Path) -> Arrays:
-    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    lines = [line for line in read_text(path).splitlines() if line.strip()]
     if not lines:
         raise DataError(f"{path}: is empty")
     names = [cell.strip().lower() for cell in lines[0].split(",")]
     has_header = any(_number(cell) is None for cell in names)
-    rows = [[_number(cell) for cell in line.split(",")] for line in lines[has_header:]]
-    for place, row in enumerate(rows, 1 + has_header):
+    table = np.empty((len(lines) - has_header, len(names)), np.float64)
+    for place, line in enumerate(lines[has_header:]):
+        row = [_number(cell) for cell in line.split(",")]
         if None in row or len(row) != len(names):
-            raise DataError(f"{path}, line {place}: every line holds {len(names)} numbers, as the first does")
-    table = np.array(rows, np.float64)
+            line_number = place + 1 + has_header
+            raise DataError(f"{path}, line {line_number}: every line holds {len(names)} numbers, as the first does")
+        table[place] = row
     column = next((names.index(name) for name in LABEL_NAMES if has_header and name in names), None)
     if column is None:
         return Arrays((table.astype(np.float32),))
@@ -334,7 +408,7 @@ def _with_labels(data: Any, labels: Any) -> Any:
     """The data set with these labels in place of its own: an array, a sequence, or a file of them."""
     if isinstance(labels, (str, os.PathLike)):
         path = Path(labels)
-        labels = loaded(path) if path.suffix.lower() == ".npy" else np.loadtxt(path, np.int64, delimiter=",", ndmin=1)
+        labels = stored_array(path).read() if path.suffix.lower() == ".npy" else _labels_of_text(path)
     values = np.asarray(labels, None)
     count = data.count
     if count is None:
@@ -344,3 +418,11 @@ def _with_labels(data: Any, labels: Any) -> Any:
     if isinstance(data, Stream):
         return Stream([(item, label) for item, label in zip(data.items, values.tolist())], data.classes)
     return replace(data, labels=tuple(values.tolist()) if isinstance(data, Files) else values)
+
+
+def _labels_of_text(path: Path) -> list[int]:
+    cells = read_text(path).replace(",", " ").split()
+    try:
+        return [int(cell) for cell in cells]
+    except ValueError as error:
+        raise DataError(f"{path}: labels are whole numbers, one for each sample: {error}") from None

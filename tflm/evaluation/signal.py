@@ -11,7 +11,7 @@ import numpy as np
 
 from tflm.errors import DataError, TflmError
 from tflm.evaluation.runner import Runner
-from tflm.evaluation.samples import DataSet, Sample
+from tflm.evaluation.samples import DataSet, ReferenceData, Sample
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.model import Model
 
@@ -44,7 +44,7 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
     except TflmError:
         return []
     power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
-    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, data)), count):
+    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, ReferenceData(data, ours.inputs))), count):
         if ours.run(sample).outputs is None or theirs.run(other).outputs is None:
             continue
         for _, output, same in pairs:

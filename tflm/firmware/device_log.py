@@ -14,13 +14,13 @@ from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationT
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
-TOOK = re.compile(r"(\S+) took (\d+) ticks \((-?\d+) ms\)")
+TOOK = re.compile(r"(?<!\S)(\S+) took (\d+) ticks \((-?\d+) ms\)")
 """Of `MicroProfiler::Log`."""
 CSV_HEADER = re.compile(r'"Event","Tag","Ticks"')
 CSV_EVENT = re.compile(r"(?<![\d.:,])(\d+),([^\s,\d][^\s,]*),(\d+)\s*$")
 """Of `MicroProfiler::LogCsv`."""
 TAGS_HEADER = re.compile(r'"Unique Tag","Total ticks')
-TAG_TICKS = re.compile(r"(\S+), (\d+)\s*$")
+TAG_TICKS = re.compile(r"(?<!\S)(\S+), (\d+)\s*$")
 TAGS_END = re.compile(r'"total number of ticks", (\d+)')
 """Of `MicroProfiler::LogTicksPerTagCsv`."""
 PART = re.compile(r"\[RecordingMicroAllocator\] Arena allocation (total|head|tail) (\d+) bytes")

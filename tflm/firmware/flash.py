@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm import targets
+from tflm.bounded_reading import read_text
 from tflm.errors import FirmwareError
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.libraries import Kernels
@@ -78,9 +79,10 @@ class FlashData:
 
         Raises:
             FirmwareError: it is not such a file.
+            DataError: it is too large for one.
             OSError: it can't be read.
         """
-        return cls.read(Path(path).read_text(encoding="utf-8", errors="replace"))
+        return cls.read(read_text(path, errors="replace"))
 
     @classmethod
     def read(cls, text: str) -> FlashData:
@@ -107,7 +109,7 @@ class FlashData:
             )
             found.sizes(found.operators)
             return found
-        except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
             raise FirmwareError(f"this is no file of groups of sections ({type(error).__name__}: {error})") from None
 
     @cached_property

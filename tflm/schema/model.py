@@ -8,6 +8,7 @@ import stat
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
 from tflm.schema import verifier
 from tflm.schema.reader import read_model
@@ -63,6 +64,7 @@ class Model:
         Raises:
             ArgumentError: this is no path.
             OSError: the file can't be opened.
+            DataError: a pipe has more bytes than a model may have.
             ModelError: it is not a good model.
         """
         if not isinstance(path, (str, os.PathLike)):
@@ -70,7 +72,7 @@ class Model:
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
-                return cls(file.read(), checks)
+                return cls(read_stream(file, MOST_MODEL_BYTES, os.fspath(path)), checks)
             if status.st_size == 0:
                 raise ModelError(f"{os.fspath(path)} is empty")
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), checks)

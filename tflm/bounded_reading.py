@@ -1,0 +1,64 @@
+"""Files that users name, read as far as they can be of use: what claims or holds more is refused, not loaded."""
+
+from __future__ import annotations
+
+import os
+import stat
+from typing import BinaryIO
+
+from tflm.errors import DataError
+
+MOST_TEXT_BYTES = 128 << 20
+"""Of a table, a log or a document: a hundred thousand rows of a thousand numbers."""
+
+MOST_MODEL_BYTES = (1 << 31) - 1
+"""Offsets in a flatbuffer have 31 bits."""
+
+BLOCK_BYTES = 1 << 20
+
+
+def read_at_most(path: str | os.PathLike[str], most: int) -> bytes:
+    """The bytes of a file or a pipe.
+
+    Raises:
+        DataError: there are more than `most`; no more than that are read.
+        OSError: it can't be read.
+    """
+    with open(path, "rb") as file:
+        status = os.fstat(file.fileno())
+        if stat.S_ISREG(status.st_mode) and status.st_size > most:
+            raise _too_large(path, f"{status.st_size:,}", most)
+        return read_stream(file, most, os.fspath(path))
+
+
+def read_stream(file: BinaryIO, most: int, name: str) -> bytes:
+    """The bytes of a stream, to its end.
+
+    Raises:
+        DataError: there are more than `most`; no more than that are read.
+        OSError: it can't be read.
+    """
+    parts, total = [], 0
+    while part := file.read(min(BLOCK_BYTES, most + 1 - total)):
+        parts.append(part)
+        total += len(part)
+        if total > most:
+            raise _too_large(name, f"more than {most:,}", most)
+    return b"".join(parts)
+
+
+def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
+    """The text of a file in UTF-8.
+
+    Raises:
+        DataError: it is no such text, or has more than `MOST_TEXT_BYTES`.
+        OSError: it can't be read.
+    """
+    try:
+        return read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{os.fspath(path)}: is no text in UTF-8: {error.reason} at byte {error.start:,}") from None
+
+
+def _too_large(path: str | os.PathLike[str], size: str, most: int) -> DataError:
+    return DataError(f"{os.fspath(path)}: has {size} bytes; at most {most:,} are read")
