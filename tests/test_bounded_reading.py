@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import itertools
 import struct
 import tracemalloc
 import zipfile
 import zlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -80,10 +82,9 @@ def test_an_array_of_another_shape_is_refused_unread(tmp_path: Path) -> None:
         file.truncate(size + 128)
     zeros_npz(tmp_path / "first.npz", {"in_0_0": ((size,), size)})
     zeros_npz(tmp_path / "named.npz", {next(iter(input_names(MODEL))): ((size,), size)})
-    for name in ("in.npy", "first.npz", "named.npz"):
-        for real in (False, True):
-            error = little_memory(lambda: read_inputs(tmp_path / name, INPUTS, input_names(MODEL), real))
-            assert f"not {[size]}" in error or f"not int8 of {[size]}" in error
+    for name, real in itertools.product(("in.npy", "first.npz", "named.npz"), (False, True)):
+        error = little_memory(partial(read_inputs, tmp_path / name, INPUTS, input_names(MODEL), real))
+        assert f"not {[size]}" in error or f"not int8 of {[size]}" in error
 
 
 def test_arrays_that_are_no_inputs_are_not_read(tmp_path: Path) -> None:

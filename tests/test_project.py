@@ -21,6 +21,7 @@ PACKAGE = Path(tflm.__file__).parent
 LAYERS = [
     "errors",
     "bounded_reading",
+    "atomic_write",
     "release",
     "report",
     "arena_page",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import tflm
+from tflm.atomic_write import write_atomically
 from tflm.cli.command_line import (
     AsJson,
     BoardName,
@@ -20,6 +23,7 @@ from tflm.cli.command_line import (
     show,
     status_line,
     title_of,
+    wrote,
 )
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, BufferRequirements, MemoryPlanner, OptimalPlanner, SearchProgress
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
@@ -118,8 +122,7 @@ def plan(
         raise typer.BadParameter(f"no planner is called {planner!r}; there are {', '.join(PLANNERS)}")
     if planner != "optimal" and (time_limit, steps) != (None, None):
         raise typer.BadParameter("--time-limit and --steps are for the optimal planner")
-    if output is not None and not force and same_file(model, output):
-        raise typer.BadParameter(f"{output} is the model itself; --force replaces it")
+    require_output(model, output, force)
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
@@ -142,7 +145,7 @@ def plan(
         if written:
             found.write(output)
         elif not same_file(model, output):
-            output.write_bytes(loaded.data)
+            write_atomically(output, loaded.data)
     if csv is not None:
         csv.write_text(buffers_as_csv(found.after), encoding="utf-8")
     if as_json:
@@ -153,6 +156,27 @@ def plan(
         kept = "" if output is None or always else f"; {output} has the model as it was (--always writes the plan)"
         report.notes.append(f"nothing is gained{kept}")
     show(report)
+    wrote(*(path for path in (output, csv) if path is not None))
+
+
+def require_output(model: Path, output: Path | None, force: bool) -> None:
+    """Check, before a search begins, that its result can be written.
+
+    Raises:
+        typer.BadParameter: the file is the model itself, which only `--force` replaces.
+        OSError: the folder is not there or can't be written to; or the file is a folder.
+    """
+    if output is None:
+        return
+    if not force and same_file(model, output):
+        raise typer.BadParameter(f"{output} is the model itself; --force replaces it")
+    if output.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "is a directory; name a file", str(output))
+    folder = output.resolve().parent
+    if not folder.is_dir():
+        raise FileNotFoundError(errno.ENOENT, f"no folder {folder}; make it first", str(output))
+    if not (output.exists() or os.access(folder, os.W_OK)):
+        raise PermissionError(errno.EACCES, f"the folder {folder} can't be written to", str(output))
 
 
 def same_file(model: Path, output: Path) -> bool:

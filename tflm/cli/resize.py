@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from tflm.atomic_write import write_atomically
 from tflm.cli.command_line import (
     AsJson,
     CommandError,
@@ -16,6 +17,7 @@ from tflm.cli.command_line import (
     print_json,
     print_line,
     with_shapes,
+    wrote,
 )
 from tflm.cli.plan import same_file
 from tflm.schema.model import Model
@@ -40,7 +42,7 @@ def resize(
     if same_file(model, output) and not force:
         raise CommandError(f"{output} is the model itself; --force replaces it")
     resized = with_shapes(loaded, shape)
-    output.write_bytes(resized.data)
+    write_atomically(output, resized.data)
     sides = {side: _shapes(resized, side) for side in ("inputs", "outputs")}
     if as_json:
         print_json({"model": str(model), **sides})
@@ -48,6 +50,7 @@ def resize(
         for side, shapes in sides.items():
             for each in shapes:
                 print_line(f"{side[:-1]} {each['name']}: {each['shape']}")
+        wrote(output)
 
 
 def _shapes(model: Model, side: str) -> list[dict[str, object]]:

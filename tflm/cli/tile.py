@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 import tflm
+from tflm.atomic_write import write_atomically
 from tflm.cli.arena import figures as arena_figures
 from tflm.cli.arena_plot import arena_plot
 from tflm.cli.command_line import (
     AsJson,
     BoardName,
+    CheckFailed,
     KernelsName,
     ModelPath,
     TargetName,
@@ -24,8 +27,9 @@ from tflm.cli.command_line import (
     show,
     status_line,
     title_of,
+    wrote,
 )
-from tflm.cli.plan import Overlap, same_file
+from tflm.cli.plan import Overlap, require_output
 from tflm.report import Report, with_thousands
 from tflm.rewriting.candidates import Progress
 from tflm.rewriting.tiling_report import shown
@@ -118,7 +122,7 @@ def tile(
     """
     machine, share = machine_from(target, kernels, board), share_from(macs)
     enough = None if ram is None else bytes_from(ram)
-    _check_output(model, output, force)
+    require_output(model, output, force)
     loaded = load_model(model)
     with status_line("looking for stages") as tell:
         found = tflm.tile(
@@ -133,24 +137,37 @@ def tile(
             verify=verify,
             progress=lambda at: tell(how_far(at)),
         )
-    if output is not None:
+    missing = 0 if enough is None else max(found.minimum_arena_bytes - enough, 0)
+    if output is not None and not missing:
         found.write(output)
     if plot is not None:
         both = {"before": arena_figures(model, found.before), "after": arena_figures(model, found.after)}
         arena_plot(plot, title_of(model), both)
     if as_json:
         print_json(figures(model, found))
-        return
-    show(tile_report(found, title_of(model), enough))
+    else:
+        show(tile_report(found, title_of(model), enough))
+        wrote(*(path for path in (None if missing else output, plot) if path is not None))
+    if missing:
+        kept = "" if output is None else f"; {output} is not written, without --ram it gets the smallest"
+        raise CheckFailed(
+            f"{model}: the smallest arena that was found has {found.minimum_arena_bytes:,} bytes, "
+            f"{missing:,} more than the {enough:,} of --ram{kept}"
+        )
 
 
 def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report:
     """What became of a model, and whether it fits into the bytes that are enough, where these were said."""
     report = shown(found, name)
-    if enough is not None:
-        fits = found.minimum_arena_bytes <= enough
-        report.notes.append(f"it {'fits' if fits else 'does not fit'} into {with_thousands(enough)}")
-    return report
+    if enough is None:
+        return report
+    left = enough - found.minimum_arena_bytes
+    if found.gains or left < 0:
+        fits = "it fits" if left >= 0 else f"it does not fit: {with_thousands(-left)} are missing"
+        report.notes.append(f"{fits} {'into' if left >= 0 else 'in'} {with_thousands(enough)}")
+        return report
+    already = f"it already fits into {with_thousands(enough)}, {with_thousands(left)} are left: nothing was changed"
+    return replace(report, notes=[already])
 
 
 def fold(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
@@ -180,15 +197,13 @@ def strip(model: ModelPath, output: Output = None, force: Force = False, as_json
 def _rewrite(
     rewrite: Callable[[tflm.Model], bytes], path: Path, output: Path | None, force: bool, as_json: bool
 ) -> None:
-    _check_output(path, output, force)
+    require_output(path, output, force)
     before = load_model(path)
     size, count = len(before.data), len(before.subgraphs[0].operators or ())
     data = rewrite(before)
     after = tflm.Model(data)
     if output is not None:
-        part = output.with_name(f"{output.name}.part")
-        part.write_bytes(data)
-        part.replace(output)
+        write_atomically(output, data)
     operators = len(after.subgraphs[0].operators or ())
     if as_json:
         document = {"model": str(path), "file_bytes_before": size, "file_bytes": len(data)}
@@ -199,13 +214,12 @@ def _rewrite(
         ("operators", f"{count:,}, now {operators:,}"),
     ]
     show(Report(title_of(path), facts))
-
-
-def _check_output(model: Path, output: Path | None, force: bool) -> None:
-    if output is not None and not force and same_file(model, output):
-        raise typer.BadParameter(f"{output} is the model itself; --force replaces it")
+    if output is not None:
+        wrote(output)
 
 
 def how_far(at: Progress) -> str:
     """How far a search is, for people."""
+    if at.checking:
+        return f"checking the rewritten model, {at.checking}, {at.seconds:.0f} s"
     return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"

@@ -10,7 +10,8 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.cli.command_line import AsJson, CommandError, ModelPath, load_model, print_json, show, title_of
+from tflm.atomic_write import write_atomically
+from tflm.cli.command_line import AsJson, CommandError, ModelPath, load_model, print_json, show, title_of, wrote
 from tflm.cli.plan import same_file
 from tflm.report import Column, Report, Table
 from tflm.schema import versioning
@@ -59,11 +60,13 @@ def versions(
         "min_runtime_version": versioning.min_runtime_version(loaded.root),
     }
     if output is not None:
-        output.write_bytes(tflm.update_versions(loaded, downgrade=downgrade))
+        write_atomically(output, tflm.update_versions(loaded, downgrade=downgrade))
     if as_json:
         print_json({"model": str(model), **runtimes, "operators": figures, "written": output is not None})
     else:
         show(_report(model, figures, runtimes))
+        if output is not None:
+            wrote(output)
 
 
 def _report(model: Path, figures: Sequence[Mapping[str, object]], runtimes: dict[str, str | None]) -> Report:

@@ -291,9 +291,7 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
     if isinstance(tensor, ReferenceInput) and wanted.dtype.kind == "f" and tensor.units.dtype.kind in "iu":
         return tensor.real(_cast(values, tensor.units.dtype, tensor, name))
     if wanted.dtype.kind in "fc":
-        raise DataError(
-            f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give real values as floats"
-        )
+        raise DataError(f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give floats")
     return _cast(values, wanted.dtype, tensor, name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tflm.atomic_write import write_atomically
 from tflm.runtime.micro_measurement import ArenaMeasurement
 from tflm.schema.model import Model
 
@@ -41,7 +42,4 @@ class ImprovedModel:
         Raises:
             OSError: it can't be written.
         """
-        part = f"{os.fspath(path)}.part"  # a file that models are mapped to must not be cut short
-        with open(part, "wb") as file:
-            file.write(self.data)
-        os.replace(part, path)
+        write_atomically(path, self.data)

@@ -64,11 +64,15 @@ class _Tried(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a search is: seconds since it began, tilings that were tried, and the smallest arena so far."""
+    """How far a search is: seconds since it began, tilings that were tried, and the smallest arena so far.
+
+    After the search, `checking` says what of the result is being checked; it is empty before.
+    """
 
     seconds: float
     tried: int
     arena: int
+    checking: str = ""
 
 
 class Tiler:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.memory import OptimalPlanner
 from tflm.planning import plan
 from tflm.planning.improved_model import ImprovedModel
-from tflm.rewriting.candidates import Progress, Tiler
+from tflm.rewriting.candidates import Progress, Rewritten, Tiler
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.operator_costs import Measure
 from tflm.rewriting.simplify import simplified
@@ -123,12 +124,13 @@ def tile(
             bands are computed twice.
         time_limit: seconds for the search; None to try as many rewrites as are usually worth while, which takes seconds
             for small models and a minute for large ones, and gives the same everywhere.
-        ram: bytes of an arena that is small enough: the least work with which the model fits is what counts then.
+        ram: bytes of an arena that is small enough: the least work with which the model fits is what counts then. Where
+            nothing fits, the result is the smallest that was found.
         alias: let CONCATENATION's inputs lie in its output, so that it copies bytes onto themselves. The reference
             kernel does so with memcpy, for which that is formally not defined.
         overlap: as in `tflm.plan`: let outputs of convolutions reach into their inputs.
         verify: how many random inputs the model must give the same answers for as it did.
-        progress: is told of each rewrite that was tried.
+        progress: is told of each rewrite that was tried, then of what is being checked.
 
     Raises:
         TflmError: the model can't be laid out in an arena; or a rewrite does not hold what it promises, which is a
@@ -152,7 +154,12 @@ def tile(
     if not search.is_enough() and all(name in resolver for name in MOVERS):
         end = None if time_limit is None else begin + time_limit
         search.tile(simple, rewrites, max_extra_macs, end, progress)
-    return search.result(verify)
+
+    def report(checking: str) -> None:
+        if progress is not None:
+            progress(Progress(time.monotonic() - begin, 0, 0, checking))
+
+    return search.result(verify, report)
 
 
 def fold(model: Model) -> bytes:
@@ -241,9 +248,11 @@ class _Search:
         """Try a model in bands."""
         whole = sum(_macs(self._model))
         macs = int(whole * (1 + max_extra_macs)) - sum(_macs(model))
-        tiler = Tiler(
+        measured = self._measure(model)
+        tiler = partial(
+            Tiler,
             model,
-            self._measure(model),
+            measured,
             self._measure,
             macs,
             apart=self._apart,
@@ -252,12 +261,19 @@ class _Search:
             end=end,
             progress=progress,
         )
-        made = tiler.smallest(self._best.arena) if self._ram is None else tiler.within(self._ram)
+        if self._ram is not None:
+            made = tiler().within(self._ram)
+            self._keep_bands(made, model, rewrites)
+        if not self.is_enough():
+            made = tiler().smallest(self._best.arena)
+            self._keep_bands(made, model, rewrites)
+
+    def _keep_bands(self, made: Rewritten | None, model: Model, rewrites: Mapping[str, int]) -> None:
         if made is not None:
             self._keep(_Found(made.arena, made.data, model, rewrites, made.stages, made.ends))
 
-    def result(self, inputs: int) -> TiledModel:
-        """The best that was found, checked."""
+    def result(self, inputs: int, report: Callable[[str], None]) -> TiledModel:
+        """The best that was found, checked; `report` is told what is being checked."""
         best, model = self._best, Model(self._best.data)
         unchanged = best.data == self._model.data
         after = self._before if unchanged else self._measure(model)
@@ -273,7 +289,7 @@ class _Search:
             needed_operators=tuple(sorted(_operators(model) - _operators(self._model))),
             proved=Verification(unchanged=True)
             if unchanged
-            else verified(self._model, best.simple, model, self._resolver, after, best.ends, inputs),
+            else verified(self._model, best.simple, model, self._resolver, after, best.ends, inputs, report),
         )
 
     def _keep(self, found: _Found) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -59,6 +60,7 @@ def verified(
     measured: ArenaMeasurement,
     ends: Mapping[int, int],
     inputs: int,
+    report: Callable[[str], None] = lambda _: None,
 ) -> Verification:
     """Check a rewritten model.
 
@@ -69,17 +71,22 @@ def verified(
         measured: the rewritten model in its arena.
         ends: tensors of `before` that the rewritten model has as well, and what they are there.
         inputs: how many random inputs are compared.
+        report: is told what is checked.
 
     Raises:
         RewriteError: something differs.
     """
+    report("values in their places")
     check_tags(after, measured)
     rng = np.random.default_rng(0)
     invocations = [random_inputs(before, rng) for _ in range(inputs)]
-    expected = _answers(original, resolver, invocations, None)
-    stages = _answers(before, resolver, invocations, list(ends))
-    apart = _answers(after, resolver, invocations, list(ends.values()))
-    planned = _answers(after, resolver, invocations, None)
+    runs = [(original, None), (before, list(ends)), (after, list(ends.values())), (after, None)]
+    numbers = count(1)
+
+    def begin() -> None:
+        report(f"run {next(numbers)} of {len(runs) * inputs}")
+
+    expected, stages, apart, planned = (_answers(each, resolver, invocations, kept, begin) for each, kept in runs)
     for i in range(inputs):
         _require_equal(planned[i], expected[i], f"output, with random input {i}")
         _require_equal(apart[i], stages[i], f"output or end of a stage, with random input {i}")
@@ -128,13 +135,21 @@ def _random(dtype: np.dtype[Any], shape: Sequence[int], rng: np.random.Generator
 
 
 def _answers(
-    model: Model, resolver: MicroMutableOpResolver, invocations: Sequence[Values], tensors: Sequence[int] | None
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    invocations: Sequence[Values],
+    tensors: Sequence[int] | None,
+    begin: Callable[[], None],
 ) -> list[Values]:
-    """For each input the outputs, then some tensors; with None of them, in the arena as it is planned."""
+    """For each input the outputs, then some tensors; with None of them, in the arena as it is planned.
+
+    `begin` is called before each input is run.
+    """
     model = model if tensors is None else without_plan(model)
     interpreter = ready_interpreter(model, resolver, delegates=(), preserve_all_tensors=tensors is not None)
     answers = []
     for values in invocations:
+        begin()
         for i, value in enumerate(values):
             interpreter.input(i).data[...] = value
         interpreter.invoke()
