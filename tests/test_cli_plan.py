@@ -91,7 +91,7 @@ def test_the_planned_buffers_can_be_had_as_csv(branches: Path) -> None:
 
 
 def test_what_can_not_be_done_is_said(tmp_path: Path) -> None:
-    assert "No such file" in refusal("plan", INT8_MODEL, "-o", tmp_path / "nowhere" / "planned.tflite")
+    assert "No such folder" in refusal("plan", INT8_MODEL, "-o", tmp_path / "nowhere" / "planned.tflite")
     assert run("plan", INT8_MODEL, "--planner", "best").returncode == 2
     assert run("plan", INT8_MODEL, "--planner", "greedy", "--steps", 5).returncode == 2
 

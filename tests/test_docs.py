@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -10,6 +11,8 @@ import reference
 from strategies import LARGE
 
 import tflm
+from tflm import memory
+from tflm.cli.app import app
 from tflm.kernels import REGISTRATIONS
 
 ROOT = Path(__file__).parents[1]
@@ -20,6 +23,34 @@ DOCS = ROOT / "docs"
 def test_reference_pages_are_up_to_date(name: str) -> None:
     written = (DOCS / name).read_text(encoding="utf-8")
     assert written == reference.PAGES[name](), "run `make reference`"
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_reference_pages_show_no_objects_of_python(name: str) -> None:
+    page = reference.PAGES[name]()
+    assert re.findall(r"<class|ForwardRef|inspect\.|<function| at 0x", page) == []
+
+
+@pytest.mark.parametrize("name", ["SubgraphBuilder", "BufferRequirements", "MemoryPlanner", *tflm.__all__])
+def test_the_api_page_has_every_public_name(name: str) -> None:
+    value = getattr(tflm, name, None)
+    if not inspect.ismodule(value) and not name.startswith("_"):
+        assert f"### {name}\n" in reference.api()
+
+
+def test_every_planner_is_on_the_api_page() -> None:
+    page = reference.api()
+    for planner in (*memory.PLANNERS.values(), *memory.MODEL_PLANNERS.values()):
+        assert f"### {planner.__name__}\n" in page
+
+
+@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
+def test_a_summary_is_a_short_line_that_begins_with_a_verb(command: str) -> None:
+    callbacks = {each.callback.__name__: each.callback for each in app.registered_commands}
+    summary = (callbacks[command].__doc__ or "").partition("\n")[0]
+    assert len(summary) <= 60
+    assert re.match(r"(Check|Compare|Find|Fold|List|Print|Read|Remove|Rewrite|Run|Show|Time|Write) ", summary)
+    assert summary.endswith(".")
 
 
 @pytest.mark.parametrize("operator", REGISTRATIONS)
@@ -48,6 +79,8 @@ def blocks(page: Path, language: str) -> list[str]:
     "page",
     [
         "README.md",
+        "docs/building_models.md",
+        "docs/custom_operator.md",
         "docs/getting_started.md",
         "docs/sizing_an_arena.md",
         "docs/delegates.md",
@@ -56,9 +89,10 @@ def blocks(page: Path, language: str) -> list[str]:
     ],
 )
 def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(
-    page: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(ROOT)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
     code = "\n".join(blocks(ROOT / page, "python"))
     exec(compile(code, page, "exec"), {})
     promised = re.findall(r"print\(.*\)  # (.*)", code)

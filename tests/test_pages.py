@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flatbuffers import flexbuffers
 from test_cli import run
+from test_tensor_dump import device_tensors, lines_of
 
 import tflm
 from tflm.schema import (
@@ -26,11 +27,16 @@ ROOT = Path(__file__).parents[1]
 
 PAGES = (
     "README.md",
+    "docs/building_models.md",
+    "docs/ci.md",
     "docs/custom_operator.md",
+    "docs/delegates.md",
+    "docs/device_logs.md",
     "docs/evaluation.md",
     "docs/firmware_budget.md",
     "docs/getting_started.md",
     "docs/how_the_arena_works.md",
+    "docs/kernel_libraries.md",
     "docs/litert.md",
     "docs/model_explorer.md",
     "docs/planning.md",
@@ -67,26 +73,16 @@ def pictures(classes: bool = False, quantized: bool = True) -> bytes:
     return builder.build()
 
 
-def rows_scaled() -> bytes:
-    """The bytes of a model with the operator that the page on custom operators makes, which it calls `data`."""
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x, y = (main.tensor(name, (2, 4), TensorType.FLOAT32) for name in "xy")
-    main.operator("ROWS_SCALED", [x], [y], custom_options=bytes(flexbuffers.Dumps({"factor": 2.0})))
-    main.table.inputs, main.table.outputs = (x,), (y,)
-    return builder.build()
-
-
 def blocks(page: Path) -> list[tuple[str, str]]:
     """The blocks of a page that are in Python or for a shell, in order: (language, code)."""
     return re.findall(r"^```(python|sh)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def commands(code: str) -> list[list[str]]:
-    """The calls of `tflm` in a block for a shell; others need what this package does not bring."""
+    """The calls of `tflm` and `python -c` in a block for a shell; others need what this package does not bring."""
     lines = code.replace("\\\n", " ").splitlines()
     calls = [shlex.split(line, comments=True) for line in lines]
-    return [call[1:] for call in calls if call[:1] == ["tflm"]]
+    return [call for call in calls if call[:1] == ["tflm"] or call[:2] == ["python", "-c"]]
 
 
 @pytest.fixture
@@ -101,7 +97,6 @@ def folder(tmp_path: Path) -> Path:
     rng = np.random.default_rng(0)
     images = rng.integers(0, 9, (20, 8, 8, 1)).astype(np.float32)
     np.savez(tmp_path / "digits.npz", image=images, labels=np.arange(20, dtype=np.int64) % 10)
-    np.savez(tmp_path / "in.npz", in_0_0=np.full((1, 1), 42, np.int8))
     sizes = ROOT / "tflm" / "firmware" / "data" / "flash" / "groups_m4_cmsis-nn.json"
     (tmp_path / "mine.json").write_bytes(sizes.read_bytes())  # as if made with a compiler of the reader's own
     given, arena = np.full((1, 8, 8, 1), 3, np.int8), bytearray(1 << 14)
@@ -110,23 +105,38 @@ def folder(tmp_path: Path) -> Path:
     interpreter.input(0).data[...] = given
     interpreter.invoke()
     np.savez(tmp_path / "recorded.npz", in_0_0=given, out_0_0=np.array(interpreter.output(0).data))
+    dumped = lines_of(device_tensors(tmp_path / "model.tflite", 1))
+    (tmp_path / "serial.txt").write_text("\n".join(["arena_used_bytes: 1234", *dumped]))
+    _keep_in_git(tmp_path)
     return tmp_path
+
+
+def _keep_in_git(folder: Path) -> None:
+    """Models under the control of git, as a branch of a server has them."""
+    (folder / "models").mkdir()
+    (folder / "models" / "model.tflite").write_bytes(pictures())
+    who = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for command in (["init", "-q"], ["add", "models"], [*who, "commit", "-q", "-m", "Add a model"]):
+        subprocess.run(["git", "-C", str(folder), *command], check=True, capture_output=True)
+    subprocess.run(["git", "-C", str(folder), "update-ref", "refs/remotes/origin/main", "HEAD"], check=True)
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_says_runs_in_its_order(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
-    names: dict[str, Any] = {"__name__": page, "data": rows_scaled()}
+    names: dict[str, Any] = {"__name__": page}
     found = 0
     for language, code in blocks(ROOT / page):
         if language == "python":
             exec(compile(code, page, "exec"), names)
             found += 1
         for call in commands(code) if language == "sh" else ():
-            if not set(NOT_HERE) & set(call):
-                answer = run(*call, cwd=folder)
-                assert answer.returncode == 0, f"tflm {shlex.join(call)}: {answer.stdout}{answer.stderr}"
-                found += 1
+            found += 1
+            if call[0] == "python":
+                exec(compile(call[2], page, "exec"), {})
+            elif not set(NOT_HERE) & set(call):
+                answer = run(*call[1:], cwd=folder)
+                assert answer.returncode == 0, f"{shlex.join(call)}: {answer.stdout}{answer.stderr}"
     assert found
 
 

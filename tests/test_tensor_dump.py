@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
+from tflm.cli.compare import OtherKind, other_kind
 from tflm.cli.tensor_dump import BYTES_A_LINE, assembled, dumped_tensors, read_dump
 from tflm.runtime.growing_arena import ready_interpreter
 
@@ -165,3 +166,22 @@ def test_the_arena_has_room_for_all_tensors(tmp_path: Path) -> None:
 def test_a_part_is_for_a_device_alone() -> None:
     answer = CliRunner().invoke(app, ["compare", str(INT8_MODEL), str(FLOAT_MODEL), "--target", "cortex-m4"])
     assert answer.exit_code == 2
+
+
+@pytest.mark.parametrize("name", ["d.serial", "d.txt", "d.log", "d", "d.out"])
+def test_a_log_may_be_called_anything(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("\n".join(lines_of(device_tensors(INT8_MODEL, 1))))
+    answer = CliRunner().invoke(app, ["compare", str(INT8_MODEL), str(tmp_path / name), "--tolerance", "0", "--check"])
+    assert answer.exit_code == 0, answer.output
+
+
+def test_models_and_recordings_may_be_called_anything_too(tmp_path: Path) -> None:
+    model, recording = tmp_path / "model.serial", tmp_path / "recorded.bin"
+    model.write_bytes(INT8_MODEL.read_bytes())
+    with recording.open("wb") as file:
+        np.savez(file, in_0_0=np.zeros((1, 1), np.int8), out_0_0=np.zeros((1, 1), np.int8))
+    assert other_kind(model) is OtherKind.MODEL
+    assert other_kind(recording) is OtherKind.RECORDING
+    assert other_kind(tmp_path / "nothing") is OtherKind.MODEL
+    (tmp_path / "broken.tflite").write_bytes(b"broken")
+    assert other_kind(tmp_path / "broken.tflite") is OtherKind.MODEL

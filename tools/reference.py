@@ -11,13 +11,14 @@ import re
 import sys
 import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
+from tflm import memory
 from tflm.boards import boards
 from tflm.cli import json_schema
 from tflm.cli.app import app, options
@@ -44,6 +45,16 @@ shell (bash, zsh, fish) complete commands, options, targets and planners.
 With status 1, one line on standard error says why; `tflm --debug COMMAND ...` shows a traceback where it can't be done.
 What `--json` prints is on [a page of its own](json.md). Tables are as wide as the terminal, and 160 columns in a pipe
 unless `COLUMNS` says otherwise. Where standard error is a terminal, what takes longer than a second shows a bar."""
+
+API_INTRODUCTION = """\
+All that `import tflm` gives, then what models and planners are made with: the file format is in `tflm.schema`, planners
+are in `tflm.memory`. `tflm.compat.tflite_micro.runtime` has the interface of the `tflite-micro` package."""
+
+PLANNING = tuple(name for name in memory.__all__ if callable(getattr(memory, name)))
+"""What of `tflm.memory` is for users: planners, and what they plan."""
+
+DOCUMENTED = {*tflm.__all__, *PLANNING}
+"""Names on the page, whose members are shown once: what derives from them links to them."""
 
 OPERATORS_INTRODUCTION = """\
 The types are those that an operator's main tensor may have, which is most often its first input. What goes with it has
@@ -162,7 +173,7 @@ def _parameter_table(function: Callable[..., Any]) -> str:
             first = [info.default] if isinstance(info.default, str) else []
             names = [*first, *(info.param_decls or ())] or ["--" + name.replace("_", "-")]
             shown = ", ".join(f"`{each}`" for each in names) + (f" `{info.metavar}`" if info.metavar else "")
-            if default is not None and default is not False:
+            if default not in (None, False, inspect.Parameter.empty):
                 text += f" Default: `{default}`."
         else:
             shown = f"`{info.metavar}`"
@@ -181,17 +192,18 @@ def api() -> str:
     classes = [name for name in names if _is_class(name) and name not in errors]
     functions = [name for name in names if name not in (*constants, *errors, *classes)]
     assert not constants
-    parts = [
-        "# API",
-        GENERATED,
-        "All that `import tflm` gives. The file format is in `tflm.schema`, planners are in `tflm.memory`, and"
-        "\n`tflm.compat.tflite_micro.runtime` has the interface of the `tflite-micro` package.",
-        _targets(),
-    ]
-    for title, group in (("Functions", functions), ("Classes", classes), ("Errors", errors)):
+    parts = ["# API", GENERATED, API_INTRODUCTION, _targets()]
+    groups: dict[str, Mapping[str, Any]] = {
+        "Functions": {name: getattr(tflm, name) for name in functions},
+        "Classes": {name: getattr(tflm, name) for name in classes},
+        "Models in code: tflm.schema": {"SubgraphBuilder": tflm.schema.SubgraphBuilder},
+        "Planners: tflm.memory": {name: getattr(memory, name) for name in PLANNING},
+        "Errors": {name: getattr(tflm, name) for name in errors},
+    }
+    for title, group in groups.items():
         parts.append(f"## {title}")
-        for name in group:
-            parts += _object(name, getattr(tflm, name))
+        for name, value in group.items():
+            parts += _object(name, value)
     return _page(parts)
 
 
@@ -222,7 +234,7 @@ def _object(name: str, value: Any) -> Iterator[str]:
     yield _markdown(inspect.getdoc(value) or "")
     if not inspect.isclass(value):
         return
-    bases = [base.__name__ for base in value.__mro__[1:] if base.__name__ in tflm.__all__]
+    bases = [base.__name__ for base in value.__mro__[1:] if base.__name__ in DOCUMENTED]
     if bases and not issubclass(value, Exception):
         yield f"It has all that [`{bases[0]}`](#{bases[0].lower()}) has."
     for member, each in _members(value):
@@ -236,7 +248,7 @@ def _object(name: str, value: Any) -> Iterator[str]:
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
     """Public methods and properties, without those of bases that are public themselves."""
-    public = [base for base in kind.__mro__[1:] if base.__name__ in tflm.__all__]
+    public = [base for base in kind.__mro__[1:] if base.__name__ in DOCUMENTED]
     adders = {method_name(operator) for operator in REGISTRATIONS}  # the page of operators lists these
     bases = [base for base in kind.__mro__ if base.__module__.startswith("tflm") and base not in public]
     for name in dict.fromkeys(name for base in bases for name in vars(base)):
@@ -273,7 +285,9 @@ def _default(value: Any) -> Any:
 
 
 def _raw(annotation: Any) -> Any:
-    return Raw(annotation) if isinstance(annotation, str) else annotation
+    """An annotation as it was written: named tuples keep theirs as references."""
+    text = getattr(annotation, "__forward_arg__", annotation)
+    return Raw(text) if isinstance(text, str) else annotation
 
 
 def _markdown(docstring: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,7 +27,7 @@ from tflm.cli.command_line import (
     progress,
     show,
 )
-from tflm.cli.compare_device import LOGS, compare_device
+from tflm.cli.compare_device import compare_device
 from tflm.cli.difference import Difference, Real, difference, difference_table, first_beyond
 from tflm.cli.run import answers, delegates_from, set_inputs
 from tflm.delegates import Delegate
@@ -35,6 +36,7 @@ from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.report import Report
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema.reader import IDENTIFIER
 
 TOLERANCE = 0.1
 """Relative error from which on a tensor diverges, if nothing else is said."""
@@ -146,13 +148,43 @@ def _against_recorded(recording: Path, j: int, tensor: Any, given: list[Arrays],
     return difference(tensor.name, "", ours * scale, theirs * scale)
 
 
+class OtherKind(Enum):
+    """What a model can be compared with."""
+
+    MODEL = "model"
+    RECORDING = "recording"
+    LOG = "log"
+
+
+MODEL_SUFFIXES = (".tflite", ".lite")
+
+
+def other_kind(path: Path) -> OtherKind:
+    """What a file is, by its name or its first bytes: what is neither model nor recording is a device's log.
+
+    A file that is not there, standard input, and what can be read only once are models, unless the name says otherwise.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    if path.suffix == ".npz":
+        return OtherKind.RECORDING
+    if path.suffix in (".txt", ".log"):
+        return OtherKind.LOG
+    if path.suffix in MODEL_SUFFIXES or not path.is_file():
+        return OtherKind.MODEL
+    with path.open("rb") as file:
+        begin = file.read(8)
+    if begin[4:] == IDENTIFIER:
+        return OtherKind.MODEL
+    return OtherKind.RECORDING if begin[:4] == b"PK\3\4" else OtherKind.LOG
+
+
 def compare(
     model: ModelPath,
     other: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="[OTHER]", help="Another model, an .npz of inputs and outputs, or a device's log (.txt, .log)."
-        ),
+        typer.Argument(metavar="[OTHER]", help="Another model, an .npz of inputs and outputs, or a device's log."),
     ] = None,
     inputs: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Inputs for both models, as for run; random ones otherwise.")
@@ -192,7 +224,8 @@ def compare(
     """
     tensors: list[Difference] = []
     lost: list[str] = []
-    of_device = other is not None and other.suffix in LOGS
+    kind = None if other is None else other_kind(other)
+    of_device = kind is OtherKind.LOG
     if (target, kernels, board) != (None, None, None) and not of_device:
         raise typer.BadParameter("--target, --kernels and --board are for a device's log")
     if (other is None) == (delegate is None):
@@ -200,11 +233,11 @@ def compare(
     if other is None:
         a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
         outputs, tensors = compare_models(a, b, real_inputs((a, b), inputs, seed, steps))
-    elif inputs is not None and (of_device or other.suffix == ".npz"):
+    elif inputs is not None and kind is not OtherKind.MODEL:
         raise typer.BadParameter("--inputs is for two models; a recording or a log has its own inputs")
     elif of_device:
         outputs, tensors, lost = compare_device(model, other, machine_from(target, kernels, board, "host"))
-    elif other.suffix == ".npz":
+    elif kind is OtherKind.RECORDING:
         outputs = compare_recorded(model, other)
     else:
         a, b = Probe(model), Probe(other)

@@ -14,9 +14,6 @@ from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 
-LOGS = (".txt", ".log")
-"""Suffixes of what is taken for a device's log."""
-
 
 class DeviceComparison(NamedTuple):
     """Outputs, then all tensors in the order in which operators make them; and what the log lacks, in words."""

@@ -174,7 +174,7 @@ def require_output(model: Path, output: Path | None, force: bool) -> None:
         raise IsADirectoryError(errno.EISDIR, "is a directory; name a file", str(output))
     folder = output.resolve().parent
     if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, f"no folder {folder}; make it first", str(output))
+        raise FileNotFoundError(errno.ENOENT, f"No such folder: {folder}; make it first", str(output))
     if not (output.exists() or os.access(folder, os.W_OK)):
         raise PermissionError(errno.EACCES, f"the folder {folder} can't be written to", str(output))
 
