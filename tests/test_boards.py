@@ -14,6 +14,7 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 import tflm
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.boards.board_report import verdict
 from tflm.boards.device_check import DeviceFinding, check_device
 from tflm.cli.command_line import machine_from
 from tflm.libraries import Effect, library_for
@@ -47,12 +48,18 @@ def on_banks(*sizes: int, flash: int = 1 << 20) -> BoardFit:
     return board_fit(MODEL, Board("b", "a board", M4, "cmsis-nn", "", banks, flash))
 
 
+FOUND = tflm.flash(MODEL, target=M4, kernels="cmsis-nn")
+BESIDE = (FOUND.data_bytes or 0) + (FOUND.bss_bytes or 0) + (FOUND.stack_bytes or 0)
+"""Static RAM and stack, which a board needs room for beside the arena."""
+
+
 def places(fit: BoardFit) -> list[tuple[str, str | None]]:
     return [(placement.part, placement.bank and placement.bank.name) for placement in fit.placements]
 
 
 def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> None:
     needed = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn").minimum_arena_bytes
+    needed += BESIDE
     assert on_banks(needed).fits
     assert not on_banks(needed - 1).fits
     assert on_banks(needed, flash=len(MODEL.data)).fits
@@ -64,9 +71,38 @@ def test_the_arena_goes_to_the_fastest_bank_that_holds_it_and_else_head_and_tail
     head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
     whole = on_banks(1 << 20).measured.minimum_arena_bytes
     assert places(on_banks(head, whole, 1 << 20)) == [("arena", "bank 1")]
-    assert places(on_banks(head, tail)) == [("head", "bank 0"), ("tail", "bank 1")]
-    assert places(on_banks(head - 1, tail)) == [("arena", None)]
-    assert places(on_banks(head, tail - 1)) == [("arena", None)]
+    assert places(on_banks(head, tail + BESIDE)) == [("head", "bank 0"), ("tail", "bank 1")]
+    assert places(on_banks(head - 1, tail + BESIDE)) == [("arena", None)]
+    assert places(on_banks(head, tail + BESIDE - 1)) == [("arena", None)]
+
+
+def test_static_ram_and_stack_lie_beside_the_arena_or_in_another_bank() -> None:
+    assert BESIDE > 1000
+    needed = on_banks(1 << 20).measured.minimum_arena_bytes
+    within = on_banks(needed + BESIDE)
+    assert within.fits
+    assert within.firmware_bank is within.board.ram[0]
+    assert "yes: 0 bytes left of bank 0" in verdict(within)
+    tight = on_banks(needed + BESIDE - 1)
+    assert not tight.fits
+    assert "no: 1 bytes are missing in bank 0, with static RAM and stack" in verdict(tight)
+    apart = on_banks(needed, BESIDE)
+    assert places(apart) == [("arena", "bank 0")]
+    assert apart.firmware_bank is apart.board.ram[1]
+    assert "yes: 0 bytes left of bank 0" in verdict(apart)
+
+
+def test_a_share_is_of_the_memory_that_the_arena_is_in() -> None:
+    needed = on_banks(1 << 20).measured.minimum_arena_bytes
+    assert on_banks(2 * needed + BESIDE, 1 << 30).memory_share == needed / (2 * needed + BESIDE)
+    assert on_banks(needed // 2).memory_share == needed / (needed // 2)
+
+
+def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
+    board = Board("b", "a board", M4, "arduino", "", (Bank("RAM", 1 << 20),), 1 << 20)
+    fit = board_fit(MODEL, board)
+    assert fit.firmware_ram is None or fit.firmware_ram.bytes > 0
+    assert fit.fits
 
 
 def test_separate_arenas_are_the_smallest_that_work() -> None:
@@ -175,7 +211,7 @@ def test_the_kernels_that_a_figure_is_for_are_shown_and_what_others_would_take()
 
 
 def test_what_does_not_fit_ends_with_status_1() -> None:
-    needed = on_banks(1 << 20).measured.minimum_arena_bytes
+    needed = on_banks(1 << 20).measured.minimum_arena_bytes + BESIDE
     options = "--target", "cortex-m4", "--kernels", "cmsis-nn", "--ram"
     assert run("arena", INT8_MODEL, *options, needed).returncode == 0
     assert "1 bytes are missing" in refusal("arena", INT8_MODEL, *options, needed - 1)

@@ -40,6 +40,8 @@ LAYERS = [
     "libraries",
     "runtime",
     "delegates",
+    "firmware.resolver_methods",
+    "firmware.flash",
     "boards",
     "planning",
     "rewriting",

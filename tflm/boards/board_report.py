@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tflm.boards import Bank
 from tflm.boards.board_fit import BoardFit, BoardRefusal, Placement
 from tflm.boards.device_check import DeviceFinding
 from tflm.report import Column, Report, Table
@@ -15,28 +16,41 @@ def fit_report(fit: BoardFit) -> Report:
     """A board's verdict, then what the arena takes of each memory, in one piece or in two."""
     board = fit.board
     facts = [(_label(placement), _placed(fit, placement)) for placement in fit.placements]
+    if fit.firmware_ram is not None:
+        where = "" if fit.firmware_bank is None else f" in {fit.firmware_bank.name}"
+        static, stack = fit.firmware_ram.static_bytes, fit.firmware_ram.stack_bytes
+        facts.append(("RAM beside it", f"static RAM and stack{where}: {static:,} and at most {stack:,} bytes"))
     if board.flash_bytes is not None:
         facts.append(("flash", _share("the model's file", fit.model_bytes, board.flash_bytes)))
     facts.append(("fits", verdict(fit)))
     tables = [_bank_table(fit)] if fit.separate is not None else []
-    notes = ["what else the firmware keeps in RAM and flash is not counted: stack, buffers, the program"]
+    uncounted = "buffers, the program" if fit.firmware_ram is not None else "static RAM, stack, buffers, the program"
+    notes = [f"what else the firmware keeps in RAM and flash is not counted: {uncounted}"]
     return Report(f"on {board.name}: {board.description}", facts, tables, notes)
 
 
 def verdict(fit: BoardFit) -> str:
     """Whether the model fits the board, and what is left or missing."""
     if fit.fits:
-        left = [f"{p.bank.bytes - p.bytes:,} bytes left of {p.bank.name}" for p in fit.placements if p.bank]
+        left = [f"{_left_of(p.bank, fit):,} bytes left of {p.bank.name}" for p in fit.placements if p.bank]
         if fit.board.flash_bytes is not None:
             left.append(f"{fit.board.flash_bytes - fit.model_bytes:,} of the flash")
         return f"yes: {', '.join(left)}"
     missing = []
     if not fit.fits_ram:
         largest = max(fit.board.ram, key=lambda bank: bank.bytes)
-        missing.append(f"{fit.measured.minimum_arena_bytes - largest.bytes:,} bytes are missing in {largest.name}")
+        beside = "" if fit.firmware_ram is None else ", with static RAM and stack"
+        missing.append(f"{fit.missing_bytes:,} bytes are missing in {largest.name}{beside}")
     if fit.board.flash_bytes is not None and not fit.fits_flash:
         missing.append(f"{fit.model_bytes - fit.board.flash_bytes:,} bytes are missing in the flash")
     return f"no: {', '.join(missing)}"
+
+
+def _left_of(bank: Bank, fit: BoardFit) -> int:
+    """What of a bank neither the arena takes nor static RAM and stack, where these are known."""
+    taken = sum(placement.bytes for placement in fit.placements if placement.bank is bank)
+    beside = fit.firmware_ram is not None and fit.firmware_bank is bank
+    return bank.bytes - taken - (fit.firmware_ram.bytes if fit.firmware_ram is not None and beside else 0)
 
 
 def _label(placement: Placement) -> str:
@@ -77,7 +91,8 @@ def fits_table(fits: Sequence[BoardFit | BoardRefusal]) -> Table:
         "part": Column.TEXT,
         "kernels": Column.TEXT,
         "arena": Column.NUMBER,
-        "of RAM": Column.NUMBER,
+        "memory": Column.TEXT,
+        "of it": Column.NUMBER,
         "of flash": Column.NUMBER,
         "fits": Column.TEXT,
     }
@@ -87,10 +102,12 @@ def fits_table(fits: Sequence[BoardFit | BoardRefusal]) -> Table:
 def _fit_row(fit: BoardFit | BoardRefusal) -> tuple[Any, ...]:
     board = fit.board
     if isinstance(fit, BoardRefusal):
-        return board.name, board.target.name, board.kernels, "", "", "", f"no: {fit.reason}"
+        return board.name, board.target.name, board.kernels, "", "", "", "", f"no: {fit.reason}"
     measured = fit.measured
-    shares = f"{fit.ram_share:.1%}", f"{fit.flash_share:.1%}"
-    return board.name, board.target.name, measured.kernels.name, measured.minimum_arena_bytes, *shares, verdict(fit)
+    banks = [placement.bank for placement in fit.placements if placement.bank is not None]
+    memory = " and ".join(bank.name for bank in banks) or max(board.ram, key=lambda bank: bank.bytes).name
+    taken = measured.kernels.name, measured.minimum_arena_bytes, memory
+    return board.name, board.target.name, *taken, f"{fit.memory_share:.1%}", f"{fit.flash_share:.1%}", verdict(fit)
 
 
 def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement]) -> Table:
@@ -165,6 +182,8 @@ def fit_figures(fit: BoardFit) -> dict[str, Any]:
         "placements": [
             {"part": p.part, "bytes": p.bytes, "bank": None if p.bank is None else p.bank.name} for p in fit.placements
         ],
+        "firmware_ram_bytes": None if fit.firmware_ram is None else fit.firmware_ram.bytes,
+        "firmware_bank": None if fit.firmware_bank is None else fit.firmware_bank.name,
         "model_bytes": fit.model_bytes,
         "flash_bytes": fit.board.flash_bytes,
         "flash_share": None if fit.board.flash_bytes is None else fit.flash_share,

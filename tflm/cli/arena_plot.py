@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tflm.arena_page import BLOCK_KINDS, HATCH, block_kind
 from tflm.cli.command_line import CommandError
+from tflm.report import printable
 
 INCHES = (10, 5)
+MARGIN_INCHES = 0.1
 FONT_POINTS, POINTS_PER_CHARACTER, POINTS_PER_INCH = 6, 4, 72
 """Of the names of buffers, and what a character takes at the most, on average."""
 
@@ -16,6 +19,8 @@ FEWEST_CHARACTERS = 3
 SHARE_OF_AXES = 0.9
 """Of the width of the picture; the rest is for numbers and titles."""
 
+LEGEND_COLUMNS = {1: 3, 2: 4}
+"""Columns of the legend, by the number of plans."""
 NAMED_BUFFERS = 8
 """How many of the buffers have their names in the picture, the largest first."""
 
@@ -33,40 +38,43 @@ def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None
         OSError: the file can't be written.
     """
     try:
+        import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
         raise CommandError("--plot needs matplotlib: pip install matplotlib") from None
     if not path.suffix:
         raise CommandError(f"{path}: has no suffix that says what kind of picture it is: .png, .svg, .pdf")
+    with matplotlib.rc_context({"text.parse_math": False}):  # names may hold dollar signs
+        _plot(Figure, path, title, plans)
+
+
+def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None:
     width, height = INCHES
-    figure = Figure(figsize=(width * len(plans), height), layout="constrained")
+    figure = figure_class(figsize=(width * len(plans), height), layout="constrained")
     all_axes = figure.subplots(1, len(plans), sharey=True, squeeze=False)[0]
     for axes, (planner, plan) in zip(all_axes, plans.items()):
         _draw(axes, plan)
         axes.set_title(
-            f"{title}, {planner}: head {plan['head_bytes']:,} bytes on {plan['target']}, {plan['kernels']} kernels"
+            f"{printable(title)}, {planner}: head {plan['head_bytes']:,} bytes on {plan['target']}, "
+            f"{plan['kernels']} kernels"
         )
     all_axes[0].set_ylabel("offset in the arena (bytes)")
-    figure.legend(*all_axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS[len(plans)])
     try:
-        figure.savefig(path)
+        figure.savefig(path, bbox_inches="tight", pad_inches=MARGIN_INCHES)  # no label is cut off
     except ValueError as error:
         raise CommandError(f"{path}: {error}") from error
 
 
 def _draw(axes: Any, plan: dict[str, Any]) -> None:
-    colours = [f"C{i}" for i in range(10)]
-    for i, buffer in enumerate(plan["buffers"]):
+    for buffer in plan["buffers"]:
         axes.bar(
             buffer["first_use"] - 0.5,
             buffer["bytes"],
             width=buffer["last_use"] - buffer["first_use"] + 1,
             bottom=buffer["offset"],
             align="edge",
-            color=colours[i % len(colours)],
-            edgecolor="white",
-            linewidth=0.5,
-            hatch="//" if buffer["kind"] == "scratch" else None,
+            **_look(block_kind(plan, buffer)),
         )
     for buffer in sorted(plan["buffers"], key=lambda buffer: -int(buffer["bytes"]))[:NAMED_BUFFERS]:
         _name(axes, plan, buffer)
@@ -75,6 +83,23 @@ def _draw(axes: Any, plan: dict[str, Any]) -> None:
     axes.axhline(peak["bytes"], color="black", linewidth=0.5, linestyle="--", label="most alive at once")
     axes.set_xlabel("step (0 fills the inputs, then one for each operator)")
     axes.set_xlim(-0.5, len(plan["steps"]) - 0.5)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
+def _look(kind: str) -> dict[str, Any]:
+    """How a block of a kind is drawn: as in the page."""
+    if kind == "scratch":
+        return {"facecolor": BLOCK_KINDS[kind].colour, "edgecolor": HATCH, "linewidth": 0.5, "hatch": "//"}
+    return {"facecolor": BLOCK_KINDS[kind].colour, "edgecolor": "white", "linewidth": 0.5}
+
+
+def _legend(all_axes: Any, plans: dict[str, dict[str, Any]]) -> list[Any]:
+    """The kinds of blocks that are drawn, then the lines."""
+    from matplotlib.patches import Patch
+
+    drawn = {block_kind(plan, buffer) for plan in plans.values() for buffer in plan["buffers"]}
+    blocks = [Patch(**_look(name), label=kind.text) for name, kind in BLOCK_KINDS.items() if name in drawn]
+    return [*blocks, *all_axes[0].get_legend_handles_labels()[0]]
 
 
 def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:

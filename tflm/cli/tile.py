@@ -11,7 +11,6 @@ import typer
 
 import tflm
 from tflm.atomic_write import write_atomically
-from tflm.cli.arena import figures as arena_figures
 from tflm.cli.arena_plot import arena_plot
 from tflm.cli.command_line import (
     AsJson,
@@ -33,6 +32,7 @@ from tflm.cli.plan import Overlap, require_output
 from tflm.report import Report, with_thousands
 from tflm.rewriting.candidates import Progress
 from tflm.rewriting.tiling_report import shown
+from tflm.runtime.micro_measurement_report import drawn_figures
 
 Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the rewritten model goes.")]
 Force = Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")]
@@ -141,7 +141,7 @@ def tile(
     if output is not None and not missing:
         found.write(output)
     if plot is not None:
-        both = {"before": arena_figures(model, found.before), "after": arena_figures(model, found.after)}
+        both = {"before": drawn_figures(found.before), "after": drawn_figures(found.after)}
         arena_plot(plot, title_of(model), both)
     if as_json:
         print_json(figures(model, found))
