@@ -279,3 +279,19 @@ def test_fingers_scroll_and_pinch(browser: Any, model: Path, tmp_path: Path) -> 
     move((200, 420, 100, 420), (220, 420, 320, 420))
     page.wait_for_function("() => visualViewport.scale > 1.5")
     context.close()
+
+
+def test_names_that_look_like_markup_are_shown_as_they_are(open_page: Open, tmp_path: Path) -> None:
+    name = "</script><!--<script>alert(1)"
+    builder = ModelBuilder("markup")
+    main = builder.subgraph()
+    x, y = main.input(name, (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    path = tmp_path / "{{data}}PLANS<b>.tflite"
+    path.write_bytes(builder.build())
+    page = open_page(path)
+    assert page.title() == path.name
+    assert page.inner_text("h1") == path.name
+    page.hover("rect.buffer")
+    assert page.inner_text("#tip b") == name

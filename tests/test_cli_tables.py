@@ -15,7 +15,8 @@ import pytest
 from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
-from tflm.report import Column, Table, shortened
+from tflm.arena_page import BLOCK_KINDS
+from tflm.report import Column, Table, shortened, with_thousands
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -139,3 +140,28 @@ def test_the_page_is_written_even_if_nobody_reads_the_output(tmp_path: Path) -> 
 
 def test_the_command_names_the_file_that_can_not_be_read(tmp_path: Path) -> None:
     assert "Is a directory" in refusal("inspect", tmp_path)
+
+
+def test_what_is_written_beside_the_figures_is_named(tmp_path: Path) -> None:
+    page, badge, outputs = tmp_path / "page.html", tmp_path / "badge.svg", tmp_path / "out.npz"
+    answer = run("arena", INT8_MODEL, "--html", page, "--badge", badge)
+    assert answer.stdout.splitlines()[-2:] == [
+        f"wrote {path} ({with_thousands(path.stat().st_size)})" for path in (page, badge)
+    ]
+    assert run("run", INT8_MODEL, "--random", "--outputs", outputs).stdout.startswith(f"wrote {outputs} (")
+    assert "wrote" not in run("arena", INT8_MODEL, "--html", page, "--json").stdout
+
+
+def test_a_plot_cuts_nothing_off_and_has_the_colours_of_the_page(tmp_path: Path) -> None:
+    image = pytest.importorskip("matplotlib.image", reason="needs matplotlib")
+    model = tmp_path / "a $x^$ name.tflite"
+    model.write_bytes(INT8_MODEL.read_bytes())
+    for beside in ([], ["--beside", "linear"]):
+        answer = run("arena", model, "--plot", tmp_path / "plan.png", *beside)
+        assert answer.returncode == 0, answer.stderr
+        pixels = np.round(image.imread(tmp_path / "plan.png")[..., :3] * 255).astype(np.int64)
+        edges = (pixels[:2], pixels[-2:], pixels[:, :2], pixels[:, -2:])
+        assert all((edge == 255).all() for edge in edges)
+        shown = {tuple(pixel) for pixel in pixels.reshape(-1, 3).tolist()}
+        for kind in ("input", "output", "product"):
+            assert tuple(bytes.fromhex(BLOCK_KINDS[kind].colour[1:])) in shown

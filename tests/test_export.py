@@ -12,6 +12,7 @@ from models import counter
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
+from tflm.cli.export import identifier
 from tflm.firmware.resolver_methods import resolver_method
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, CastOptions, ShapeOptions, TensorType
@@ -136,3 +137,12 @@ def test_a_type_without_a_name_in_cpp_is_refused(tmp_path: Path) -> None:
     (tmp_path / "m.tflite").write_bytes(builder.build())
     assert "'half' is FLOAT16" in refusal("export", tmp_path / "m.tflite", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_names_in_other_letters_are_told_apart() -> None:
+    stems = ["model", "日本", "日木", "größe", "grosse", "gr_e", "---", "Модель", "\udc9b"]
+    names = [identifier(stem) for stem in stems]
+    assert len(set(names)) == len(stems)
+    assert all(re.fullmatch("[a-z][a-z0-9_]*", name) for name in names)
+    assert identifier("Hello-World.v2") == "hello_world_v2"
+    assert identifier("96_int8") == "model_96_int8"

@@ -46,6 +46,7 @@ from tflm.cli.command_line import (
     show_table,
     title_of,
     with_shapes,
+    wrote,
 )
 from tflm.cli.flash import budget_figures, budget_report
 from tflm.cli.node_data import arena_figures, write_node_data
@@ -174,17 +175,21 @@ def arena(
         return
     found = _found(models, loaded, machine, planner, all_targets, place, limit)
     _draw(models[0], loaded[0], machine, [planner] if beside is None else [planner, beside], html, plot)
+    written = [path for path in (html, plot) if path is not None]
     if node_data is not None:
-        write_node_data(node_data, loaded[0], arena_figures(found.measured[0][1]))
+        written += write_node_data(node_data, loaded[0], arena_figures(found.measured[0][1]))
     if badge_file is not None:
         label = f"tensor arena on {machine.target.name if machine.board is None else machine.board.name}"
         badge_file.write_text(badge(label, short_size(found.needed_bytes), found.is_fitting), encoding="utf-8")
+        written.append(badge_file)
     if as_json:
         print_json(_as_json(found, loaded, machine, planner, all_targets))
     elif all_targets:
         show_table(_target_table(found.measured))
     else:
         _show(found, loaded, machine, planner)
+    if not as_json:
+        wrote(*written)
     _require_fit(found)
 
 

@@ -21,6 +21,7 @@ from tflm.cli.command_line import (
     print_json,
     print_line,
     show_table,
+    wrote,
 )
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
 from tflm.evaluation.samples import data_set
@@ -100,6 +101,7 @@ def evaluate(
         print_line(f"left out: {reason}")
     if found.samples_per_second:
         print_line(f"{found.samples_per_second:,.0f} samples a second with {found.workers} workers")
+    wrote(*(path for path in (confusion, worst, results) if path is not None))
 
 
 def figures(path: Path, found: tflm.Evaluation) -> dict[str, Any]:
@@ -165,6 +167,8 @@ def calibrate_report(
                 f"{tensor.operator} {tensor.tensor}: {tensor.saturated:.1%} of its values stand at an end of its "
                 f"range, {tensor.wasted_bits:.1f} bits are never used"
             )
+    if picture is not None:
+        wrote(picture)
 
 
 @contextmanager

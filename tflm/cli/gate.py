@@ -31,6 +31,7 @@ from tflm.cli.command_line import (
     progress,
     require_local,
     show,
+    wrote,
 )
 from tflm.report import Column, Report, Table
 
@@ -248,6 +249,8 @@ def gate(
         print_json(figures(found, machine, limit, base))
     else:
         show(report)
+        if summary is not None:
+            wrote(summary)
     failing = [each for each in found if not each.fits]
     if failing:
         what = "does" if len(failing) == 1 else "do"

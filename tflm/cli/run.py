@@ -24,6 +24,7 @@ from tflm.cli.command_line import (
     print_json,
     progress,
     show_table,
+    wrote,
 )
 from tflm.delegates import Delegate
 from tflm.evaluation.input_files import FILE_KINDS, Arrays, read_given
@@ -246,6 +247,8 @@ def run(
         print_json(_figures(model, names, results))
     elif outputs is None:
         show_table(_output_table(names, results))
+    else:
+        wrote(outputs)
 
 
 def _figures(model: Path, names: list[str], results: list[Step]) -> dict[str, Any]:
