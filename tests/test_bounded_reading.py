@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 from test_cli import FLOAT_MODEL, INT8_MODEL, refusal
-from test_evaluation import classifier
+from test_evaluation import IMAGES, classifier
 
 import tflm
 from tflm import bounded_reading
@@ -28,6 +28,7 @@ from tflm.evaluation.input_files import read_inputs
 from tflm.evaluation.runner import inputs_of
 from tflm.evaluation.samples import data_set
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema import TensorType
 
 MOST_BYTES = 8 << 20
 """What reading may take of memory in these tests; files claim far more."""
@@ -209,16 +210,15 @@ def test_integers_for_a_model_in_float_are_refused_by_run_and_evaluate(tmp_path:
 
 
 def test_a_reference_in_float_gets_what_the_integers_stand_for() -> None:
-    quantized = classifier()
-    integers = np.arange(-4, 4, dtype=np.int8).reshape(2, 4)
+    quantized, reference = classifier(), classifier(TensorType.FLOAT32)
     tensor = inputs_of(ready_interpreter(quantized))[0]
-    if integers.shape[1:] != tensor.data.shape[1:]:
-        integers = np.zeros((2, *tensor.data.shape[1:]), np.int8)
-    real = ((integers.astype(np.float64) - tensor.zero_point) * tensor.scale).astype(np.float32)
-    reference = classifier(tflm.schema.TensorType.FLOAT32)
-    by_integers = tflm.evaluate(quantized, integers, reference=reference, workers=1)
+    real = ((IMAGES[:20].astype(np.float64) - tensor.zero_point) * tensor.scale).astype(np.float32)
+    by_integers = tflm.evaluate(quantized, IMAGES[:20], reference=reference, workers=1)
     by_reals = tflm.evaluate(quantized, real, reference=reference, workers=1)
     assert by_integers.difference == by_reals.difference
+    assert by_integers.signal == by_reals.signal
+    with pytest.raises(tflm.DataError, match=r"int8 numbers.*takes float32"):
+        tflm.evaluate(reference, IMAGES[:20], workers=1)
 
 
 @pytest.mark.parametrize("address", ["https://example.org/model.tflite", "s3://bucket/model.tflite"])

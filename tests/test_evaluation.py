@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import wave
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from test_cli import figures
 
 import tflm
 from tflm.evaluation.metrics import classification
-from tflm.evaluation.pictures import worst_samples
+from tflm.evaluation.pictures import worst_samples, write_confusion
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
@@ -294,3 +295,10 @@ def test_several_inputs_are_several_arrays() -> None:
     arrays = tuple(RNG.normal(size=(20, 2)).astype(np.float32) for _ in range(2))
     found = tflm.evaluate(model, arrays)
     assert np.array_equal(found.records["output0"].reshape(20, 2), arrays[0] - arrays[1])
+
+
+def test_names_of_classes_are_drawn_as_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    found = tflm.evaluate(classifier(), IMAGES[:9], np.arange(9) % CLASSES, workers=1)
+    write_confusion(tmp_path / "confusion.png", replace(found, classes=("$\\frac$", "$x^$", "\x1b[31m")))
+    assert (tmp_path / "confusion.png").stat().st_size

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tflm.evaluation.evaluation import Evaluation
 from tflm.evaluation.metrics import blocks, rows
 from tflm.evaluation.runner import Runner
 from tflm.evaluation.samples import DataSet
+from tflm.report import printable
 from tflm.schema.model import Model
 
 WORST = 16
@@ -34,6 +36,13 @@ def _pyplot() -> Any:
     return pyplot
 
 
+@contextmanager
+def _plain_text(pyplot: Any) -> Iterator[None]:
+    """Names of folders and operators are drawn as they are, with their dollar signs."""
+    with pyplot.rc_context({"text.parse_math": False}):
+        yield
+
+
 def write_confusion(path: Path, found: Evaluation) -> None:
     """Draw how often each class was taken for each other: the share of its samples as a colour, the number on it.
 
@@ -44,9 +53,15 @@ def write_confusion(path: Path, found: Evaluation) -> None:
     if found.classification is None:
         raise DataError("there is no confusion matrix without labels")
     pyplot = _pyplot()
+    with _plain_text(pyplot):
+        _draw_confusion(pyplot, path, found)
+
+
+def _draw_confusion(pyplot: Any, path: Path, found: Evaluation) -> None:
+    assert found.classification is not None
     counts = found.classification.confusion
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True, dtype=np.int64), 1)
-    names = [found.name_of(label) for label in range(len(counts))]
+    names = [printable(found.name_of(label)) for label in range(len(counts))]
     side = max(4.0, 0.5 * len(names) + 2)
     figure, axes = pyplot.subplots(figsize=(side, side), layout="constrained")
     axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
@@ -72,13 +87,18 @@ def write_ranges(path: Path, found: CalibrationReport) -> None:
         OSError: the file can't be written.
     """
     pyplot = _pyplot()
+    with _plain_text(pyplot):
+        _draw_ranges(pyplot, path, found)
+
+
+def _draw_ranges(pyplot: Any, path: Path, found: CalibrationReport) -> None:
     figure, axes = pyplot.subplots(figsize=(9, max(2.5, 0.28 * len(found.tensors) + 1.2)), layout="constrained")
     for place, tensor in enumerate(found.tensors):
         room = tensor.room_to - tensor.room_from
         begin, end = ((value - tensor.room_from) / room for value in (tensor.lowest, tensor.highest))
         axes.barh(place, 1, color="#e6e6e6", height=0.7)
         axes.barh(place, end - begin, left=begin, color="#d95f02" if tensor.saturated > 0.01 else "#1b9e77", height=0.7)
-    axes.set_yticks(range(len(found.tensors)), [f"{tensor.operator}" for tensor in found.tensors], fontsize=7)
+    axes.set_yticks(range(len(found.tensors)), [printable(tensor.operator) for tensor in found.tensors], fontsize=7)
     axes.invert_yaxis()
     axes.set_xlim(0, 1)
     axes.set_xticks([0, 1], ["least integer", "greatest integer"])
