@@ -295,3 +295,15 @@ def test_names_that_look_like_markup_are_shown_as_they_are(open_page: Open, tmp_
     assert page.inner_text("h1") == path.name
     page.hover("rect.buffer")
     assert page.inner_text("#tip b") == name
+
+
+@pytest.mark.parametrize("width", [500, 700, 1280])
+def test_no_label_of_an_axis_is_cut_off(open_page: Open, streaming_model: Path, width: int) -> None:
+    page = open_page(streaming_model)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.wait_for_timeout(100)
+    ends = page.eval_on_selector_all(
+        "svg.map > text", "texts => texts.map(t => [t.getBBox().x + t.getBBox().width, t.ownerSVGElement.clientWidth])"
+    )
+    assert ends
+    assert all(end <= limit + 1 for end, limit in ends)

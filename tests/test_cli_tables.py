@@ -146,9 +146,9 @@ def test_what_is_written_beside_the_figures_is_named(tmp_path: Path) -> None:
     page, badge, outputs = tmp_path / "page.html", tmp_path / "badge.svg", tmp_path / "out.npz"
     answer = run("arena", INT8_MODEL, "--html", page, "--badge", badge)
     assert answer.stdout.splitlines()[-2:] == [
-        f"wrote {path} ({with_thousands(path.stat().st_size)})" for path in (page, badge)
+        f"wrote {path}: {with_thousands(path.stat().st_size)}" for path in (page, badge)
     ]
-    assert run("run", INT8_MODEL, "--random", "--outputs", outputs).stdout.startswith(f"wrote {outputs} (")
+    assert run("run", INT8_MODEL, "--random", "--outputs", outputs).stdout.startswith(f"wrote {outputs}: ")
     assert "wrote" not in run("arena", INT8_MODEL, "--html", page, "--json").stdout
 
 

@@ -138,7 +138,7 @@ def print_error(text: str) -> None:
 def wrote(*paths: Path) -> None:
     """Name the files that a command wrote, with their sizes."""
     for path in paths:
-        size = f" ({with_thousands(path.stat().st_size)})" if path.is_file() else ""
+        size = f": {with_thousands(path.stat().st_size)}" if path.is_file() else ""
         print_plain(f"wrote {path}{size}")
 
 
