@@ -101,7 +101,8 @@ def _page(title: str, plans: Mapping[str, Mapping[str, Any]], style: str = "") -
         "title": html.escape(printable(title)),
         "script_source": script_source(),
         "style": style,
-        "data": _script_data({"kinds": BLOCK_KINDS, "hatch": HATCH, "plans": drawn}),
+        "data": _script_data(drawn),
+        "look": _script_data({"kinds": BLOCK_KINDS, "hatch": HATCH}),
     }
     return re.sub(r"\{\{(\w+)\}\}", lambda place: values[place[1]], _template())
 
