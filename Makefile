@@ -11,6 +11,7 @@
 # make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
 # make explorer   node data of operators, held to Google's Model Explorer, whose adapter of 500 MB it installs
 # make coverage   the tests with the share of lines that they run, which has a floor
+# make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
 #
 # Each makes its own environment first.
@@ -21,6 +22,7 @@ NUMPY ?=
 VENV ?= .venv
 I386 ?= ../i386
 PORT ?= 8000
+FAULTS ?=
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
@@ -36,7 +38,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	explorer coverage firmware long clean
+	explorer coverage firmware faults long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -116,6 +118,9 @@ coverage: $(TESTING)
 
 firmware: $(TESTING)
 	$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40
+
+faults: $(TESTING)
+	$(VENV)/bin/python tools/faults.py $(FAULTS)
 
 long: $(TESTING)
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest

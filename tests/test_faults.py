@@ -1,0 +1,162 @@
+"""The mutation tester: which faults it makes, which tests it runs for them, and what its recorder sees."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from fault_recorder import RECORD, functions_of
+from fault_sites import Fault, applied, faults
+from faults import Test as Entry
+from faults import function_at, functions, packages, selected
+
+from tflm.delegates import compiled_is_available
+from tflm.targets import align_down, align_up
+
+ROOT = Path(__file__).parents[1]
+MODULES = sorted((ROOT / "tflm").rglob("*.py"))
+
+
+def changes(line: str) -> set[str]:
+    """What faults make of the last line of a source."""
+    last = line.count("\n") + 1
+    return {fault.changed for fault in faults(line) if fault.line == last}
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("def f(a, b): return a < b", {"def f(a, b): return a <= b"}),
+        ("def f(a, b): return a >= b", {"def f(a, b): return a > b"}),
+        ("def f(a): return a is not None", {"def f(a): return a is None"}),
+        ("def f(a): return a + 7", {"def f(a): return a - 7", "def f(a): return a + 8", "def f(a): return a + 6"}),
+        ("def f(a, b): return a // b", {"def f(a, b): return a * b", "def f(a, b): return -(-(a) // (b))"}),
+        ("def f(a, b): return min(a, b)", {"def f(a, b): return max(a, b)"}),
+        ("def f(a, b): return a and b", {"def f(a, b): return a or b"}),
+        ("def f(a): return not a", {"def f(a): return (a)"}),
+        ("def f(a): return g(b=True)", {"def f(a): return g(b=False)"}),
+        ("def f(a): a.clear()", {"def f(a): pass"}),
+        ("def f(a, b): return a[b:]", {"def f(a, b): return a[(b) + 1:]"}),
+        ("def f(a, b): return a[:b]", {"def f(a, b): return a[:(b) - 1]"}),
+        ("def f(a): return range(a)", {"def f(a): return range((a) - 1)"}),
+        ("def f(a):\n if a: a = 0", {"if not a: a = 0", "if a: a = 1"}),
+        ("LIMIT = 4", {"LIMIT = 5", "LIMIT = 3"}),
+        ("def f(é, b): return é < b", {"def f(é, b): return é <= b"}),
+    ],
+)
+def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -> None:
+    assert changes(line) == expected
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '"""1 < 2"""',
+        "def f(a: 'int | None') -> 'list[int | None]': return a",
+        "@dataclass(frozen=True)\nclass A: pass",
+        "def f(a): assert a < 2, 'not ' + 'b'",
+        "def f(a): raise ValueError(f'{a + 1} is not {a < 2}')",
+        "def f(a): return f'{a + 1}'",
+        "def f(a): _log.warning('%d', a + 1)",
+        "def f(a): warnings.warn(a, stacklevel=2)",
+        "def f(a): a.mkdir(exist_ok=True)[a]",
+        "TABLE = {1: 2}",
+        "IDLE_SECONDS = 3",
+        "class A:\n def __repr__(self): return self.a + 1",
+    ],
+)
+def test_what_does_not_change_the_behaviour_gets_no_fault(line: str) -> None:
+    assert changes(line) - {line.replace("a.mkdir(exist_ok=True)[a]", "pass")} == set()
+
+
+@pytest.mark.parametrize("path", MODULES[::16], ids=lambda path: path.stem)
+def test_a_fault_changes_one_line_and_still_compiles(path: Path) -> None:
+    source = path.read_text(encoding="utf-8")
+    for fault in faults(source)[:: 1 + len(source) // 500]:
+        changed = applied(source, fault)
+        ast.parse(changed)
+        pairs = list(zip(source.split("\n"), changed.split("\n"), strict=True))
+        different = [line for line, (before, after) in enumerate(pairs, 1) if before != after]
+        assert different == [fault.line]
+        assert pairs[fault.line - 1][1].strip() == fault.changed != fault.original
+
+
+def test_every_package_has_faults() -> None:
+    for package, modules in packages().items():
+        assert any(faults(path.read_text(encoding="utf-8")) for path in modules), package
+
+
+def test_an_applied_fault_takes_the_place_of_its_line_only() -> None:
+    assert applied("a = 1\n  a = 1\na = 1\n", Fault(2, "a = 1", "a = 2")) == "a = 1\n  a = 2\na = 1\n"
+
+
+SOURCE = """
+import a
+
+class B:
+    @property
+    def c(self):
+        def d():
+            return 1
+        return d
+
+    e = 2
+"""
+
+
+@pytest.mark.parametrize(("line", "name"), [(1, ""), (5, "B.c"), (6, "B.c"), (8, "B.c.d"), (9, "B.c"), (11, "")])
+def test_a_line_belongs_to_the_innermost_function(line: int, name: str) -> None:
+    assert function_at(functions(SOURCE), line) == name
+
+
+def test_tests_of_the_function_come_first_then_those_of_its_module_within_the_time() -> None:
+    tests = {
+        "a.py::slow": Entry(50, frozenset({"m.py:f"})),
+        "a.py::fast[1]": Entry(2, frozenset({"m.py:f"})),
+        "a.py::fast[2]": Entry(1, frozenset({"m.py:f"})),
+        "b.py::other": Entry(1, frozenset({"m.py:g"})),
+        "b.py::elsewhere": Entry(1, frozenset({"n.py:f"})),
+    }
+    ordered = ["a.py::fast[2]", "a.py::fast[1]", "a.py::slow", "b.py::other"]
+    assert selected(tests, "m.py", "f", 100) == ordered
+    assert selected(tests, "m.py", "f", 4) == [ordered[0], ordered[1], ordered[3]]
+    assert selected(tests, "m.py", "", 10) == ["b.py::other", *ordered[:2]]
+    assert selected(tests, "o.py", "f", 10) == []
+
+
+RECORDED = """
+import os, sys
+sys.path.insert(0, "tools")
+import fault_recorder
+from tflm.targets import align_down, align_up
+os.environ["PYTEST_CURRENT_TEST"] = "first (call)"
+align_down(7, 4)
+child = os.fork()
+if not child:
+    os.environ["PYTEST_CURRENT_TEST"] = "second (call)"
+    align_up(7, 4)
+    os._exit(0)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_functions_are_recorded_of_forks_that_end_at_once_too(tmp_path: Path) -> None:
+    variables = {**os.environ, RECORD: str(tmp_path)}
+    subprocess.run([sys.executable, "-c", RECORDED], check=True, env=variables, cwd=ROOT)
+    recorded = "\n".join(path.read_text() for path in tmp_path.iterdir())
+    down, up = (function.__code__.co_firstlineno for function in (align_down, align_up))
+    assert f"=first\ntargets.py:{down}" in recorded
+    assert f"=second\ntargets.py:{up}" in recorded
+
+
+@pytest.mark.skipif(not compiled_is_available(), reason="needs the extra `fast`")
+def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
+    from tflm.delegates.compiled import pooling, program, vectors
+
+    assert functions_of(pooling.add_window) < functions_of(pooling.average_int8)
+    assert {program.run_steps.function, vectors.call} <= functions_of(program.run_steps)

@@ -1,0 +1,46 @@
+"""The plugin of pytest that `tools/faults.py` runs tests with.
+
+It tells the recorder which test runs, and how long. Where `SELECTION` is in the environment, it is a file
+that names the tests to run, in order.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from pathlib import Path
+
+import pytest
+from fault_recorder import recorder
+
+SELECTION = "TFLM_FAULTS_SELECTION"
+DATA_BYTES = 6 << 30
+"""What a process may allocate: a fault may ask for all there is."""
+
+
+def pytest_configure() -> None:
+    """Bound the memory; and load what compiled kernels are made with, so that the recorder sees it."""
+    resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
+    if recorder is not None:
+        import tflm.delegates.compiled.vectors  # noqa: F401
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep what is selected."""
+    if SELECTION in os.environ:
+        tests = Path(os.environ[SELECTION]).read_text(encoding="utf-8").splitlines()
+        places = {test: place for place, test in enumerate(tests)}
+        items[:] = sorted((item for item in items if item.nodeid in places), key=lambda item: places[item.nodeid])
+
+
+def pytest_runtest_logstart() -> None:
+    """Another test begins."""
+    if recorder is not None:
+        recorder.begin()
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test is set up, called or torn down; with xdist, the report comes again where no test runs."""
+    if recorder is not None and not hasattr(report, "node"):
+        recorder.write(f"+{report.duration} {report.outcome}", report.nodeid)

@@ -1,0 +1,378 @@
+"""Puts single-line faults into the package and counts how many of them the tests catch.
+
+    python tools/faults.py [--package NAME]... [--count N] [--seed N] [--jobs N] [--floor PERCENT]
+
+For each package (a folder of tflm/, or "tflm" for the modules beside them), N lines are drawn by the seed, and a fault
+of each. A fault is put into a copy of the tree in build/faults, never into the checkout. There run the tests that run
+the function with the fault, then those that run others of its module, the cheapest files first, until one fails; a hang
+counts as a failure. Survivors are printed. The exit status is 1 where fewer faults of a package are caught than the
+floor.
+
+Which test runs which functions is recorded in a first run of all tests, which takes some minutes, and kept: only files
+of tests that have changed are recorded again (`--fresh` records all). Tests that fail without a fault are left out, and
+named.
+
+Established tools do not serve here. mutmut turns every function of a module into a switch between its mutants, but the
+kernels are compiled from the code of their functions, and cached by the text of their file. cosmic-ray changes the
+checkout in place, and runs the same command, all tests, for each fault.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import concurrent.futures
+import contextlib
+import hashlib
+import itertools
+import json
+import os
+import queue
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fault_plugin import SELECTION
+from fault_recorder import RECORD
+from fault_sites import Fault, applied, faults
+
+ROOT = Path(__file__).resolve().parents[1]
+WORK = ROOT / "build" / "faults"
+CORPUS = Path(os.environ.get("TFLM_CORPUS", ROOT.parent / "shared"))
+PYODIDE = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
+FILES_AT_A_TIME = 8
+"""Recorded in one go: what is lost where the recording is interrupted."""
+
+PATIENCE_SECONDS, PATIENCE_FACTOR = 120.0, 6.0
+"""A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
+
+
+class Test(NamedTuple):
+    """A test: its file, how long it takes, and the functions that it runs, as "path:qualified.name"."""
+
+    seconds: float
+    functions: frozenset[str]
+
+
+class Verdict(NamedTuple):
+    """What became of a fault."""
+
+    path: str
+    fault: Fault
+    tests: int
+    caught: bool
+
+
+# --- Copies of the tree ---------------------------------------------------------------------------------------------
+
+
+class Tree:
+    """A copy of the tree with an environment of its own, so that child processes import the copy, too."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.python = folder / ".venv" / "bin" / "python"
+
+    def make(self) -> None:
+        """Copy what git knows or would add, and what is installed here."""
+        listed = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, text=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        for name in filter(None, listed.split("\0")):
+            if (ROOT / name).exists():
+                (self.folder / name).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(ROOT / name, self.folder / name)
+        self._make_environment()
+
+    def copy_of(self, other: Tree) -> None:
+        """Become a copy of another copy, with the bytecode that it has by now."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(other.folder, self.folder, ignore=shutil.ignore_patterns(".venv", "cache", "tmp"))
+        self._make_environment()
+
+    def _make_environment(self) -> None:
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.folder / ".venv"], check=True)
+        (packages,) = (self.folder / ".venv").glob("lib/python*/site-packages")
+        installed = [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+        record = f"import os; os.environ.get({RECORD!r}) and __import__('fault_recorder')"
+        lines = [str(self.folder), str(self.folder / "tools"), *installed, record]
+        (packages / "tree.pth").write_text("".join(f"{line}\n" for line in lines))
+
+    def pytest(self, arguments: list[str], environment: dict[str, str], seconds: float | None = None) -> int:
+        """Run pytest on the copy; returns its exit status, 1 where it takes longer than so many seconds."""
+        command = [str(self.python), "-m", "pytest", "-q", "-p", "fault_plugin", "-p", "no:cacheprovider", "--color=no"]
+        command += ["--basetemp", str(self.folder / "tmp"), *arguments]
+        variables = {
+            **os.environ,
+            "PATH": f"{self.python.parent}{os.pathsep}{os.environ['PATH']}",
+            "TFLM_CORPUS": str(CORPUS),
+            "TFLM_PYODIDE": str(PYODIDE),
+            "TFLM_CACHE_DIR": str(self.folder / "cache"),
+            **environment,
+        }
+        with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
+            process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                env=variables,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+            try:
+                return process.wait(seconds)
+            except subprocess.TimeoutExpired:
+                return 1
+            finally:
+                _end_session(process)
+
+
+def _end_session(leader: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started and left behind."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader.pid, signal.SIGKILL)
+    leader.wait()
+
+
+# --- Which test runs which functions --------------------------------------------------------------------------------
+
+
+def recorded(tree: Tree, files: list[str], jobs: int, fresh: bool) -> dict[str, Test]:
+    """The tests of these files that pass, by the name that pytest gives them."""
+    kept = WORK / "tests.json"
+    known = json.loads(kept.read_text()) if kept.exists() else {}
+    digests = {file: hashlib.sha256((ROOT / file).read_bytes()).hexdigest() for file in files}
+    stale = [file for file in files if fresh or file not in known or known[file]["digest"] != digests[file]]
+    for begin in range(0, len(stale), FILES_AT_A_TIME):
+        print(f"recording: {len(stale) - begin} files of tests to go", file=sys.stderr, flush=True)
+        some = stale[begin : begin + FILES_AT_A_TIME]
+        tests = _record(tree, jobs, some)
+        for file in some:
+            of_file = {test: entry for test, entry in tests.items() if test.split("::")[0] == file}
+            known[file] = {"digest": digests[file], "tests": of_file}
+        kept.write_text(json.dumps(known))
+    return {
+        name: Test(seconds, frozenset(functions))
+        for file in files
+        for name, (seconds, functions) in known[file]["tests"].items()
+    }
+
+
+def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, tuple[float, list[str]]]:
+    folder = WORK / "record"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tree.pytest(["-n", str(jobs), *files], {RECORD: str(folder)})
+    lines: dict[str, set[str]] = defaultdict(set)
+    seconds: dict[str, float] = defaultdict(float)
+    outcomes: dict[str, set[str]] = defaultdict(set)
+    for path in folder.iterdir():
+        test = ""
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line[0] == "=":
+                test = line[1:]
+            elif line[0] == "+":
+                duration, outcome = line[1:].split()
+                seconds[test] += float(duration)
+                outcomes[test].add(outcome)
+            else:
+                lines[test].add(line)
+    failed = _failing(tree, [test for test in outcomes if "failed" in outcomes[test]])
+    names = _Names()
+    usable = [test for test in outcomes if test not in failed and "skipped" not in outcomes[test]]
+    return {test: (seconds[test], sorted({names.of(line) for line in lines[test]})) for test in usable}
+
+
+def _failing(tree: Tree, tests: list[str]) -> set[str]:
+    """Which of the tests fail without the recorder, too."""
+    failing = set()
+    for test in tests:
+        if _run(tree, [test], None):
+            failing.add(test)
+            print(f"left out, fails without a fault: {test}", file=sys.stderr, flush=True)
+    return failing
+
+
+class _Names:
+    """Functions by the line where they begin."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, list[tuple[int, int, str]]] = {}
+
+    def of(self, place: str) -> str:
+        """The function "path:qualified.name" at "path:line"."""
+        path, _, line = place.rpartition(":")
+        if path not in self._functions:
+            source = (WORK / "tree" / "tflm" / path).read_text(encoding="utf-8")
+            self._functions[path] = list(functions(source))
+        return f"{path}:{function_at(self._functions[path], int(line))}"
+
+
+def functions(source: str) -> Iterator[tuple[int, int, str]]:
+    """The functions of a source, outer before inner: first line, last line, qualified name."""
+
+    def below(node: ast.AST, prefix: str) -> Iterator[tuple[int, int, str]]:
+        for child in ast.iter_child_nodes(node):
+            name = prefix
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                name = f"{prefix}.{child.name}".lstrip(".")
+            if isinstance(child, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                first = min([child.lineno, *(of.lineno for of in child.decorator_list)])
+                yield first, child.end_lineno or 0, name
+            yield from below(child, name)
+
+    return below(ast.parse(source), "")
+
+
+def function_at(known: Iterable[tuple[int, int, str]], line: int) -> str:
+    """The innermost function at a line; "" outside all of them."""
+    return ([name for first, last, name in known if first <= line <= last] or [""])[-1]
+
+
+# --- Faults ---------------------------------------------------------------------------------------------------------
+
+
+def packages() -> dict[str, list[Path]]:
+    """The modules of each package."""
+    found = {"tflm": sorted((ROOT / "tflm").glob("*.py"))}
+    for folder in sorted((ROOT / "tflm").iterdir()):
+        if (folder / "__init__.py").exists():
+            found[folder.name] = sorted(folder.rglob("*.py"))
+    return found
+
+
+def drawn(modules: list[Path], count: int, seed: str) -> list[tuple[str, Fault]]:
+    """Faults of so many lines, and the module of each."""
+    lines: dict[tuple[str, int], list[Fault]] = defaultdict(list)
+    for path in modules:
+        for fault in faults(path.read_text(encoding="utf-8")):
+            lines[path.relative_to(ROOT / "tflm").as_posix(), fault.line].append(fault)
+    dice = random.Random(seed)
+    chosen = dice.sample(sorted(lines), min(count, len(lines)))
+    return [(path, dice.choice(lines[path, line])) for path, line in chosen]
+
+
+def selected(tests: dict[str, Test], path: str, function: str, seconds: float) -> list[str]:
+    """The tests to run for a fault in a function of a module, at most so many seconds of them, in turn.
+
+    First come those that run the function, then those that run others of the module: what a function gives may be kept
+    by a cache, or it was never recorded.
+    """
+    direct = [test for test, entry in tests.items() if function and f"{path}:{function}" in entry.functions]
+    others = [test for test in _of_module(tests, path) if test not in set(direct)]
+    taken = _within(tests, direct, seconds)
+    return taken + _within(tests, others, seconds - sum(tests[test].seconds for test in taken))
+
+
+def _of_module(tests: dict[str, Test], path: str) -> list[str]:
+    return [test for test, entry in tests.items() if any(name.startswith(f"{path}:") for name in entry.functions)]
+
+
+def _within(tests: dict[str, Test], fit: list[str], seconds: float) -> list[str]:
+    """As many of the tests as take so long, the file first whose tests take the least.
+
+    Of each test function its fastest case is taken first, then the second of each, and so on.
+    """
+    cases: dict[str, list[str]] = defaultdict(list)
+    for test in sorted(fit, key=lambda test: tests[test].seconds):
+        cases[test.split("[")[0]].append(test)
+    taken: dict[str, list[str]] = defaultdict(list)
+    for test in filter(None, itertools.chain.from_iterable(itertools.zip_longest(*cases.values()))):
+        if tests[test].seconds <= seconds:
+            seconds -= tests[test].seconds
+            taken[test.split("::")[0]].append(test)
+    files = sorted(taken.values(), key=lambda of_file: sum(tests[test].seconds for test in of_file))
+    return [test for of_file in files for test in sorted(of_file, key=lambda test: tests[test].seconds)]
+
+
+def tried(tree: Tree, path: str, fault: Fault, tests: dict[str, Test], seconds: float) -> Verdict:
+    """Put a fault into a copy of the tree, run its tests, and take it out."""
+    module = tree.folder / "tflm" / path
+    source = module.read_text(encoding="utf-8")
+    chosen = selected(tests, path, function_at(functions(source), fault.line), seconds)
+    if not chosen:
+        return Verdict(path, fault, 0, False)
+    shutil.rmtree(tree.folder / "cache", ignore_errors=True)
+    shutil.copytree(WORK / "tree" / "cache", tree.folder / "cache")
+    try:
+        module.write_text(applied(source, fault), encoding="utf-8")
+        for compiled in (module.parent / "__pycache__").glob(f"{module.stem}.*.pyc"):
+            compiled.unlink()
+        patience = PATIENCE_SECONDS + PATIENCE_FACTOR * sum(tests[test].seconds for test in chosen)
+        return Verdict(path, fault, len(chosen), _run(tree, chosen, patience) != 0)
+    finally:
+        module.write_text(source, encoding="utf-8")
+
+
+def _run(tree: Tree, tests: list[str], seconds: float | None) -> int:
+    selection = tree.folder.with_suffix(".tests")
+    selection.write_text("".join(f"{test}\n" for test in tests), encoding="utf-8")
+    files = list(dict.fromkeys(test.split("::")[0] for test in tests))
+    variables = {SELECTION: str(selection), "PYTHONDONTWRITEBYTECODE": "1"}
+    status = tree.pytest(["-n", "0", "-x", *files], variables, seconds)
+    return 0 if status == 5 else status  # 5: none of the tests is collected
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description="Count how many single-line faults the tests catch.")
+    parser.add_argument("--package", action="append", choices=packages(), help="a package to try; default: all")
+    parser.add_argument("--count", type=int, default=20, help="faults for each package; default: %(default)s")
+    parser.add_argument("--seed", type=int, default=None, help="which faults; default: by the clock, and printed")
+    parser.add_argument("--jobs", type=int, default=2, help="processes at a time; default: %(default)s")
+    parser.add_argument(
+        "--seconds", type=float, default=120.0, help="tests for a fault; default: %(default)g s of them"
+    )
+    parser.add_argument("--floor", type=float, default=85.0, help="percent to catch; default: %(default)g")
+    parser.add_argument("--tests", nargs="+", metavar="FILE", help="files of tests to use; default: all")
+    parser.add_argument("--fresh", action="store_true", help="record again which functions the tests run")
+    options = parser.parse_args()
+    seed = int(time.time()) if options.seed is None else options.seed
+
+    base = Tree(WORK / "tree")
+    base.make()
+    files = options.tests or [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("test_*.py"))]
+    tests = recorded(base, files, options.jobs, options.fresh)
+    (base.folder / "cache").mkdir(exist_ok=True)
+    trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+    for job in range(options.jobs):
+        tree = Tree(WORK / f"job{job}")
+        tree.copy_of(base)
+        trees.put(tree)
+
+    def verdict(place: tuple[str, Fault]) -> Verdict:
+        tree = trees.get()
+        try:
+            return tried(tree, *place, tests, options.seconds)
+        finally:
+            trees.put(tree)
+
+    shares = {}
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for package in options.package or packages():
+            verdicts = []
+            for result in pool.map(verdict, drawn(packages()[package], options.count, f"{seed} {package}")):
+                verdicts.append(result)
+                if not result.caught:
+                    print(_survivor(result), flush=True)
+            caught = sum(result.caught for result in verdicts)
+            shares[package] = 100 * caught / max(len(verdicts), 1)
+            print(f"{package}: {caught} of {len(verdicts)} caught, {shares[package]:.0f} %", flush=True)
+    print(f"seed {seed}: {sum(shares.values()) / len(shares):.0f} % of a package on average")
+    sys.exit(min(shares.values()) < options.floor)
+
+
+def _survivor(result: Verdict) -> str:
+    tests = f"{result.tests} tests ran" if result.tests else "no test runs it"
+    return f"tflm/{result.path}:{result.fault.line}: {tests}\n  - {result.fault.original}\n  + {result.fault.changed}"
+
+
+if __name__ == "__main__":
+    main()
