@@ -5,10 +5,11 @@ from __future__ import annotations
 import gc
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
+import outcomes
 import pytest
 from hypothesis import settings
 from oracle import INSTALLED, Oracle
@@ -19,6 +20,30 @@ settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("TFLM_HYPOTHESIS", "default"))
 
 CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marks."""
+    config.addinivalue_line("markers", outcomes.MARK)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """A test with the mark `runs` fails where too few of its models run."""
+    outcomes.clear()
+    yield
+    mark = item.get_closest_marker("runs")
+    if mark is not None:
+        outcomes.check(*mark.args)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, Any, Any]:
+    """Skips for one reason are one line of the summary, however many tests it keeps from running."""
+    report = yield
+    if report.skipped and isinstance(report.longrepr, tuple):
+        report.longrepr = (str(Path(__file__).parent), None, report.longrepr[2])
+    return report
 
 
 def pytest_collection_finish() -> None:
@@ -46,16 +71,28 @@ def oracle() -> Iterator[Oracle]:
 
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+NO_BROWSER = "the tests of pages need Chromium: apt install chromium, or .venv/bin/playwright install chromium"
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Chromium, without a screen; the tests are skipped where there is none."""
+@pytest.fixture(scope="session")
+def chromium() -> str:
+    """Where Chromium is: that of the machine, or playwright's own; tests are skipped where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright, of the extra `test`")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is in $PATH")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
+        with playwright.sync_playwright() as driver:
+            path = driver.chromium.executable_path
+    if not os.path.exists(path):
+        pytest.skip(NO_BROWSER)
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: str) -> Iterator[Any]:
+    """Chromium, without a screen."""
+    from playwright import sync_api
+
+    with sync_api.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield running
+        running.close()

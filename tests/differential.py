@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import outcomes
 from models import Arrays
 from oracle import Oracle, OracleError
 
@@ -37,16 +38,18 @@ def assert_same_as_tflm(oracle: Oracle, model: bytes, invocations: Sequence[Arra
         try:
             answer = run(model, invocations, **options)
         except tflm.TflmError:
+            outcomes.count(ran=False)
             return
         raise AssertionError(f"TFLM refuses this ({error}), here it gives {answer}") from None
-    for ours, theirs in zip(run(model, invocations, **options), expected):
+    outcomes.count(ran=True)
+    for ours, theirs in zip(run(model, invocations, **options), expected, strict=True):
         assert_close(ours, theirs)
 
 
 def assert_close(actual: Arrays, expected: Arrays) -> None:
     """Equal shapes and types; equal integers, floats within 1e-5 relative plus 1e-6 absolute."""
     assert len(actual) == len(expected)
-    for ours, theirs in zip(actual, expected):
+    for ours, theirs in zip(actual, expected, strict=True):
         assert ours.dtype == theirs.dtype
         assert ours.shape == theirs.shape
         if ours.dtype.kind == "f":

@@ -20,6 +20,9 @@ class Case(NamedTuple):
     inputs: list[Any]
 
 
+ONE_OUTPUT = {"Svd", "SelfAdjointEigV2"}
+"""Only the first output is recorded: vectors have a sign that nothing defines."""
+
 F32, F64, C64 = np.float32, np.float64, np.complex64
 I8, I16, I32, I64, U8 = np.int8, np.int16, np.int32, np.int64, np.uint8
 

@@ -114,9 +114,9 @@ def figures(model: tflm.Model, target: tflm.targets.Target) -> dict[str, int]:
 def test_every_single_allocation_is_tflms(corpus: Path, name: str) -> None:
     model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
     letters = {"tail": "P", "temp": "T", "head": "R"}
-    for expected in lines(corpus / "golden" / "traces.jsonl.gz"):
-        if expected["model"] != name:
-            continue
+    traces = [trace for trace in lines(corpus / "golden" / "traces.jsonl.gz") if trace["model"] == name]
+    assert traces
+    for expected in traces:
         target = tflm.targets.by_name(expected["target"])
         allocator = tflm.RecordingMicroAllocator(bytearray(1 << 20), target=target)
         tflm.MicroInterpreter(model, tflm.AllOpsResolver(), allocator).allocate_tensors()

@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 import flatbuffers
 import numpy as np
+import outcomes
 import pytest
 from flatbuffers import flexbuffers
 from hypothesis import given, settings
@@ -582,8 +583,8 @@ def run(data: bytes, arena_size: int = 4096) -> bool:
         interpreter.invoke()
         for index in range(interpreter.outputs_size()):
             interpreter.output(index).dequantized()
-        return True
-    return False
+        return outcomes.count(ran=True)
+    return outcomes.count(ran=False)
 
 
 def check_verdicts(data: bytes) -> None:
@@ -657,7 +658,11 @@ def test_a_damaged_file_is_judged_without_accident(damage: str, data: st.DataObj
     check_verdicts(data.draw(DAMAGED[damage]))
 
 
-@pytest.mark.parametrize("damage", DAMAGED)
+HARMLESS_SHARE = {"values": 0.3, "words": 0.05, "bytes": 0.05, "cut off": 0.0}
+"""At least this share of the damaged files runs."""
+
+
+@pytest.mark.parametrize("damage", [pytest.param(d, marks=pytest.mark.runs(HARMLESS_SHARE[d])) for d in DAMAGED])
 @given(data=st.data())
 @THOROUGH
 def test_a_damaged_file_is_run_or_refused(damage: str, data: st.DataObject) -> None:
@@ -731,23 +736,30 @@ UNUSUAL = {
 }
 
 
-@pytest.mark.parametrize("case", UNUSUAL)
-def test_an_unusual_model_is_run_or_refused(case: str) -> None:
-    run(UNUSUAL[case])
+def test_the_model_that_is_damaged_runs() -> None:
+    assert run(NET)
 
 
-@pytest.mark.parametrize("zero_point", [-(2**63), 2**63 - 1, 2**31, -129, 0])
-@pytest.mark.parametrize("scale", [0.5, 0.25, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
-@pytest.mark.parametrize("tensor", range(6))
-def test_any_quantization_is_run_or_refused(tensor: int, scale: float, zero_point: int) -> None:
+@pytest.mark.runs(0.2)
+def test_an_unusual_model_is_run_or_refused() -> None:
+    for model in UNUSUAL.values():
+        run(model)
+
+
+@pytest.mark.runs(0.02)
+def test_any_quantization_is_run_or_refused() -> None:
     """Scales that overflow when they are divided, zero points beyond the type of the tensor, and the like."""
-    run(with_value(f"subgraphs[0].tensors[{tensor}].quantization", tflm.quantized(scale, zero_point)))
+    scales = (0.5, 0.25, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan"))
+    zero_points = (-(2**63), 2**63 - 1, 2**31, -129, 0)
+    for tensor, scale, zero_point in itertools.product(range(6), scales, zero_points):
+        run(with_value(f"subgraphs[0].tensors[{tensor}].quantization", tflm.quantized(scale, zero_point)))
 
 
 OPTIONS = {kind.__name__.removesuffix("Options").upper(): kind for kind in get_args(schema.BuiltinOptions)}
 """Options by the name of the operator that they are for, without underscores; some serve several operators."""
 
 SCALES = st.sampled_from([0.5, 1 / 128, 1 / 256, 1 / 32768, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
+QUANTIZATIONS = st.builds(tflm.quantized, SCALES, st.sampled_from([0, 0, -128, 127, -(2**31)]))
 DIMENSIONS = st.lists(st.sampled_from([1, 2, 3, 0, -1]), max_size=4).map(tuple)
 
 
@@ -761,24 +773,28 @@ CUSTOM_MAPS: st.SearchStrategy[Any] = st.dictionaries(
 
 @st.composite
 def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
-    """A model of one operator, with any number of tensors of any kind; more often than not they go together."""
+    """A model of one operator, with any number of tensors of any kind; half of the models are plain ones."""
+    plain = draw(st.booleans())
     int16, unsigned = [TensorType.INT16], [TensorType.UINT32]
-    types = st.sampled_from(draw(st.sampled_from([[TensorType.FLOAT32], [INT8], int16, unsigned, TensorType])))
-    shapes = st.just(draw(DIMENSIONS)) | DIMENSIONS
+    one_type = [[TensorType.FLOAT32], [INT8], int16, unsigned]
+    types = st.sampled_from(draw(st.sampled_from(one_type if plain else [*one_type, TensorType])))
+    shape = draw(st.lists(st.integers(1, 3), max_size=4).map(tuple) if plain else DIMENSIONS)
+    shapes = st.just(shape) if plain else st.just(shape) | DIMENSIONS
+    quantization = st.just(tflm.quantized(0.5)) if plain else st.none() | QUANTIZATIONS
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    inputs, outputs = draw(st.sampled_from([1, 1, 2, 2, 3, 0, 4, 5, 6])), draw(st.sampled_from([1, 1, 1, 2, 0]))
+    inputs = draw(st.integers(1, 2) if plain else st.integers(0, 6))
+    outputs = 1 if plain else draw(st.sampled_from([1, 1, 1, 2, 0]))
     for i in range(inputs + outputs):
         type, shape = draw(types), draw(shapes)
-        zero_point = draw(st.sampled_from([0, 0, -128, 127, -(2**31)]))
-        quantization = draw(st.none() | st.builds(tflm.quantized, SCALES, st.just(zero_point)))
-        constant = i < inputs and draw(st.sampled_from([False, False, True]))
+        constant = i < inputs and not plain and draw(st.sampled_from([False, False, True]))
         buffer = builder.buffer(draw(st.binary(max_size=3)) * 64) if constant else 0
-        main.tensor(f"tensor {i}", shape, type, quantization, buffer=buffer, is_variable=draw(st.integers(0, 9)) == 9)
+        variable = not plain and draw(st.integers(0, 9)) == 9
+        main.tensor(f"tensor {i}", shape, type, draw(quantization), buffer=buffer, is_variable=variable)
     main.table.inputs = tuple(range(inputs))
     main.output(*range(inputs, inputs + outputs))
     kind = OPTIONS.get(operator.name.replace("_", "")) if isinstance(operator, BuiltinOperator) else None
-    options = draw(st.none() | st.just(kind()) | tables_of(kind)) if kind else None
+    options = draw(st.just(kind()) if plain else st.none() | st.just(kind()) | tables_of(kind)) if kind else None
     custom = st.none() | st.binary(max_size=24) | st.builds(bytes, CUSTOM_MAPS.map(flexbuffers.Dumps))
     custom_options = None if isinstance(operator, BuiltinOperator) else draw(custom)
     tensors = range(inputs), range(inputs, inputs + outputs)
@@ -792,6 +808,14 @@ def of_one_operator(draw: st.DrawFn, operator: BuiltinOperator | str) -> bytes:
 def test_any_tensors_of_an_operator_are_run_or_refused(operator: str, data: st.DataObject) -> None:
     """Of any types, ranks, sizes and quantization, as many as may be, with any options."""
     run(data.draw(of_one_operator(REGISTRATIONS[operator].operator)))
+
+
+@pytest.mark.runs(0.1)
+@given(data=st.data())
+def test_of_any_tensors_of_a_simple_operator_some_run(data: st.DataObject) -> None:
+    """The others ask for more of their tensors than comes by chance; see `with_one_thing_changed`."""
+    operators = ("ABS", "ADD", "CAST", "MAXIMUM", "NEG", "RELU", "RELU6", "RESHAPE", "SQUARED_DIFFERENCE", "SQUEEZE")
+    run(data.draw(of_one_operator(REGISTRATIONS[data.draw(st.sampled_from(operators))].operator)))
 
 
 STEPS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 7, 2**15, 2**31 - 1])
@@ -838,6 +862,12 @@ def test_a_model_with_one_thing_changed_is_run_or_refused(operator: str, data: s
     run(data.draw(with_one_thing_changed(operator)), arena_size=1 << 18)
 
 
+@pytest.mark.runs(0.2)
+@given(data=st.data())
+def test_of_models_with_one_thing_changed_some_run(data: st.DataObject) -> None:
+    run(data.draw(with_one_thing_changed(data.draw(st.sampled_from([*OPERATORS])))), arena_size=1 << 18)
+
+
 def of_scalars(operator: str, inputs: int, types: tuple[TensorType, TensorType], scales: tuple[float, float]) -> bytes:
     """A model of one operator, with inputs of one type and scale and an output of others; all are scalars."""
     builder = tflm.ModelBuilder()
@@ -859,6 +889,12 @@ def test_any_scale_of_an_operator_is_run_or_refused(operator: str, scale: float,
             run(of_scalars(operator, inputs, types, scales))
 
 
+@pytest.mark.runs(0.1)
+def test_of_operators_on_scalars_some_run() -> None:
+    for registration, type in itertools.product(REGISTRATIONS, (TensorType.FLOAT32, INT8)):
+        run(of_scalars(registration, 1, (type, type), (0.5, 0.5)))
+
+
 @functools.cache
 def types_of_scalars(operator: str, inputs: int) -> list[tuple[TensorType, TensorType]]:
     """Of its inputs and its output: those that it takes where their scales are sound, and one that it may refuse."""
@@ -868,12 +904,18 @@ def types_of_scalars(operator: str, inputs: int) -> list[tuple[TensorType, Tenso
     ]
 
 
-@pytest.mark.parametrize("beta", [3e38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])
-def test_any_beta_of_softmax_is_run_or_refused(beta: float) -> None:
-    run(with_value("subgraphs[0].operators[2].builtin_options", schema.SoftmaxOptions(beta=beta)))
+@pytest.mark.runs(0.3)
+def test_any_beta_of_softmax_is_run_or_refused() -> None:
+    for beta in (3e38, 1e-45, 0.0, -1.0, float("inf"), float("nan")):
+        run(with_value("subgraphs[0].operators[2].builtin_options", schema.SoftmaxOptions(beta=beta)))
 
 
-@given(st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 70), min_size=8, max_size=8))
+OFFSETS = st.integers(-(2**31), 2**31 - 1) | st.integers(-2, 70)
+FREE_OFFSETS = st.just(-1) | st.integers(0, 40).map(lambda i: 16 * i)
+
+
+@pytest.mark.runs(0.1)
+@given(st.lists(OFFSETS, min_size=8, max_size=8) | st.lists(FREE_OFFSETS, min_size=8, max_size=8))
 def test_any_offline_plan_is_obeyed_or_refused(offsets: list[int]) -> None:
     """Offsets may be negative, unaligned, vast, or the same for several tensors."""
     run(with_plan(struct.pack("<11i", 1, 0, 8, *offsets)))

@@ -63,6 +63,7 @@ def test_tables_fit_a_terminal_and_have_no_blanks_at_their_ends(command: str, lo
 def test_numbers_are_never_broken(long_names: Path) -> None:
     shown = run("arena", long_names, COLUMNS="60").stdout.split()
     (measured,) = figures("arena", long_names)["models"]
+    assert measured["buffers"]
     for buffer in measured["buffers"]:
         assert f"{buffer['bytes']:,}" in shown
         assert f"{buffer['offset']:,}" in shown
@@ -117,10 +118,11 @@ def test_a_model_may_come_through_a_pipe(tmp_path: Path) -> None:
         return
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    writer = threading.Thread(target=lambda: fifo.write_bytes(INT8_MODEL.read_bytes()))
+    writer = threading.Thread(target=lambda: fifo.write_bytes(INT8_MODEL.read_bytes()), daemon=True)
     writer.start()
     assert tflm.Model.from_file(fifo).description == tflm.Model.from_file(INT8_MODEL).description
-    writer.join()
+    writer.join(30)
+    assert not writer.is_alive()
 
 
 def test_standard_input_that_is_no_model_is_named() -> None:

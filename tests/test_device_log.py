@@ -210,8 +210,10 @@ def test_what_tflm_itself_prints_is_read(oracle: Oracle, target: str, said: str,
 )
 def test_figures_of_boards_are_ours(chip: str, target: str, kernels: str, corpus: Path, tmp_path: Path) -> None:
     """What boards printed (see `silicon.jsonl`)."""
-    lines = map(json.loads, (corpus / "golden" / "silicon.jsonl").read_text().splitlines())
-    for line in (each for each in lines if each["chip"] == chip and each["kernels"] != "reference"):
+    recorded = map(json.loads, (corpus / "golden" / "silicon.jsonl").read_text().splitlines())
+    lines = [line for line in recorded if line["chip"] == chip and line["kernels"] != "reference"]
+    assert lines
+    for line in lines:
         model = (corpus / "models" / f"{line['model']}.tflite").read_bytes()
         printed = [f"arena_used_bytes: {line['arena_used_bytes']}"]
         assert read(tmp_path, printed, model, "--target", target, "--kernels", kernels)["arena"]["equal"]

@@ -220,6 +220,7 @@ def test_a_lost_worker_changes_nothing_under_dask(tmp_path: Path) -> None:
                 os.kill(next(iter(pid.values())), signal.SIGKILL)
 
         tflm.evaluate(classifier(), inputs, scheduler=client, results=tmp_path / "there", report=kill_one)
+    assert lost.is_set()
     assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flatbuffers import flexbuffers
-from flex_cases import Case, cases
+from flex_cases import ONE_OUTPUT, Case, cases
 
 import tflm
 from tflm.delegates import FlexDelegate
@@ -54,9 +54,8 @@ def test_numpy_gives_what_tensorflow_gives(name: str) -> None:
         if case.operator == name:
             with np.errstate(all="ignore"):
                 given = bound(case.operator, case.attributes)(*inputs_of(case))
-            for ours, theirs in (
-                zip(given, answers(i), strict=True) if len(given) == len(answers(i)) else zip(given, answers(i))
-            ):
+            compared = given[:1] if name in ONE_OUTPUT else given
+            for ours, theirs in zip(compared, answers(i), strict=True):
                 check(ours, theirs)
 
 
@@ -162,7 +161,9 @@ def test_the_models_of_tensorflows_converter(corpus: Path) -> None:
     folder = corpus / "flex"
     if not folder.is_dir():
         pytest.skip("no folder flex beside the real models")
-    for path in sorted(folder.glob("*.tflite")):
+    paths = sorted(folder.glob("*.tflite"))
+    assert paths, f"no models in {folder}"
+    for path in paths:
         recorded, loaded = arrays(path.with_suffix(".npz")), tflm.Model.from_file(path)
         made = interpreter(loaded, delegates=[FlexDelegate(use_tensorflow=False)])
         made.allocate_tensors()

@@ -306,9 +306,10 @@ def test_a_model_is_allocated_once_though_two_threads_saw_that_it_was_not() -> N
     interpreter = tflm.MicroInterpreter(summing_model(), resolver, allocator)
 
     def in_another_thread() -> None:
-        thread = threading.Thread(target=interpreter.allocate_tensors)
+        thread = threading.Thread(target=interpreter.allocate_tensors, daemon=True)
         thread.start()
-        thread.join()
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
 
     turn.meanwhile = in_another_thread
     interpreter.allocate_tensors()

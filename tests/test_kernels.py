@@ -27,6 +27,7 @@ from tflm.schema import (
 )
 
 
+@pytest.mark.runs(0.5)
 @pytest.mark.parametrize("operator", OPERATORS)
 @given(data=st.data())
 def test_kernel_gives_what_tflm_gives(oracle: Oracle, operator: str, data: st.DataObject) -> None:

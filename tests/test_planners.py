@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import itertools
 import json
 import resource
 import subprocess
@@ -24,6 +25,7 @@ from tflm.memory import (
     GreedyMemoryPlanner,
     OptimalPlanner,
     SearchLimits,
+    SearchProgress,
     Stopped,
     lower_bound_bytes,
     plan_bytes,
@@ -233,15 +235,21 @@ def test_a_search_says_why_it_ended() -> None:
     assert planner.get_maximum_memory_size() == best
 
 
-def test_a_search_reports_its_progress() -> None:
-    reports: list[Any] = []
-    buffers = [BufferRequirements(16 * (3 + i % 7), i % 5, i % 5 + 2 + i % 3) for i in range(40)]
-    buffers += [BufferRequirements(b.size, b.first_time_used + 8, b.last_time_used + 8, -1) for b in buffers]
-    found = search_plan(tight_problem(150, 3), SearchLimits(seconds=2, progress=reports.append))
-    for report in reports:
-        assert found.head_bytes <= report.head_bytes
-        assert report.lower_bound_bytes <= found.lower_bound_bytes
-        assert report.steps <= found.steps
+def test_a_search_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflm.memory.plan_search.SECONDS_BETWEEN_REPORTS", 0)
+    reports: list[SearchProgress] = []
+    found = search_plan(tight_problem(200, 5), SearchLimits(seconds=None, steps=5000, progress=reports.append))
+    assert len(reports) > 2
+    assert reports[0].head_bytes > reports[-1].head_bytes
+    assert {report.stage for report in reports} == {"searching"}
+    for earlier, later in itertools.pairwise(reports):
+        assert earlier.steps <= later.steps
+        assert earlier.seconds <= later.seconds
+        assert earlier.head_bytes >= later.head_bytes
+        assert earlier.lower_bound_bytes <= later.lower_bound_bytes
+    assert 0 < reports[-1].steps <= found.steps
+    assert found.lower_bound_bytes <= found.head_bytes <= reports[-1].head_bytes
+    assert reports[-1].lower_bound_bytes <= found.lower_bound_bytes
 
 
 def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import importlib
 import inspect
 import pkgutil
@@ -11,6 +12,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+import outcomes
 import pytest
 
 import tflm
@@ -112,14 +114,41 @@ def test_everything_in_all_is_there() -> None:
     assert tflm.__all__ == sorted(tflm.__all__, key=lambda name: (name.islower(), name))
 
 
+RUNS_A_MODEL = """
+import os, sys
+os.environ["TFLM_COMPILED"] = "0"
+before = set(sys.modules)
+import tflm
+model = tflm.Model.from_file(sys.argv[1])
+tflm.verify(model.data), tflm.measure_arena(model, tflm.AllOpsResolver()), tflm.plan(model)
+interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14))
+interpreter.allocate_tensors()
+interpreter.invoke()
+print(*{name.partition(".")[0] for name in set(sys.modules) - before})
+"""
+
+
 def test_the_package_needs_only_numpy_and_flatbuffers() -> None:
-    script = "import sys, tflm; print(*{name.partition('.')[0] for name in sys.modules})"
-    loaded = set(subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split())
-    third_party = {"hypothesis", "matplotlib", "pytest", "rich", "tflite_micro", "typer", "typing_extensions"}
-    assert not loaded & third_party
+    model = str(PACKAGE.parent / "examples" / "hello_world" / "hello_world_int8.tflite")
+    answer = subprocess.check_output([sys.executable, "-I", "-c", RUNS_A_MODEL, model], text=True)
+    loaded = set(answer.split())
+    assert {"tflm", "numpy", "flatbuffers"} <= loaded
+    assert loaded - sys.stdlib_module_names == {"tflm", "numpy", "flatbuffers"}
 
 
 def test_kernels_are_imported_when_a_model_asks_for_them() -> None:
     script = "import sys, tflm; tflm.AllOpsResolver(); print(*sys.modules)"
     loaded = set(subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split())
     assert not loaded & {f"tflm.kernels.reference.{family}" for family in FAMILIES if family != "ethos_u"}
+
+
+@pytest.mark.parametrize(
+    ("counted", "message"),
+    [([True, False], None), ([False, False, True], "1 of 3 models ran, expected 50%"), ([], "no model was counted")],
+    ids=["enough", "too few", "none"],
+)
+def test_a_test_that_takes_refusals_fails_where_too_few_models_run(counted: list[bool], message: str | None) -> None:
+    for ran in counted:
+        outcomes.count(ran)
+    with contextlib.nullcontext() if message is None else pytest.raises(AssertionError, match=message):
+        outcomes.check(0.5)

@@ -43,7 +43,7 @@ def test_every_model_is_here(corpus: Path) -> None:
 def test_recorded_outputs_are_reproduced(corpus: Path, name: str) -> None:
     inputs, outputs = recorded(corpus, name)
     model = (corpus / "models" / f"{name}.tflite").read_bytes()
-    for actual, expected in zip(run(model, inputs), outputs):
+    for actual, expected in zip(run(model, inputs), outputs, strict=True):
         assert_close(actual, expected)
 
 
@@ -52,7 +52,7 @@ def test_a_model_starts_over_after_reset(corpus: Path, name: str) -> None:
     inputs, outputs = recorded(corpus, name)
     interpreter = ready(corpus, name)
     for _ in range(2):
-        for arrays, expected in zip(inputs, outputs):
+        for arrays, expected in zip(inputs, outputs, strict=True):
             for i, values in enumerate(arrays):
                 interpreter.input(i).data[...] = values
             interpreter.invoke()

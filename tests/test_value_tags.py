@@ -11,9 +11,10 @@ from typing import Any
 
 import models
 import numpy as np
+import outcomes
 import pytest
 from differential import assert_close, run
-from hypothesis import event, given, reject, settings
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
 from strategies import control_flow
@@ -50,6 +51,7 @@ def interpreter_of(model: tflm.Model, planner: Any = "greedy") -> tflm.MicroInte
     return interpreter
 
 
+@pytest.mark.runs(0.1)
 @given(model=models.graph(), data=st.data())
 @settings(max_examples=60)
 def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
@@ -65,7 +67,7 @@ def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model
     tensors = [(main.tensors or [])[i] for i in main.inputs or ()]
     rng = np.random.default_rng(0)
     values = [rng.integers(-9, 9, t.shape).astype(tflm.schema.ELEMENT_TYPES[t.type].dtype) for t in tensors]
-    is_sound = tflm.verify(shared) == []
+    is_sound = outcomes.count(ran=tflm.verify(shared) == [])
     if is_sound:
         ((expected,), (answer,)) = (run(data, [values], arena_bytes=1 << 17) for data in (model, shared))
         assert_close(answer, expected)
@@ -88,6 +90,7 @@ def counted(width: int) -> models.Case:
     return models.counter(FLOAT32, width, with_init=True), [ones, ones]
 
 
+@pytest.mark.runs(0.3)
 @given(
     case=st.one_of(*control_flow.OPERATORS.values(), st.integers(1, 9).map(counted)),
     moved=st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99)), max_size=3),
@@ -120,9 +123,9 @@ def test_values_are_followed_into_subgraphs(
         places[tensors[a % len(tensors)]] = places[tensors[b % len(tensors)]]
     shared = planned(model, [places.get(i, ONLINE) for i in range(count)])
     if any(finding.level == "error" for finding in tflm.verify(shared)):
-        event("refused")
+        outcomes.count(ran=False)
         return
-    event("accepted")
+    outcomes.count(ran=True)
     for answers in (run(shared, invocations, arena_bytes=1 << 17), oracle.run(shared, invocations)):
         for answer, right in zip(answers, expected):
             assert_close(answer, right)

@@ -129,7 +129,7 @@ def test_models_are_compared_where_they_can_be(session: Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page with a Pyodide of its own, built once for all processes of a run."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

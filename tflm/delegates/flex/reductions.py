@@ -214,8 +214,8 @@ def _in_top_k(predictions: Array, targets: Array, *, k: int) -> Array:
     return _in_top_k_v2(predictions, targets, np.asarray(k, np.int32))
 
 
-@operator("Unique", "UniqueWithCounts")
-def _unique(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
+@operator("UniqueWithCounts")
+def _unique_with_counts(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
     _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
     order = np.argsort(first)
     places = np.empty_like(order)
@@ -223,10 +223,20 @@ def _unique(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, 
     return x[first[order]], places[inverse.reshape(-1)].astype(out_idx), counts[order].astype(out_idx)
 
 
-@operator("UniqueV2", "UniqueWithCountsV2")
-def _unique_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
+@operator("Unique")
+def _unique(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array]:
+    return _unique_with_counts(x, out_idx=out_idx)[:2]
+
+
+@operator("UniqueWithCountsV2")
+def _unique_with_counts_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
     require(x.ndim == 1, "takes one dimension only")
-    return _unique(x, out_idx=out_idx)
+    return _unique_with_counts(x, out_idx=out_idx)
+
+
+@operator("UniqueV2")
+def _unique_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array]:
+    return _unique_with_counts_v2(x, axis, out_idx=out_idx)[:2]
 
 
 @operator("Where")
