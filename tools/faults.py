@@ -78,6 +78,7 @@ class Tree:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self._process: subprocess.Popen[bytes] | None = None
         self.python = folder / ".venv" / "bin" / "python"
 
     def make(self) -> None:
@@ -117,7 +118,7 @@ class Tree:
             **environment,
         }
         with (self.folder.parent / f"{self.folder.name}.log").open("w") as log:
-            process = subprocess.Popen(
+            self._process = subprocess.Popen(
                 command,
                 cwd=self.folder,
                 env=variables,
@@ -127,18 +128,18 @@ class Tree:
                 start_new_session=True,
             )
             try:
-                return process.wait(seconds)
+                return self._process.wait(seconds)
             except subprocess.TimeoutExpired:
                 return 1
             finally:
-                _end_session(process)
+                self.stop()
 
-
-def _end_session(leader: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started and left behind."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader.pid, signal.SIGKILL)
-    leader.wait()
+    def stop(self) -> None:
+        """End the tests that run, and all that they started and left behind."""
+        if self._process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
 
 
 # --- Which test runs which functions --------------------------------------------------------------------------------
@@ -341,32 +342,45 @@ def main() -> None:
     files = options.tests or [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "tests").glob("test_*.py"))]
     tests = recorded(base, files, options.jobs, options.fresh)
     (base.folder / "cache").mkdir(exist_ok=True)
-    trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-    for job in range(options.jobs):
-        tree = Tree(WORK / f"job{job}")
+    trees = [Tree(WORK / f"job{job}") for job in range(options.jobs)]
+    for tree in trees:
         tree.copy_of(base)
-        trees.put(tree)
-
-    def verdict(place: tuple[str, Fault]) -> Verdict:
-        tree = trees.get()
-        try:
-            return tried(tree, *place, tests, options.seconds)
-        finally:
-            trees.put(tree)
-
     shares = {}
-    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+    try:
         for package in options.package or packages():
-            verdicts = []
-            for result in pool.map(verdict, drawn(packages()[package], options.count, f"{seed} {package}")):
-                verdicts.append(result)
-                if not result.caught:
-                    print(_survivor(result), flush=True)
-            caught = sum(result.caught for result in verdicts)
-            shares[package] = 100 * caught / max(len(verdicts), 1)
-            print(f"{package}: {caught} of {len(verdicts)} caught, {shares[package]:.0f} %", flush=True)
+            places = drawn(packages()[package], options.count, f"{seed} {package}")
+            shares[package] = _percent_caught(package, places, trees, tests, options.seconds)
+    finally:
+        for tree in trees:
+            tree.stop()
     print(f"seed {seed}: {sum(shares.values()) / len(shares):.0f} % of a package on average")
     sys.exit(min(shares.values()) < options.floor)
+
+
+def _percent_caught(
+    package: str, places: list[tuple[str, Fault]], trees: list[Tree], tests: dict[str, Test], seconds: float
+) -> float:
+    """Try the faults of a package, one in each tree at a time, and print those that survive."""
+    idle: queue.SimpleQueue[Tree] = queue.SimpleQueue()
+    for tree in trees:
+        idle.put(tree)
+
+    def verdict(place: tuple[str, Fault]) -> Verdict:
+        tree = idle.get()
+        try:
+            return tried(tree, *place, tests, seconds)
+        finally:
+            idle.put(tree)
+
+    caught = 0
+    with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
+        for result in pool.map(verdict, places):
+            caught += result.caught
+            if not result.caught:
+                print(_survivor(result), flush=True)
+    percent = 100 * caught / max(len(places), 1)
+    print(f"{package}: {caught} of {len(places)} caught, {percent:.0f} %", flush=True)
+    return percent
 
 
 def _survivor(result: Verdict) -> str:
