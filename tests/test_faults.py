@@ -154,6 +154,27 @@ def test_functions_are_recorded_of_forks_that_end_at_once_too(tmp_path: Path) ->
     assert f"=second\ntargets.py:{up}" in recorded
 
 
+RUNS_COMPILED = """
+import os, sys
+sys.path.insert(0, "tools")
+import fault_recorder, tflm, tflm.delegates.compiled.vectors
+os.environ["PYTEST_CURRENT_TEST"] = "test (call)"
+model = tflm.Model.from_file("examples/hello_world/hello_world_int8.tflite")
+tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14)).allocate_tensors()
+"""
+
+
+@pytest.mark.skipif(not compiled_is_available(), reason="needs the extra `fast`")
+def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Path) -> None:
+    from tflm.delegates.compiled import program, vectors
+
+    variables = {**os.environ, RECORD: str(tmp_path), "TFLM_COMPILED": "1"}
+    subprocess.run([sys.executable, "-c", RUNS_COMPILED], check=True, env=variables, cwd=ROOT)
+    recorded = "\n".join(path.read_text() for path in tmp_path.iterdir()).splitlines()
+    for name, function in (("program", program.run_steps.function), ("vectors", vectors.call)):
+        assert f"delegates/compiled/{name}.py:{function.__code__.co_firstlineno}" in recorded
+
+
 @pytest.mark.skipif(not compiled_is_available(), reason="needs the extra `fast`")
 def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
     from tflm.delegates.compiled import pooling, program, vectors
