@@ -129,6 +129,7 @@ def test_one_line_counts_operators_and_says_whether_one_of_them_stops_the_model(
     assert "differ" in shown.concerns_line(several)
     stopped = shown.concerns_line([*several, finding(effect=Effect.LACKS)])
     assert "keep it from running" in stopped
+    assert "(the model;" in shown.concerns_line([finding(operator="", subgraph_index=None, operator_index=None)])
     assert "differ" not in stopped
 
 
@@ -144,6 +145,7 @@ def test_a_report_of_findings_notes_that_there_are_none_and_what_shows_the_answe
     assert len(nothing.notes) == 1
     assert not told.notes
     assert [note.startswith("MicroInterpreter") for note in seen.notes] == [True]
+    assert shown.findings_report("m", "part", [finding(), finding(shown=True)]).notes == seen.notes
 
 
 @pytest.mark.parametrize("name", CASES)
