@@ -225,3 +225,13 @@ def test_rules_see_an_operator_as_its_model_has_it() -> None:
     assert full.options(FullyConnectedOptions).keep_num_dims
     assert full.options(SoftmaxOptions) == SoftmaxOptions()
     assert (full.input(0).type, full.output(0).type) == (F32, I8)
+
+
+def test_a_model_that_can_not_be_laid_out_at_all_has_a_finding_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise tflm.ArenaError("no arena is large enough")
+
+    monkeypatch.setattr("tflm.boards.device_check.measure_arena", refuse)
+    (found,) = check_device(MODEL, target=M4)
+    assert (found.operator, found.subgraph_index, found.operator_index) == ("", None, None)
+    assert (found.effect, found.happens, found.shown) == (Effect.REFUSED, "no arena is large enough", False)

@@ -336,6 +336,7 @@ def main() -> None:
     parser.add_argument("--fresh", action="store_true", help="record again which functions the tests run")
     options = parser.parse_args()
     seed = int(time.time()) if options.seed is None else options.seed
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
     base = Tree(WORK / "tree")
     base.make()
@@ -346,13 +347,9 @@ def main() -> None:
     for tree in trees:
         tree.copy_of(base)
     shares = {}
-    try:
-        for package in options.package or packages():
-            places = drawn(packages()[package], options.count, f"{seed} {package}")
-            shares[package] = _percent_caught(package, places, trees, tests, options.seconds)
-    finally:
-        for tree in trees:
-            tree.stop()
+    for package in options.package or packages():
+        places = drawn(packages()[package], options.count, f"{seed} {package}")
+        shares[package] = _percent_caught(package, places, trees, tests, options.seconds)
     print(f"seed {seed}: {sum(shares.values()) / len(shares):.0f} % of a package on average")
     sys.exit(min(shares.values()) < options.floor)
 
@@ -374,10 +371,14 @@ def _percent_caught(
 
     caught = 0
     with concurrent.futures.ThreadPoolExecutor(len(trees)) as pool:
-        for result in pool.map(verdict, places):
-            caught += result.caught
-            if not result.caught:
-                print(_survivor(result), flush=True)
+        try:
+            for result in pool.map(verdict, places):
+                caught += result.caught
+                if not result.caught:
+                    print(_survivor(result), flush=True)
+        finally:
+            for tree in trees:
+                tree.stop()
     percent = 100 * caught / max(len(places), 1)
     print(f"{package}: {caught} of {len(places)} caught, {percent:.0f} %", flush=True)
     return percent
