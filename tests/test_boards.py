@@ -13,13 +13,14 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.boards.board_fit import BoardFit, KernelsRefusal, arena_with, board_fit
 from tflm.boards.board_report import verdict
 from tflm.boards.device_check import DeviceFinding, check_device
 from tflm.cli.command_line import machine_from
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_separate_arenas
 from tflm.schema import BuiltinOperator, TensorType
+from tflm.targets import PARTS
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
 M4, M55 = tflm.targets.by_name("cortex-m4"), tflm.targets.by_name("cortex-m55")
@@ -165,6 +166,17 @@ def test_what_keeps_a_model_from_running_is_said_with_what_to_do(name: str) -> N
     assert finding.stops
 
 
+NPU_BOARDS = {board.target.name for board in boards().values() if board.npu}
+
+
+@pytest.mark.parametrize("part", [name for name, part in PARTS.items() if part.family])
+def test_a_part_without_an_npu_can_not_run_what_vela_compiled(part: str) -> None:
+    found = check_device(one_operator("ethos-u", I8, I8), target=tflm.targets.by_name(part))
+    lacking = [(f.effect, f.stops, f"{part} has no Ethos-U" in f.happens) for f in found if f.effect is Effect.LACKS]
+    may_have_one = part in NPU_BOARDS or part == "cortex-m52"
+    assert lacking == ([] if may_have_one else [(Effect.LACKS, True, True)])
+
+
 @pytest.mark.parametrize("kernels", ["reference", "cmsis-nn", "cmsis-nn:size", "arduino"])
 @pytest.mark.parametrize("path", [INT8_MODEL, FLOAT_MODEL], ids=lambda path: path.stem)
 def test_nothing_is_said_of_a_model_that_runs_as_here(path: Path, kernels: str) -> None:
@@ -208,6 +220,32 @@ def test_the_kernels_that_a_figure_is_for_are_shown_and_what_others_would_take()
         sizes = m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes
         assert [name, *(f"{size:,}" for size in sizes)] in [line.split() for line in shown.splitlines()]
     assert "--board" in run("arena", INT8_MODEL).stdout  # a figure of reference kernels says what it is
+
+
+def test_a_library_that_can_not_run_the_model_has_a_row_that_says_what_it_lacks(tmp_path: Path) -> None:
+    lacking = arena_with(tflm.Model(reversing("SignalEnergy")), M4, library_for("arduino", M4))
+    assert lacking == KernelsRefusal(library_for("arduino", M4), "lacks REVERSE_V2, SignalEnergy")
+    path = tmp_path / "model.tflite"
+    path.write_bytes(reversing())
+    shown = run("arena", path, "--target", "cortex-m4", "--kernels", "cmsis-nn").stdout
+    (row,) = (line.split() for line in shown.splitlines() if line.startswith("arduino"))
+    assert row == ["arduino", "lacks", "REVERSE_V2"]
+    printed = figures("arena", path, "--target", "cortex-m4", "--kernels", "cmsis-nn")
+    assert printed["refusing_kernels"] == [{"kernels": "arduino", "reason": "lacks REVERSE_V2"}]
+    assert {other["kernels"] for other in printed["other_kernels"]} == {"reference", "cmsis-nn:size"}
+    assert "arduino" in refusal("arena", path, "--target", "cortex-m4", "--kernels", "arduino")
+
+
+def reversing(*more: str) -> bytes:
+    """A model of a REVERSE_V2, and of more operators with the same input."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2, 4), TensorType.FLOAT32)
+    axis = main.constant("axis", np.array([0], np.int32))
+    for name, inputs in {BuiltinOperator.REVERSE_V2: [x, axis], **{name: [x] for name in more}}.items():
+        main.operator(name, inputs, [y := main.tensor("y", (2, 4), TensorType.FLOAT32)])
+        main.output(y)
+    return builder.build()
 
 
 def test_what_does_not_fit_ends_with_status_1() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -34,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     main.output(y)
     (path / "flex.tflite").write_bytes(builder.build())
     (path / "wide.tflite").write_bytes(_wide_model())
+    (path / "reversing.tflite").write_bytes(reversing())
     (path / "log.txt").write_text(LOG)
     for arguments in (["init"], ["add", "."], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-m", "base"]):
         subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
@@ -77,6 +79,7 @@ INVOCATIONS: dict[str, list[str]] = {
         f"arena {INT8} --ram 64K",
         f"arena {INT8} --all-targets",
         "arena wide.tflite -t cortex-m4 --kernels cmsis-nn",
+        "arena reversing.tflite -t cortex-m4",
     ],
     "arena --boards": [f"arena {INT8} flex.tflite --boards"],
     "calibrate-report": [f"calibrate-report {INT8} --inputs labelled.npz"],

@@ -16,6 +16,8 @@ from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_measurement import ArenaMeasurement, SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+from tflm.targets import Target
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,19 @@ class BoardRefusal:
     reason: str
 
 
+@dataclass(frozen=True)
+class KernelsRefusal:
+    """A kernel library that can't run the model on a part, whatever the arena.
+
+    Attributes:
+        kernels: the library.
+        reason: the operators that it lacks, or what it refuses.
+    """
+
+    kernels: KernelLibrary
+    reason: str
+
+
 def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> list[Bank] | None:
     """A bank for each piece, the fastest first for the first piece; None where they do not all fit.
 
@@ -224,3 +239,25 @@ def fits_of(
             except (OperatorError, UnresolvedOperator) as error:
                 known[built] = BoardRefusal(board, str(error))
         yield replace(known[built], board=board)
+
+
+def arena_with(
+    model: Model, target: Target, library: KernelLibrary, *, planner: Planner = "greedy"
+) -> ArenaMeasurement | KernelsRefusal:
+    """What a model needs with a kernel library, or why the library can't run it.
+
+    Raises:
+        TflmError: no library can run the model.
+    """
+    lacking = library.lacking(map(model.operator_name, _operators(model)))
+    if lacking:
+        return KernelsRefusal(library, f"lacks {', '.join(lacking)}")
+    try:
+        return measure_arena(model, AllOpsResolver(), target=target, kernels=library, planner=planner)
+    except OperatorError as error:
+        return KernelsRefusal(library, str(error))
+
+
+def _operators(model: Model) -> Iterator[Operator]:
+    for subgraph in model.subgraphs:
+        yield from subgraph.operators or ()

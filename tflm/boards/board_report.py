@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tflm.boards import Bank
-from tflm.boards.board_fit import BoardFit, BoardRefusal, Placement
+from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placement
 from tflm.boards.device_check import DeviceFinding
 from tflm.report import Column, Report, Table
 from tflm.runtime.micro_measurement import ArenaMeasurement
@@ -110,8 +110,8 @@ def _fit_row(fit: BoardFit | BoardRefusal) -> tuple[Any, ...]:
     return board.name, board.target.name, *taken, f"{fit.memory_share:.1%}", f"{fit.flash_share:.1%}", verdict(fit)
 
 
-def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement]) -> Table:
-    """What each kernel library takes that is made for the part."""
+def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasurement | KernelsRefusal]) -> Table:
+    """What each kernel library takes that is made for the part, or why it can't run the model."""
     columns = {
         "kernels": Column.TEXT,
         "smallest arena": Column.NUMBER,
@@ -119,11 +119,23 @@ def libraries_table(measured: ArenaMeasurement, others: Sequence[ArenaMeasuremen
         "head": Column.NUMBER,
         "tail": Column.NUMBER,
     }
-    rows = (
-        (m.kernels.name, m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes)
-        for m in (measured, *others)
-    )
+    if any(isinstance(other, KernelsRefusal) for other in others):
+        columns["can't run it"] = Column.TEXT
+    rows = (_library_row(each)[: len(columns)] for each in (measured, *others))
     return Table(f"On {measured.target.name}, by kernel library", columns, rows)
+
+
+def _library_row(found: ArenaMeasurement | KernelsRefusal) -> tuple[Any, ...]:
+    if isinstance(found, KernelsRefusal):
+        return found.kernels.name, "", "", "", "", found.reason
+    return (
+        found.kernels.name,
+        found.minimum_arena_bytes,
+        found.arena_used_bytes,
+        found.head_bytes,
+        found.tail_bytes,
+        "",
+    )
 
 
 def concerns_line(findings: Sequence[DeviceFinding]) -> str:

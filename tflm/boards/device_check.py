@@ -20,7 +20,7 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.enums import TensorType
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph
-from tflm.targets import Target
+from tflm.targets import CORTEX_M, Target
 
 FLOAT_OPERATORS_WITH_WEIGHTS = {
     "BATCH_MATMUL": (1,),
@@ -174,7 +174,7 @@ def _reasons(
     model: Model, subgraph: SubGraph, operator: Operator, target: Target, library: KernelLibrary, board: Board | None
 ) -> Iterator[Reason]:
     name = model.operator_name(operator)
-    missing = _missing(model, operator, library, board)
+    missing = _missing(model, operator, target, library, board)
     if missing is not None:
         yield missing
         return
@@ -187,16 +187,20 @@ def _reasons(
         yield concern.effect, concern.happens, concern.advice, concern.shown
 
 
-def _missing(model: Model, operator: Operator, library: KernelLibrary, board: Board | None) -> Reason | None:
+def _missing(
+    model: Model, operator: Operator, target: Target, library: KernelLibrary, board: Board | None
+) -> Reason | None:
     """What says that the operator is not there; None where it is."""
     name = model.operator_name(operator)
     if name.startswith(FLEX_PREFIX):
         happens = f"No device can run {name}, an operator of TensorFlow's: \"Didn't find op\" is what TFLM says."
         advice = "Convert without tf.lite.OpsSet.SELECT_TF_OPS; replace what then is refused, or compute it outside."
         return Effect.LACKS, happens, advice, False
-    if name == "ethos-u" and board is not None and not board.npu:
-        happens = f"{board.name} has no Ethos-U to run what Vela compiled."
-        return Effect.LACKS, happens, "Flash the model as it was before Vela.", False
+    if name == "ethos-u" and not _has_npu(target, board):
+        place = target.name if board is None else board.name
+        happens = f"{place} has no Ethos-U to run what Vela compiled."
+        advice = "Flash the model as it was before Vela, or name a board that has one: tflm arena --boards lists all."
+        return Effect.LACKS, happens, advice, False
     if name in library.release.lacks:
         happens = f'{library.release.name} has no {name}: "Didn\'t find op for builtin opcode".'
         return Effect.LACKS, happens, "Take a newer TFLM, or make the model without the operator.", False
@@ -207,6 +211,13 @@ def _missing(model: Model, operator: Operator, library: KernelLibrary, board: Bo
         advice = "Make the model without it, or register a kernel of your own in the firmware."
         return Effect.LACKS, happens, advice, False
     return None
+
+
+def _has_npu(target: Target, board: Board | None) -> bool:
+    """Whether there is an Ethos-U; without a board, whether chips with the part may have one: all have Helium."""
+    if board is not None:
+        return bool(board.npu)
+    return "mve" in target.extensions or target.name == CORTEX_M.name
 
 
 def _unfit_conversion(name: str, node: NodeView) -> Reason | None:

@@ -14,7 +14,7 @@ import tflm
 from tflm import libraries
 from tflm.arena_page import arena_page
 from tflm.boards import Bank, Board, boards
-from tflm.boards.board_fit import board_fit, fits_of
+from tflm.boards.board_fit import KernelsRefusal, arena_with, board_fit, fits_of
 from tflm.boards.board_report import (
     board_figures,
     concerns_line,
@@ -258,12 +258,16 @@ def _draw(
 def _as_json(
     found: Found, loaded: list[tflm.Model], machine: Machine, planner: str, all_targets: bool
 ) -> dict[str, Any]:
+    by_model = [_other_kernels(model, machine, planner) for model in loaded]
     return {
         "target": None if all_targets else machine.target.name,
         "kernels": None if all_targets else machine.kernels.name,
         "planner": planner,
         "models": [figures(path, m) for path, m in found.measured],
-        "other_kernels": [_kernels_figures(m) for model in loaded for m in others(model, machine, planner)],
+        **{
+            key: [each for of_model in by_model for each in of_model[key]]
+            for key in ("other_kernels", "refusing_kernels")
+        },
         "shared": None if found.shared is None else asdict(found.shared),
         "boards": [fit_figures(fit) for fit in found.fits],
         "budgets": [budget_figures(board_budget(each, fit)) for each, fit in zip(loaded, found.fits)],
@@ -317,12 +321,26 @@ def _show_boards(paths: list[Path], models: list[tflm.Model], kernels: str | Non
         show(Report(f"{title_of(path)} on boards, with the kernels that are usual there", [], [table]))
 
 
-def others(model: tflm.Model, machine: Machine, planner: str) -> Iterator[tflm.ArenaMeasurement]:
-    """What a model needs with the other kernel libraries that are for the part; nothing for a mere data model."""
+def others(model: tflm.Model, machine: Machine, planner: str) -> Iterator[tflm.ArenaMeasurement | KernelsRefusal]:
+    """What a model needs with the other kernel libraries that are for the part, or why one of them can't run it.
+
+    There are none for a mere data model.
+    """
     for name in libraries.MODULES if machine.target.family else ():
         library = libraries.by_name(name)
         if name != machine.kernels.name and library.family in ("", machine.target.family):
-            yield measure(model, machine._replace(kernels=library), planner)
+            yield arena_with(model, machine.target, library, planner=planner)
+
+
+def _other_kernels(model: tflm.Model, machine: Machine, planner: str) -> dict[str, list[dict[str, Any]]]:
+    """The other kernel libraries for programs: those that can run a model, and those that can't."""
+    found = list(others(model, machine, planner))
+    return {
+        "other_kernels": [_kernels_figures(each) for each in found if not isinstance(each, KernelsRefusal)],
+        "refusing_kernels": [
+            {"kernels": each.kernels.name, "reason": each.reason} for each in found if isinstance(each, KernelsRefusal)
+        ],
+    }
 
 
 def _kernels_figures(measured: tflm.ArenaMeasurement) -> dict[str, Any]:
@@ -352,7 +370,7 @@ def full_report(
 
 def drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
     """A measurement for a picture, with what other kernels take."""
-    others_figures = [_kernels_figures(each) for each in others(model, machine, planner)]
+    others_figures = _other_kernels(model, machine, planner)["other_kernels"]
     return {"model": str(path), **drawn_figures(measure(model, machine, planner)), "other_kernels": others_figures}
 
 

@@ -6,7 +6,7 @@ from the one that this package follows. Both are data, which the runtime reads.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
@@ -129,8 +129,12 @@ class KernelLibrary:
             UnresolvedOperator: the message names operator and release.
         """
         if name in self.release.lacks:
-            reason = f"{self.release.name}, which the kernels of {self.name} are built into, does not have {name}"
+            reason = f"the kernel library {self.name!r} ({self.release.name}) lacks {name}"
             raise UnresolvedOperator(name, version, reason)
+
+    def lacking(self, operators: Iterable[str]) -> list[str]:
+        """Those of some operators, by name, that the release does not have, each once."""
+        return [name for name in dict.fromkeys(operators) if name in self.release.lacks]
 
     def registration(self, registration: Registration) -> Registration:
         """An operator as this library has it. One that is not of this package is left as it is."""
