@@ -22,6 +22,7 @@ from rich.console import Console
 
 import tflm
 from tflm.cli import command_line
+from tflm.cli.profile import disagreement_line
 from tflm.release import TFLM_COMMIT
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
 
@@ -446,6 +447,15 @@ def test_profile_times_each_operator() -> None:
     assert sum(operator["share"] for operator in report["operators"]) == pytest.approx(1)
     printed = run("profile", INT8_MODEL, "--runs", 3, "--delegate", "none").stdout
     assert printed[0] in "123456789"
+
+
+def test_a_profile_whose_rows_do_not_add_up_to_its_headline_says_so() -> None:
+    assert disagreement_line(100, 120) == disagreement_line(100, 80) == ""
+    assert "add up to 25.0 us, 0.25 of it: the machine may have been busy" in disagreement_line(100, 25)
+    assert "add up to 400.0 us, 4.00 of it: timing them one by one" in disagreement_line(100, 400)
+    report = figures("profile", INT8_MODEL, "--runs", 3)
+    total = sum(operator["microseconds"] for operator in report["operators"])
+    assert report["operators_microseconds"] == pytest.approx(total)
 
 
 # --- tflm compare ------------------------------------------------------------------------------------------------

@@ -23,6 +23,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import Arrays
 from strategies import OPERATORS
+from test_cli import INT8_MODEL
 from test_real_models import NAMES, recorded
 
 import tflm
@@ -208,6 +209,23 @@ def test_the_engine_can_be_switched_off() -> None:
     assert delegates(allocated(delegates=())) == [None]
     with mock.patch.dict(os.environ, TFLM_COMPILED="0"):
         assert delegates(allocated()) == [None]
+
+
+def test_a_profiler_sees_each_operator_that_the_engine_runs() -> None:
+    model = tflm.Model.from_file(INT8_MODEL)
+    profiler = tflm.MicroProfiler()
+    answers = []
+    for each in (None, profiler):
+        interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(4096), profiler=each)
+        interpreter.allocate_tensors()
+        interpreter.input(0).data[...] = 42
+        interpreter.invoke()
+        answers.append((interpreter.output(0).data.tobytes(), [n.operators for n in interpreter.execution_plan()]))
+    (alone, together), (profiled, apart) = answers
+    assert profiled == alone
+    assert (together, apart) == ([(0, 1, 2)], [(0,), (1,), (2,)])
+    assert [event.tag for event in profiler.events] == ["Compiled(FULLY_CONNECTED)"] * 3
+    assert [event.place for event in profiler.events] == [(0, 0), (0, 1), (0, 2)]
 
 
 def test_an_invoke_outlives_its_interpreter() -> None:

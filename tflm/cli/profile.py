@@ -25,7 +25,7 @@ from tflm.cli.command_line import (
 )
 from tflm.cli.device_profile import estimate_figures, estimate_report
 from tflm.cli.node_data import work_figures, write_node_data
-from tflm.cli.run import NO_DELEGATES, DelegateName, delegates_from, random_inputs, set_inputs
+from tflm.cli.run import DelegateName, delegates_from, random_inputs, set_inputs
 from tflm.evaluation.runner import inputs_of
 from tflm.firmware.instructions import clocked_boards
 from tflm.report import Column, Table
@@ -34,6 +34,9 @@ from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.operator_facts import multiply_accumulates
 
 Place = tuple[int, int]
+
+FAR_APART = 0.25
+"""Share of an invoke by which the sum over operators must differ to be worth a line."""
 
 
 @dataclass
@@ -151,8 +154,6 @@ def profile(
 
     An operator of subgraph 2 is called 2:0. What CALL_ONCE runs is shown as of the first invoke.
 
-    With --node-data the reference kernels run, operator by operator, unless a delegate is named.
-
     With --target or --board nothing runs: instructions follow from shapes, as they were counted on Cortex-M.
 
     \b
@@ -175,8 +176,6 @@ def profile(
     if not (kernels is None and optimization is None and mhz is None):
         raise typer.BadParameter("--kernels, --optimization and --mhz are of a device: give --target or --board")
     loaded = load_model(model)
-    if node_data is not None and delegate is None:
-        delegate = NO_DELEGATES
     whole, operators = timings(loaded, runs, seed, delegate)
     if node_data is not None:
         times = {(op.subgraph_index, op.index): op.microseconds for op in operators}
@@ -187,13 +186,34 @@ def profile(
                 "model": str(model),
                 "runs": runs,
                 "invoke_microseconds": whole,
+                "operators_microseconds": _sum_over_operators(operators),
                 "operators": [asdict(operator) for operator in operators],
             }
         )
         return
     print_line(f"{whole:,.1f} us an invoke (median of {runs})")
+    disagreement = disagreement_line(whole, _sum_over_operators(operators))
+    if disagreement:
+        print_line(disagreement)
     print_line()
     show_table(_operator_table(operators))
+
+
+def _sum_over_operators(operators: list[OperatorTime]) -> float:
+    """Microseconds of the first subgraph's operators, in which those that they run are contained."""
+    return sum(op.microseconds for op in operators if op.subgraph_index == 0 and op.runs)
+
+
+def disagreement_line(whole: float, operators: float) -> str:
+    """What to know where an invoke and the sum over its operators are far apart; empty where they are not."""
+    if abs(operators - whole) <= FAR_APART * whole:
+        return ""
+    causes = (
+        "timing them one by one takes time of its own, about 1 us each"
+        if operators > whole
+        else "the machine may have been busy"
+    )
+    return f"the operators add up to {operators:,.1f} us, {operators / whole:.2f} of it: {causes}; try more --runs"
 
 
 def _operator_table(operators: list[OperatorTime]) -> Table:

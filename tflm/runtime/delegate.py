@@ -94,10 +94,13 @@ class DelegateContext:
     Attributes:
         model: the model.
         subgraph_index: which of its subgraphs.
+        is_profiled: whether a profiler is told of every node that runs; a delegate may then take operators one by one.
     """
 
-    def __init__(self, model: Model, subgraph_index: int, plan: ExecutionPlan, delegate: Delegate):
-        self.model, self.subgraph_index = model, subgraph_index
+    def __init__(
+        self, model: Model, subgraph_index: int, plan: ExecutionPlan, delegate: Delegate, is_profiled: bool = False
+    ):
+        self.model, self.subgraph_index, self.is_profiled = model, subgraph_index, is_profiled
         self._plan, self._delegate = plan, delegate
 
     @property

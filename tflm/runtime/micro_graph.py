@@ -32,6 +32,7 @@ class MicroGraph:
         resolver: where the registrations of its operators are found.
         delegates: what takes some of them, in this order.
         kernels: the kernel library whose operators they are.
+        is_profiled: whether a profiler is told of every node that runs.
 
     Attributes:
         model: the model.
@@ -51,9 +52,11 @@ class MicroGraph:
         resolver: MicroMutableOpResolver,
         delegates: Iterable[Delegate] = (),
         kernels: KernelLibrary = REFERENCE,
+        is_profiled: bool = False,
     ):
         self.model = model
         self._kernels = kernels
+        self._is_profiled = is_profiled
         self._unresolved: dict[tuple[int, int], UnresolvedOperator] = {}
         self.plans = [
             ExecutionPlan(
@@ -106,7 +109,7 @@ class MicroGraph:
             DelegateError: it takes what it can't have; or what else its `prepare` raises. The graph is of no use then.
         """
         for index, plan in enumerate(self.plans):
-            delegate.prepare(DelegateContext(self.model, index, plan, delegate))
+            delegate.prepare(DelegateContext(self.model, index, plan, delegate, self._is_profiled))
 
     def place(self, allocator: MicroAllocator) -> None:
         """Reserve the structures of every subgraph, and the parsed options of every node.

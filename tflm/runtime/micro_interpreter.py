@@ -48,7 +48,8 @@ class MicroInterpreter:
             "cmsis-nn:size", "esp-nn", "arduino"; see `tflm.libraries`. The arena is laid out as for that library, and
             answers that are known to differ with it are given as it gives them.
         planner: "greedy", "linear", "tflite", a list of offsets, or a planner object; see `MicroAllocator`.
-        profiler: told of the begin and end of every operator; None costs nothing.
+        profiler: told of the begin and end of every operator, which the compiled engine then runs one by one; None
+            costs nothing.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards. A
             memory plan that the model has is ignored then, with a warning, `PlanIgnored`.
         while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
@@ -184,7 +185,8 @@ class MicroInterpreter:
         if self._allocated is not None:
             return self._allocated.graph
         if self._graph is None:
-            self._graph = MicroGraph(self._model, self._resolver, self._delegates, self._kernels)
+            is_profiled = self._profiler is not None
+            self._graph = MicroGraph(self._model, self._resolver, self._delegates, self._kernels, is_profiled)
         return self._graph
 
     def _invoke_directly(self) -> None:

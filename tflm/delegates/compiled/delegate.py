@@ -21,7 +21,7 @@ class Compiled(Delegate):
     """Runs operators by compiled kernels, as many in a row as there are. Needs the extra `fast`.
 
     Results are those of the numpy kernels, bit by bit in integers. Where there is no compiled kernel for what an
-    operator asks for, its numpy kernel runs.
+    operator asks for, its numpy kernel runs. With a profiler each operator is a node of its own, so that it is timed.
     """
 
     runs_in_order = True
@@ -29,10 +29,10 @@ class Compiled(Delegate):
     def prepare(self, context: DelegateContext) -> None:
         nodes = ((index, context.node_and_registration(index)[1]) for index in context.execution_plan())
         taken = [index for index, registration in nodes if has_kernels(registration)]
-        if taken:
-            bind = partial(_bind, context.subgraph_index)
-            registration = Registration(self.name, bind, max_version=sys.maxsize)
-            context.replace_node_subsets_with_delegate_kernels(registration, taken)
+        bind = partial(_bind, context.subgraph_index)
+        registration = Registration(self.name, bind, max_version=sys.maxsize)
+        for nodes in [[index] for index in taken] if context.is_profiled else [taken]:
+            context.replace_node_subsets_with_delegate_kernels(registration, nodes)
 
     def direct_invoke(self, run: Run, turn: Turn) -> Run | None:
         segment = run.sole_segment if isinstance(run, Program) else None
