@@ -16,6 +16,7 @@ import argparse
 import json
 import subprocess
 import tempfile
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,16 +32,26 @@ from tflm.schema import (
     BuiltinOperator,
     Conv2DOptions,
     DepthwiseConv2DOptions,
+    DequantizeOptions,
     FullyConnectedOptions,
+    LeakyReluOptions,
     MulOptions,
     Padding,
+    PadOptions,
     Pool2DOptions,
+    QuantizeOptions,
     SoftmaxOptions,
     TensorType,
 )
 
+MODEL_BYTES = 3 << 20
+"""Models of a firmware together."""
+
 MACHINE = "mps2-an386"
-"""QEMU's board with a Cortex-M4: 4 MiB of memory for the program and 4 MiB for data."""
+"""QEMU's board with a Cortex-M4, which runs code for M0+ and M3, too: 4 MiB for the program and 4 MiB for data."""
+
+HELIUM_MACHINE, HELIUM_MODEL_BYTES = "mps3-an547", 150 << 10
+"""QEMU's board with a Cortex-M55: 512 KiB for the program and, for data, 2 MiB at another place."""
 
 LAYOUT = """MEMORY { FLASH : ORIGIN = 0, LENGTH = 4M  RAM : ORIGIN = 0x20000000, LENGTH = 4M }
 ENTRY(reset)
@@ -52,9 +63,11 @@ SECTIONS {
   data_load = LOADADDR(.data);
   .data : { data_start = .; *(.data*) . = ALIGN(4); data_end = .; } > RAM AT > FLASH
   .bss (NOLOAD) : { bss_start = .; *(.bss*) *(COMMON) . = ALIGN(4); bss_end = .; end = .; } > RAM
-  stack_low = 0x203E0000; stack_end = 0x203F0000;
+  stack_low = ORIGIN(RAM) + 0x1E0000; stack_end = ORIGIN(RAM) + 0x1F0000;
 }
 """
+
+HELIUM_LAYOUT = LAYOUT.replace("LENGTH = 4M", "LENGTH = 512K", 1).replace("0x20000000, LENGTH = 4M", "0x21000000, LENGTH = 2M")
 
 START_UP = """#include <stdint.h>
 #include <string.h>
@@ -77,6 +90,7 @@ static void print(uint32_t value) {
   host(WRITE, (uintptr_t)at);
 }
 void reset(void) {
+  *(volatile uint32_t*)0xE000ED88 |= 0xF << 20; /* switches on the floating point unit, and Helium */
   memcpy(data_start, data_load, (char*)data_end - (char*)data_start);
   memset(bss_start, 0, (char*)bss_end - (char*)bss_start);
   for (uint32_t* each = stack_low; each < (uint32_t*)__builtin_frame_address(0) - 32; ++each) *each = PAINT;
@@ -92,7 +106,7 @@ __attribute__((section(".vectors"), used)) void (*const vectors[16])(void) = {
     (void (*)(void))stack_end, reset, [2 ... 15] = halt};
 """
 
-MAIN = """extern "C" const unsigned char model[];
+MAIN = """extern "C" const unsigned char {models};
 alignas(16) static unsigned char arena[0x100000];
 extern "C" __attribute__((noinline)) void operator_begins() {{ asm volatile(""); }}
 extern "C" __attribute__((noinline)) void operator_ends() {{ asm volatile(""); }}
@@ -108,16 +122,21 @@ template <int place> void count(const TFLMRegistration* found) {{
   invokes[place] = registration->invoke;
   registration->invoke = counted<place>;
 }}
+static void fill(TfLiteTensor* input) {{
+  for (unsigned j = 0; j < input->bytes; ++j) input->data.uint8[j] = input->type == kTfLiteInt8 ? 7 * j : 0;
+  for (unsigned j = 0; input->type == kTfLiteFloat32 && j < input->bytes / 4; ++j)
+    input->data.f[j] = 0.01f * (static_cast<int>(j * 37 % 256) - 128);
+}}
+static int run(const unsigned char* model, const tflite::MicroOpResolver& resolver) {{
+  tflite::MicroInterpreter interpreter(tflite::GetModel(model), resolver, arena, sizeof(arena));
+  if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
+  for (unsigned i = 0; i < interpreter.inputs_size(); ++i) fill(interpreter.input(i));
+  return interpreter.Invoke();
+}}
 int main() {{
   static tflite::MicroMutableOpResolver<{count}> resolver;
 {adds}
-  static tflite::MicroInterpreter interpreter(tflite::GetModel(model), resolver, arena, sizeof(arena));
-  if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
-  for (unsigned i = 0; i < interpreter.inputs_size(); ++i) {{
-    TfLiteTensor* input = interpreter.input(i);
-    for (unsigned j = 0; j < input->bytes; ++j) input->data.uint8[j] = input->type == kTfLiteInt8 ? 7 * j : 0;
-  }}
-  return interpreter.Invoke();
+  return {runs};
 }}
 """
 
@@ -126,12 +145,20 @@ OPTIONS: dict[str, Any] = {
     "AVERAGE_POOL_2D": Pool2DOptions,
     "CONV_2D": Conv2DOptions,
     "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions,
+    "DEQUANTIZE": DequantizeOptions,
     "FULLY_CONNECTED": FullyConnectedOptions,
+    "LEAKY_RELU": LeakyReluOptions,
     "MAX_POOL_2D": Pool2DOptions,
     "MUL": MulOptions,
+    "PAD": PadOptions,
+    "QUANTIZE": QuantizeOptions,
     "SOFTMAX": SoftmaxOptions,
 }
+OUTPUTS = {"SOFTMAX": tflm.quantized(1 / 256, -128), "QUANTIZE": tflm.quantized(0.013, 3)}
+"""Quantization of outputs; that of inputs is 0.02."""
+
 FIELDS = {
+    "alpha": "alpha",
     "stride": "stride_h",
     "stride_w": "stride_w",
     "dilation_h": "dilation_h_factor",
@@ -146,31 +173,31 @@ FIELDS = {
 class Counter:
     """Counts models on one build of TFLM."""
 
-    def __init__(self, toolchain: Toolchain, header: Path) -> None:
-        self.toolchain = toolchain
+    def __init__(self, toolchain: Toolchain, header: Path, machine: str) -> None:
+        self.toolchain, self.machine = toolchain, machine
         self.plugin = toolchain.folder / "instruction_counts.so"
         source = Path(__file__).with_name("instruction_counts.c")
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{header}", source, "-o", self.plugin], check=True)
 
-    def count(self, data: bytes) -> tuple[list[tuple[str, int, int]], int]:
-        """Each operator of an invoke with its instructions and cycles, and the stack's bytes."""
-        model = tflm.Model(data)
-        firmware = self._firmware(model)
+    def count(self, models: Sequence[tflm.Model]) -> tuple[list[tuple[str, int, int]], int]:
+        """Each operator of an invoke of each model with its instructions and cycles, and the stack's bytes."""
+        firmware = self._firmware(models)
         symbols = self.toolchain.addresses(firmware)
         marks = f"begin={symbols['operator_begins']},end={symbols['operator_ends']}"
         log = self.toolchain.folder / "counts.txt"
-        command = ["qemu-system-arm", "-M", MACHINE, "-nographic", "-semihosting-config", "enable=on,target=native"]
+        command = ["qemu-system-arm", "-M", self.machine, "-nographic", "-semihosting-config", "enable=on,target=native"]
         command += ["-kernel", str(firmware), "-plugin", f"{self.plugin},{marks}", "-d", "plugin", "-D", str(log)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:
             raise SystemExit(f"the firmware failed: {done.stdout}{done.stderr}")
         counts = [line.split() for line in log.read_text().splitlines()]
-        names = [model.operator_name(operator) for operator in model.subgraphs[0].operators or ()]
+        names = [model.operator_name(operator) for model in models for operator in model.subgraphs[0].operators or ()]
         operators = [(name, int(a), int(b)) for name, (a, b) in zip(names, counts, strict=True)]
         return operators, int(done.stderr or done.stdout)
 
-    def _firmware(self, model: tflm.Model) -> Path:
-        folder, names = self.toolchain.folder, operators_of(model)
+    def _firmware(self, models: Sequence[tflm.Model]) -> Path:
+        folder = self.toolchain.folder
+        names = sorted({name for model in models for name in operators_of(model)})
         adds = [f"  resolver.{REGISTRATIONS[name].resolver_method}();" for name in names]
         adds += [
             f"  count<{i}>(resolver.FindOp(tflite::BuiltinOperator_{name}));"
@@ -178,10 +205,15 @@ class Counter:
             else f'  count<{i}>(resolver.FindOp("{name}"));'
             for i, name in enumerate(names)
         ]
-        (folder / "model.tflite").write_bytes(model.data)
-        section = f'.section .model,"a"\n.balign 16\n.global model\nmodel: .incbin "{folder / "model.tflite"}"\n'
+        section = '.section .model,"a"\n'
+        for i, model in enumerate(models):
+            (folder / f"{i}.tflite").write_bytes(model.data)
+            section += f'.balign 16\n.global model{i}\nmodel{i}: .incbin "{folder / f"{i}.tflite"}"\n'
         embedded = self.toolchain.compiled("model", section, "assembler")
-        main = self.toolchain.compiled("main", MAIN.format(count=len(names), adds="\n".join(adds)))
+        declared = ", ".join(f"model{i}[]" for i in range(len(models)))
+        runs = " || ".join(f"run(model{i}, resolver)" for i in range(len(models)))
+        source = MAIN.format(count=len(names), adds="\n".join(adds), models=declared, runs=runs)
+        main = self.toolchain.compiled("main", source)
         return self.toolchain.linked("counted", main, embedded)
 
 
@@ -193,18 +225,37 @@ def model_of(line: dict[str, Any]) -> bytes:
     for place, (kind, shape) in enumerate(line["inputs"]):
         scale = tflm.quantized(0.02)
         constant = place and line["op"] not in {"ADD", "MUL"}
-        if constant and kind == "int32":
+        if constant and line["op"] == "PAD":
+            tensors.append(graph.constant(f"x{place}", np.array(line["paddings"], np.int32)))
+        elif constant and kind == "int32":
             tensors.append(graph.constant(f"x{place}", np.zeros(shape, np.int32), quantization=tflm.quantized(0.0004)))
         elif constant:
             values = draw.integers(-127, 128, shape).astype(np.int8)
             tensors.append(graph.constant(f"x{place}", values, quantization=scale))
         else:
-            tensors.append(graph.input(f"x{place}", tuple(shape), TensorType.INT8, quantization=scale))
-    output = tflm.quantized(1 / 256, -128) if line["op"] == "SOFTMAX" else tflm.quantized(0.02)
-    result = graph.tensor("y", tuple(line["outputs"][0][1]), TensorType.INT8, quantization=output)
+            graph_input = None if kind == "float32" else scale
+            tensors.append(graph.input(f"x{place}", tuple(shape), TensorType[kind.upper()], quantization=graph_input))
+    kind, shape = line["outputs"][0]
+    output = OUTPUTS.get(line["op"], tflm.quantized(0.02)) if kind != "float32" else None
+    result = graph.tensor("y", tuple(shape), TensorType[kind.upper()], quantization=output)
     graph.operator(BuiltinOperator[line["op"]], tensors, [result], options_of(line))
     graph.output(result)
     return builder.build()
+
+
+def batches(lines: Iterable[dict[str, Any]], most: int) -> Iterator[list[tuple[dict[str, Any], tflm.Model]]]:
+    """Lines with their models, as many at once as have that many bytes."""
+    batch: list[tuple[dict[str, Any], tflm.Model]] = []
+    size = 0
+    for line in lines:
+        model = tflm.Model(model_of(line))
+        if batch and size + len(model.data) > most:
+            yield batch
+            batch, size = [], 0
+        batch.append((line, model))
+        size += len(model.data)
+    if batch:
+        yield batch
 
 
 def options_of(line: dict[str, Any]) -> Any:
@@ -231,20 +282,24 @@ def main() -> None:
     arguments = parser.parse_args()
     kernels, extension, optimization = arguments.configuration.split("/")
     with tempfile.TemporaryDirectory() as folder:
-        toolchain = Toolchain(arguments.compile, arguments.link, arguments.library, Path(folder), START_UP, LAYOUT)
-        counter = Counter(toolchain, arguments.header)
+        machine, layout, most = MACHINE, LAYOUT, MODEL_BYTES
+        if extension == "mve":
+            machine, layout, most = HELIUM_MACHINE, HELIUM_LAYOUT, HELIUM_MODEL_BYTES
+        toolchain = Toolchain(arguments.compile, arguments.link, arguments.library, Path(folder), START_UP, layout)
+        counter = Counter(toolchain, arguments.header, machine)
         for file in arguments.files:
             if file.suffix == ".tflite":
-                operators, stack = counter.count(file.read_bytes())
+                operators, stack = counter.count([tflm.Model.from_file(file)])
                 build = {"kernels": kernels, "extension": extension, "optimization": optimization}
                 print(
                     json.dumps({"model": file.stem, **build, "operators": operators, "stack_bytes": stack}), flush=True
                 )
                 continue
-            for line in map(json.loads, file.read_text().splitlines()):
-                (counted,), _ = counter.count(model_of(line))
-                counts = {**line.get("counts", {}), arguments.configuration: counted[1:]}
-                print(json.dumps({**line, "counts": counts}), flush=True)
+            for batch in batches(map(json.loads, file.read_text().splitlines()), most):
+                counted, _ = counter.count([model for _, model in batch])
+                for (line, _), (_, *count) in zip(batch, counted, strict=True):
+                    counts = {**line.get("counts", {}), arguments.configuration: count}
+                    print(json.dumps({**line, "counts": counts}), flush=True)
 
 
 if __name__ == "__main__":

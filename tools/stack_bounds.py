@@ -21,6 +21,9 @@ CALLS = re.compile(r"^(bl|blx|b|b\w\w)(\.[nw])?$")
 RUNS_OPERATORS = "Subgraph"
 """Of TFLM's interpreter, the functions that call what operators register have this in their names."""
 PARSES_OPERATORS = "PrepareNodeAndRegistrationDataFromFlatbuffer"
+MAIN_FRAME = 80
+"""What the main.cc of `tflm export` takes of the stack itself, at most: 80 bytes with one operator, 64 with two and 32
+with more, on M0+, M4 and M55 alike, compiled with -Os."""
 NESTED = 4
 """Calls through a register inside each other that are followed."""
 
@@ -165,6 +168,8 @@ def stack_bounds(link: Link, disassembly: str, base: set[Key], roots: list[Key])
     """The bound without operators, and that of each, whose root is the section that adds it."""
     functions = functions_of(disassembly)
     start = next(address for address, function in functions.items() if function.name == "reset")
+    main = next(function for function in functions.values() if function.name == "main")
+    main.frame = max(main.frame, MAIN_FRAME)
     tables = [_table(link, key) for key in link.sections if key in base and key.section.startswith(".rodata._ZTV")]
     depths = Depths(functions, tables)
     callbacks = frozenset(

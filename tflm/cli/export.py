@@ -104,6 +104,7 @@ constexpr unsigned int k${camel}ArenaSize = $minimum;
 MAIN_SOURCE = Template("""\
 // $origin
 #include <cstdint>
+#include <new>
 
 #include "arena_size.h"
 #include "model_data.h"
@@ -115,12 +116,16 @@ $includes#include "tensorflow/lite/micro/micro_interpreter.h"
 
 namespace {
 alignas(16) uint8_t tensor_arena[k${camel}ArenaSize];
+
+// In static memory, for on the stack they would take hundreds of bytes; they live as long as the program.
+alignas(${camel}OpResolver) uint8_t resolver_memory[sizeof(${camel}OpResolver)];
+alignas(tflite::MicroInterpreter) uint8_t interpreter_memory[sizeof(tflite::MicroInterpreter)];
 }  // namespace
 
 int main() {
   tflite::InitializeTarget();
   const tflite::Model* model = tflite::GetModel(${name}_model_data);
-  ${camel}OpResolver resolver;
+  auto& resolver = *new (resolver_memory) ${camel}OpResolver;
   if (Register${camel}Ops(resolver) != kTfLiteOk) {
     return 1;
   }
@@ -152,12 +157,14 @@ SHOW_OUTPUT = Template("""\
   }""")
 
 PLAIN_INTERPRETER = Template("""\
-  tflite::MicroInterpreter interpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
+  auto& interpreter =
+      *new (interpreter_memory)
+          tflite::MicroInterpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
 
 INTERPRETER_WITH_RESOURCES = Template("""\
   tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create(tensor_arena, k${camel}ArenaSize$linear);
   tflite::MicroResourceVariables* resources = tflite::MicroResourceVariables::Create(allocator, $variables);
-  tflite::MicroInterpreter interpreter(model, resolver, allocator, resources);""")
+  auto& interpreter = *new (interpreter_memory) tflite::MicroInterpreter(model, resolver, allocator, resources);""")
 
 PRESERVING = {
     "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
