@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-import math
 import re
 from collections import defaultdict
 from dataclasses import replace
@@ -18,6 +18,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm import libraries
+from tflm.boards import boards
 from tflm.firmware.flash import estimate_flash, shipped
 from tflm.firmware.instructions import clocked_boards, coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
@@ -29,6 +30,10 @@ from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
 BUILDS = {(entry.cpu, entry.kernels, entry.build): entry for entry in shipped()}
 M4 = BUILDS["cortex-m4", "cmsis-nn", "release"]
 SETS = st.lists(st.sampled_from(M4.operators), min_size=1, max_size=20, unique_by=lambda name: name.partition(":")[0])
+
+
+UNCOUNTED = 5_000
+"""Instructions of operators that only change shapes, which are left out, and of frames in the smallest models."""
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -291,6 +296,9 @@ def test_models_take_the_instructions_that_were_counted(corpus: Path) -> None:
             if operator.instructions and instructions > 12_000:
                 assert operator.instructions == pytest.approx(instructions, rel=0.08)
                 assert operator.cycles == pytest.approx(cycles, rel=0.08)
+        executed = sum(count for _, count, _ in line["operators"])
+        assert found.instructions * (1 - found.instructions_within) <= executed, line["model"]
+        assert executed <= max(found.instructions, 1) * (1 + found.instructions_within) + UNCOUNTED, line["model"]
         if found.covered == 1:
             covered[line["model"]].append(found)
             assert found.instructions == pytest.approx(sum(count for _, count, _ in line["operators"]), rel=0.03)
@@ -309,10 +317,14 @@ def test_the_boards_that_were_measured_take_as_long_as_said(corpus: Path) -> Non
         assert found.milliseconds == pytest.approx(line["median_us"] / 1000, rel=0.2)
 
 
+LESS_EXACT = ("pad", "pad, rows", "average_pool_2d")
+"""Paths with a larger error in some library, which `instructions_within` then has."""
+
+
 @pytest.mark.parametrize("configuration", coefficients())
 def test_no_trip_takes_less_than_nothing_and_no_instruction_less_than_a_cycle(configuration: str) -> None:
-    for path in coefficients()[configuration]["paths"].values():
-        assert 0 <= path["largest_error"] < 0.09
+    for name, path in coefficients()[configuration]["paths"].items():
+        assert 0 <= path["largest_error"] < (0.6 if name in LESS_EXACT else 0.09)
         for loop, (instructions, cycles) in path["trips"].items():
             assert instructions >= 0, loop
             assert cycles >= 0, loop
@@ -324,21 +336,65 @@ def test_every_path_is_of_an_operator_that_this_package_has(kernels: str) -> Non
     assert PATHS[kernels].keys() <= REGISTRATIONS.keys()
 
 
-def test_no_milliseconds_where_nothing_was_measured() -> None:
+def test_what_was_not_measured_is_given_with_a_wider_uncertainty() -> None:
     model = tflm.Model(INT8_MODEL.read_bytes())
-    assert tflm.estimate(model, target="cortex-m4", mhz=64).milliseconds is not None
+    measured = tflm.estimate(model, target="cortex-m4", mhz=64)
     assert tflm.estimate(model, target="cortex-m4").milliseconds is None
-    assert tflm.estimate(model, target="cortex-m4", kernels="reference", mhz=64).milliseconds is None
-    assert tflm.estimate(model, target="cortex-m7", mhz=480).milliseconds is None
-    assert tflm.estimate(model, target="cortex-m55", mhz=400).milliseconds is None
-    assert tflm.estimate(model, target="cortex-m33", mhz=100).within is None
+    for part in (name for name, part in tflm.targets.PARTS.items() if part.family == "cortex-m"):
+        for kernels in ("cmsis-nn", "reference", "arduino"):
+            for optimization in ("-O2", "-Os"):
+                found = tflm.estimate(model, target=part, kernels=kernels, optimization=optimization, mhz=64)
+                assert found.milliseconds == pytest.approx(found.device_cycles / 64e3, rel=0.01)
+                if part != "cortex-m4":
+                    assert found.within > measured.within
 
 
-def test_what_formulas_do_not_cover_is_counted_and_said() -> None:
+@pytest.mark.parametrize("name", [name for name, board in boards().items() if board.target.family == "cortex-m"])
+def test_every_board_with_a_cortex_m_has_instructions_cycles_and_an_uncertainty(name: str) -> None:
+    found = tflm.estimate(tflm.Model(INT8_MODEL.read_bytes()), board=name)
+    assert found.instructions > 0
+    assert found.device_cycles > 0
+    assert found.milliseconds is not None
+    assert 0.05 < found.instructions_within < 0.7
+    assert 0.1 < found.within < 1.3
+
+
+def test_what_formulas_do_not_cover_is_counted_in_instructions_and_said() -> None:
     found = tflm.estimate(convolutions(TensorType.INT8, TensorType.FLOAT32), target="cortex-m4", mhz=64)
-    assert math.isclose(found.covered, 0.5)
+    covered, left_out = found.operators
+    assert found.covered == covered.instructions / (covered.instructions + left_out.guessed_instructions)
+    assert left_out.guessed_instructions > covered.multiply_accumulates == left_out.multiply_accumulates
+    assert found.covered < 0.4
     assert found.milliseconds is None
     assert [operator.reason for operator in found.operators] == ["", "formulas are for int8; it has float32"]
+
+
+def autoencoder() -> tflm.Model:
+    """Layers of 640 to 8 values and back, between floats: QUANTIZE, ten FULLY_CONNECTED, DEQUANTIZE."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    widths = [640, 128, 128, 128, 128, 8, 128, 128, 128, 128, 640]
+    outside = main.input("x", (1, 640), TensorType.FLOAT32)
+    tensors = [main.tensor(f"t{i}", (1, w), TensorType.INT8, tflm.quantized(0.05)) for i, w in enumerate(widths)]
+    main.operator(BuiltinOperator.QUANTIZE, [outside], [tensors[0]])
+    for i, (before, after) in enumerate(itertools.pairwise(widths)):
+        weights = main.constant(f"w{i}", np.ones((after, before), np.int8), quantization=tflm.quantized(0.01))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [tensors[i], weights, -1], [tensors[i + 1]])
+    result = main.tensor("y", (1, 640), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.DEQUANTIZE, [tensors[-1]], [result])
+    main.output(result)
+    return tflm.Model(builder.build())
+
+
+def test_an_autoencoder_between_floats_takes_what_was_executed() -> None:
+    """691,055 instructions were executed on CMSIS-NN with DSP, for inputs of zeros."""
+    found = tflm.estimate(autoencoder(), target="cortex-m4", kernels="cmsis-nn")
+    assert found.covered == 1
+    low, high = (found.instructions * (1 + sign * found.instructions_within) for sign in (-1, 1))
+    assert low <= 691_055 <= high
+    conversions = [op.instructions for op in found.operators if op.operator in {"QUANTIZE", "DEQUANTIZE"}]
+    assert all(conversions)
+    assert found.instructions - sum(filter(None, conversions)) == pytest.approx(579_963, rel=0.03)
 
 
 @pytest.mark.parametrize(
@@ -346,10 +402,10 @@ def test_what_formulas_do_not_cover_is_counted_and_said() -> None:
     [
         ({}, "give a target"),
         ({"board": "toaster"}, f"'toaster' has it; there are {', '.join(clocked_boards())}"),
-        ({"target": "cortex-m0plus"}, "cmsis-nn/none/-O2"),
+        ({"board": "esp-eye"}, "no instructions were counted for a part as 'esp-eye' has it"),
         ({"target": "esp32s3"}, "no instructions were counted"),
+        ({"target": "cortex-m4", "kernels": "esp-nn"}, "no instructions were counted for esp-nn on cortex-m4"),
         ({"target": "cortex-m4", "optimization": "-O7"}, "-O2 and -Os, not for '-O7'"),
-        ({"target": "cortex-m4", "kernels": "reference", "optimization": "Os"}, "reference/dsp/-Os"),
     ],
 )
 def test_what_was_not_counted_is_refused(arguments: dict[str, Any], reason: str) -> None:
@@ -386,14 +442,18 @@ def test_the_whole_budget_of_a_board() -> None:
     assert budget["flash_left_bytes"] == 2 * 1024 * 1024 - found.flash_bytes - found.model_bytes
 
 
-@pytest.mark.parametrize("board", ["nano33ble", "esp32-devkitc"])
-def test_a_budget_of_kernels_whose_flash_was_not_measured_says_so(board: str) -> None:
-    assert (
-        "not known: flash was measured with these kernel libraries" in run("arena", INT8_MODEL, "--board", board).stdout
-    )
+@pytest.mark.parametrize("board", ["nano33ble", "esp32-devkitc", "esp32-p4-function-ev"])
+def test_kernels_whose_flash_was_not_measured_have_a_range_that_names_what_helps(board: str) -> None:
+    found = figures("flash", INT8_MODEL, "--board", board)
+    low, high = found["flash_range_bytes"]
+    assert 0 < low < high
+    assert found["flash_bytes"] is found["bss_bytes"] is found["stack_bytes"] is None
+    assert "was not measured" in found["note"]
+    assert "--flash-data FILE" in found["note"]
     (budget,) = figures("arena", INT8_MODEL, "--board", board)["budgets"]
-    assert budget["program_range_bytes"] is budget["flash_left_bytes"] is budget["ram_left_bytes"] is None
-    assert "not with" in budget["note"]
+    assert budget["program_range_bytes"] == [low, high]
+    assert budget["ram_left_bytes"] is None
+    assert budget["note"] == found["note"]
 
 
 def test_a_part_that_was_not_measured_has_a_range_and_no_ram() -> None:
@@ -410,7 +470,7 @@ def test_a_devices_profile_on_the_command_line() -> None:
     assert (answer["instructions"], answer["milliseconds"]) == (found.instructions, found.milliseconds)
     shown = run("profile", INT8_MODEL, "--target", "cortex-m4", "--optimization", "Os", "--mhz", "64").stdout
     assert re.search(r"about 0\.[0-9]{1,3} ms, within 20%", shown)
-    assert "100% of the multiply-accumulates" in shown
+    assert "100% of the instructions" in shown
 
 
 def test_export_writes_registrations_for_one_type(tmp_path: Path) -> None:

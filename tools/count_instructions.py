@@ -67,7 +67,9 @@ SECTIONS {
 }
 """
 
-HELIUM_LAYOUT = LAYOUT.replace("LENGTH = 4M", "LENGTH = 512K", 1).replace("0x20000000, LENGTH = 4M", "0x21000000, LENGTH = 2M")
+HELIUM_LAYOUT = LAYOUT.replace("LENGTH = 4M", "LENGTH = 512K", 1).replace(
+    "0x20000000, LENGTH = 4M", "0x21000000, LENGTH = 2M"
+)
 
 START_UP = """#include <stdint.h>
 #include <string.h>
@@ -123,7 +125,7 @@ template <int place> void count(const TFLMRegistration* found) {{
   registration->invoke = counted<place>;
 }}
 static void fill(TfLiteTensor* input) {{
-  for (unsigned j = 0; j < input->bytes; ++j) input->data.uint8[j] = input->type == kTfLiteInt8 ? 7 * j : 0;
+  for (unsigned j = 0; j < input->bytes; ++j) input->data.uint8[j] = input->type == kTfLiteFloat32 ? 0 : 7 * j;
   for (unsigned j = 0; input->type == kTfLiteFloat32 && j < input->bytes / 4; ++j)
     input->data.f[j] = 0.01f * (static_cast<int>(j * 37 % 256) - 128);
 }}
@@ -185,7 +187,14 @@ class Counter:
         symbols = self.toolchain.addresses(firmware)
         marks = f"begin={symbols['operator_begins']},end={symbols['operator_ends']}"
         log = self.toolchain.folder / "counts.txt"
-        command = ["qemu-system-arm", "-M", self.machine, "-nographic", "-semihosting-config", "enable=on,target=native"]
+        command = [
+            "qemu-system-arm",
+            "-M",
+            self.machine,
+            "-nographic",
+            "-semihosting-config",
+            "enable=on,target=native",
+        ]
         command += ["-kernel", str(firmware), "-plugin", f"{self.plugin},{marks}", "-d", "plugin", "-D", str(log)]
         done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
         if done.returncode:

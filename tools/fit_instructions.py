@@ -38,7 +38,7 @@ from tflm.kernels.layers.geometry import Axis, paddings
 from tflm.schema.enums import Padding
 
 VERSIONS = {"compiler": "arm-none-eabi-gcc 12.2", "library": "TFLM 90b983c2b, CMSIS-NN 4ab83cc3c"}
-PARTS = {"dsp": "cortex-m4", "mve": "cortex-m55"}
+PARTS = {"none": "cortex-m0plus", "dsp": "cortex-m4", "mve": "cortex-m55"}
 LARGE = 12_000
 
 
@@ -64,7 +64,9 @@ def layer(counted: dict[str, Any]) -> Layer:
     inputs = tuple(tuple(shape) for _, shape in counted["inputs"])
     output = tuple(counted["outputs"][0][1])
     if "stride" not in counted:
-        return Layer(counted["op"], inputs, output)
+        types = counted["inputs"][0][0], counted["outputs"][0][0]
+        pairs = tuple((before, after) for before, after in counted.get("paddings", ()))
+        return Layer(counted["op"], inputs, output, types=types, paddings=pairs)
     taps = (counted["filter_h"], counted["filter_w"]) if "filter_h" in counted else inputs[1][1:3]
     strides = counted["stride"], counted["stride_w"]
     dilations = counted.get("dilation_h", 1), counted.get("dilation_w", 1)
@@ -76,11 +78,11 @@ def layer(counted: dict[str, Any]) -> Layer:
 def fit(counted: list[dict[str, Any]]) -> dict[str, Any]:
     """Coefficients of every configuration."""
     configurations = {}
-    for configuration in counted[0]["counts"]:
+    for configuration in dict.fromkeys(name for operator in counted for name in operator["counts"]):
         kernels, extension, _ = configuration.split("/")
         paths = PATHS["reference" if kernels == "reference" else f"{kernels}/{extension}"]
         groups = collections.defaultdict(list)
-        for operator in counted:
+        for operator in (each for each in counted if configuration in each["counts"]):
             trips = paths[operator["op"]](layer(operator))
             if trips is not None:
                 groups[trips.path].append((trips.trips, operator["counts"][configuration]))

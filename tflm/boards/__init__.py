@@ -42,7 +42,7 @@ class Board:
         npu: its Ethos-U, as Vela calls the configuration; empty without one.
         ram: its memories, the fastest first.
         flash_bytes: what program and model have, in whatever they lie; None where it is not known.
-        mhz: the clock that firmware usually sets; None where times were not measured on such a chip.
+        mhz: the clock that firmware usually sets; None for parts of which no instructions were counted.
         optimization: what firmware is usually compiled with, such as "-Os"; empty where `mhz` is None.
         source: where the figures are from.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 from typing import Any
 
-from tflm.firmware.instructions import ENOUGH, SILICON, Estimate
+from tflm.firmware.instructions import ENOUGH, Estimate
 from tflm.report import Column, Report, Table
 
 
@@ -17,6 +17,8 @@ def estimate_figures(found: Estimate) -> dict[str, Any]:
         "optimization": found.optimization,
         "instructions": found.instructions,
         "cycles": found.cycles,
+        "instructions_within": found.instructions_within,
+        "device_cycles": found.device_cycles,
         "milliseconds": found.milliseconds,
         "within": found.within,
         "covered": found.covered,
@@ -29,9 +31,10 @@ def estimate_report(name: str, found: Estimate) -> Report:
     """Time where it can be said, totals, each operator, and what the figures assume and leave out."""
     facts = [
         ("time", _time(found)),
-        ("instructions", f"{found.instructions:,}"),
+        ("instructions", _bounded(f"{found.instructions:,}", found.instructions_within, found)),
+        ("cycles", _bounded(f"about {_rounded(found.device_cycles)}", found.within, found)),
         ("table cycles", f"{found.cycles:,}"),
-        ("covered", f"{found.covered:.0%} of the multiply-accumulates"),
+        ("covered", f"{_share(found.covered)} of the instructions"),
     ]
     title = f"{name} on {found.target}, {found.kernels} kernels, {found.optimization}"
     return Report(title, facts, [_operator_table(found)], [*_left_out(found), found.note])
@@ -40,13 +43,27 @@ def estimate_report(name: str, found: Estimate) -> Report:
 def _time(found: Estimate) -> str:
     if found.milliseconds is None:
         return _no_time(found)
-    within = "provisional" if found.within is None else f"within {found.within:.0%}"
-    return f"about {float(f'{found.milliseconds:.2g}'):,g} ms, {within}"
+    return f"about {_rounded(found.milliseconds)} ms, within {found.within:.0%}"
+
+
+def _bounded(figure: str, within: float, found: Estimate) -> str:
+    if not found.instructions:
+        return "not known: there are formulas for none of the operators"
+    if found.covered < ENOUGH:
+        return f"{figure} in what is covered; {1 + within:.2g} times that at most"
+    return f"{figure}, within {within:.0%}"
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.2g}'):,g}" if value < 100 else f"{round(float(f'{value:.2g}')):,}"
+
+
+def _share(covered: float) -> str:
+    """A share that is 100% only where nothing is left out."""
+    return "100%" if covered == 1 else f"{min(covered, 0.999):.1%}"
 
 
 def _no_time(found: Estimate) -> str:
-    if found.target not in SILICON or found.kernels != "cmsis-nn":
-        return "not said: no such part was measured with these kernels"
     if found.covered < ENOUGH:
         return "not said: too little of the model is covered"
     return "not said: give the clock, --mhz"
@@ -55,8 +72,9 @@ def _no_time(found: Estimate) -> str:
 def _left_out(found: Estimate) -> list[str]:
     reasons = collections.Counter(f"{op.operator}: {op.reason}" for op in found.operators if op.instructions is None)
     lines = [f"not in the figures: {count} {what}" for what, count in reasons.items()]
-    if any(op.instructions is None and not op.multiply_accumulates for op in found.operators):
-        lines.append("an operator without weights counts with the elements of its outputs in what is covered")
+    guessed = sum(op.guessed_instructions for op in found.operators)
+    if guessed:
+        lines.append(f"what is not in the figures may take {_rounded(guessed)} instructions: a guess")
     return lines
 
 

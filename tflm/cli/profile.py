@@ -138,7 +138,12 @@ def profile(
         typer.Option("--target", "-t", metavar="NAME", help="Estimate for a part instead, such as cortex-m4."),
     ] = None,
     board: Annotated[
-        str | None, typer.Option(metavar="NAME", help=f"Estimate for a board instead: {', '.join(clocked_boards())}.")
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Estimate for a board with a Cortex-M instead, such as nano33ble.",
+            autocompletion=clocked_boards,
+        ),
     ] = None,
     kernels: Annotated[str | None, typer.Option(metavar="NAME", help="Of the device: cmsis-nn or reference.")] = None,
     optimization: Annotated[

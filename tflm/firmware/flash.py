@@ -30,6 +30,9 @@ TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
 """The sizes of a group of sections, in the order of the data."""
 
 DEFAULT_BUILD = "release"
+OPTIMIZED_OTHERWISE = ("release, kernels -Os",)
+"""Builds that differ from the default one in optimization alone."""
+
 NO_OPERATOR = "none"
 
 SUBGRAPH_OPERATORS = ("AddCallOnce", "AddIf", "AddWhile")
@@ -344,18 +347,51 @@ def estimate_flash(
     names = list(dict.fromkeys(operators))
     if data is not None:
         return _measured(FlashData.from_file(data), names, model_bytes)
+    if kernels in STANDS_FOR:
+        return _like_another(names, cpu, kernels, build, model_bytes)
     known = [entry for entry in shipped() if entry.kernels == kernels]
     if not known:
         libraries = ", ".join(sorted({entry.kernels for entry in shipped()}))
-        raise FirmwareError(f"flash was measured with these kernel libraries: {libraries}; not with {kernels!r}")
+        raise FirmwareError(
+            f"flash was measured with these kernel libraries: {libraries}; not with {kernels!r}; for a build of your "
+            "own pass its sections: --flash-data FILE"
+        )
     _refuse_unknown(names, known)
     exact = [entry for entry in known if (entry.cpu, entry.build) == (cpu, build)]
     if exact and all(name in exact[0].places or name == NO_OPERATOR for name in names):
         return _measured(exact[0], names, model_bytes)
     if not exact and build not in {entry.build for entry in known}:
-        builds = ", ".join(sorted({repr(entry.build) for entry in known}))
-        raise FirmwareError(f"flash was measured for the builds {builds}; not for {build!r}")
+        raise FirmwareError(f"flash was measured for the builds {_builds(known)}; not for {build!r}")
     return _range(known, names, cpu, kernels, build, model_bytes)
+
+
+STANDS_FOR = {
+    "arduino": ("cmsis-nn", "an older TFLM with an older CMSIS-NN"),
+    "cmsis-nn:size": ("cmsis-nn", "CMSIS-NN with kernels that are chosen for size"),
+    "esp-nn": ("reference", "TFLM's kernels, and ESP-NN's own beside them, which are not in the range"),
+}
+"""Libraries that were not measured, the one whose range is given for each, and what they are."""
+
+
+def _like_another(names: list[str], cpu: str, kernels: str, build: str, model_bytes: int) -> Flash:
+    """A range over all builds of a library that stands for another, and no more."""
+    like, what = STANDS_FOR[kernels]
+    known = [entry for entry in shipped() if entry.kernels == like]
+    _refuse_unknown(names, known)
+    if build not in {entry.build for entry in known}:
+        raise FirmwareError(f"flash was measured for the builds {_builds(known)}; not for {build!r}")
+    builds = {build, *OPTIMIZED_OTHERWISE} if build == DEFAULT_BUILD else {build}
+    ranges = [_range(known, names, cpu, like, each, 0).flash_range_bytes for each in sorted(builds)]
+    low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
+    note = (
+        f"a range of {like} kernels on {cpu}: with {kernels} ({what}) flash was not measured, nor RAM and stack; for a "
+        "build of your own pass its sections: --flash-data FILE"
+    )
+    return Flash(cpu, kernels, build, None, (low, high), None, None, None, model_bytes=model_bytes, note=note)
+
+
+def _builds(known: list[FlashData]) -> str:
+    return ", ".join(sorted({repr(entry.build) for entry in known}))
 
 
 def _refuse_unknown(names: Sequence[str], known: Sequence[FlashData]) -> None:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple, Union
+
+import numpy as np
 
 from tflm import targets
 from tflm.boards import Board, boards
@@ -29,8 +32,30 @@ from tflm.schema.tables import Operator, SubGraph, Tensor
 OPTIMIZATIONS = ("-O2", "-Os")
 """How CMSIS-NN, or the reference kernels, may have been compiled."""
 
-COUNTED_AS = {"arduino": "cmsis-nn"}
+COUNTED_AS = {"arduino": "cmsis-nn", "cmsis-nn:size": "cmsis-nn"}
 """Libraries that others stand for: the one for Arduino is an older CMSIS-NN, which the nRF52840 was measured with."""
+
+STAND_INS = {
+    "cmsis-nn/none/-Os": ("cmsis-nn/none/-O2", 0.4),
+    "cmsis-nn/mve/-Os": ("cmsis-nn/mve/-O2", 0.4),
+    "reference/dsp/-Os": ("reference/dsp/-O2", 0.4),
+    "reference/none/-O2": ("reference/dsp/-O2", 0.5),
+    "reference/none/-Os": ("reference/dsp/-O2", 0.6),
+    "reference/mve/-O2": ("reference/dsp/-O2", 0.5),
+    "reference/mve/-Os": ("reference/dsp/-O2", 0.6),
+}
+"""What was not counted: the configuration whose coefficients are taken, and how far off that may be, as a share."""
+
+FORMULA_ERROR = 0.08
+"""How far a formula is off at most for an operator of more than a few thousand instructions."""
+
+FLOAT_ERROR = 0.5
+"""The same where software computes floats: zeros take half as long as other values, and an FPU far less."""
+
+FLOAT_PATHS = frozenset({"dequantize", "quantize, float32"})
+
+GUESS_ERROR = 2.0
+"""How much more than guessed an operator without a formula may take, as a share of the guess."""
 
 ENOUGH = 0.9
 """What must be covered of a model for a time to be given."""
@@ -41,20 +66,31 @@ class Silicon(NamedTuple):
 
     Attributes:
         cycles: measured over the table's: waits of the flash, and what the table leaves out.
-        within: how far models were off that had no part in it; None where too few were measured to say.
+        within: how far off it is at most, as a share: where chips were measured, what models were off by that had no
+            part in it.
         measured: on what.
     """
 
     cycles: float
-    within: float | None
+    within: float
     measured: str
 
 
+NOT_MEASURED = "no chip with this part: a wide bracket from its pipeline and its memories"
+
 SILICON = {
+    "cortex-m0": Silicon(1.3, 0.6, NOT_MEASURED),
+    "cortex-m0plus": Silicon(1.3, 0.6, NOT_MEASURED),
+    "cortex-m23": Silicon(1.3, 0.6, NOT_MEASURED),
+    "cortex-m3": Silicon(1.33, 0.4, NOT_MEASURED),
     "cortex-m4": Silicon(1.33, 0.20, "nRF52840 at 64 MHz and STM32L4R5 at 120 MHz, five models"),
-    "cortex-m33": Silicon(1.07, None, "one board, provisional"),
+    "cortex-m33": Silicon(1.07, 0.35, "one board, provisional"),
+    "cortex-m7": Silicon(0.8, 0.5, NOT_MEASURED),
+    "cortex-m52": Silicon(1.5, 0.6, NOT_MEASURED),
+    "cortex-m55": Silicon(1.5, 0.6, NOT_MEASURED),
+    "cortex-m85": Silicon(1.0, 0.6, NOT_MEASURED),
 }
-"""By part. There is none where nothing was measured, or figures differed too much to be of use."""
+"""By part of Cortex-M."""
 
 
 class OperatorEstimate(NamedTuple):
@@ -68,6 +104,8 @@ class OperatorEstimate(NamedTuple):
         cycles: what these cost by the table of the Cortex-M4's manual, without wait states.
         multiply_accumulates: of its weights.
         reason: why there is no formula.
+        guessed_instructions: what such an operator may take, from how many multiply-accumulates or elements it has;
+            0 where there is a formula.
     """
 
     operator_index: int
@@ -77,6 +115,7 @@ class OperatorEstimate(NamedTuple):
     cycles: int | None
     multiply_accumulates: int
     reason: str = ""
+    guessed_instructions: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,10 +125,12 @@ class Estimate:
     Attributes:
         target, kernels, optimization: what it is of.
         instructions, cycles: of the operators that are covered; `cycles` by the table of the Cortex-M4's manual.
-        milliseconds: None where nothing was measured that they could follow from, or less than nine tenths is covered.
-        within: how far off the milliseconds are at most, as a share; None where that is not known.
-        covered: share of the multiply-accumulates that formulas cover; an operator without any counts with the
-            elements of its outputs.
+        instructions_within: how far the instructions of the whole invoke may be from these, as a share, upwards or
+            downwards; operators without a formula count with three times what is guessed of them.
+        device_cycles: of the part's clock, with what memory and pipeline add.
+        milliseconds: None where the clock is not known, or less than nine tenths is covered.
+        within: how far off `device_cycles` and `milliseconds` are at most, as a share.
+        covered: share of the invoke's instructions that formulas cover; those of other operators are guessed.
         operators: each of the first subgraph.
         note: what the figures assume, in a sentence.
     """
@@ -99,8 +140,10 @@ class Estimate:
     optimization: str
     instructions: int
     cycles: int
+    instructions_within: float
+    device_cycles: int
     milliseconds: float | None
-    within: float | None
+    within: float
     covered: float
     operators: tuple[OperatorEstimate, ...] = field(repr=False)
     note: str = ""
@@ -129,8 +172,8 @@ def estimate(
         target: a part, such as "cortex-m4"; the board's, if it is left out.
         kernels: "cmsis-nn" or "reference", or "arduino", which is a CMSIS-NN; the board's, or "cmsis-nn".
         optimization: what the kernels are compiled with, "-O2" or "-Os"; the board's, or "-O2".
-        board: one of those whose chip was measured, by name; `clocked_boards` lists them.
-        mhz: the clock of a part that is on no such board.
+        board: one with a Cortex-M, by name; `clocked_boards` lists them.
+        mhz: the clock; the board's, if it is left out.
 
     Raises:
         FirmwareError: nothing was counted for this part, library or optimization; the message lists what was.
@@ -144,35 +187,68 @@ def estimate(
     name = COUNTED_AS.get(name, name)
     optimization = _optimization(optimization or (usual.optimization if usual else "-O2"))
     mhz = mhz or (usual.mhz if usual else None)
-    configuration, paths = _configuration(part, name, optimization)
+    configuration, paths, stand_in_error = _configuration(part, name, optimization)
     subgraph = model.subgraphs[0]
     found = tuple(
         _operator(model, subgraph, index, paths, configuration)
         for index, operator in enumerate(subgraph.operators or ())
     )
-    covered = _covered(model, subgraph, found)
     instructions = sum(operator.instructions or 0 for operator in found)
     cycles = sum(operator.cycles or 0 for operator in found)
-    silicon = SILICON.get(part.name) if name == "cmsis-nn" and covered >= ENOUGH else None
-    note = f"int8 kernels compiled with {optimization} by {configuration['compiler']}, {configuration['library']}"
-    if silicon is None or mhz is None:
-        return Estimate(part.name, name, optimization, instructions, cycles, None, None, covered, found, note)
-    milliseconds = cycles * silicon.cycles / mhz / 1e3
-    note += f"; {silicon.cycles} cycles for each of the table's at {mhz:g} MHz, measured on {silicon.measured}"
+    guessed = sum(operator.guessed_instructions for operator in found)
+    covered = instructions / (instructions + guessed) if instructions + guessed else 1.0
+    instructions_within = stand_in_error + _within(found, configuration["paths"], instructions, guessed)
+    silicon = SILICON[part.name]
+    milliseconds = cycles * silicon.cycles / mhz / 1e3 if mhz and covered >= ENOUGH else None
     return Estimate(
-        part.name, name, optimization, instructions, cycles, milliseconds, silicon.within, covered, found, note
+        target=part.name,
+        kernels=name,
+        optimization=optimization,
+        instructions=instructions,
+        cycles=cycles,
+        instructions_within=instructions_within,
+        device_cycles=round(cycles * silicon.cycles),
+        milliseconds=milliseconds,
+        within=silicon.within + max(instructions_within - FORMULA_ERROR, 0),
+        covered=covered,
+        operators=found,
+        note=_note(configuration, optimization, silicon, stand_in_error, mhz),
     )
 
 
+def _within(operators: Sequence[OperatorEstimate], paths: dict[str, Any], instructions: int, guessed: int) -> float:
+    """How far all instructions may be from those that formulas give, as a share."""
+
+    def error(path: str) -> float:
+        if path in FLOAT_PATHS:
+            return FLOAT_ERROR
+        return max(FORMULA_ERROR, float(paths[path]["largest_error"]))
+
+    errors = sum((operator.instructions or 0) * error(operator.path) for operator in operators if operator.path)
+    return (errors + guessed * (1 + GUESS_ERROR)) / max(instructions, 1)
+
+
+def _note(
+    configuration: dict[str, Any], optimization: str, silicon: Silicon, stand_in_error: float, mhz: float | None
+) -> str:
+    note = f"int8 kernels compiled with {optimization} by {configuration['compiler']}, {configuration['library']}"
+    if stand_in_error:
+        note += f" (another build was counted, which may be {stand_in_error:.0%} off)"
+    clock = f" at {mhz:g} MHz" if mhz else ""
+    return f"{note}; {silicon.cycles} cycles for each of the table's{clock}, from {silicon.measured}"
+
+
 def clocked_boards() -> list[str]:
-    """The boards with a chip on which times were measured (nRF52840, STM32L4R5), by name."""
+    """The boards with a Cortex-M, whose clock is known, by name."""
     return [board.name for board in boards().values() if board.mhz is not None]
 
 
 def _clocked(board: str) -> Board:
     known = clocked_boards()
     if board not in known:
-        raise FirmwareError(f"no time was measured on a chip as {board!r} has it; there are {', '.join(known)}")
+        raise FirmwareError(
+            f"no instructions were counted for a part as {board!r} has it; there are {', '.join(known)}"
+        )
     return boards()[board]
 
 
@@ -187,16 +263,19 @@ def _optimization(text: str) -> str:
     return name
 
 
-def _configuration(part: targets.Target, kernels: str, optimization: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The coefficients, and the paths that operators take."""
+def _configuration(
+    part: targets.Target, kernels: str, optimization: str
+) -> tuple[dict[str, Any], dict[str, Any], float]:
+    """The coefficients, the paths that operators take, and how far off another build may be that stands in."""
     extension = next((name for name in ("mve", "dsp") if name in part.extensions), "none")
-    name = f"{kernels}/{extension}/{optimization}"
-    if name not in coefficients():
+    name, error = STAND_INS.get(f"{kernels}/{extension}/{optimization}", (f"{kernels}/{extension}/{optimization}", 0.0))
+    if part.name not in SILICON or name not in coefficients():
         raise FirmwareError(
-            f"no instructions were counted for {name} ({part.name}); there are {', '.join(coefficients())}, "
-            "where dsp is cortex-m4, cortex-m7 and cortex-m33, mve cortex-m52, cortex-m55 and cortex-m85"
+            f"no instructions were counted for {kernels} on {part.name}; there are cmsis-nn and reference, "
+            f"on {', '.join(SILICON)}"
         )
-    return coefficients()[name], dict(PATHS["reference" if kernels == "reference" else f"{kernels}/{extension}"])
+    counted, extension, _ = name.split("/")
+    return coefficients()[name], dict(PATHS["reference" if counted == "reference" else f"{counted}/{extension}"]), error
 
 
 def _operator(
@@ -207,14 +286,15 @@ def _operator(
     count = multiply_accumulates(model, subgraph, operator)
     if _changes_shape_alone(name):
         return OperatorEstimate(index, name, "", 0, 0, count)
+    guess = _guess(subgraph, operator, name, count)
     if name not in paths:
-        return OperatorEstimate(index, name, "", None, None, count, "no operators of this kind were counted")
+        return OperatorEstimate(index, name, "", None, None, count, "no operators of this kind were counted", guess)
     layer = layer_of(model, subgraph, operator)
     if isinstance(layer, str):
-        return OperatorEstimate(index, name, "", None, None, count, layer)
+        return OperatorEstimate(index, name, "", None, None, count, layer, guess)
     trips: LoopTrips | None = paths[name](layer)
     if trips is None or trips.path not in configuration["paths"]:
-        return OperatorEstimate(index, name, "", None, None, count, "none of its shape was counted")
+        return OperatorEstimate(index, name, "", None, None, count, "none of its shape was counted", guess)
     costs = configuration["paths"][trips.path]["trips"]
     instructions, cycles = (
         round(sum(costs[loop][what] * times for loop, times in trips.trips.items())) for what in (0, 1)
@@ -227,17 +307,28 @@ def _changes_shape_alone(operator: str) -> bool:
     return operator in REGISTRATIONS and REGISTRATIONS[operator].only_copies
 
 
-def _covered(model: Model, subgraph: SubGraph, operators: tuple[OperatorEstimate, ...]) -> float:
-    weights = [_weight(subgraph, (subgraph.operators or [])[op.operator_index], op) for op in operators]
-    total = sum(weights)
-    covered = sum(weight for weight, op in zip(weights, operators) if op.instructions is not None)
-    return covered / total if total else 1.0
+INSTRUCTIONS_A_PRODUCT = {TensorType.FLOAT32: 90, TensorType.INT8: 8, TensorType.INT16: 18}
+INSTRUCTIONS_AN_ELEMENT = {TensorType.FLOAT32: 150, TensorType.INT8: 60, TensorType.INT16: 80}
+OTHERWISE = 60
+"""What operators without a formula took that were counted, by the type of their output; floats in software."""
 
 
-def _weight(subgraph: SubGraph, operator: Operator, estimated: OperatorEstimate) -> int:
+FUNCTIONS, FUNCTION_FACTOR = frozenset({"ELU", "EXP", "LOG", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"}), 8
+"""Operators that compute a function of each element, and how many times as much that takes."""
+
+
+def _guess(subgraph: SubGraph, operator: Operator, name: str, multiply_accumulates: int) -> int:
+    """Instructions of an operator that has no formula, right by a factor of three mostly."""
     tensors = subgraph.tensors or []
-    elements = sum(math.prod(tensors[i].shape or ()) for i in operator.outputs or ())
-    return estimated.multiply_accumulates or (0 if _changes_shape_alone(estimated.operator) else elements)
+    outputs = [tensors[i] for i in operator.outputs or ()]
+    if multiply_accumulates:
+        return multiply_accumulates * INSTRUCTIONS_A_PRODUCT.get(outputs[0].type, OTHERWISE)
+    inputs = [tensors[i] for i in operator.inputs or () if i >= 0]
+    return (FUNCTION_FACTOR if name in FUNCTIONS else 1) * sum(
+        max(math.prod(each.shape or ()) for each in (output, *inputs[:1]))
+        * INSTRUCTIONS_AN_ELEMENT.get(output.type, OTHERWISE)
+        for output in outputs
+    )
 
 
 # --- Operators of models -----------------------------------------------------------------------------------------
@@ -252,10 +343,15 @@ def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | st
     outputs = [tensors[i] for i in operator.outputs or ()]
     if not inputs or not outputs:
         return "it lacks tensors"
-    if any(tensor.type != TensorType.INT8 for tensor in (*inputs[:2], outputs[0])):
-        types = sorted({tensor.type.name.lower() for tensor in (*inputs[:2], outputs[0])})
-        return f"formulas are for int8; it has {', '.join(types)}"
     name = model.operator_name(operator)
+    if name in CONVERSIONS:
+        return _conversion(name, inputs[0], outputs[0])
+    activations = inputs[:1] if name == "PAD" else inputs[:2]
+    if any(tensor.type != TensorType.INT8 for tensor in (*activations, outputs[0])):
+        types = sorted({tensor.type.name.lower() for tensor in (*activations, outputs[0])})
+        return f"formulas are for int8; it has {', '.join(types)}"
+    if name == "PAD":
+        return _pad(model, inputs, outputs[0])
     if name == "FULLY_CONNECTED" and not _one_symmetric_scale(inputs[1]):
         return "its weights have a scale for each channel, or a zero point"
     shapes = tuple(tuple(tensor.shape or ()) for tensor in inputs)
@@ -264,6 +360,24 @@ def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | st
     if isinstance(options, (Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions)):
         return _windowed(name, shapes, output, options)
     return Layer(name, shapes, output)
+
+
+CONVERSIONS = frozenset({"DEQUANTIZE", "QUANTIZE"})
+"""Operators with formulas for other types than int8."""
+
+
+def _conversion(name: str, source: Tensor, result: Tensor) -> Layer | str:
+    types = source.type.name.lower(), result.type.name.lower()
+    return Layer(name, (tuple(source.shape or ()),), tuple(result.shape or ()), types=types)
+
+
+def _pad(model: Model, inputs: Sequence[Tensor], output: Tensor) -> Layer | str:
+    values = model.constant(inputs[1])
+    if values is None:
+        return "its paddings are not constant"
+    kind = np.int64 if inputs[1].type == TensorType.INT64 else np.int32
+    pairs = tuple((int(before), int(after)) for before, after in np.frombuffer(values, kind).reshape(-1, 2))
+    return Layer("PAD", (tuple(inputs[0].shape or ()),), tuple(output.shape or ()), paddings=pairs)
 
 
 def _one_symmetric_scale(weights: Tensor) -> bool:

@@ -8,7 +8,7 @@ is a path through a kernel, of TFLM's own or of CMSIS-NN (4ab83cc3c), and its tr
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -42,6 +42,8 @@ class Layer:
         operator: its name.
         inputs, output: shapes.
         rows, columns: where its windows lie, if it has any.
+        types: of the first input and of the output, by name.
+        paddings: places before and after each dimension of a PAD's input.
     """
 
     operator: str
@@ -49,6 +51,8 @@ class Layer:
     output: Shape
     rows: Axis = ONE_PLACE
     columns: Axis = ONE_PLACE
+    types: tuple[str, str] = ("int8", "int8")
+    paddings: tuple[tuple[int, int], ...] = ()
 
     @property
     def taps(self) -> int:
@@ -174,6 +178,84 @@ def _elementwise(layer: Layer) -> LoopTrips | None:
     return LoopTrips(layer.operator.lower(), {"call": 1, "outputs": outputs})
 
 
+def _quantize(layer: Layer) -> LoopTrips:
+    """From floats, or from one integer type to another."""
+    kind = "float32" if layer.types[0] == "float32" else "integers"
+    return LoopTrips(f"quantize, {kind}", {"call": 1, "outputs": math.prod(layer.output)})
+
+
+def _dequantize(layer: Layer) -> LoopTrips:
+    return LoopTrips("dequantize", {"call": 1, "outputs": math.prod(layer.output)})
+
+
+def _leaky_relu(layer: Layer) -> LoopTrips:
+    return LoopTrips("leaky_relu", {"call": 1, "outputs": math.prod(layer.output)})
+
+
+def _of_four(layer: Layer) -> tuple[Shape, list[tuple[int, int]]]:
+    """Shape and paddings of a PAD's output in four dimensions."""
+    missing = 4 - len(layer.output)
+    return (1,) * missing + layer.output, [(0, 0)] * missing + list(layer.paddings)
+
+
+def _reference_pad(layer: Layer) -> LoopTrips | None:
+    if len(layer.output) > 4:
+        return None
+    (batches, rows, columns, depth), _ = _of_four(layer)
+    copied = math.prod(layer.inputs[0])
+    outputs = batches * rows * columns * depth
+    return LoopTrips(
+        "pad",
+        {
+            "call": 1,
+            "rows": batches * rows,
+            "positions": batches * rows * columns,
+            "copied": copied,
+            "filled": outputs - copied,
+        },
+    )
+
+
+def _cmsis_pad(layer: Layer) -> LoopTrips | None:
+    """arm_pad_s8: a row at a time where the channels stay, else each position for itself."""
+    if len(layer.output) > 4:
+        return None
+    (_, _, columns, depth), paddings = _of_four(layer)
+    batches, rows, width, channels = (1,) * (4 - len(layer.inputs[0])) + layer.inputs[0]
+    lines = batches * rows
+    whole = channels == depth
+    fills = {  # bytes of a fill, and how often it happens
+        "batches": [(size * math.prod(layer.output[-3:]), 1) for size in paddings[0]],
+        "rows": [(size * columns * depth, batches) for size in paddings[1]],
+        "columns": [(size * depth, lines) for size in paddings[2]],
+        "channels": [] if whole else [(size, lines * width) for size in paddings[3]],
+    }
+    sizes = [piece for pieces in fills.values() for piece in pieces]
+    copies, copied = (lines, width * channels) if whole else (lines * width, channels)
+    return LoopTrips(
+        f"pad, {'rows' if whole else 'positions'}",
+        {
+            "call": 1,
+            "batches": batches,
+            "rows": lines,
+            "positions": 0 if whole else lines * width,
+            "fills": sum(times for size, times in sizes if size),
+            "filled, by 4": sum(size // 4 * times for size, times in sizes),
+            "filled, by 1": sum(size % 4 * times for size, times in sizes),
+            **_in_parts("copied", copies, copied, 16, 4, 1),
+            "copied": copies * copied,
+            "copied, unaligned": copies
+            * copied
+            * (not _in_words(layer.inputs[0][-1:], layer.output[-1:], paddings, whole)),
+        },
+    )
+
+
+def _in_words(inner: Shape, outer: Shape, paddings: Sequence[tuple[int, int]], whole: bool) -> bool:
+    """Whether every copy of a PAD begins at a whole word on both sides."""
+    return not (inner[0] % 4 or outer[0] % 4 or (not whole and paddings[3][0] % 4))
+
+
 # --- CMSIS-NN ----------------------------------------------------------------------------------------------------
 
 
@@ -273,6 +355,25 @@ def _dsp_depthwise_conv_2d(layer: Layer) -> LoopTrips:
         small = layer.rows.taps == layer.columns.taps == 3 and max(layer.rows.before, layer.columns.before) <= 1
         return _depthwise_3x3(layer) if small else _depthwise_opt(layer)
     return _depthwise_any(layer)
+
+
+def _plain_depthwise_conv_2d(layer: Layer) -> LoopTrips:
+    """Without DSP: the kernel for 3x3, or the one for any window."""
+    trips = _dsp_depthwise_conv_2d(layer)
+    return trips if trips.path == "depthwise_conv_2d, 3x3" else _depthwise_any(layer)
+
+
+def _plain_fully_connected(layer: Layer) -> LoopTrips:
+    """Without DSP: three channels at a time, then one at a time."""
+    depth, channels = layer.inputs[1][-1], layer.output[-1]
+    batches = math.prod(layer.output) // channels
+    if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
+        return _pointwise(pointwise, _mat_mult_nt_t_s8)
+    threes, left = batches * (channels // 3), batches * (channels % 3)
+    trips = {"call": 1, "batches": batches, "three channels": threes, "three channels, products": threes * depth}
+    return LoopTrips(
+        "fully_connected", trips | {"channels left over": left, "channels left over, products": left * depth}
+    )
 
 
 def _depthwise_3x3(layer: Layer) -> LoopTrips:
@@ -541,8 +642,25 @@ def _mve_elementwise(layer: Layer) -> LoopTrips | None:
     return LoopTrips(layer.operator.lower(), {"call": 1, "vectors": _vectors(math.prod(layer.output), 4)})
 
 
+_CONVERSIONS: dict[str, Path] = {"DEQUANTIZE": _dequantize, "LEAKY_RELU": _leaky_relu, "QUANTIZE": _quantize}
+"""What every library leaves to TFLM's own kernels."""
+
+_DSP: dict[str, Path] = {
+    **_CONVERSIONS,
+    "ADD": _dsp_elementwise,
+    "AVERAGE_POOL_2D": _dsp_average_pool_2d,
+    "CONV_2D": _dsp_conv_2d,
+    "DEPTHWISE_CONV_2D": _dsp_depthwise_conv_2d,
+    "FULLY_CONNECTED": _dsp_fully_connected,
+    "MAX_POOL_2D": _dsp_max_pool_2d,
+    "MUL": _dsp_elementwise,
+    "PAD": _cmsis_pad,
+    "SOFTMAX": _softmax,
+}
+
 PATHS: dict[str, dict[str, Path]] = {
     "reference": {
+        **_CONVERSIONS,
         "ADD": _elementwise,
         "AVERAGE_POOL_2D": _reference_pool,
         "CONV_2D": _reference_conv_2d,
@@ -550,19 +668,18 @@ PATHS: dict[str, dict[str, Path]] = {
         "FULLY_CONNECTED": _reference_fully_connected,
         "MAX_POOL_2D": _reference_pool,
         "MUL": _elementwise,
+        "PAD": _reference_pad,
         "SOFTMAX": _softmax,
     },
-    "cmsis-nn/dsp": {
-        "ADD": _dsp_elementwise,
-        "AVERAGE_POOL_2D": _dsp_average_pool_2d,
-        "CONV_2D": _dsp_conv_2d,
-        "DEPTHWISE_CONV_2D": _dsp_depthwise_conv_2d,
-        "FULLY_CONNECTED": _dsp_fully_connected,
-        "MAX_POOL_2D": _dsp_max_pool_2d,
-        "MUL": _dsp_elementwise,
-        "SOFTMAX": _softmax,
+    "cmsis-nn/none": {
+        **_DSP,
+        "AVERAGE_POOL_2D": _reference_pool,
+        "DEPTHWISE_CONV_2D": _plain_depthwise_conv_2d,
+        "FULLY_CONNECTED": _plain_fully_connected,
     },
+    "cmsis-nn/dsp": _DSP,
     "cmsis-nn/mve": {
+        **_CONVERSIONS,
         "ADD": _mve_elementwise,
         "AVERAGE_POOL_2D": _mve_average_pool_2d,
         "CONV_2D": _mve_conv_2d,
@@ -570,7 +687,8 @@ PATHS: dict[str, dict[str, Path]] = {
         "FULLY_CONNECTED": _mve_fully_connected,
         "MAX_POOL_2D": _mve_max_pool_2d,
         "MUL": _mve_elementwise,
+        "PAD": _cmsis_pad,
         "SOFTMAX": _softmax,
     },
 }
-"""By kernels, and for CMSIS-NN by the extension, the path that an operator of int8 takes; None where it is another."""
+"""By kernels, and for CMSIS-NN by the extension, the path that an operator takes; None where it is another."""

@@ -31,8 +31,8 @@ class Compiled(Delegate):
         taken = [index for index, registration in nodes if has_kernels(registration)]
         bind = partial(_bind, context.subgraph_index)
         registration = Registration(self.name, bind, max_version=sys.maxsize)
-        for nodes in [[index] for index in taken] if context.is_profiled else [taken]:
-            context.replace_node_subsets_with_delegate_kernels(registration, nodes)
+        for subset in [[index] for index in taken] if context.is_profiled else [taken]:
+            context.replace_node_subsets_with_delegate_kernels(registration, subset)
 
     def direct_invoke(self, run: Run, turn: Turn) -> Run | None:
         segment = run.sole_segment if isinstance(run, Program) else None
