@@ -25,6 +25,12 @@ WHOLE = on_banks(1 << 20).measured.minimum_arena_bytes
 FILE = len(MODEL.data)
 
 
+@pytest.fixture(autouse=True)
+def without_firmware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of the static RAM and the stack beside the arena."""
+    monkeypatch.setattr("tflm.boards.board_fit.firmware_ram", lambda *of: None)
+
+
 def numbers(text: object) -> list[float]:
     """All numbers in a text, in order."""
     found = re.findall(r"[0-9][0-9,]*(?:\.[0-9]+)?", re.sub(r"bank [0-9]", "", str(text)))
