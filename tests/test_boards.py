@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.board_fit import BoardFit, KernelsRefusal, arena_with, board_fit
+from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
 from tflm.boards.board_report import verdict
 from tflm.boards.device_check import DeviceFinding, check_device
 from tflm.cli.command_line import machine_from
@@ -104,6 +105,62 @@ def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
     fit = board_fit(MODEL, board)
     assert fit.firmware_ram is None or fit.firmware_ram.bytes > 0
     assert fit.fits
+
+
+@pytest.fixture
+def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is known of the static RAM and the stack beside the arena."""
+    monkeypatch.setattr("tflm.boards.board_fit.firmware_ram", lambda *of: None)
+
+
+@pytest.mark.usefixtures("arena_alone")
+def test_head_and_tail_never_share_a_bank() -> None:
+    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
+    large = on_banks(1 << 20).measured.minimum_arena_bytes - 1
+    assert large >= max(head, tail)
+    assert places(on_banks(large, min(head, tail) - 1)) == [("arena", None)]
+    assert places(on_banks(1, large, 2, tail)) == [("head", "bank 1"), ("tail", "bank 3")]
+    assert not on_banks(large, 1).fits_ram
+
+
+def numbers(fit: BoardFit) -> set[int]:
+    return {int(number.replace(",", "")) for number in re.findall(r"[0-9][0-9,]*", verdict(fit))}
+
+
+@pytest.mark.usefixtures("arena_alone")
+def test_a_verdict_says_what_is_left_or_missing_of_each_memory() -> None:
+    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
+    whole, file = on_banks(1 << 20).measured.minimum_arena_bytes, len(MODEL.data)
+    assert {102, 5000} <= numbers(on_banks(whole + 102, flash=file + 5000))
+    assert {103, 17, 1} <= numbers(on_banks(head + 103, tail + 17, flash=file + 1))
+    assert {77, 9} <= numbers(on_banks(100, whole - 77, 90, flash=file - 9))
+    assert 9 not in numbers(on_banks(100, whole - 77, 90, flash=file))
+
+
+@pytest.mark.usefixtures("arena_alone")
+def test_shares_are_of_all_banks_and_of_the_flash() -> None:
+    fit = on_banks(3000, 5000, flash=2 * len(MODEL.data))
+    assert fit.ram_share == fit.measured.minimum_arena_bytes / 8000
+    assert fit.flash_share == 0.5
+    unknown = replace(fit, board=replace(fit.board, flash_bytes=None))
+    assert unknown.flash_share == 0
+    assert unknown.fits_flash
+
+
+@pytest.mark.usefixtures("arena_alone")
+def test_boards_of_one_part_are_told_apart_by_their_banks() -> None:
+    """What was laid out for one board is used for the next of its part, but the verdict is each one's own."""
+    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
+    sizes = [(head,), (head, tail), (head + tail,), (tail - 1, head), (head, tail, 1)]
+    made = [on_banks(*of).board for of in sizes]
+    found = [fit for fit in fits_of(MODEL, made) if isinstance(fit, BoardFit)]
+    assert found == [on_banks(*of) for of in sizes]
+    assert [fit.separate is not None for fit in found] == [False, True, False, True, True]
+    refusals = list(fits_of(CASES["types"][0](), made))
+    assert [(type(refusal), refusal.board) for refusal in refusals] == [(BoardRefusal, board) for board in made]
 
 
 def test_separate_arenas_are_the_smallest_that_work() -> None:

@@ -176,6 +176,35 @@ def test_an_offline_plan_in_the_model_is_obeyed() -> None:
     assert interpreter.head_bytes == 176
 
 
+def test_an_offline_plan_places_variables_but_never_constants() -> None:
+    """As in TFLM: a variable with an offset lies in the head, one without in the tail; a constant in the model."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), F32)
+    planned, other = (main.tensor(name, (1, 4), F32, is_variable=True) for name in ("planned", "other"))
+    two = main.constant("two", np.full((1, 4), 2, np.float32))
+    h, y, z = (main.tensor(name, (1, 4), F32) for name in "hyz")
+    main.operator(BuiltinOperator.ADD, [x, two], [h], AddOptions())
+    main.operator(BuiltinOperator.ADD, [h, planned], [y], AddOptions())
+    main.operator(BuiltinOperator.ADD, [y, other], [z], AddOptions())
+    main.output(z)
+    builder.metadata(METADATA_NAME, encode_offsets([0, 64, -1, 96, 16, 32, 48]))
+    interpreter = ready(builder.build())
+    assert {buffer.name: buffer.offset for buffer in interpreter.planned_buffers()} == {
+        "x": 0,
+        "planned": 64,
+        "h": 16,
+        "y": 32,
+        "z": 48,
+    }
+    assert interpreter.eval_tensors()[two].offset is None
+    assert (interpreter.eval_tensors()[other].offset or 0) >= 1 << 15
+    assert interpreter.head_bytes == 80
+    interpreter.input(0).data[...] = 1
+    interpreter.invoke()
+    assert interpreter.output(0).data.tolist() == [[3, 3, 3, 3]]
+
+
 @pytest.mark.parametrize(
     ("plan", "reason"),
     [

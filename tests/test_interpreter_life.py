@@ -14,7 +14,7 @@ import pytest
 import tflm
 from tflm.runtime.micro_interpreter import BUFFER_ELEMENTS
 from tflm.runtime.turn import Turn
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import AddOptions, BuiltinOperator, CallOnceOptions, GatherOptions, TensorType
 
 HALF = tflm.quantized(0.5)
 
@@ -167,6 +167,127 @@ def test_an_interpreter_that_is_dropped_gives_its_memory_back_at_once() -> None:
         assert output.data.tolist() == [[1, 1, 1, 1]]
     finally:
         gc.enable()
+
+
+def picking_model(*, large: bool = False) -> tflm.Model:
+    """y = (1, 2, 3, 4)[i], behind two subgraphs that run once; each calls a custom operator, FIRST or SECOND."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    index = main.input("i", (1,), TensorType.INT32)
+    picked, y = main.tensor("picked", (1,), TensorType.FLOAT32), main.tensor("y", (1,), TensorType.FLOAT32)
+    table = main.constant("table", np.array([1, 2, 3, 4], np.float32))
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.operator(BuiltinOperator.GATHER, [table, index], [picked], GatherOptions(axis=0))
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=2))
+    main.operator(BuiltinOperator.RELU, [picked], [y])
+    if large:
+        wide = np.ones((1 << 15,), np.float32)
+        z = main.tensor("z", wide.shape, TensorType.FLOAT32)
+        main.operator(BuiltinOperator.ADD, [y, main.constant("wide", wide)], [z], AddOptions())
+    main.output(y)
+    for name in ("FIRST", "SECOND"):
+        builder.subgraph(name).operator(name, [], [])
+    return tflm.Model(builder.build())
+
+
+def picking(calls: dict[str, Callable[[], object]], delegates: Any, *, large: bool = False) -> tflm.MicroInterpreter:
+    resolver = tflm.AllOpsResolver()
+    for name, call in calls.items():
+        resolver.add_custom(tflm.Registration(name, invoke=lambda context, node, call=call: call()))
+    interpreter = tflm.MicroInterpreter(
+        picking_model(large=large), resolver, bytearray(1 << 19 if large else 1 << 14), delegates=delegates
+    )
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def picked_by(interpreter: tflm.MicroInterpreter, index: int) -> float:
+    interpreter.input(0).data[:] = index
+    interpreter.invoke()
+    return float(interpreter.output(0).data[0])
+
+
+ENGINES = pytest.mark.parametrize("delegates", [None, ()], ids=["engine", "numpy"])
+
+
+@ENGINES
+def test_what_runs_once_does_so_in_its_turn_whatever_was_refused_before_it(delegates: Any) -> None:
+    """The engine leaves CALL_ONCE, and an index out of range, to Python, and goes on behind it."""
+    ran: list[str] = []
+    interpreter = picking({name: lambda name=name: ran.append(name) for name in ("FIRST", "SECOND")}, delegates)
+    for _ in range(2):
+        with pytest.raises(tflm.OperatorError, match="operator 1 GATHER.*index 4"):
+            picked_by(interpreter, 4)
+        assert ran == ["FIRST"]
+    assert [picked_by(interpreter, index) for index in (3, 0, 2)] == [4, 1, 3]
+    assert ran == ["FIRST", "SECOND"]
+
+
+@ENGINES
+def test_what_is_to_run_once_is_tried_again_after_an_error(delegates: Any) -> None:
+    tries: list[str] = []
+
+    def first() -> None:
+        tries.append("FIRST")
+        if len(tries) < 3:
+            raise ZeroDivisionError
+
+    interpreter = picking({"FIRST": first, "SECOND": lambda: tries.append("SECOND")}, delegates)
+    for _ in range(2):
+        with pytest.raises(ZeroDivisionError):
+            interpreter.invoke()
+    assert picked_by(interpreter, 2) == 3
+    assert picked_by(interpreter, 1) == 2
+    assert tries == ["FIRST"] * 3 + ["SECOND"]
+
+
+@ENGINES
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+def test_no_call_is_allowed_in_the_midst_of_an_invoke(delegates: Any, large: bool) -> None:
+    refused = []
+
+    def meet() -> None:
+        for call in (interpreter.reset, interpreter.invoke):
+            with pytest.raises(tflm.InterpreterError, match="while another call is under way"):
+                call()
+            refused.append(call)
+
+    interpreter = picking({"FIRST": meet, "SECOND": meet}, delegates, large=large)
+    assert picked_by(interpreter, 1) == 2
+    assert len(refused) == 4
+    interpreter.reset()
+    assert picked_by(interpreter, 3) == 4
+    assert len(refused) == 4
+
+
+def test_what_failed_to_allocate_takes_nothing_of_a_shared_arena() -> None:
+    """Neither used bytes, nor temp memory, nor a larger head for the models that come after it."""
+    allocator = tflm.MicroAllocator(bytearray(1 << 15))
+    first = summing(nothing, allocator)
+    used = allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes
+    for phase in ("init", "prepare", "bind"):
+
+        def fail(context: tflm.KernelContext, node: tflm.Node, phase: str = phase) -> Any:
+            if phase == "prepare":
+                context.allocate_temp_input_tensor(node, 0)
+                context.request_scratch_buffer_in_arena(512)
+            raise ZeroDivisionError
+
+        phases: dict[str, Any] = {phase: fail} if phase == "bind" else {phase: fail, "invoke": lambda *_: None}
+        resolver = tflm.AllOpsResolver()
+        resolver.add_custom(tflm.Registration("MEET", **phases))
+        interpreter = tflm.MicroInterpreter(summing_model(width=1000), resolver, allocator)
+        with pytest.raises(ZeroDivisionError):
+            interpreter.allocate_tensors()
+        assert (allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes) == used
+    assert sum_after(first, 3) == [3, 3, 3, 3]
+    second = summing(nothing, allocator, width=8)
+    fresh = tflm.MicroAllocator(bytearray(1 << 15))
+    summing(nothing, fresh)
+    summing(nothing, fresh, width=8)
+    assert allocator.used_bytes() == fresh.used_bytes()
+    assert allocator.head_bytes == fresh.head_bytes
+    assert sum_after(second, 3) == [3] * 8
 
 
 # --- Threads ---------------------------------------------------------------------------------------------------------

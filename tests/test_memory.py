@@ -19,6 +19,7 @@ from tflm.memory import (
     GreedyMemoryPlanner,
     LinearMemoryPlanner,
     RecordingSimpleMemoryAllocator,
+    SimpleMemoryAllocator,
     lower_bound_bytes,
 )
 
@@ -131,6 +132,29 @@ class AllocatorMachine(RuleBasedStateMachine):
 
 
 TestAllocator = AllocatorMachine.TestCase
+
+
+@pytest.mark.parametrize("size", [96, 97, 104, 111])
+@pytest.mark.parametrize("taken", [0, 1, 15, 16, 17])
+@pytest.mark.parametrize("below", ["head", "temp"])
+def test_what_is_free_begins_and_ends_aligned(size: int, taken: int, below: str) -> None:
+    """Where the arena, its head or its temp memory ends between two multiples of 16, the odd bytes are not counted."""
+    allocator = SimpleMemoryAllocator(Arena(bytearray(size)))
+    if below == "head":
+        allocator.allocate_resizable_buffer(taken, 16)
+    else:
+        allocator.allocate_temp(taken, 1)
+    low, high = (taken + 15) // 16 * 16, size // 16 * 16
+    assert allocator.get_available_memory(16) == high - low
+    checkpoint = allocator.checkpoint()
+    assert allocator.allocate_temp(high - low, 16) == low
+    assert allocator.get_available_memory(16) == 0
+    allocator.restore(checkpoint)
+    with pytest.raises(tflm.ArenaExhausted) as error:
+        allocator.allocate_persistent_buffer(size - low + 1, 16)
+    assert error.value.available == size - low
+    assert allocator.allocate_persistent_buffer(size - low, 16) == low
+    assert allocator.get_persistent_used_bytes() == size - low
 
 
 @st.composite
