@@ -216,7 +216,7 @@ def test_what_runs_once_does_so_in_its_turn_whatever_was_refused_before_it(deleg
     ran: list[str] = []
     interpreter = picking({name: lambda name=name: ran.append(name) for name in ("FIRST", "SECOND")}, delegates)
     for _ in range(2):
-        with pytest.raises(tflm.OperatorError, match="operator 1 GATHER.*index 4"):
+        with pytest.raises(tflm.OperatorError, match=r"operator 1 GATHER.*index 4"):
             picked_by(interpreter, 4)
         assert ran == ["FIRST"]
     assert [picked_by(interpreter, index) for index in (3, 0, 2)] == [4, 1, 3]

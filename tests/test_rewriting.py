@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,19 @@ from tflm.rewriting import rows as row_arithmetic
 from tflm.rewriting.candidates import band_rules, write_stages
 from tflm.rewriting.estimates import Liveness, stages_of
 from tflm.rewriting.graph import Graph
+from tflm.rewriting.operator_costs import measured_costs
 from tflm.rewriting.rows import Rows, Window, band_of_windows
-from tflm.rewriting.stage_search import ChosenStage
+from tflm.rewriting.stage_search import ChosenStage, StageSearch
+from tflm.rewriting.verification import check_tags
 from tflm.schema import (
+    AddOptions,
     BuiltinOperator,
     ConcatenationOptions,
+    DepthwiseConv2DOptions,
     ModelBuilder,
     PackOptions,
     Padding,
+    ReducerOptions,
     SliceOptions,
     SplitOptions,
     TensorType,
@@ -291,6 +297,221 @@ def test_chains_to_no_effect_are_left_out(oracle: Oracle) -> None:
     assert names == ["RESHAPE", "QUANTIZE"]
     inputs = [some_inputs(model, 3)]
     assert_close(oracle.run(folded, inputs)[0], oracle.run(model, inputs)[0])
+
+
+def names_of(data: bytes) -> list[str]:
+    model = tflm.Model(data)
+    return [model.operator_name(operator) for operator in model.subgraphs[0].operators or ()]
+
+
+I8, F32 = TensorType.INT8, TensorType.FLOAT32
+
+
+@pytest.mark.parametrize(
+    ("image", "padded", "fill", "folds"),
+    [
+        ((0.5, 3), (0.5, 3), None, True),
+        ((0.5, 3), (0.25, 3), None, False),
+        ((0.5, 3), (0.5, 4), None, False),
+        ((0.5, 3), (0.5, 3), 3, True),
+        ((0.5, 3), (0.5, 3), 0, False),
+        ((0.5, 0), (0.5, 0), 0, True),
+        (None, (0.5, 0), None, False),
+        ((0.5, 0), None, None, False),
+        (None, None, None, True),
+    ],
+)
+def test_a_pad_is_folded_only_where_what_it_adds_is_zero(
+    image: Any, padded: Any, fill: int | None, folds: bool
+) -> None:
+    """A PAD between two quantizations keeps the integers, and so changes what they stand for."""
+    for paddings in (
+        ([0, 0], [1, 1], [1, 1], [0, 0]),
+        ([1, 0], [1, 1], [1, 1], [0, 0]),
+        ([0, 0], [1, 1], [1, 1], [0, 1]),
+    ):
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        type = I8 if image or padded else F32
+        x = main.input("x", (1, 6, 6, 2), type, image and quantized(*image))
+        shape = [size + sum(borders) for size, borders in zip((1, 6, 6, 2), paddings)]
+        a = main.tensor("a", shape, type, padded and quantized(*padded))
+        inputs = [x, main.constant("paddings", np.array(paddings, np.int32))]
+        if fill is not None:
+            inputs.append(main.constant("fill", np.full(1, fill, np.int8), quantized(*image)))
+        main.operator(BuiltinOperator.PAD if fill is None else BuiltinOperator.PADV2, inputs, [a])
+        w = main.constant(
+            "w", np.ones((1, 3, 3, shape[3]), np.int8 if type is I8 else np.float32), quantized(0.5, 0, 3)
+        )
+        y = main.tensor("y", (shape[0], 6, 6, shape[3]), type, quantized(1.0))
+        options = DepthwiseConv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=1, depth_multiplier=1)
+        main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, [a, w], [y], options)
+        main.output(y)
+        folded = names_of(tflm.fold(tflm.Model(builder.build())))
+        whole = paddings == ([0, 0], [1, 1], [1, 1], [0, 0])
+        assert (len(folded) == 1) == (folds and whole)
+
+
+def with_variable(kind: str) -> bytes:
+    """A graph in which a rewrite would move, or leave out, what reads or writes the variable."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = (1, 4, 4, 1)
+    x = main.input("x", shape, F32)
+    state = main.tensor("state", shape, F32, is_variable=True)
+    flat, back = (main.constant(f"to {n}", np.array(dims, np.int32)) for n, dims in (("16", [16]), ("image", shape)))
+    y = main.tensor("y", shape, F32)
+    if kind == "a chain that begins with it":
+        a = main.tensor("a", (16,), F32)
+        main.operator(BuiltinOperator.RESHAPE, [state, flat], [a])
+        main.operator(BuiltinOperator.ADD, [x, x], [state], AddOptions())
+        b = main.tensor("b", shape, F32)
+        main.operator(BuiltinOperator.RESHAPE, [a, back], [b])
+        main.operator(BuiltinOperator.RELU, [b], [y])
+    elif kind == "a chain that goes through it":
+        a = main.tensor("a", (1, 16), F32)
+        main.operator(BuiltinOperator.RESHAPE, [state, main.constant("", np.array([1, 16], np.int32))], [a])
+        main.operator(BuiltinOperator.RESHAPE, [x, back], [state])
+        main.operator(BuiltinOperator.RESHAPE, [a, back], [y])
+    elif kind == "a copy from it":
+        copy = main.tensor("copy", shape, F32)
+        main.operator(BuiltinOperator.RESHAPE, [state, back], [copy])
+        main.operator(BuiltinOperator.ADD, [x, x], [state], AddOptions())
+        main.operator(BuiltinOperator.RELU, [copy], [y])
+    elif kind == "a copy to it":
+        s = main.tensor("sum", shape, F32)
+        main.operator(BuiltinOperator.ADD, [x, state], [s], AddOptions())
+        main.operator(BuiltinOperator.RESHAPE, [s, back], [state])
+        main.operator(BuiltinOperator.RELU, [s], [y])
+    else:
+        a = main.tensor("a", (1, 6, 6, 1), F32)
+        paddings = main.constant("paddings", np.array([[0, 0], [1, 1], [1, 1], [0, 0]], np.int32))
+        main.operator(BuiltinOperator.PAD, [state, paddings], [a])
+        main.operator(BuiltinOperator.ADD, [x, x], [state], AddOptions())
+        w = main.constant("w", np.ones((1, 3, 3, 1), np.float32))
+        options = DepthwiseConv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=1, depth_multiplier=1)
+        main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, [a, w], [y], options)
+    main.output(y)
+    return builder.build()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "a chain that begins with it",
+        "a chain that goes through it",
+        "a copy from it",
+        "a copy to it",
+        "a PAD of it",
+    ],
+)
+def test_what_reads_or_writes_a_variable_stays_in_its_place(kind: str) -> None:
+    model = with_variable(kind)
+    invocations = [[np.arange(16, dtype=np.float32).reshape(1, 4, 4, 1) + i] for i in range(3)]
+    for expected, found in zip(run(model, invocations), run(tflm.fold(tflm.Model(model)), invocations)):
+        assert_close(found, expected)
+
+
+def test_what_is_given_to_the_caller_or_changes_anything_is_not_left_out() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), I8, quantized(0.5, 1))
+    of = {
+        "same": (0.5, 1),
+        "scale": (0.25, 1),
+        "zero point": (0.5, 2),
+    }
+    made = {name: main.tensor(name, (4,), I8, quantized(*q)) for name, q in of.items()}
+    for tensor in made.values():
+        y = main.tensor("y", (4,), I8, quantized(0.5, 1))
+        main.operator(BuiltinOperator.QUANTIZE, [x], [tensor])
+        main.operator(BuiltinOperator.RELU, [tensor], [y])
+        main.output(y)
+    given = main.tensor("given", (4,), I8, quantized(0.5, 1))
+    main.operator(BuiltinOperator.QUANTIZE, [x], [given])
+    main.output(given)
+    main.operator("Writes", [x], [main.tensor("unread", (4,), I8)])
+    names = names_of(tflm.fold(tflm.Model(builder.build())))
+    assert names == ["RELU", "QUANTIZE", "RELU", "QUANTIZE", "RELU", "QUANTIZE", "Writes"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "constant", "fits"),
+    [
+        ((1, 6, 4, 3), (6, 4, 3), False),
+        ((1, 6, 4, 3), (6, 1, 1), False),
+        ((1, 6, 4, 3), (1, 4, 3), True),
+        ((1, 6, 4, 3), (4, 3), True),
+        ((1, 6, 4, 3), (3,), True),
+        ((1, 6, 4, 3), (1, 6, 4, 3), False),
+        ((1, 6, 4, 3), (1, 1, 4, 3), True),
+        ((2, 6, 4, 3), (6, 4, 3), True),
+        ((2, 6, 4, 3), (2, 6, 4, 3), False),
+        ((2, 6, 4, 3), (1, 6, 4, 3), True),
+    ],
+)
+def test_a_constant_that_differs_from_row_to_row_keeps_an_operator_out_of_bands(
+    shape: tuple[int, ...], constant: tuple[int, ...], fits: bool
+) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", shape, F32), main.tensor("y", shape, F32)
+    c = main.constant("c", np.arange(np.prod(constant), dtype=np.float32).reshape(constant))
+    main.operator(BuiltinOperator.ADD, [x, c], [y], AddOptions())
+    main.output(y)
+    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
+
+
+def hourglass() -> tflm.Model:
+    """Two places at which memory peaks, with little in between."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, 24, 24, 2))
+    x = images.convolution(images.last, 8, strides=(1, 1))
+    x = images.convolution(x, 2, strides=(2, 2))
+    x = images.convolution(x, 32, strides=(1, 1))
+    images.main.output(images.convolution(x, 2, strides=(2, 2)))
+    return tflm.Model(builder.build())
+
+
+def test_work_that_stages_add_is_counted_together() -> None:
+    model = hourglass()
+    graph = Graph(model)
+    rules = band_rules(graph)
+    resolver = tflm.AllOpsResolver()
+    costs = measured_costs(model, rules, tflm.measure_arena(model, resolver), lambda m: tflm.measure_arena(m, resolver))
+    unlimited = StageSearch(graph, rules, costs, sum(costs.macs))
+    (low, high), heads = (0, unlimited.head_as_it_is), []
+    for head in range(low, high, high // 40):
+        heads += [(head, tiling) for tiling in unlimited.within(head) if len(tiling.stages) > 1 and tiling.macs]
+    assert heads
+    for head, tiling in heads:
+        assert tiling.head <= head
+        exact = StageSearch(graph, rules, costs, tiling.macs).within(head)
+        assert tiling in exact
+        assert all(other.macs <= tiling.macs for other in exact)
+        less = StageSearch(graph, rules, costs, tiling.macs - 1).within(head)
+        assert all(other.macs < tiling.macs for other in less)
+
+
+def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4, 4, 3), I8, quantized(0.5))
+    a, y = main.tensor("a", (1, 4, 4, 3), I8, quantized(0.5)), main.tensor("y", (1, 1, 1, 3), I8, quantized(0.5))
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    axes = main.constant("axes", np.array([1, 2], np.int32))
+    main.operator(BuiltinOperator.MEAN, [a, axes], [y], ReducerOptions(keep_dims=True))
+    main.output(y)
+    model = tflm.Model(builder.build())
+    measured = tflm.measure_arena(model, tflm.AllOpsResolver())
+    check_tags(model, measured)
+    names = [buffer.name if buffer.kind == "tensor" else "scratch" for buffer in measured.buffers]
+    assert names[:4] == ["x", "a", "y", "scratch"]
+    for moved, onto in ((2, 1), (3, 1), (3, 2)):
+        buffers = list(measured.buffers)
+        buffers[moved] = buffers[moved]._replace(offset=buffers[onto].offset)
+        with pytest.raises(tflm.TflmError, match="not sound"):
+            check_tags(model, replace(measured, buffers=buffers))
 
 
 @given(model=image_graph())

@@ -106,9 +106,14 @@ def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
 
 
 def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, int]] | None:
-    """Elements that a PAD puts before and after each of four dimensions; None if it is none, or they are not zeros."""
+    """Elements that a PAD puts before and after each of four dimensions; None if it is none, or they are not zeros.
+
+    Neither where it pads a variable, which may hold something else by the time at which the convolution runs.
+    """
     code, inputs, outputs = graph.code(operator), operator.inputs or (), operator.outputs or ()
     if code not in (BuiltinOperator.PAD, BuiltinOperator.PADV2) or not all(map(graph.is_constant, inputs[1:])):
+        return None
+    if graph.has_state(operator):
         return None
     before, after = graph.tensors[inputs[0]], graph.tensors[outputs[0]]
     if before.type != after.type or not _alike(before.quantization, after.quantization):

@@ -24,14 +24,17 @@ def drop_unread_operators(graph: Graph) -> int:
 
 
 def shorten_reshape_chains(graph: Graph) -> int:
-    """Let each RESHAPE read what the chain of such operators before it began with; gives how many do so."""
+    """Let each RESHAPE read what the chain of such operators before it began with; gives how many do so.
+
+    A chain ends at a variable, which may hold something else by the time at which the RESHAPE runs.
+    """
     makers = graph.producers()
     shortened = 0
     for place, operator in enumerate(graph.operators):
         if not graph.registration(operator).only_copies or not graph.shape((operator.outputs or ())[0]):
             continue
         tensor = begin = (operator.inputs or ())[0]
-        while begin in makers and graph.registration(graph.operators[makers[begin]]).only_copies:
+        while begin in makers and _only_copies(graph, graph.operators[makers[begin]]):
             begin = (graph.operators[makers[begin]].inputs or ())[0]
         if begin != tensor and graph.code(operator) is BuiltinOperator.RESHAPE:
             graph.operators[place] = graph.like(operator, [begin, *(operator.inputs or ())[1:]], operator.outputs or ())
@@ -56,12 +59,17 @@ def drop_operators_to_no_effect(graph: Graph) -> int:
     return len(becomes)
 
 
+def _only_copies(graph: Graph, operator: Operator) -> bool:
+    """Whether an operator's output is its input in another shape, at any time: neither is a variable."""
+    return graph.registration(operator).only_copies and not graph.has_state(operator)
+
+
 def _has_no_effect(graph: Graph, operator: Operator) -> bool:
     only_copies = graph.registration(operator).only_copies
-    if not only_copies and graph.code(operator) is not BuiltinOperator.QUANTIZE:
+    if graph.has_state(operator) or (not only_copies and graph.code(operator) is not BuiltinOperator.QUANTIZE):
         return False
     before, after = graph.tensors[(operator.inputs or ())[0]], graph.tensors[(operator.outputs or ())[0]]
-    if (before.shape, before.type) != (after.shape, after.type) or before.is_variable:
+    if (before.shape, before.type) != (after.shape, after.type):
         return False
     if only_copies:
         return True
