@@ -25,8 +25,18 @@ from tflm.memory.plan_search import search_plan
 from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.head_plan import Head
 from tflm.planning.operator_order import smaller_order
+from tflm.planning.views import Piece, Views
 from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.schema import AddOptions, BuiltinOperator, ConcatenationOptions, TensorType, read_model, write_model
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    ConcatenationOptions,
+    SliceOptions,
+    SplitVOptions,
+    TensorType,
+    read_model,
+    write_model,
+)
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
 
@@ -159,6 +169,86 @@ def test_scratch_buffers_are_planned_for(oracle: Oracle, operator: str, data: st
     assert head_bytes(plan.data) == plan.head_bytes == printed_figures(oracle.allocations(plan.data))["head"]
     for answer, right in zip(oracle.run(plan.data, invocations), expected):
         assert_close(answer, right)
+
+
+# Tensors inside others.
+
+
+def splitting(first: int, reread: str | None) -> tuple[tflm.Model, dict[str, int]]:
+    """x is split after `first` bytes into a and b, which are changed to c and d, and d is read with `reread`."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    named = {"x": main.input("x", (9, 1), TensorType.INT8)}
+    for name, rows in (("a", first), ("b", 9 - first), ("c", first), ("d", 9 - first), ("y", 9)):
+        named[name] = main.tensor(name, (rows, 1), TensorType.INT8)
+    sizes = main.constant("sizes", np.array([first, 9 - first], np.int32))
+    axis = main.constant("axis", np.int32(0))
+    a, b, c, d = (named[name] for name in "abcd")
+    main.operator(BuiltinOperator.SPLIT_V, [named["x"], sizes, axis], [a, b], SplitVOptions(num_splits=2))
+    main.operator("change", [a], [c])
+    main.operator("change", [b, *([named[reread]] if reread else [])], [d])
+    main.operator(BuiltinOperator.CONCATENATION, [c, d], [named["y"]], ConcatenationOptions(axis=0))
+    main.output(named["y"])
+    return tflm.Model(builder.build()), named
+
+
+def bodies_of(model: tflm.Model, named: dict[str, int], alignment: int = 1) -> dict[str, dict[str, int]]:
+    """For each tensor in another one or with another in it, the tensors of its body with their offsets, by name."""
+    life = {"x": (0, 1), "a": (1, 2), "b": (1, 3), "c": (2, 4), "d": (3, 4), "y": (4, 4)}
+    tensors = model.subgraphs[0].tensors or []
+    buffers = {
+        index: PlannedBuffer(name, "tensor", 0, (tensors[index].shape or ())[0], *life[name], tensor=index)
+        for name, index in named.items()
+    }
+    name_of = {index: name for name, index in named.items()}
+    bodies = [
+        {name_of[tensor]: offset for tensor, offset in body.offsets.items()}
+        for body in Views(model, buffers, alignment=alignment).bodies()
+    ]
+    return {name: body for body in bodies for name in body}
+
+
+@pytest.mark.parametrize("first", [1, 3, 4, 8])
+def test_parts_lie_in_wholes_at_any_offset_or_only_at_aligned_ones(first: int) -> None:
+    model, named = splitting(first, None)
+    for alignment in (1, 2, 4, 16):
+        bodies = bodies_of(model, named, alignment)
+        aligned = first % alignment == 0
+        assert bodies["x"] == {"x": 0, "a": 0} | ({"b": first} if aligned else {})
+        assert bodies["y"] == {"y": 0, "c": 0} | ({"d": first} if aligned else {})
+        assert bodies["b"] == (bodies["x"] if aligned else {"b": 0})
+
+
+@pytest.mark.parametrize("also_reads", ["nothing", "x", "half"])
+@pytest.mark.parametrize("given_to_caller", ["nothing", "x", "half", "other"])
+def test_a_value_gives_way_only_when_nobody_looks_at_it_any_more(also_reads: str, given_to_caller: str) -> None:
+    """The rest of x may be overwritten by `other` once x was read, but not by the operator that reads it."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    named = {name: main.input(name, (8, 1), TensorType.INT8) for name in "xw"}
+    named |= {name: main.tensor(name, (n, 1), TensorType.INT8) for name, n in (("half", 4), ("other", 4), ("y", 8))}
+    begin, size = (main.constant("", np.array(of, np.int32)) for of in ([0, 0], [4, 1]))
+    main.operator(BuiltinOperator.SLICE, [named["x"], begin, size], [named["half"]], SliceOptions())
+    read = [named["w"], *([named[also_reads]] if also_reads != "nothing" else [])]
+    main.operator("change", read, [named["other"]])
+    main.operator(
+        BuiltinOperator.CONCATENATION, [named["half"], named["other"]], [named["y"]], ConcatenationOptions(axis=0)
+    )
+    main.output(named["y"], *([named[given_to_caller]] if given_to_caller != "nothing" else []))
+    life = {"x": [0, 1], "w": [0, 2], "half": [1, 3], "other": [2, 3], "y": [3, 3]}
+    for name, until in ((also_reads, 2), (given_to_caller, 3)):
+        if name in life:
+            life[name][1] = max(life[name][1], until)
+    sizes = {"x": 8, "w": 8, "half": 4, "other": 4, "y": 8}
+    buffers = {
+        index: PlannedBuffer(name, "tensor", 0, sizes[name], *life[name], tensor=index) for name, index in named.items()
+    }
+    bodies = Views(tflm.Model(builder.build()), buffers).bodies()
+    (of_y,) = (body for body in bodies if named["y"] in body.offsets)
+    assert {named["half"], named["other"]} <= of_y.offsets.keys()
+    assert (named["x"] in of_y.offsets) == ("x" not in (also_reads, given_to_caller))
+    if named["x"] in of_y.offsets:
+        assert sorted(of_y.pieces) == [Piece(0, 4, 0, 3), Piece(4, 8, 0, 0), Piece(4, 8, 2, 3)]
 
 
 lifetimes = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import fcntl
 import functools
+import html
 import http.server
 import io
 import json
 import os
+import shlex
 import threading
 import zipfile
 from collections import Counter
@@ -27,6 +29,9 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
 from test_real_models import recorded
 
 import tflm
+from tflm.boards import boards
+from tflm.memory import OptimalPlanner
+from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 
 ROOT = Path(__file__).parents[1]
 RUNTIME = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
@@ -123,6 +128,57 @@ def test_models_are_compared_where_they_can_be(session: Session) -> None:
     assert "equal" in same
     assert "equal" not in other
     assert f"{FLOAT_MODEL.stat().st_size:,}" in other
+
+
+def test_boards_are_those_that_the_kernels_are_for(session: Session) -> None:
+    everyone = session.ask("boards")
+    assert len(everyone["fit"]) == len(boards())
+    assert session.ask("boards", kernels="reference")["fit"] == everyone["fit"]
+    for kernels, family in (("esp-nn", "espressif"), ("cmsis-nn", "cortex-m")):
+        answer = session.ask("boards", kernels=kernels)
+        shown = {name for name in boards() if f">{name}<" in answer["report"]}
+        assert shown == {board.name for board in boards().values() if board.target.family == family}
+        assert len(answer["fit"]) == len(shown)
+
+
+@pytest.mark.parametrize(("seconds", "of_plan"), [(None, DEFAULT_TIME_LIMIT), (0.0, 0.0), (2.5, 2.5)])
+def test_searches_are_given_the_seconds_that_were_asked_for(
+    session: Session, monkeypatch: pytest.MonkeyPatch, seconds: float | None, of_plan: float
+) -> None:
+    given: list[float | None] = []
+    plan, tile = tflm.plan, tflm.tile
+
+    def planned(model: Any, resolver: Any, planner: OptimalPlanner, **options: Any) -> Any:
+        given.append(planner.time_limit)
+        return plan(model, resolver, "greedy", **options)
+
+    def tiled(model: Any, *, time_limit: float | None, **options: Any) -> Any:
+        given.append(time_limit)
+        return tile(model, ram=1 << 30, **{key: value for key, value in options.items() if key != "ram"})
+
+    monkeypatch.setattr(tflm, "plan", planned)
+    monkeypatch.setattr(tflm, "tile", tiled)
+    options = {"board": ESP32_S3, "seconds": seconds, "progress": print}
+    assert session.ask("plan", in_place=False, reorder=False, **options)["gains"] is False
+    assert session.ask("tile", macs="10%", ram=None, **options)["gains"] is False
+    assert given == [of_plan, seconds]
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_exported_files_are_those_of_the_command(session: Session, tmp_path: Path, typed: bool) -> None:
+    answer = session.ask("export", typed=typed, board="nano33ble", kernels="cmsis-nn")
+    said = shlex.split(html.unescape(answer["report"].removeprefix("<p><code>").removesuffix("</code></p>")))
+    assert ("--typed" in said) == typed
+    assert run(*said[1:2], INT8_MODEL, tmp_path / "firmware", *said[4:]).returncode == 0
+    with zipfile.ZipFile(io.BytesIO(answer["data"])) as archive:
+        files = {name: _without_origin(archive.read(name)) for name in archive.namelist()}
+    written = (tmp_path / "firmware").iterdir()
+    assert files == {f"firmware/{path.name}": _without_origin(path.read_bytes()) for path in written}
+    assert (b"Register_FULLY_CONNECTED_INT8" in files["firmware/op_resolver.h"]) == typed
+
+
+def _without_origin(source: bytes) -> bytes:
+    return b"\n".join(line for line in source.splitlines() if b"tflm export" not in line)
 
 
 # --- The page in a browser -------------------------------------------------------------------------------------------
