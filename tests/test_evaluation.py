@@ -17,7 +17,7 @@ import pytest
 from test_cli import figures
 
 import tflm
-from tflm.evaluation.metrics import classification
+from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.pictures import worst_samples, write_confusion
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
@@ -303,3 +303,69 @@ def test_names_of_classes_are_drawn_as_they_are(tmp_path: Path) -> None:
     found = tflm.evaluate(classifier(), IMAGES[:9], np.arange(9) % CLASSES, workers=1)
     write_confusion(tmp_path / "confusion.png", replace(found, classes=("$\\frac$", "$x^$", "\x1b[31m")))
     assert (tmp_path / "confusion.png").stat().st_size
+
+
+def scored(count: int, classes: int, seed: int) -> np.ndarray:
+    """Records of a model with so many scores; some samples did not run, some have no label."""
+    rng = np.random.default_rng(seed)
+    records = np.zeros(count, [("ran", "?"), ("label", "<i8"), ("output0", "i1", (1, classes))])
+    records["ran"] = rng.random(count) < 0.8
+    records["label"] = np.where(rng.random(count) < 0.8, rng.integers(0, classes, count), np.iinfo(np.int64).min)
+    records["output0"] = rng.integers(-5, 6, (count, 1, classes))
+    return records
+
+
+@pytest.mark.parametrize("block", [1, 7, 40])
+def test_what_is_found_does_not_depend_on_how_many_samples_are_looked_at_at_once(
+    monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    records, reference = scored(40, 4, 1), scored(40, 4, 2)
+    whole = classification(records, 2), difference(records, reference, real, real, worst=6)
+    monkeypatch.setattr("tflm.evaluation.metrics.BLOCK", block)
+    assert repr((classification(records, 2), difference(records, reference, real, real, worst=6))) == repr(whole)
+
+
+def real(integers: np.ndarray) -> np.ndarray:
+    """Real values of scores."""
+    return 0.5 * (integers.astype(np.float64) - 1)
+
+
+def test_differences_are_those_of_the_samples_that_both_ran() -> None:
+    records, reference = scored(50, 3, 3), scored(50, 3, 4)
+    found = difference(records, reference, real, real, worst=7)
+    assert found is not None
+    both = np.flatnonzero(records["ran"] & reference["ran"])
+    ours, theirs = (real(of["output0"][both, 0]) for of in (records, reference))
+    assert found.count == len(both) < 50
+    assert found.changed_answers == np.mean(ours.argmax(axis=1) != theirs.argmax(axis=1))
+    assert found.mean_absolute_error == pytest.approx(np.abs(ours - theirs).mean())
+    assert found.root_mean_square_error == pytest.approx(np.sqrt(np.square(ours - theirs).mean()))
+    assert found.largest_error == np.abs(ours - theirs).max()
+    power = np.square(theirs).sum() / np.square(ours - theirs).sum()
+    assert found.signal_to_noise_db == pytest.approx(10 * np.log10(power))
+    error = np.square(ours - theirs).mean(axis=1)
+    order = sorted(range(len(both)), key=lambda i: (-error[i], i))[:7]
+    assert found.worst == tuple((int(both[i]), pytest.approx(error[i])) for i in order)
+    equal = difference(records, records, real, real)
+    assert equal is not None
+    assert (equal.changed_answers, equal.largest_error, equal.signal_to_noise_db) == (0, 0, np.inf)
+
+
+def test_classes_are_told_apart_as_counted_by_hand() -> None:
+    records = scored(60, 4, 5)
+    found = classification(records, 2)
+    assert found is not None
+    chosen = [r for r in records if r["ran"] and r["label"] >= 0]
+    scores, labels = np.array([r["output0"][0] for r in chosen]), [int(r["label"]) for r in chosen]
+    above = [int((row > row[label]).sum()) for row, label in zip(scores, labels)]
+    assert found.count == len(chosen) < 60
+    assert found.top_k_accuracy == np.mean([rank < 2 for rank in above])
+    assert found.accuracy == np.mean([int(row.argmax()) == label for row, label in zip(scores, labels)])
+    confusion = np.zeros((4, 4), int)
+    for row, label in zip(scores, labels):
+        confusion[label, int(row.argmax())] += 1
+    assert found.confusion.tolist() == confusion.tolist()
+    assert found.recall.tolist() == pytest.approx([confusion[c, c] / confusion[c].sum() for c in range(4)])
+    assert classification(records, 9).k == 4
+    records["ran"] = False
+    assert classification(records) is None

@@ -242,6 +242,50 @@ def test_unknown_dimensions_alone_may_change_where_that_is_asked_for() -> None:
         assert interpreter.get_input_details()[0]["shape_signature"].tolist() == [-1, -1, -1, 2]
 
 
+@beside_litert
+@pytest.mark.parametrize("allocates", [False, True])
+def test_strictness_goes_by_the_shape_of_the_file_however_often_an_input_is_resized(allocates: bool) -> None:
+    shapes = [
+        ([4, 16, 8, 2], True),
+        ([4, 8, 8, 3], False),
+        ([2, 4, 4, 2], True),
+        ([2, 4, 2], False),
+        ([1, 4, 4, 2], True),
+    ]
+    for interpreter in both(pooled()):
+        for shape, allowed in shapes:
+            if allowed:
+                interpreter.resize_tensor_input(0, shape, strict=True)
+                now = shape
+            else:
+                with pytest.raises(RuntimeError, match="ResizeInputTensorStrict only allows"):
+                    interpreter.resize_tensor_input(0, shape, strict=True)
+            if allocates:
+                interpreter.allocate_tensors()
+                assert interpreter.get_output_details()[0]["shape"].tolist() == [now[0], 2]
+            assert interpreter.get_input_details()[0]["shape"].tolist() == now
+    for interpreter in both(INT8_MODEL.read_bytes()):
+        for _ in range(2):
+            interpreter.resize_tensor_input(0, [1, 1], strict=True)
+            with pytest.raises(RuntimeError, match="ResizeInputTensorStrict only allows"):
+                interpreter.resize_tensor_input(0, [2, 1], strict=True)
+        interpreter.resize_tensor_input(0, [2, 1])
+        with pytest.raises(RuntimeError, match="ResizeInputTensorStrict only allows"):
+            interpreter.resize_tensor_input(0, [1, 1], strict=True)
+
+
+@beside_litert
+def test_an_input_that_keeps_its_shape_stays_where_it_is() -> None:
+    for interpreter in both(flattened()):
+        shape = interpreter.get_input_details()[0]["shape"]
+        interpreter.allocate_tensors()
+        interpreter.resize_tensor_input(0, shape)
+        interpreter.invoke()
+        interpreter.resize_tensor_input(0, [shape[0] + 1, *shape[1:]])
+        with pytest.raises(RuntimeError, match="not ready"):
+            interpreter.invoke()
+
+
 def test_an_operator_that_does_not_allow_it_is_named() -> None:
     interpreter = ours.Interpreter(model_content=refused())
     interpreter.resize_tensor_input(0, [4, 3])
@@ -347,6 +391,41 @@ def test_signatures_run_their_own_subgraphs_with_inputs_by_name() -> None:
         interpreter.get_signature_runner()
     with pytest.raises(ValueError, match="Got value of type FLOAT64 but expected type FLOAT32"):
         add(first=a.astype(np.float64), b=b)
+
+
+@beside_litert
+def test_signatures_leave_each_others_inputs_and_outputs_as_they_are() -> None:
+    a, b = np.array([2, 3], np.float32), np.array([5, 7], np.float32)
+    for interpreter in both(two_signatures()):
+        add, multiply = (interpreter.get_signature_runner(key) for key in ("add", "mul"))
+        total = add(first=a, b=b)
+        product = multiply(first=a, b=b)
+        assert multiply(first=b, b=b)["y"].tolist() == [25, 49]
+        assert add(first=b[:1], b=b[:1])["y"].tolist() == [10]
+        assert (total["y"].tolist(), product["y"].tolist()) == ([7, 10], [10, 21])
+        details = [runner.get_input_details()["first"] for runner in (add, multiply)]
+        assert [of["name"] for of in details] == ["ADD_a:0", "MUL_a:0"]
+        assert [of["shape"].tolist() for of in details] == [[1], [2]]
+        for arguments in ({"first": a}, {"first": a, "b": b, "c": b}, {"first": a, "c": b}):
+            with pytest.raises(ValueError, match="Invalid"):
+                add(**arguments)
+
+
+@beside_litert
+def test_what_was_taken_of_an_output_stays_after_another_invoke() -> None:
+    for interpreter in both(flattened()):
+        interpreter.allocate_tensors()
+        (x,), (y,) = interpreter.get_input_details(), interpreter.get_output_details()
+        taken = []
+        for value in (1, 2):
+            interpreter.set_tensor(x["index"], np.full(x["shape"], value, np.float32))
+            interpreter.invoke()
+            taken.append(interpreter.get_tensor(y["index"]))
+        first = taken[0].copy()
+        taken[1][...] = 77
+        assert not np.array_equal(taken[0], taken[1])
+        assert np.array_equal(taken[0], first)
+        assert not (interpreter.get_tensor(y["index"]) == 77).any()
 
 
 def test_looking_at_tensors_in_between(corpus: Path) -> None:
