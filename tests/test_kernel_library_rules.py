@@ -216,6 +216,182 @@ def test_convolutions_of_cmsis_nn(plain: Convolution, multiplied: Convolution, c
     assert scratch(model, CPUS[cpu], "cmsis-nn") == cmsis_transpose(plain, cpu, outputs)
 
 
+@st.composite
+def one_row(draw: Draw) -> Convolution:
+    """Of an image of one row, by windows of one row: what Helium has code of its own for, and what just misses it."""
+    windows = Windows(
+        draw(st.integers(1, 20)), draw(st.integers(1, 6)), draw(st.integers(1, 5)), 1, draw(st.booleans())
+    )
+    columns = windows._replace(dilation=draw(st.sampled_from([1, 1, 1, 2])))
+    rows = Windows(draw(st.sampled_from([1, 1, 1, 2])), 1, draw(st.integers(1, 2)), 1, windows.padded)
+    assume(columns.places > 0)
+    return Convolution(1, rows, columns, draw(st.integers(1, 5)), draw(st.integers(1, 3)), INT8)
+
+
+@settings(max_examples=80)
+@given(conv=one_row())
+def test_windows_of_one_row_with_helium(conv: Convolution) -> None:
+    found = scratch(conv.model(BuiltinOperator.CONV_2D), "cortex-m55", "cmsis-nn")
+    assert found == [size for size in [cmsis_conv(conv, "mve")] if size]
+
+
+def valid(
+    size: tuple[int, int], taps: tuple[int, int], stride: int = 1, padded: bool = False
+) -> tuple[Windows, Windows]:
+    """Windows along rows and columns."""
+    rows, columns = (Windows(n, t, stride, 1, padded) for n, t in zip(size, taps))
+    return rows, columns
+
+
+@pytest.mark.parametrize(
+    ("conv", "size"),
+    [
+        (Convolution(1, *valid((7, 7), (7, 1)), 73, 2, INT16), 4 * 511),
+        (Convolution(1, *valid((7, 7), (2, 4)), 64, 2, INT16), 0),
+        (Convolution(1, *valid((7, 7), (3, 3)), 57, 2, INT16), 0),
+        (Convolution(1, Windows(7, 2, 1, 2, False), Windows(7, 2, 1, 1, False), 3, 2, INT16), 0),
+        (Convolution(1, Windows(7, 2, 1, 1, False), Windows(7, 2, 1, 2, False), 3, 2, INT16), 0),
+        (Convolution(1, *valid((7, 7), (2, 2)), 3, 2, INT16), 4 * 12),
+        (Convolution(1, *valid((7, 7), (1, 1)), 3, 2, INT8), 0),
+        (Convolution(1, *valid((7, 7), (1, 1), 2), 3, 2, INT8), 4 * 3),
+        (Convolution(1, *valid((7, 7), (1, 2)), 3, 2, INT8), 4 * 6),
+    ],
+)
+def test_columns_of_the_arduino_library(conv: Convolution, size: int) -> None:
+    """Of int16, windows of 512 elements and more take no buffer."""
+    model = conv.model(BuiltinOperator.CONV_2D)
+    assert scratch(model, "cortex-m4", "arduino") == ([size] if size else [])
+    small = [size] if size and conv.type == INT8 else []
+    assert scratch(model, "cortex-m0", "arduino") == small
+
+
+@pytest.mark.parametrize(
+    ("conv", "size"),
+    [
+        (Convolution(1, *valid((1, 8), (1, 2)), 3, 2, INT8), 4 * 8),
+        (Convolution(1, *valid((1, 9), (1, 3)), 3, 2, INT8), 4 * 16),
+        (Convolution(1, *valid((1, 6), (1, 3)), 3, 2, INT8), 0),
+        (Convolution(1, *valid((2, 6), (1, 3)), 3, 2, INT8), 4 * 16),
+    ],
+)
+def test_columns_of_the_arduino_library_with_helium(conv: Convolution, size: int) -> None:
+    """Windows of one row take none where they are as many as a multiple of 4; columns are rounded up to 8."""
+    found = scratch(conv.model(BuiltinOperator.CONV_2D), "cortex-m55", "arduino")
+    assert found == ([size] if size else [])
+
+
+def p4_conv(c: Convolution) -> int:
+    """Scratch of an ESP32-P4: the sums of the filter, and windows, filters or images filled up to vectors."""
+    (h, w), (kh, kw) = (c.rows.size, c.columns.size), (c.rows.taps, c.columns.taps)
+    top, left = c.rows.before, c.columns.before
+    sums, whole_filter = 4 * c.channels, kh * kw * up(c.depth, 16) * c.channels
+    if (kh, kw, c.rows.stride, c.columns.stride, top, left) == (1, 1, 1, 1, 0, 0):
+        if c.depth < 16:
+            return sums + 16 * c.channels + 64
+        n = up(c.depth, 8)
+        return (h * w * n if n != c.depth else 0) + n * c.channels + (16 * n if h * w >= 8 else 0) + 32
+    if top == left == 0 and kw * c.depth >= 16:
+        return whole_filter + sums + 32
+    if c.column >= 16:
+        return sums + c.column + 32
+    filled = up(-(-16 // kw), 16)
+    wide_filter = kh * kw * filled * c.channels
+    if top == left == 0:
+        return sums + wide_filter + h * w * filled + 32
+    image = (h + 2 * top) * (w + 2 * left) * c.depth
+    if image + sums <= 32 * 1024:
+        return image + whole_filter + sums + 32
+    row, room = (w + 2 * left) * filled, 32 * 1024 - sums - wide_filter
+    at_once = 1
+    while at_once < c.rows.places and ((at_once * c.rows.stride) + kh) * row <= room:
+        at_once += 1
+    return ((at_once - 1) * c.rows.stride + kh + 2 * top) * row + wide_filter + sums + 32
+
+
+def s3_depthwise(c: Convolution) -> int:
+    """Scratch of an ESP32-S3: filter and image, as int16 or with rows of padding, all or as many rows as a window."""
+    (h, w), taps = (c.rows.size, c.columns.size), (c.rows.taps, c.columns.taps)
+    filter, image = taps[0] * taps[1] * c.channels, h * w * c.depth
+    if c.depth != c.channels:
+        return 2 * (filter + image) + 32 if c.channels // c.depth % 4 == 0 else 32
+    if c.depth % 8 and c.depth <= 3:
+        return 32
+    if c.depth % 8:
+        n = up(c.depth, 8)
+        places = c.rows.places * c.columns.places
+        return up(up(up(2 * taps[0] * taps[1] * n, 16) + 2 * h * w * n, 16) + places * n, 16) + 12 * n + 16
+    beyond = [max(0, a.places * a.stride + 2 - a.size) for a in (c.rows, c.columns)]
+    around = [2 * a.before for a in (c.rows, c.columns)]
+    if taps != (3, 3):
+        return 2 * (filter + (image if 2 * (filter + image) <= 48 * 1024 else w * taps[0] * c.depth)) + 32
+    if c.depth == 8:
+        return 2 * (filter + image) + 32
+    if c.depth % 16:
+        n = up(c.depth, 16)
+        with_border = (h + around[0] + beyond[0]) * (w + around[1] + beyond[1])
+        return (9 + with_border + c.rows.places * c.columns.places) * n + 64
+    more = around if any(around) else beyond
+    if not any(more):
+        return filter + 16
+    padded = (h + more[0]) * (w + more[1]) * c.depth
+    return filter + 16 + (padded if padded <= 40 * 1024 else 3 * (w + more[1]) * c.depth)
+
+
+VECTORS = [
+    Convolution(1, *valid((7, 9), (2, 4)), 4, 3, INT8),  # a row of a window fills a vector
+    Convolution(1, *valid((7, 9), (2, 3)), 5, 3, INT8),  # lacks an element
+    Convolution(1, *valid((7, 9), (2, 2)), 4, 3, INT8),  # a window fills one
+    Convolution(1, *valid((7, 9), (3, 5)), 1, 3, INT8),  # lacks an element
+    Convolution(1, *valid((7, 9), (2, 4), padded=True), 4, 3, INT8),
+    Convolution(1, *valid((7, 9), (2, 2), padded=True), 4, 3, INT8),
+    Convolution(1, *valid((7, 9), (3, 5), padded=True), 1, 3, INT8),
+    Convolution(1, *valid((7, 1), (1, 1)), 15, 4, INT8),
+    Convolution(1, *valid((7, 1), (1, 1)), 16, 4, INT8),
+    Convolution(1, *valid((2, 4), (1, 1)), 16, 4, INT8),
+    Convolution(1, *valid((2, 4), (1, 1)), 20, 4, INT8),
+    Convolution(1, *valid((6, 6), (1, 1), 2), 16, 4, INT8),
+    Convolution(1, *valid((174, 184), (3, 3), padded=True), 1, 8, INT8),  # image and sums are the whole cache
+    Convolution(1, *valid((174, 184), (3, 3), padded=True), 1, 9, INT8),  # more than that
+    Convolution(1, *valid((174, 180), (3, 3), 2, padded=True), 1, 40, INT8),
+    Convolution(1, *valid((60, 700), (3, 3), padded=True), 1, 8, INT8),  # three rows do not fit
+]
+
+
+@pytest.mark.parametrize("conv", VECTORS, ids=lambda conv: f"{conv.input[1:]}x{conv.rows.taps, conv.columns.taps}")
+def test_where_windows_just_fill_a_vector_of_esp_nn(conv: Convolution) -> None:
+    model = conv.model(BuiltinOperator.CONV_2D)
+    assert scratch(model, "esp32s3", "esp-nn") == [s3_conv(conv)]
+    assert scratch(model, "esp32p4", "esp-nn") == [p4_conv(conv)]
+
+
+@settings(max_examples=60)
+@given(conv=convolutions())
+def test_convolutions_of_esp_nn_on_another_chip(conv: Convolution) -> None:
+    found = scratch(conv.model(BuiltinOperator.CONV_2D), "esp32p4", "esp-nn")
+    assert found == ([p4_conv(conv)] if conv.type == INT8 else [])
+
+
+DEPTHWISE = [
+    *(
+        Convolution(1, *valid((6, 7), taps, stride, padded), depth, depth, INT8)
+        for depth in (1, 3, 4, 5, 8, 12, 16, 24, 32, 40)
+        for taps, stride, padded in (((3, 3), 1, True), ((3, 3), 2, False), ((3, 3), 1, False), ((2, 3), 1, True))
+    ),
+    *(Convolution(1, *valid((6, 7), (3, 3)), 2, 2 * times, INT8) for times in (2, 3, 4, 6, 8)),
+    Convolution(1, *valid((38, 62), (3, 3), padded=True), 16, 16, INT8),  # a padded image of 40 KiB
+    Convolution(1, *valid((38, 63), (3, 3), padded=True), 16, 16, INT8),  # more than that
+    Convolution(1, *valid((15, 204), (2, 6)), 8, 8, INT8),  # filter and image of 48 KiB, as int16
+    Convolution(1, *valid((5, 613), (2, 6)), 8, 8, INT8),  # more than that
+]
+
+
+@pytest.mark.parametrize("conv", DEPTHWISE, ids=lambda conv: f"{conv.input[1:]}x{conv.rows.taps, conv.columns.taps}")
+def test_depthwise_convolutions_of_esp_nn(conv: Convolution) -> None:
+    model = conv.model(BuiltinOperator.DEPTHWISE_CONV_2D)
+    assert scratch(model, "esp32s3", "esp-nn") == [s3_depthwise(conv)]
+    assert scratch(model, "esp32p4", "esp-nn") == []
+
+
 @settings(max_examples=30)
 @given(plain=convolutions())
 def test_convolutions_of_esp_nn(plain: Convolution) -> None:
