@@ -1247,6 +1247,36 @@ def test_subgraphs_that_run_others_without_an_end_in_sight_are_refused(length: i
     assert [str(finding) for finding in findings] == [str(error)]
 
 
+def subgraphs_of(calls: dict[int, list[int]], relus: int = 0) -> bytes:
+    """Each subgraph runs those that it is to run, by CALL_ONCE; the first one has so many RELUs as well."""
+    builder = tflm.ModelBuilder()
+    for caller, callees in calls.items():
+        subgraph = builder.subgraph(f"subgraph {caller}")
+        for callee in callees:
+            subgraph.operator(BuiltinOperator.CALL_ONCE, [], [], call_once(callee))
+        if caller == 0:
+            x = subgraph.input("x", (1,), TensorType.FLOAT32)
+            for i in range(relus):
+                y = subgraph.tensor(f"y{i}", (1,), TensorType.FLOAT32)
+                subgraph.operator(BuiltinOperator.RELU, [x], [y])
+            subgraph.output(x)
+    return builder.build()
+
+
+def test_subgraphs_are_counted_as_they_run_not_as_they_stand() -> None:
+    """Several may run one, and a tree may be as wide as it likes to, up to 100,000 steps and a depth of 100."""
+    assert tflm.verify(subgraphs_of({0: [1, 2, 3, 3], 1: [4, 4], 2: [4], 3: [2, 4], 4: []})) == []
+    wide = {0: [1] * 250, 1: [2] * 199, 2: []}  # 250 * (2 + 199 * 2) steps
+    assert tflm.verify(subgraphs_of(wide)) == []
+    (finding,) = tflm.verify(subgraphs_of(wide, relus=1))
+    assert "100001 operators in all" in str(finding)
+    assert tflm.verify(chain_of_subgraphs(100, 1)) == []
+    assert len(tflm.verify(chain_of_subgraphs(101, 1))) == 1
+    for cycle in ({0: [1], 1: [0]}, {0: [1], 1: [2], 2: [1]}, {0: [1], 1: [], 2: [2]}):
+        (finding,) = tflm.verify(subgraphs_of(cycle))
+        assert "runs itself" in str(finding)
+
+
 @pytest.mark.parametrize(("length", "calls"), [(90, 1), (8, 2)], ids=["deep", "doubling"])
 def test_subgraphs_may_run_others_within_reason(length: int, calls: int) -> None:
     data = chain_of_subgraphs(length, calls)

@@ -101,6 +101,34 @@ def test_a_profile_that_is_printed_again_counts_once(tmp_path: Path) -> None:
     assert read(tmp_path, lines, INT8_MODEL.read_bytes())["invokes"] == 2
 
 
+def test_two_runs_of_a_device_in_one_log_count_twice(tmp_path: Path) -> None:
+    """A log that goes over a reset of the device has profiles of which none goes on from the one before."""
+    first, second = ([Event(TAG, t) for t in times] for times in ((1, 2, 3), (7, 2, 3)))
+    lines = [*PRINTED["LogCsv"](first), "rst:0x1 (POWERON)", *PRINTED["LogCsv"](second)]
+    told = read(tmp_path, lines, INT8_MODEL.read_bytes())
+    assert told["invokes"] == 2
+    assert [(op["runs"], op["ticks"]) for op in told["operators"]] == [(2, 4), (2, 2), (2, 3)]
+    shorter = PRINTED["LogCsv"](first) + PRINTED["LogCsv"](first[:2])
+    assert read(tmp_path, shorter, INT8_MODEL.read_bytes())["invokes"] == 1
+
+
+def test_of_several_arenas_in_a_log_the_last_one_counts(tmp_path: Path) -> None:
+    builds = [Build(tflm.targets.by_name("cortex-m4"), by_name(name), 0) for name in ("cmsis-nn", "reference")]
+    lines = [line for build in builds for line in recorded(build, MODEL)]
+    told = read(tmp_path, lines, INT8_MODEL.read_bytes(), "--target", "cortex-m4", "--kernels", "reference")
+    assert told["arena"]["equal"]
+    of_both = read_device_log(["arena_used_bytes() = 77", *recorded(builds[0], MODEL)], 0)
+    assert of_both.arena == read_device_log(recorded(builds[0], MODEL), 0).arena
+
+
+def test_sums_of_two_tables_are_those_of_the_last(tmp_path: Path) -> None:
+    header = '"Unique Tag","Total ticks across all events with that tag."'
+    lines = [header, f"{TAG}, 900", "ADD, 5", '"total number of ticks", 905', header, f"{TAG}, 901"]
+    assert read(tmp_path, lines, INT8_MODEL.read_bytes())["tags"] == [
+        {"operator": TAG, "ticks": 901, "multiply_accumulates": 288}
+    ]
+
+
 def test_sums_by_kind_of_operator_stand_beside_their_work(tmp_path: Path) -> None:
     header = '"Unique Tag","Total ticks across all events with that tag."'
     lines = [header, f"12:00 -> {TAG}, 900", '"total number of ticks", 900', f"{TAG}, 7"]

@@ -142,6 +142,45 @@ def test_the_status_is_that_of_the_budget(repository: Path, tmp_path: Path, budg
     assert job.outputs.get("fits") == {0: True, 2: None}[status]
 
 
+@pytest.mark.parametrize("left", [0, 1, -1])
+def test_a_budget_is_kept_to_the_byte(left: int) -> None:
+    measured = tflm.measure_arena(
+        tflm.Model.from_file(INT8_MODEL), tflm.AllOpsResolver(), target=tflm.targets.by_name("cortex-m4")
+    )
+    budget = str(measured.minimum_arena_bytes + left)
+    answer = CliRunner().invoke(app, ["gate", str(INT8_MODEL), "--target", "cortex-m4", "--budget", budget, "--json"])
+    assert answer.exit_code == (0 if left >= 0 else 1)
+    printed = json.loads(answer.stdout)
+    assert printed["fits"] is printed["models"][0]["fits"] is (left >= 0)
+    assert printed["budget_bytes"] == int(budget)
+    assert printed["models"][0]["verdict"].startswith(f"yes: {left:,} bytes" if left >= 0 else "no: 1 bytes")
+
+
+def test_the_base_is_measured_on_the_same_machine(repository: Path) -> None:
+    path = repository / "models" / "changed.tflite"
+    for options in (["--target", "cortex-m4", "--kernels", "cmsis-nn"], ["--target", "esp32s3", "--kernels", "esp-nn"]):
+        here = gated(path, *options, "--base", "main")
+        target, kernels = tflm.targets.by_name(options[1]), options[3]
+        for size, data in ((here["base"], INT8_MODEL.read_bytes()), (here["size"], path.read_bytes())):
+            found = tflm.measure_arena(tflm.Model(data), tflm.AllOpsResolver(), target=target, kernels=kernels)
+            assert size == {
+                "minimum_arena_bytes": found.minimum_arena_bytes,
+                "arena_used_bytes": found.arena_used_bytes,
+                "head_bytes": found.head_bytes,
+                "tail_bytes": found.tail_bytes,
+                "file_bytes": len(data),
+            }
+    assert gated(repository / "models" / "a_new one.tflite", *options, "--base", "main")["base"] is None
+    assert gated(path, *options)["base"] is None
+
+
+def test_a_board_and_a_budget_both_count() -> None:
+    measured = gated(INT8_MODEL, "--board", "nano33ble")["size"]["minimum_arena_bytes"]
+    for budget, status in ((measured, 0), (measured - 1, 1), (1 << 20, 0)):
+        arguments = ["gate", str(INT8_MODEL), "--board", "nano33ble", "--budget", str(budget)]
+        assert CliRunner().invoke(app, arguments).exit_code == status
+
+
 def test_a_board_is_a_budget(repository: Path, tmp_path: Path) -> None:
     job = act(repository, tmp_path, models="models/same.tflite", board="nano33ble")
     assert job.status == 0
