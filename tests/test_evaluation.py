@@ -11,6 +11,7 @@ import threading
 import wave
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from test_cli import figures
 
 import tflm
 from tflm.evaluation.metrics import classification, difference
-from tflm.evaluation.pictures import worst_samples, write_confusion
+from tflm.evaluation.pictures import _as_picture, worst_samples, write_confusion
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
+from tflm.evaluation.samples import data_set, fitted
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
 
 RNG = np.random.default_rng(0)
@@ -369,3 +371,154 @@ def test_classes_are_told_apart_as_counted_by_hand() -> None:
     assert classification(records, 9).k == 4
     records["ran"] = False
     assert classification(records) is None
+
+
+def test_the_worst_samples_are_found_in_every_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = scored(100, 4, 7)
+    found = tflm.Evaluation(100, (), (), records)
+    own = {
+        i: int(r["output0"][0].max()) - int(r["output0"][0, r["label"]])
+        for i, r in enumerate(records)
+        if r["ran"] and r["label"] >= 0
+    }
+    worst = sorted((i for i, behind in own.items() if behind), key=lambda i: (-own[i], i))[:16]
+    assert worst_samples(found) == worst
+    for block in (1, 9, 99, 100, 101):
+        monkeypatch.setattr("tflm.evaluation.metrics.BLOCK", block)
+        assert worst_samples(found) == worst
+
+
+def names_in(data: Any, start: int, tensors: Any) -> list[list[str]]:
+    """Names of the samples of each part from `start` on."""
+    parts = [(count, [sample.name for sample in part.samples(tensors)]) for count, part in data.parts(start)]
+    assert [count for count, _ in parts] == [len(names) for _, names in parts]
+    return [names for _, names in parts]
+
+
+def test_parts_have_every_sample_once_from_any_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    tensors = Runner(classifier()).inputs
+    images = IMAGES[:10]
+    np.save(tmp_path / "images.npy", images)
+    for i in range(66):
+        np.save(tmp_path / f"{i:02d}.npy", IMAGES[i : i + 1])
+    (tmp_path / "images.npy").rename(tmp_path.parent / "images.npy")
+    for most_bytes, most, size in ((8 * 3, 512, 3), (8 * 4 - 1, 512, 3), (1, 512, 1), (1 << 20, 4, 4), (80, 512, 10)):
+        monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", most_bytes)
+        monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", most)
+        for data in (data_set(images), data_set(tmp_path.parent / "images.npy")):
+            for start in (0, 1, 9, 10):
+                parts = names_in(data, start, tensors)
+                assert [name for part in parts for name in part] == [f"sample {i}" for i in range(start, 10)]
+                assert all(len(part) == size for part in parts[:-1])
+                assert 0 < len(parts[-1]) <= size if start < 10 else not parts
+    for data, name_of in (
+        (data_set([*IMAGES[:66]]), "sample {}".format),
+        (data_set(iter(IMAGES[:66])), "sample {}".format),
+        (data_set(tmp_path), lambda i: str(tmp_path / f"{i:02d}.npy")),
+    ):
+        start = 1 if data.count is None else 65
+        parts = names_in(data, start, tensors)
+        assert [len(part) for part in parts] == ([64, 1] if start == 1 else [1])
+        assert [name for part in parts for name in part] == [name_of(i) for i in range(start, 66)]
+
+
+@pytest.mark.parametrize("limit", [0, 1, 3, 4, 6, 10, 11, None])
+def test_a_limit_is_kept_across_parts_and_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, limit: int | None
+) -> None:
+    monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", 3)
+    told: list[tuple[int, int | None]] = []
+    count = min(10, 10 if limit is None else limit)
+    found = tflm.evaluate(classifier(), IMAGES[:10], limit=limit, workers=1, report=lambda *at: told.append(at))
+    assert found.count == len(found.records) == count
+    assert told == [(min(3 * i, count), count) for i in range(1, (count + 2) // 3 + 1)]
+    for part in (2, limit):
+        found = tflm.evaluate(classifier(), IMAGES[:10], limit=part, workers=1, results=tmp_path / "results")
+    assert found.records["output0"].tolist() == one_by_one(classifier(), IMAGES[: max(count, 2)]).tolist()
+    assert (found.samples_per_second > 0) == (count > 2)
+
+
+def test_integers_must_be_such_as_the_input_holds() -> None:
+    (x,) = Runner(classifier()).inputs
+    assert fitted(np.array([-128, 127] * 4), x, "s").tolist() == [[-128, 127] * 4]
+    for value in (-129, 128):
+        with pytest.raises(tflm.DataError, match=f"s: has int64 numbers.*{value}"):
+            fitted(np.array([0] * 7 + [value]), x, "s")
+    assert fitted(np.zeros((8, 1)), x, "s").tolist() == [[3] * 8]
+    for shape in ((7,), (9,), (2, 4)):
+        with pytest.raises(tflm.DataError, match=r"s: has shape .* takes shape \[1, 8\]"):
+            fitted(np.zeros(shape, np.int8), x, "s")
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "labels"),
+    [
+        ("1,2\n3,4\n", [[1, 2], [3, 4]], None),
+        ("a,b\n1,2\n\n3,4\n", [[1, 2], [3, 4]], None),
+        ("a,label\n1,2\n3,4\n", [[1], [3]], [2, 4]),
+        ("y,a,b\n1,2,5\n3,4,6\n", [[2, 5], [4, 6]], [1, 3]),
+        ("1,2\n3,x\n", 2, None),
+        ("a,b\n1,2\n3\n", 3, None),
+        ("1,2\n3,4,5\n", 2, None),
+        ("\n\n", "is empty", None),
+    ],
+)
+def test_tables_may_have_names_and_labels(tmp_path: Path, text: str, values: Any, labels: Any) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    if not isinstance(values, list):
+        said = f"line {values}: every line" if isinstance(values, int) else values
+        with pytest.raises(tflm.DataError, match=said):
+            data_set(path)
+        return
+    data: Any = data_set(path)
+    assert data.inputs[0].tolist() == values
+    assert (None if data.labels is None else data.labels.tolist()) == labels
+
+
+def test_saturation_counts_values_at_either_end_but_for_those_that_stand_for_zero() -> None:
+    for zero_point, saturated in ((0, 3 / 8), (-128, 2 / 8), (127, 1 / 8)):
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        x = main.input("x", (1, 8), TensorType.INT8, tflm.quantized(0.5, zero_point))
+        y = main.tensor("y", (1, 8), TensorType.INT8, tflm.quantized(0.5, zero_point))
+        main.operator(BuiltinOperator.RELU, [x], [y])
+        main.output(y)
+        values = np.array([[-128, 127, 127, 0, 1, 2, 3, 4]], np.int8)
+        found = tflm.calibrate_report(tflm.Model(builder.build()), values[None])
+        of_x = found.tensors[0]
+        assert (of_x.saturated, of_x.wasted_bits) == (saturated, 0)
+        assert (of_x.lowest, of_x.highest) == (0.5 * (-128 - zero_point), 0.5 * (127 - zero_point))
+        assert (of_x.room_from, of_x.room_to) == (of_x.lowest, of_x.highest)
+    narrow = tflm.calibrate_report(
+        classifier(), np.array([[0, 1, 2, 3, 4, 5, 6, 7], [60, 0, 1, 2, 3, 4, 5, 63]], np.int8)
+    )
+    assert narrow.count == 2
+    assert narrow.tensors[0].wasted_bits == 2
+    assert narrow.tensors[0].highest == 0.5 * (63 - 3)
+    assert tflm.calibrate_report(classifier(), IMAGES[:5], limit=4).count == 4
+
+
+@pytest.mark.parametrize(
+    ("shape", "picture"),
+    [
+        ((1, 4, 5, 1), (4, 5)),
+        ((1, 4, 5, 3), (4, 5, 3)),
+        ((1, 4, 5, 4), (4, 5, 4)),
+        ((1, 4, 5, 2), None),
+        ((1, 16), (4, 4)),
+        ((1, 15), None),
+        ((1, 9), None),
+        ((1, 25), (5, 5)),
+        ((1, 2, 3, 4, 3), None),
+        ((4, 5), (4, 5)),
+    ],
+)
+def test_samples_are_drawn_where_they_look_like_pictures(
+    shape: tuple[int, ...], picture: tuple[int, ...] | None
+) -> None:
+    drawn = _as_picture(np.arange(np.prod(shape), dtype=np.int8).reshape(shape))
+    assert (None if drawn is None else drawn.shape) == picture
+    if drawn is not None:
+        assert (drawn.min(), drawn.max()) == (0, 1)
+        assert not _as_picture(np.full(shape, 7)).any()
