@@ -31,8 +31,12 @@ from tflm.memory import (
     plan_bytes,
     search_plan,
 )
+from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.machine_code import NUMBA, call, compiled
+from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.minimalloc_csv import NamedBuffer, read_csv, write_csv
+from tflm.planning.time_budget import TimeBudget
+from tflm.planning.views import Body, Piece, most_alive
 
 needs_compiler = pytest.mark.skipif(NUMBA is None, reason="needs numba (the extra `fast`)")
 OBEDIENT = sorted(set(PLANNERS) - {"linear"})
@@ -166,7 +170,9 @@ IN_PLAIN_PYTHON = """
 import json, sys
 sys.modules["numba"] = None
 from tflm.memory import BufferRequirements, SearchLimits, search_plan
+from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.machine_code import NUMBA
+from tflm.planning.body_placement import BodyPlacement
 assert NUMBA is None
 problems = json.load(sys.stdin)
 plans = [search_plan([BufferRequirements(*b) for b in p], SearchLimits(seconds=None, steps=400)) for p in problems]
@@ -250,6 +256,109 @@ def test_a_search_reports_its_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0 < reports[-1].steps <= found.steps
     assert found.lower_bound_bytes <= found.head_bytes <= reports[-1].head_bytes
     assert reports[-1].lower_bound_bytes <= found.lower_bound_bytes
+
+
+class Clock:
+    """In place of the module `time`: a clock that goes on by so many seconds whenever it is read."""
+
+    def __init__(self, step: float):
+        self.now, self.step = 0.0, step
+
+    def monotonic(self) -> float:
+        self.now += self.step
+        return self.now
+
+
+@needs_compiler
+@pytest.mark.parametrize("seconds", [0.05, 0.4])
+def test_a_search_uses_the_time_that_it_is_given_and_no_more(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    clock = Clock(0.001)
+    monkeypatch.setattr("tflm.memory.plan_search.time", clock)
+    found = search_plan(tight_problem(250, 4), SearchLimits(seconds=seconds))
+    assert found.stopped is Stopped.TIME_LIMIT
+    assert found.steps > 0
+    # What is compiled or read on the way is not counted: a few readings of the clock.
+    assert seconds <= clock.now < seconds + 0.02
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(3.0, True), (2.0, False), (1.5, False), (None, True)])
+def test_a_second_heuristic_is_tried_only_where_there_is_time_for_it(
+    monkeypatch: pytest.MonkeyPatch, seconds: float | None, left: bool
+) -> None:
+    """Greedy's plan takes half a second here; another may take twice as long."""
+    clock, tried = Clock(0.0), []
+
+    def timed(buffers: Sequence[BufferRequirements]) -> list[int]:
+        clock.now += 0.5
+        return place_greedily(buffers)
+
+    def counted(buffers: Sequence[BufferRequirements]) -> list[int]:
+        tried.append(clock.now)
+        clock.now += 1.0
+        return place_greedily(buffers)
+
+    monkeypatch.setattr("tflm.memory.plan_search.time", clock)
+    monkeypatch.setattr("tflm.memory.plan_search.place_greedily", timed)
+    monkeypatch.setattr("tflm.memory.plan_search.place_in_best_fit", counted)
+    monkeypatch.setattr("tflm.memory.plan_search.place_by_breadth", counted)
+    buffers = [BufferRequirements(16, 0, 1), BufferRequirements(32, 1, 2)]
+    found = search_plan(buffers, SearchLimits(seconds=seconds))
+    assert found.stopped is Stopped.PROVED_OPTIMAL
+    assert tried == ([0.5, 1.5] if left else [0.5] if seconds == 2.0 else [])
+
+
+def test_stages_share_what_is_left_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock(0.0)
+    monkeypatch.setattr("tflm.planning.time_budget.time", clock)
+    planner = OptimalPlanner(time_limit=12)
+    budget = TimeBudget(planner, stages=3)
+    assert budget.share() == 4
+    clock.now = 1.0
+    with budget.next_stage(planner):
+        assert planner.time_limit == 5.5
+        clock.now = 2.0
+    assert planner.time_limit == 12
+    assert budget.share() == 10
+    clock.now = 20.0
+    assert TimeBudget(planner, stages=2).share() == 6
+    late = TimeBudget(planner, stages=2)
+    clock.now = 40.0
+    assert late.share() == 0
+    assert TimeBudget(OptimalPlanner(time_limit=None), stages=2).share() is None
+    assert TimeBudget(GreedyMemoryPlanner(), stages=2).share() is None
+
+
+def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    bodies = []
+    for _ in range(24):
+        size, first = 16 * int(rng.integers(1, 40)), int(rng.integers(0, 20))
+        bodies.append(Body({}, size, (Piece(0, size, first, first + int(rng.integers(0, 8))),)))
+    bound = most_alive(bodies)
+    heights = []
+    for seconds in (0.0, 5.0, 40.0):
+        clock = Clock(0.01)
+        monkeypatch.setattr("tflm.planning.body_placement.time", clock)
+        offsets = BodyPlacement(bodies).search(bound, seconds, rounds=100_000)
+        heights.append(max(offset + body.bytes for offset, body in zip(offsets, bodies)))
+        ended = heights[-1] <= bound
+        assert ended or seconds <= clock.now < seconds + 0.2
+        for (a, one), (b, other) in itertools.combinations(zip(offsets, bodies), 2):
+            (piece,), (later,) = one.pieces, other.pieces
+            together = piece.first <= later.last and later.first <= piece.last
+            assert not together or a + one.bytes <= b or b + other.bytes <= a
+    assert heights == sorted(heights, reverse=True)
+
+
+def test_a_search_reports_its_progress() -> None:
+    reports: list[Any] = []
+    buffers = [BufferRequirements(16 * (3 + i % 7), i % 5, i % 5 + 2 + i % 3) for i in range(40)]
+    buffers += [BufferRequirements(b.size, b.first_time_used + 8, b.last_time_used + 8, -1) for b in buffers]
+    found = search_plan(tight_problem(150, 3), SearchLimits(seconds=2, progress=reports.append))
+    for report in reports:
+        assert found.head_bytes <= report.head_bytes
+        assert report.lower_bound_bytes <= found.lower_bound_bytes
+        assert report.steps <= found.steps
 
 
 def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:
