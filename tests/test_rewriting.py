@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,16 @@ from oracle import Oracle
 
 import tflm
 from tflm.planning.head_plan import Head
+from tflm.planning.views import Views, most_alive
 from tflm.rewriting import rows as row_arithmetic
 from tflm.rewriting.candidates import band_rules, write_stages
-from tflm.rewriting.estimates import Liveness, stages_of
+from tflm.rewriting.estimates import Liveness, OperatorCosts, StageEstimate, concatenations, stages_of
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.operator_costs import measured_costs
 from tflm.rewriting.rows import Rows, Window, band_of_windows
 from tflm.rewriting.stage_search import ChosenStage, StageSearch
 from tflm.rewriting.verification import check_tags
+from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -460,6 +463,89 @@ def test_a_constant_that_differs_from_row_to_row_keeps_an_operator_out_of_bands(
     main.operator(BuiltinOperator.ADD, [x, c], [y], AddOptions())
     main.output(y)
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
+
+
+@given(model=image_graph(), data=st.data())
+@settings(max_examples=40)
+def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
+    model: bytes, data: st.DataObject
+) -> None:
+    before = tflm.Model(model)
+    graph = Graph(before)
+    rules, live, count = band_rules(graph), Liveness(graph), len(graph.operators)
+    stage_of = stages_of(graph, live, rules, longest=8)
+    spans = [(first, end) for first in range(count) for end in range(first + 1, count + 1)]
+    stages = [stage for stage in itertools.starmap(stage_of, spans) if stage is not None and stage.rows > 1]
+    if not stages:
+        return
+    stage = data.draw(st.sampled_from(stages))
+    cuts = data.draw(st.sets(st.integers(1, stage.rows - 1), min_size=1, max_size=12))
+    bands = [Rows(*border) for border in itertools.pairwise([0, *sorted(cuts), stage.rows])]
+    backwards = data.draw(st.booleans())
+    bands = bands[::-1] if backwards else bands
+    main = before.subgraphs[0]
+    macs = [multiply_accumulates(before, main, operator) for operator in main.operators or ()]
+    costs = OperatorCosts((1000,) * count, (0,) * count, tuple(macs), slice=10, concatenation=1)
+    cost = StageEstimate(stage, live, costs).of(bands, backwards)
+    chosen = ChosenStage(stage.first, stage.end, tuple(bands))
+    assert chosen.backwards == backwards
+    write_stages(graph, rules, [chosen])
+    after = graph.checked()
+    operators = after.subgraphs[0].operators or []
+    assert cost.macs == sum(multiply_accumulates(after, after.subgraphs[0], op) for op in operators) - sum(macs)
+    names = Counter(after.operator_name(operator) for operator in operators)
+    slices, joins = names["SLICE"], concatenations(len(bands))
+    more = len(operators) - slices - joins - count
+    assert cost.tail == 1000 * more + 10 * slices + joins
+    buffers = {b.tensor: b for b in tflm.measure_arena(after, tflm.AllOpsResolver()).buffers if b.tensor is not None}
+    rest = [live.at(i) for i in range(count) if not stage.first <= i < stage.end]
+    alive = most_alive(Views(after, buffers).bodies())
+    assert abs(max([cost.head, *rest]) - alive) <= 64  # rows are counted without what aligns them
+
+
+def test_a_graph_says_who_reads_and_makes_each_tensor() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4,), F32)
+    a, b = main.tensor("a", (4,), F32), main.tensor("b", (2,), F32)
+    main.operator(BuiltinOperator.ADD, [x, x], [a], AddOptions())
+    main.operator("mine", [x, -1, a], [b])
+    main.output(b)
+    graph = Graph(tflm.Model(builder.build()))
+    assert x == 0
+    assert graph.readers() == {x: [0, 1], a: [1]}
+    assert graph.producers() == {a: 0, b: 1}
+    live = Liveness(graph)
+    assert [live.at(i) for i in range(2)] == [32, 48]
+    assert [live.across(*span) for span in ((0, 1), (1, 2), (0, 2))] == [16, 0, 0]
+    assert [live.ends_in(tensor, 1) for tensor in (x, a, b)] == [False, False, False]
+    assert [live.ends_in(tensor, 2) for tensor in (x, a, b)] == [True, True, False]
+    assert [live.is_inside(a, *span) for span in ((0, 2), (0, 1), (1, 2))] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("shape", "type", "is_variable", "fits"),
+    [
+        ((1, 4, 4, 2), F32, False, True),
+        ((1, 4, 4, 2), F32, True, False),
+        ((1, 4, 4, 2), TensorType.UINT8, False, False),
+        ((1, 4, 4, 2), TensorType.INT16, False, True),
+        ((4, 4, 2), F32, False, False),
+        ((1, 1, 4, 4, 2), F32, False, False),
+        ((2, 4, 4, 2), F32, False, True),
+    ],
+)
+def test_bands_are_of_images_of_types_that_can_be_cut_and_joined(
+    shape: tuple[int, ...], type: TensorType, is_variable: bool, fits: bool
+) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", shape, type), main.tensor("y", shape, type)
+    read = main.tensor("state", shape, type, is_variable=True) if is_variable else x
+    main.operator(BuiltinOperator.ADD, [x, read], [y], AddOptions())
+    main.output(y)
+    rules = band_rules(Graph(tflm.Model(builder.build(), checks="tflm")))
+    assert (rules[0] is not None) == fits
 
 
 def hourglass() -> tflm.Model:
