@@ -24,7 +24,7 @@ from tflm.memory import OptimalPlanner, SearchProgress
 from tflm.memory.plan_search import search_plan
 from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.head_plan import Head
-from tflm.planning.operator_order import smaller_order
+from tflm.planning.operator_order import _Graph, smaller_order
 from tflm.planning.views import Piece, Views
 from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.schema import (
@@ -503,6 +503,29 @@ def test_the_order_is_the_best_of_all_and_keeps_what_depends(model: bytes, data:
         order = [operators[i] for i in answer.order]
         assert is_valid(order)
         assert peak(order, main.inputs or (), main.outputs, sizes) == answer.peak_bytes
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_an_input_that_nobody_reads_is_alive_only_while_it_is_filled(kept: bool) -> None:
+    """Unless it is an output as well: then it counts at every step."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    unread, x = (main.input(name, (size,), TensorType.INT8) for name, size in (("unread", 64), ("x", 16)))
+    tensor = x
+    for width in (48, 96, 16):
+        following = main.tensor(f"t{width}", (width,), TensorType.INT8)
+        main.operator("mine", [tensor], [following])
+        tensor = following
+    main.output(tensor, *([unread] if kept else []))
+    model = tflm.Model(builder.build())
+    sizes = {i: (table.shape or ())[0] for i, table in enumerate(model.subgraphs[0].tensors or ())}
+    graph = _Graph(model, sizes, {1: 1000})
+    assert graph.bytes_at_start == 80
+    assert graph.peak(range(3)) == 48 + 96 + 1000 + (64 if kept else 0)
+    assert _Graph(model, sizes, {}).peak(range(3)) == (48 + 96 + (64 if kept else 0))
+    assert _Graph(model, {i: 16 * n if i == unread else n for i, n in sizes.items()}, {}).peak(range(3)) == (
+        1024 + 16 + (128 if kept else 0)
+    )
 
 
 def test_a_variable_is_read_before_it_is_assigned() -> None:

@@ -134,6 +134,7 @@ def planned(model: tflm.Model) -> bytes:
     """A model with a plan whose tensors lie in others."""
     head = Head(model, tflm.measure_arena(model, tflm.AllOpsResolver()).buffers)
     plan = head.planned_with_views(rounds=1)
+    assert plan is None or plan.proved_optimal == (plan.head_bytes == plan.lower_bound_bytes)
     return bytes(model.data) if plan is None else with_metadata(model, METADATA_NAME, encode_offsets(plan.offsets))
 
 

@@ -9,21 +9,38 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from image_graphs import image_graph
+from strategies import OPERATORS
 from test_cli import figures, refusal, run
 
 import tflm
-from tflm.rewriting.shapes import resized, with_main_subgraph
+from tflm.rewriting.shapes import RULES, resized, with_main_subgraph
 from tflm.schema import (
+    AddOptions,
+    BatchMatMulOptions,
     BuiltinOperator,
+    ConcatenationOptions,
+    Conv2DOptions,
     FullyConnectedOptions,
     IfOptions,
     ModelBuilder,
     PackOptions,
+    Padding,
     ReducerOptions,
     ReshapeOptions,
     ShapeOptions,
+    SpaceToDepthOptions,
+    SplitOptions,
+    SplitVOptions,
+    SqueezeOptions,
     StridedSliceOptions,
+    SVDFOptions,
     TensorType,
+    UnpackOptions,
+    read_model,
+    write_model,
 )
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None
@@ -185,3 +202,163 @@ def test_commands_take_shapes(tmp_path: Path) -> None:
     )
     assert run("resize", path, "-o", written, "--shape", "image").returncode == 2
     assert "is the model itself" in refusal("resize", path, "-o", path)
+
+
+OF_OTHER_SHAPES = {"CONV_2D", "DEPTHWISE_CONV_2D", "PACK", "STRIDED_SLICE", "SVDF"}
+"""Operators whose random models have outputs of other shapes at times than those that a converter writes."""
+
+
+@pytest.mark.parametrize("operator", sorted(OPERATORS.keys() & RULES.keys() - OF_OTHER_SHAPES))
+@given(data=st.data())
+@settings(max_examples=5)
+def test_the_shapes_of_outputs_follow_from_those_of_inputs(operator: str, data: st.DataObject) -> None:
+    model, _ = data.draw(OPERATORS[operator])
+    found, right = forgotten_and_found(model)
+    assert found is None or found == right
+
+
+def of(*numbers: int) -> np.ndarray:
+    """A constant of integers."""
+    return np.array(numbers, np.int32)
+
+
+def window(**options: Any) -> Any:
+    """Options of a convolution without padding."""
+    return Conv2DOptions(padding=Padding.VALID, **{"stride_w": 1, "stride_h": 1, **options})
+
+
+def strided(**masks: int) -> Any:
+    """Options of a STRIDED_SLICE."""
+    return StridedSliceOptions(**masks)
+
+
+TENS = of(0, 0), of(10, 10), of(1, 1)
+FILTER = np.ones((4, 3, 2, 5), np.float32)
+RULED: list[tuple[str, Any, Any, Any]] = [
+    ("CONV_2D", [(1, 3, 2, 5), FILTER], window(), [(1, 1, 1, 4)]),
+    ("CONV_2D", [(1, 2, 2, 5), FILTER], window(), "2 rows or columns are too few for a window of 3"),
+    ("CONV_2D", [(1, 6, 3, 5), FILTER], window(dilation_h_factor=2, dilation_w_factor=2), [(1, 2, 1, 4)]),
+    ("CONV_2D", [(1, 9, 8, 10), FILTER], window(stride_h=2, stride_w=3), [(1, 4, 3, 4)]),
+    ("CONV_2D", [(1, 9, 8, 4), FILTER], window(), "weights are for 5 channels, the input has 4"),
+    ("CONV_2D", [(9, 8, 5), FILTER], window(), "needs 4 dimensions"),
+    ("STRIDED_SLICE", [(10, 10), *TENS], strided(), [(10, 10)]),
+    ("STRIDED_SLICE", [(5, 7, 2), of(1, 2), of(4, 9), of(2, 3)], strided(), [(2, 2, 2)]),
+    ("STRIDED_SLICE", [(5, 7), of(1, 2), of(4, 5), of(1, 1)], strided(begin_mask=1, end_mask=2), [(4, 5)]),
+    ("STRIDED_SLICE", [(5, 7), of(4, 6), of(0, 0), of(1, 1)], strided(shrink_axis_mask=3), [()]),
+    ("STRIDED_SLICE", [(5, 7), of(4, 0), of(0, 3), of(1, 1)], strided(shrink_axis_mask=1), [(3,)]),
+    ("STRIDED_SLICE", [(5, 7), of(-5, 0), of(0, 3), of(1, 1)], strided(shrink_axis_mask=1), [(3,)]),
+    ("STRIDED_SLICE", [(5, 7), of(5, 0), of(0, 3), of(1, 1)], strided(shrink_axis_mask=1), "element 5 is none of 5"),
+    ("STRIDED_SLICE", [(5, 7), of(-6, 0), of(0, 3), of(1, 1)], strided(shrink_axis_mask=1), "element -6 is none of 5"),
+    ("STRIDED_SLICE", [(5, 7), *TENS], strided(ellipsis_mask=1), "ellipsis"),
+    ("STRIDED_SLICE", [(5,), *TENS], strided(), "takes 2 dimensions, the input has 1"),
+    ("PACK", [(2, 3), (2, 3)], PackOptions(values_count=2, axis=2), [(2, 3, 2)]),
+    ("PACK", [(2, 3), (2, 3)], PackOptions(values_count=2, axis=-3), [(2, 2, 3)]),
+    ("PACK", [(2, 3), (2, 3)], PackOptions(values_count=2, axis=3), "axis 3 is none of 3 dimensions"),
+    ("PACK", [(2, 3), (2, 4)], PackOptions(values_count=2, axis=0), "need one shape"),
+    ("SVDF", [(3, 4), np.ones((6, 4)), np.ones((6, 2)), np.ones(3), (3, 12)], SVDFOptions(rank=2), [(3, 3)]),
+    ("FULLY_CONNECTED", [(2, 6), np.ones((5, 4))], FullyConnectedOptions(), [(3, 5)]),
+    ("FULLY_CONNECTED", [(2, 5), np.ones((5, 4))], FullyConnectedOptions(), "no multiple"),
+    ("FULLY_CONNECTED", [(2, 3, 4), np.ones((5, 4))], FullyConnectedOptions(keep_num_dims=True), [(2, 3, 5)]),
+    ("FULLY_CONNECTED", [(2, 4, 3), np.ones((5, 4))], FullyConnectedOptions(keep_num_dims=True), "weights take 4"),
+    ("RESHAPE", [(2, 6), of(3, -1)], None, [(3, 4)]),
+    ("RESHAPE", [(2, 6), of(5, -1)], None, "reshapes to"),
+    ("RESHAPE", [(2, 6), of(-1, -1)], None, "reshapes to"),
+    ("RESHAPE", [(2, 6), of(3, 5)], None, "reshapes to"),
+    ("CONCATENATION", [(2, 3), (2, 4)], ConcatenationOptions(axis=-1), [(2, 7)]),
+    ("CONCATENATION", [(2, 3), (3, 3)], ConcatenationOptions(axis=1), "do not go together along 1"),
+    ("CONCATENATION", [(2, 3), (2,)], ConcatenationOptions(axis=1), "do not go together along 1"),
+    ("UNPACK", [(2, 3)], UnpackOptions(num=2, axis=0), [(3,), (3,)]),
+    ("UNPACK", [(3, 2)], UnpackOptions(num=2, axis=0), "would need 3"),
+    ("SPLIT", [of(1), (2, 6)], SplitOptions(num_splits=3), [(2, 2)] * 3),
+    ("SPLIT", [of(1), (2, 7)], SplitOptions(num_splits=3), "7 can't be split into 3"),
+    ("SPLIT_V", [(2, 7), of(3, -1, 2), of(1)], SplitVOptions(num_splits=3), [(2, 3), (2, 2), (2, 2)]),
+    ("SPLIT_V", [(2, 5), of(3, -1, 2), of(1)], SplitVOptions(num_splits=3), [(2, 3), (2, 0), (2, 2)]),
+    ("SPLIT_V", [(2, 4), of(3, -1, 2), of(1)], SplitVOptions(num_splits=3), "can't be split"),
+    ("SPLIT_V", [(2, 8), of(3, 2, 2), of(1)], SplitVOptions(num_splits=3), "can't be split"),
+    ("SLICE", [(4, 5), of(1, 2), of(3, -1)], None, [(3, 3)]),
+    ("SLICE", [(4, 5), of(1, 2), of(4, -1)], None, "is not in"),
+    ("SLICE", [(4, 5), of(1, 5), of(1, -1)], None, [(1, 0)]),
+    ("SLICE", [(4, 5), of(1, 6), of(1, -1)], None, "is not in"),
+    ("SLICE", [(4, 5), of(1), of(1)], None, "takes 1 dimensions"),
+    ("SQUEEZE", [(1, 3, 1)], SqueezeOptions(squeeze_dims=(0,)), [(3, 1)]),
+    ("SQUEEZE", [(1, 3, 1)], SqueezeOptions(), [(3,)]),
+    ("SQUEEZE", [(1, 3, 1)], SqueezeOptions(squeeze_dims=(1,)), "dimensions of 1 only"),
+    ("EXPAND_DIMS", [(2, 3), of(2)], None, [(2, 3, 1)]),
+    ("EXPAND_DIMS", [(2, 3), of(-3)], None, [(1, 2, 3)]),
+    ("EXPAND_DIMS", [(2, 3), of(3)], None, "axis 3 is none of 3"),
+    ("SPACE_TO_DEPTH", [(1, 4, 6, 3)], SpaceToDepthOptions(block_size=2), [(1, 2, 3, 12)]),
+    ("SPACE_TO_DEPTH", [(1, 4, 5, 3)], SpaceToDepthOptions(block_size=2), "no multiple of blocks of 2"),
+    ("SPACE_TO_DEPTH", [(1, 5, 4, 3)], SpaceToDepthOptions(block_size=2), "no multiple of blocks of 2"),
+    ("MEAN", [(2, 3, 4), of(-1, 0)], ReducerOptions(), [(3,)]),
+    ("MEAN", [(2, 3, 4), of(-1, 0)], ReducerOptions(keep_dims=True), [(1, 3, 1)]),
+    ("MEAN", [(2, 3, 4), of(3)], ReducerOptions(), "axis 3 is none of 3"),
+    ("MEAN", [(2, 3, 4), of(-4)], ReducerOptions(), "axis -4 is none of 3"),
+    ("BATCH_MATMUL", [(2, 3, 4), (1, 4, 5)], BatchMatMulOptions(), [(2, 3, 5)]),
+    ("BATCH_MATMUL", [(2, 4, 3), (5, 4)], BatchMatMulOptions(adj_x=True, adj_y=True), [(2, 3, 5)]),
+    ("BATCH_MATMUL", [(2, 3, 4), (3, 5)], BatchMatMulOptions(), "can't be multiplied"),
+    ("ADD", [(2, 1, 4), (3, 1)], AddOptions(), [(2, 3, 4)]),
+    ("ADD", [(2, 4), (3,)], AddOptions(), "do not go together"),
+]
+
+
+@pytest.mark.parametrize(("operator", "inputs", "options", "expected"), RULED)
+def test_rules_of_shapes_give_or_refuse_what_they_should(
+    operator: str, inputs: Any, options: Any, expected: Any
+) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    given, tensors = {}, []
+    for i, value in enumerate(inputs):
+        if isinstance(value, np.ndarray):
+            tensors.append(main.constant(f"c{i}", value if value.dtype == np.int32 else value.astype(np.float32)))
+        else:
+            tensors.append(main.input(f"x{i}", (*value, 7), TensorType.FLOAT32))
+            given[f"x{i}"] = value
+    count = len(expected) if isinstance(expected, list) else getattr(options, "num_splits", getattr(options, "num", 1))
+    outputs = [main.tensor(f"y{i}", (1,), TensorType.FLOAT32) for i in range(count)]
+    main.operator(BuiltinOperator[operator], tensors, outputs, options)
+    main.output(*outputs)
+    model = tflm.Model(builder.build(), checks="tflm")
+    if isinstance(expected, str):
+        with pytest.raises(tflm.OperatorError, match=f"operator 0 {operator}.*{expected}"):
+            tflm.resize(model, given)
+        return
+    found = shapes_of(tflm.resize(model, given))
+    assert [found[output] for output in outputs] == expected
+
+
+def shapes_of(data: bytes) -> list[tuple[int, ...]]:
+    """Of each tensor, in order."""
+    return [tensor.shape or () for tensor in tflm.Model(data, checks="tflm").subgraphs[0].tensors or ()]
+
+
+@given(model=image_graph())
+@settings(max_examples=30)
+def test_the_shapes_of_images_follow_from_that_of_the_first(model: bytes) -> None:
+    found, right = forgotten_and_found(model)
+    assert found == right
+
+
+def forgotten_and_found(model: bytes) -> tuple[list[Any] | None, list[Any]]:
+    """Shapes of a model whose shapes were forgotten, and that was resized to what it was; and those that it had.
+
+    None where the shapes depend on values that only a run shows.
+    """
+    root = read_model(memoryview(model))
+    main = root.subgraphs[0]
+    right = [tensor.shape or () for tensor in main.tensors]
+    assume(all(right[tensor] for tensor in main.inputs or ()))
+    is_constant = [bool(root.buffers[tensor.buffer].data) or 0 in (tensor.shape or ()) for tensor in main.tensors]
+    varying = [i for i, constant in enumerate(is_constant) if not constant]
+    for tensor in varying:
+        main.tensors[tensor].shape = (*right[tensor], 7) if not main.tensors[tensor].is_variable else right[tensor]
+    forgotten = tflm.Model(write_model(root), checks="tflm")
+    try:
+        data = resized(forgotten, {tensor: right[tensor] for tensor in main.inputs or ()})
+    except tflm.OperatorError as error:
+        if "is not a constant" not in error.reason and "no option" not in error.reason:
+            raise
+        return None, right
+    if not main.inputs:
+        return None, right
+    return shapes_of(data), right
