@@ -17,6 +17,7 @@ import tflm
 from tflm.cli.app import app
 from tflm.delegates import Delegate, DelegateContext, DelegateParams
 from tflm.runtime.micro_graph import bind_node
+from tflm.runtime.partitioning import DependencyGraph
 from tflm.schema import BuiltinOperator, CallOnceOptions, TensorType, VarHandleOptions
 
 KINDS = [BuiltinOperator.ADD, BuiltinOperator.MAXIMUM, BuiltinOperator.MINIMUM]
@@ -98,6 +99,48 @@ def test_a_subset_knows_its_tensors() -> None:
     first, second = delegate.seen
     assert (first.nodes_to_replace, first.input_tensors, first.output_tensors) == ((1, 2), (0, 1, 2), (3, 4))
     assert (second.nodes_to_replace, second.input_tensors, second.output_tensors) == ((4,), (3, 5), (6,))
+
+
+@given(
+    operators=st.lists(
+        st.tuples(
+            st.lists(st.integers(-1, 7), max_size=3),
+            st.lists(st.integers(0, 7), max_size=2),
+            st.booleans(),
+            st.booleans(),
+        ),
+        max_size=7,
+    ),
+    variable=st.integers(0, 7),
+)
+def test_an_operator_waits_for_all_that_must_be_done_before_it(
+    operators: list[tuple[list[int], list[int], bool, bool]], variable: int
+) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    for i in range(8):
+        main.tensor(f"t{i}", (1,), TensorType.FLOAT32, is_variable=i == variable)
+    built = [
+        (
+            tflm.Node("op", i, tuple(inputs), tuple(outputs), (), None, memoryview(b""), 1, (9,) if runs else ()),
+            tflm.Registration("op", lambda *_: lambda: None, has_state=False, ends_invoke=ends),
+        )
+        for i, (inputs, outputs, runs, ends) in enumerate(operators)
+    ]
+    found = DependencyGraph(main.table, built).waits_for
+    state = [runs or variable in (*inputs, *outputs) for inputs, outputs, runs, _ in operators]
+    must: list[set[int]] = []
+    for j, (inputs, _, _, ends) in enumerate(operators):
+        makers = {max((i for i in range(j) if t in operators[i][1]), default=-1) for t in inputs} - {-1}
+        must.append(makers | {i for i in range(j) if (state[i] and state[j]) or ends or operators[i][3]})
+
+    def all_before(waits: list[set[int]]) -> list[set[int]]:
+        closed: list[set[int]] = []
+        for before in waits:
+            closed.append(before.union(*(closed[i] for i in before)))
+        return closed
+
+    assert all_before(found) == all_before(must)
 
 
 def test_a_delegate_gives_its_own_results() -> None:

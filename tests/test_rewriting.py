@@ -549,6 +549,49 @@ def test_bands_are_of_images_of_types_that_can_be_cut_and_joined(
     assert (rules[0] is not None) == fits
 
 
+@pytest.mark.parametrize(
+    ("batches", "paddings", "fits"),
+    [
+        (1, [[0, 0], [1, 2], [0, 0], [0, 0]], True),
+        (1, [[0, 0], [0, 0], [3, 0], [0, 1]], True),
+        (1, [[0, 1], [0, 0], [0, 0], [0, 0]], False),
+        (1, [[1, 0], [1, 0], [0, 0], [0, 0]], False),
+        (2, [[1, 0], [0, 0], [0, 1], [0, 0]], True),
+    ],
+)
+def test_a_pad_runs_in_bands_unless_it_pads_batches_of_one(batches: int, paddings: list[list[int]], fits: bool) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = (batches, 4, 5, 2)
+    x = main.input("x", shape, F32)
+    y = main.tensor("y", [size + sum(borders) for size, borders in zip(shape, paddings)], F32)
+    main.operator(BuiltinOperator.PAD, [x, main.constant("p", np.array(paddings, np.int32))], [y])
+    main.output(y)
+    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
+
+
+@pytest.mark.parametrize(("axis", "fits"), [(1, False), (2, True), (3, True), (-1, True), (-2, True), (-3, False)])
+def test_images_side_by_side_run_in_bands_of_rows(axis: int, fits: bool) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, z = main.input("x", (1, 4, 4, 4), F32), main.input("z", (1, 4, 4, 4), F32)
+    y = main.tensor("y", [8 if i == axis % 4 else size for i, size in enumerate((1, 4, 4, 4))], F32)
+    main.operator(BuiltinOperator.CONCATENATION, [x, z], [y], ConcatenationOptions(axis=axis))
+    main.output(y)
+    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
+
+
+@given(first=st.tuples(st.integers(0, 9), st.integers(0, 9)), other=st.tuples(st.integers(0, 9), st.integers(0, 9)))
+def test_rows_cover_and_reach_as_sets_do(first: tuple[int, int], other: tuple[int, int]) -> None:
+    a, b = Rows(*sorted(first)), Rows(*sorted(other))
+    rows = [set(range(*of)) for of in (a, b)]
+    assert a.size == len(rows[0])
+    if a.size and b.size:
+        assert a.covers(b) == (rows[1] <= rows[0])
+        union = rows[0] | rows[1]
+        assert a.hull(b) == (min(union), max(union) + 1)
+
+
 def hourglass() -> tflm.Model:
     """Two places at which memory peaks, with little in between."""
     builder = ModelBuilder()

@@ -21,7 +21,7 @@ from strategies import control_flow
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.runtime.value_tags import Place, lost_values
+from tflm.runtime.value_tags import Place, _Label, _Memory, lost_values
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -52,6 +52,45 @@ def interpreter_of(model: tflm.Model, planner: Any = "greedy") -> tflm.MicroInte
 
 
 @pytest.mark.runs(0.1)
+
+
+spans = st.tuples(st.integers(0, 12), st.integers(0, 12))
+
+
+@given(writes=st.lists(spans, max_size=8), others=st.lists(spans, max_size=4), looked_at=spans)
+def test_memory_holds_of_each_byte_what_was_written_last(
+    writes: list[tuple[int, int]], others: list[tuple[int, int]], looked_at: tuple[int, int]
+) -> None:
+    memory, held = _Memory(), [_Label((), None, None)] * 13
+    for number, (begin, end) in enumerate(writes):
+        label = _Label(((number, begin), (99, 0)), (0, number), None)
+        memory.write(begin, end, label)
+        held[begin:end] = [label] * max(0, end - begin)
+    other = memory.copy()
+    both = list(held)
+    for number, (begin, end) in enumerate(others):
+        label = _Label(((99, 0), (50 + number, begin)), (1, number), None)
+        other.write(begin, end, label)
+        both[begin:end] = [label] * max(0, end - begin)
+
+    def bytes_of(of: _Memory, begin: int, end: int) -> list[_Label]:
+        found = []
+        for first, stop, label in of.read(begin, end):
+            assert first == begin + len(found)
+            assert stop <= max(end, begin)
+            found += [label] * (stop - first)
+        return found
+
+    begin, end = looked_at
+    assert bytes_of(memory, 0, 13) == held
+    assert bytes_of(memory, begin, end) == held[begin:end]
+    assert bytes_of(other, 0, 13) == both
+    memory.meet(other)
+    for met, one, two in zip(bytes_of(memory, 0, 13), held, both):
+        assert set(met.values) == set(one.values) & set(two.values)
+        assert met.tensor in (one.tensor, two.tensor)
+
+
 @given(model=models.graph(), data=st.data())
 @settings(max_examples=60)
 def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
