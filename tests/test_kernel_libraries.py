@@ -21,7 +21,8 @@ import tflm
 from tflm import libraries
 from tflm.kernels.arithmetic.fixed_point import multiply_by_quantized_multiplier, quantize_multiplier
 from tflm.kernels.requests import OperatorMemory, PersistentBuffer, ScratchBuffer, always, nothing
-from tflm.schema import ActivationFunctionType, TensorType, write_model
+from tflm.runtime.micro_allocator import LoggingMicroAllocator
+from tflm.schema import ActivationFunctionType, BatchMatMulOptions, BuiltinOperator, TensorType, write_model
 
 PART_OF_EXTENSION = {"none": "cortex-m3", "dsp": "cortex-m4", "mve": "cortex-m55"}
 HELLO_WORLD = Path(__file__).parent.parent / "examples" / "hello_world" / "hello_world_int8.tflite"
@@ -245,3 +246,25 @@ def test_a_plan_needs_a_library_for_each_part() -> None:
     model, parts = tflm.Model.from_file(HELLO_WORLD), [tflm.targets.CORTEX_M, tflm.targets.HOST]
     with pytest.raises(tflm.ArgumentError, match="2 targets have 1 kernel libraries"):
         tflm.plan(model, target=parts, kernels=["reference"])
+
+
+@pytest.mark.parametrize("type", [TensorType.FLOAT32, TensorType.INT8])
+def test_a_product_keeps_what_the_reference_kernel_keeps_beside_its_own_data(type: TensorType) -> None:
+    """In another order."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    quantization = tflm.quantized(0.5) if type is TensorType.INT8 else None
+    a, b = main.input("a", (2, 3, 4), type, quantization), main.input("b", (2, 4, 5), type, quantization)
+    y = main.tensor("y", (2, 3, 5), type, quantization)
+    main.operator(BuiltinOperator.BATCH_MATMUL, [a, b], [y], BatchMatMulOptions())
+    main.output(y)
+    model = tflm.Model(builder.build())
+    kept = {}
+    for part, kernels in (("cortex-m4", "reference"), ("cortex-m4", "cmsis-nn"), ("cortex-m55", "cmsis-nn")):
+        allocator = LoggingMicroAllocator(bytearray(1 << 14), "greedy", tflm.targets.PARTS[part], kernels=kernels)
+        tflm.MicroInterpreter(model, tflm.AllOpsResolver(), allocator, delegates=()).allocate_tensors()
+        kept[part, kernels] = [a.size for a in allocator.log if a.what == "what operator 0 BATCH_MATMUL keeps"]
+    own = [sizes[0] for sizes in kept.values()]
+    assert own[0] < own[1] == own[2]
+    assert kept["cortex-m4", "cmsis-nn"] == kept["cortex-m55", "cmsis-nn"]
+    assert sorted(kept["cortex-m4", "cmsis-nn"][1:]) == sorted(kept["cortex-m4", "reference"][1:])

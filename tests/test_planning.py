@@ -20,17 +20,18 @@ from test_arena import corpus_models
 from test_real_models import recorded
 
 import tflm
-from tflm.memory import OptimalPlanner, SearchProgress
+from tflm.memory import BufferRequirements, OptimalPlanner, SearchProgress
 from tflm.memory.plan_search import search_plan
 from tflm.planning.body_placement import BodyPlacement
-from tflm.planning.head_plan import Head
+from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
-from tflm.planning.views import Piece, Views
+from tflm.planning.views import Piece, Views, last_steps, most_alive
 from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
     ConcatenationOptions,
+    IfOptions,
     SliceOptions,
     SplitVOptions,
     TensorType,
@@ -249,6 +250,45 @@ def test_a_value_gives_way_only_when_nobody_looks_at_it_any_more(also_reads: str
     assert (named["x"] in of_y.offsets) == ("x" not in (also_reads, given_to_caller))
     if named["x"] in of_y.offsets:
         assert sorted(of_y.pieces) == [Piece(0, 4, 0, 3), Piece(4, 8, 0, 0), Piece(4, 8, 2, 3)]
+
+
+def calling() -> tflm.Model:
+    """RELU, IF between a subgraph of two operators and one of none, RELU."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    condition, x = main.input("condition", (1,), TensorType.BOOL), main.input("x", (4,), TensorType.FLOAT32)
+    a, b, y = (main.tensor(name, (4,), TensorType.FLOAT32) for name in "aby")
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    main.operator(BuiltinOperator.IF, [condition, a], [b], IfOptions(then_subgraph_index=1, else_subgraph_index=2))
+    main.operator(BuiltinOperator.RELU, [b], [y])
+    main.output(y)
+    for operators in (2, 0):
+        part = builder.subgraph(f"of {operators}")
+        tensor = part.input("in", (4,), TensorType.FLOAT32)
+        for i in range(operators):
+            following = part.tensor(f"t{i}", (4,), TensorType.FLOAT32)
+            part.operator(BuiltinOperator.RELU, [tensor], [following])
+            tensor = following
+        part.output(tensor)
+    return tflm.Model(builder.build())
+
+
+def test_an_operator_is_over_when_all_that_it_runs_is() -> None:
+    """As TFLM counts: a step to enter each subgraph, and one for each operator there."""
+    model = calling()
+    assert last_steps(model) == [1, 6, 7]
+    life = {b.name: (b.first_use, b.last_use) for b in tflm.measure_arena(model, tflm.AllOpsResolver()).buffers}
+    assert (life["a"], life["b"], life["y"]) == ((1, 6), (2, 7), (7, 7))
+
+
+def test_bodies_of_scratch_and_of_tensors_are_as_large_as_these() -> None:
+    scratch = _scratch_body(BufferRequirements(48, 3, 5))
+    assert (scratch.bytes, scratch.pieces) == (48, (Piece(0, 48, 3, 5),))
+    tensors = {0: BufferRequirements(16, 1, 2), 1: BufferRequirements(32, 2, 4)}
+    body = _body({0: 0, 1: 8}, tensors)
+    assert (body.bytes, body.pieces) == (40, (Piece(0, 16, 1, 2), Piece(8, 40, 2, 4)))
+    assert most_alive([scratch, body]) == 80
+    assert most_alive([body]) == 48
 
 
 lifetimes = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
