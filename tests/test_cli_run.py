@@ -8,9 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import typer
 from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
+from tflm.cli.command_line import CommandError, bytes_from
+from tflm.cli.difference import difference, first_beyond
+from tflm.cli.run import Step, _abbreviated, write_outputs
 from tflm.schema import BuiltinOperator, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
@@ -126,3 +130,95 @@ def test_a_model_without_inputs_needs_none(tmp_path: Path) -> None:
     main.output(y)
     (tmp_path / "model.tflite").write_bytes(builder.build())
     assert answered(tmp_path / "model.tflite") == [[-1, -1]]
+
+
+def test_integers_are_differences_and_infinities_and_nan_are_told_apart() -> None:
+    inf, nan = np.inf, np.nan
+    theirs = np.array([[1.0, -4.0, 2.0, 0.0]])
+    for ours, largest, relative in (
+        ([1, -4, 2, 0], 0, 0),
+        ([1, -4, 2, 2], 2, 0.5),
+        ([1, -5, 2, 0], 1, 0.25),
+        ([1, -4, nan, 0], inf, inf),
+        ([1, -4, inf, 0], inf, inf),
+    ):
+        found = difference("t", "op", np.array([ours], float), theirs)
+        assert (found.largest_error, found.relative_error) == (largest, relative)
+        assert (found.snr_db is None) == (largest == 0)
+    equal = difference("t", "", np.array([nan, inf, -inf, 3.0]), np.array([nan, inf, -inf, 3.0]))
+    assert (equal.largest_error, equal.relative_error, equal.snr_db) == (0, 0, None)
+    halved = difference("t", "", np.array([0.0, 6.0]), np.array([0.0, 5.0]))
+    assert halved.snr_db == pytest.approx(10 * np.log10(25))
+    zero = difference("t", "", np.array([0.0, 1.0]), np.zeros(2))
+    assert (zero.relative_error, zero.snr_db) == (None, -inf)
+    assert difference("t", "", np.zeros(2), np.zeros(2)).relative_error == 0
+    assert difference("t", "", np.zeros((1, 0)), np.zeros((1, 0))).largest_error == 0
+
+
+def test_a_tensor_diverges_only_beyond_the_tolerance() -> None:
+    theirs = np.array([4.0])
+    exact, quarter = (difference(name, "", np.array([value]), theirs) for name, value in (("a", 4.0), ("b", 5.0)))
+    assert first_beyond([exact, quarter], 0.25) is None
+    assert first_beyond([exact, quarter], 0.2499) is quarter
+    assert first_beyond([exact], 0) is None
+    assert first_beyond([difference("c", "", np.ones(1), np.zeros(1)), quarter], 1e9) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("0", 0),
+        ("17", 17),
+        ("64K", 65536),
+        ("64k", 65536),
+        ("64 KiB", 65536),
+        ("1.5K", 1536),
+        ("2M", 2 << 20),
+        ("2MB", 2 << 20),
+        ("3q", None),
+        ("-1", None),
+        ("K", None),
+        ("1G", None),
+    ],
+)
+def test_sizes_are_bytes_or_counted_in_k_and_m(text: str, size: int | None) -> None:
+    if size is None:
+        with pytest.raises(typer.BadParameter):
+            bytes_from(text)
+    else:
+        assert bytes_from(text) == size
+
+
+def test_outputs_are_written_in_the_form_of_the_suffix(tmp_path: Path) -> None:
+    of = np.arange(6, dtype=np.int8).reshape(2, 3)
+
+    def step(*outputs: np.ndarray, tensors: dict[int, np.ndarray] | None = None) -> Step:
+        return Step([*outputs], [None] * len(outputs), tensors or {})
+
+    for results, fits in (
+        ([step(of)], True),
+        ([step(of), step(of)], False),
+        ([step(of, of)], False),
+        ([step(of, tensors={3: of})], False),
+    ):
+        write_outputs(tmp_path / "out.npz", results)
+        with np.load(tmp_path / "out.npz") as kept:
+            names = {f"out_{s}_{j}" for s, one in enumerate(results) for j in range(len(one.outputs))}
+            names |= {f"tensor_{s}_{i}" for s, one in enumerate(results) for i in one.tensors}
+            assert set(kept) == names
+            assert all(np.array_equal(kept[name], of) for name in names)
+        for suffix in ("npy", "bin"):
+            path = tmp_path / f"out.{suffix}"
+            if not fits:
+                with pytest.raises(CommandError, match="one output of one step"):
+                    write_outputs(path, results)
+                continue
+            write_outputs(path, results)
+            assert np.array_equal(np.load(path), of) if suffix == "npy" else path.read_bytes() == of.tobytes()
+
+
+@pytest.mark.parametrize("count", [1, 15, 16, 17, 1234])
+def test_sixteen_values_of_an_output_are_shown(count: int) -> None:
+    shown = _abbreviated(np.arange(count))
+    assert shown.split(" ...")[0].split() == [str(i) for i in range(min(count, 16))]
+    assert (f"({count:,} elements)" in shown) == (count > 16)
