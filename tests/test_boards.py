@@ -16,7 +16,7 @@ import tflm
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
 from tflm.boards.board_report import verdict
-from tflm.boards.device_check import DeviceFinding, check_device
+from tflm.boards.device_check import DeviceFinding, check_device, operator_findings
 from tflm.cli.command_line import machine_from
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_separate_arenas
@@ -232,6 +232,35 @@ def test_a_part_without_an_npu_can_not_run_what_vela_compiled(part: str) -> None
     lacking = [(f.effect, f.stops, f"{part} has no Ethos-U" in f.happens) for f in found if f.effect is Effect.LACKS]
     may_have_one = part in NPU_BOARDS or part == "cortex-m52"
     assert lacking == ([] if may_have_one else [(Effect.LACKS, True, True)])
+
+
+HYBRID = {
+    BuiltinOperator.BATCH_MATMUL: (2, {1}),
+    BuiltinOperator.CONV_2D: (3, {1}),
+    BuiltinOperator.DEPTHWISE_CONV_2D: (3, {1}),
+    BuiltinOperator.FULLY_CONNECTED: (3, {1}),
+    BuiltinOperator.SVDF: (5, {1, 2}),
+    BuiltinOperator.TRANSPOSE_CONV: (4, {1}),
+    BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM: (24, set(range(1, 9))),
+}
+"""Inputs of operators that have weights, and which of them these are."""
+
+
+@pytest.mark.parametrize("operator", HYBRID, ids=lambda operator: operator.name)
+def test_floats_with_weights_of_integers_are_told_whatever_the_operator(operator: BuiltinOperator) -> None:
+    count, weights = HYBRID[operator]
+    for of_integers in range(count):
+        for type, is_told in ((I8, True), (TensorType.UINT8, True), (TensorType.INT32, False), (F16, False)):
+            builder = tflm.ModelBuilder()
+            main = builder.subgraph()
+            inputs = [main.input(f"x{i}", (4,), type if i == of_integers else F32) for i in range(count)]
+            y = main.tensor("y", (4,), F32)
+            main.operator(operator, inputs, [y])
+            main.output(y)
+            model = tflm.Model(builder.build(), checks="tflm")
+            found = operator_findings(model, target=M4)
+            told = [finding.effect for finding in found] == [Effect.REFUSED]
+            assert told == (is_told and of_integers in weights), (of_integers, type)
 
 
 @pytest.mark.parametrize("kernels", ["reference", "cmsis-nn", "cmsis-nn:size", "arduino"])

@@ -23,6 +23,7 @@ from tflm.evaluation.pictures import _as_picture, worst_samples, write_confusion
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Outcome, Runner
 from tflm.evaluation.samples import data_set, fitted
+from tflm.evaluation.signal import _pairs
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SVDFOptions, TensorType
 
 RNG = np.random.default_rng(0)
@@ -522,3 +523,46 @@ def test_samples_are_drawn_where_they_look_like_pictures(
     if drawn is not None:
         assert (drawn.min(), drawn.max()) == (0, 1)
         assert not _as_picture(np.full(shape, 7)).any()
+
+
+def chain_of(operators: list[BuiltinOperator], names: list[str], widths: list[int], scale: float | None) -> tflm.Model:
+    """Operators one behind the other, whose outputs have these names and widths."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    type, quantized = (TensorType.FLOAT32, None) if scale is None else (TensorType.INT8, tflm.quantized(scale))
+    tensor = main.input("x", (1, widths[0]), type, quantized)
+    for operator, name, width in zip(operators, names, widths):
+        following = main.tensor(name, (1, width), type, quantized)
+        main.operator(operator, [tensor], [following])
+        tensor = following
+    main.output(tensor)
+    return tflm.Model(builder.build())
+
+
+def test_tensors_stand_beside_those_of_their_name_or_else_of_their_place() -> None:
+    relu, absolute, negative = BuiltinOperator.RELU, BuiltinOperator.ABS, BuiltinOperator.NEG
+    model = chain_of([relu, absolute], ["a", "b"], [4, 4], 0.5)
+    for reference, pairs in (
+        (chain_of([relu, absolute], ["a", "b"], [4, 4], None), [(1, 1), (2, 2)]),
+        (chain_of([relu, absolute], ["b", "a"], [4, 4], None), [(1, 2), (2, 1)]),
+        (chain_of([relu, absolute], ["c", "d"], [4, 4], None), [(1, 1), (2, 2)]),
+        (chain_of([relu, negative], ["c", "d"], [4, 4], None), []),
+        (chain_of([relu, negative], ["c", "b"], [4, 4], None), [(2, 2)]),
+        (chain_of([relu, absolute], ["a", "d"], [4, 5], None), [(1, 1)]),
+        (chain_of([relu], ["b"], [4], None), [(2, 1)]),
+    ):
+        assert [(ours, theirs) for _, ours, theirs in _pairs(model, reference)] == pairs
+    assert [operator for operator, *_ in _pairs(model, model)] == ["0 RELU", "1 ABS"]
+
+
+def test_signal_is_lost_where_integers_are_coarse() -> None:
+    relu = BuiltinOperator.RELU
+    model, reference = (chain_of([relu, relu], ["a", "b"], [4, 4], scale) for scale in (1.0, None))
+    values = np.array([[1.25, 2.25, -3.0, 4.0], [1.0, 2.0, 3.0, -4.0]], np.float32)
+    first, second = tflm.evaluate(model, values, reference=reference).signal
+    rounded = np.floor(np.maximum(values, 0) + 0.5)
+    power = np.square(np.maximum(values, 0)).sum() / np.square(rounded - np.maximum(values, 0)).sum()
+    assert first.decibels == second.decibels == pytest.approx(10 * np.log10(power))
+    assert (first.lost, second.lost) == (0, 0)
+    (alone,) = {loss.decibels for loss in tflm.evaluate(model, values[1:], reference=reference).signal}
+    assert alone == np.inf
