@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,11 +16,11 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 import tflm
 from tflm.boards import Bank, Board, boards, by_name
 from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
-from tflm.boards.board_report import verdict
+from tflm.boards.board_report import fit_report, verdict
 from tflm.boards.device_check import DeviceFinding, check_device, operator_findings
 from tflm.cli.command_line import machine_from
 from tflm.libraries import Effect, library_for
-from tflm.runtime.micro_measurement import measure_separate_arenas
+from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.targets import PARTS
 
@@ -114,14 +115,29 @@ def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("arena_alone")
+@functools.cache
+def sizes_on_m4() -> tuple[tflm.ArenaMeasurement, SeparateArenas]:
+    """The model's arena, whole and in two."""
+    on = {"target": M4, "kernels": "cmsis-nn"}
+    resolver = tflm.AllOpsResolver()
+    return tflm.measure_arena(MODEL, resolver, **on), measure_separate_arenas(MODEL, resolver, **on)
+
+
+def fit_in(*sizes: int, flash: int | None = 1 << 20) -> BoardFit:
+    """The arena and the file alone, on a board with memories of these sizes."""
+    whole, separate = sizes_on_m4()
+    banks = tuple(Bank(f"bank {i}", size) for i, size in enumerate(sizes))
+    board = Board("b", "a board", M4, "cmsis-nn", "", banks, flash)
+    return BoardFit(board, whole, separate if len(sizes) > 1 else None, len(MODEL.data))
+
+
 def test_head_and_tail_never_share_a_bank() -> None:
-    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
-    head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
-    large = on_banks(1 << 20).measured.minimum_arena_bytes - 1
+    whole, arenas = sizes_on_m4()
+    head, tail, large = arenas.head_arena_bytes, arenas.tail_arena_bytes, whole.minimum_arena_bytes - 1
     assert large >= max(head, tail)
-    assert places(on_banks(large, min(head, tail) - 1)) == [("arena", None)]
-    assert places(on_banks(1, large, 2, tail)) == [("head", "bank 1"), ("tail", "bank 3")]
-    assert not on_banks(large, 1).fits_ram
+    assert places(fit_in(large, min(head, tail) - 1)) == [("arena", None)]
+    assert places(fit_in(1, large, 2, tail)) == [("head", "bank 1"), ("tail", "bank 3")]
+    assert not fit_in(large, 1).fits_ram
 
 
 def numbers(fit: BoardFit) -> set[int]:
@@ -130,21 +146,27 @@ def numbers(fit: BoardFit) -> set[int]:
 
 @pytest.mark.usefixtures("arena_alone")
 def test_a_verdict_says_what_is_left_or_missing_of_each_memory() -> None:
-    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    measured, arenas = sizes_on_m4()
     head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
-    whole, file = on_banks(1 << 20).measured.minimum_arena_bytes, len(MODEL.data)
-    assert {102, 5000} <= numbers(on_banks(whole + 102, flash=file + 5000))
-    assert {103, 17, 1} <= numbers(on_banks(head + 103, tail + 17, flash=file + 1))
-    assert {77, 9} <= numbers(on_banks(100, whole - 77, 90, flash=file - 9))
-    assert 9 not in numbers(on_banks(100, whole - 77, 90, flash=file))
+    whole, file = measured.minimum_arena_bytes, len(MODEL.data)
+    assert {102, 5000} <= numbers(fit_in(whole + 102, flash=file + 5000))
+    assert {103, 17, 1} <= numbers(fit_in(head + 103, tail + 17, flash=file + 1))
+    assert {77, 9} <= numbers(fit_in(100, whole - 77, 90, flash=file - 9))
+    assert 9 not in numbers(fit_in(100, whole - 77, 90, flash=file))
+
+
+def test_a_report_names_the_flash_where_it_is_known() -> None:
+    shown = [str(fact) for fact in fit_report(fit_in(1 << 20, flash=12345)).facts]
+    assert any("12,345" in fact and f"{len(MODEL.data):,}" in fact for fact in shown)
+    assert not any("flash" in str(fact) for fact in fit_report(fit_in(1 << 20, flash=None)).facts)
 
 
 @pytest.mark.usefixtures("arena_alone")
 def test_shares_are_of_all_banks_and_of_the_flash() -> None:
-    fit = on_banks(3000, 5000, flash=2 * len(MODEL.data))
+    fit = fit_in(3000, 5000, flash=2 * len(MODEL.data))
     assert fit.ram_share == fit.measured.minimum_arena_bytes / 8000
     assert fit.flash_share == 0.5
-    unknown = replace(fit, board=replace(fit.board, flash_bytes=None))
+    unknown = fit_in(3000, 5000, flash=None)
     assert unknown.flash_share == 0
     assert unknown.fits_flash
 
@@ -152,12 +174,12 @@ def test_shares_are_of_all_banks_and_of_the_flash() -> None:
 @pytest.mark.usefixtures("arena_alone")
 def test_boards_of_one_part_are_told_apart_by_their_banks() -> None:
     """What was laid out for one board is used for the next of its part, but the verdict is each one's own."""
-    arenas = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    _, arenas = sizes_on_m4()
     head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
     sizes = [(head,), (head, tail), (head + tail,), (tail - 1, head), (head, tail, 1)]
-    made = [on_banks(*of).board for of in sizes]
+    made = [fit_in(*of).board for of in sizes]
     found = [fit for fit in fits_of(MODEL, made) if isinstance(fit, BoardFit)]
-    assert found == [on_banks(*of) for of in sizes]
+    assert found == [board_fit(MODEL, board) for board in made]
     assert [fit.separate is not None for fit in found] == [False, True, False, True, True]
     refusals = list(fits_of(CASES["types"][0](), made))
     assert [(type(refusal), refusal.board) for refusal in refusals] == [(BoardRefusal, board) for board in made]

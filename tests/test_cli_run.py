@@ -14,7 +14,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 import tflm
 from tflm.cli.command_line import CommandError, bytes_from
 from tflm.cli.difference import difference, first_beyond
-from tflm.cli.run import Step, _abbreviated, write_outputs
+from tflm.cli.run import Step, _abbreviated, _random_values, set_inputs, write_outputs
 from tflm.schema import BuiltinOperator, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
@@ -222,3 +222,35 @@ def test_sixteen_values_of_an_output_are_shown(count: int) -> None:
     shown = _abbreviated(np.arange(count))
     assert shown.split(" ...")[0].split() == [str(i) for i in range(min(count, 16))]
     assert (f"({count:,} elements)" in shown) == (count > 16)
+
+
+def test_random_values_are_over_the_whole_type_or_16_bits_of_it() -> None:
+    rng = np.random.default_rng(0)
+    for dtype, low, high in (
+        (np.int8, -128, 127),
+        (np.uint8, 0, 255),
+        (np.int16, -(1 << 15), (1 << 15) - 1),
+        (np.int32, -(1 << 15), (1 << 15) - 1),
+        (np.uint32, 0, (1 << 15) - 1),
+        (np.bool_, False, True),
+    ):
+        values = _random_values((1 << 20,), np.dtype(dtype), rng)
+        assert values.dtype == dtype
+        assert (values.min(), values.max()) == (low, high)
+    for kind in (np.float32, np.complex64):
+        values = _random_values((1 << 14,), np.dtype(kind), rng)
+        assert values.dtype == kind
+        assert abs(values.real).max() > 2
+        assert len(np.unique(values.real)) > 1000
+
+
+def test_inputs_are_written_only_in_their_own_shape_and_type(tmp_path: Path) -> None:
+    path = write_sum(tmp_path / "m.tflite", "x", shape=(2, 3))
+    interpreter = tflm.MicroInterpreter(tflm.Model.from_file(path), tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    x = interpreter.input(0)
+    set_inputs([x], [np.full((2, 3), 4, np.int8)])
+    for values in (np.zeros((3, 2), np.int8), np.zeros((2, 3), np.uint8), np.zeros(3, np.int8), np.zeros((2, 3))):
+        with pytest.raises(CommandError, match="input 0"):
+            set_inputs([x], [values])
+    assert (x.data == 4).all()

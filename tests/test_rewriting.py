@@ -581,6 +581,17 @@ def test_images_side_by_side_run_in_bands_of_rows(axis: int, fits: bool) -> None
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
 
 
+def test_bands_that_need_no_padding_read_just_what_their_windows_see() -> None:
+    window = Window(rows=8, extent=3, stride=1, before=0, pads_columns=False)
+    for wanted, needed in (((0, 4), (0, 6)), ((2, 6), (2, 8)), ((0, 6), (0, 8)), ((3, 4), (3, 6))):
+        band = band_of_windows(window, Rows(*wanted))
+        assert (band.needed, band.made, band.padding) == (Rows(*needed), Rows(*wanted), Padding.VALID)
+    for other in (window._replace(pads_columns=True), window._replace(before=1)):
+        assert band_of_windows(other, Rows(0, 4)).padding is Padding.SAME
+    strided = Window(rows=9, extent=3, stride=2, before=0, pads_columns=False)
+    assert band_of_windows(strided, Rows(1, 4)) == (Rows(2, 9), Rows(1, 4), Padding.VALID)
+
+
 @given(first=st.tuples(st.integers(0, 9), st.integers(0, 9)), other=st.tuples(st.integers(0, 9), st.integers(0, 9)))
 def test_rows_cover_and_reach_as_sets_do(first: tuple[int, int], other: tuple[int, int]) -> None:
     a, b = Rows(*sorted(first)), Rows(*sorted(other))
