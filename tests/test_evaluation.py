@@ -18,6 +18,7 @@ import pytest
 from test_cli import figures
 
 import tflm
+from tflm.evaluation.calibration import CalibrationReport, TensorRange
 from tflm.evaluation.metrics import classification, difference
 from tflm.evaluation.pictures import _as_picture, worst_samples, write_confusion
 from tflm.evaluation.results import ResultsFile
@@ -566,3 +567,13 @@ def test_signal_is_lost_where_integers_are_coarse() -> None:
     assert (first.lost, second.lost) == (0, 0)
     (alone,) = {loss.decibels for loss in tflm.evaluate(model, values[1:], reference=reference).signal}
     assert alone == np.inf
+
+
+def test_the_worst_tensors_waste_bits_or_cut_values_off() -> None:
+    tensors = [
+        TensorRange(name, "", 0, 1, 0, 1, saturated, wasted)
+        for name, saturated, wasted in (("a", 0.0, 3.0), ("b", 0.5, 0.0), ("c", 0.25, 3.0), ("d", 0.0, 0.0))
+    ]
+    report = CalibrationReport(1, tuple(tensors))
+    assert [tensor.tensor for tensor in report.worst()] == ["c", "b", "a", "d"]
+    assert [tensor.tensor for tensor in report.worst(2)] == ["c", "b"]

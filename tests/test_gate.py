@@ -156,6 +156,20 @@ def test_a_budget_is_kept_to_the_byte(left: int) -> None:
     assert f" {abs(left)} bytes" in printed["models"][0]["verdict"]
 
 
+def test_all_models_must_pass(tmp_path: Path) -> None:
+    larger = tmp_path / "larger.tflite"
+    larger.write_bytes(_larger_model())
+    sizes = [(gated(model)["size"]["minimum_arena_bytes"], str(model)) for model in (INT8_MODEL, larger)]
+    for budget, fit in ((sizes[0][0] - 1, 0), (sizes[0][0], 1), (sizes[1][0], 2)):
+        paths = [path for _, path in sizes]
+        for order in (paths, paths[::-1]):
+            answer = CliRunner().invoke(app, ["gate", *order, "--budget", str(budget), "--json"])
+            printed = json.loads(answer.stdout)
+            assert sum(model["fits"] for model in printed["models"]) == fit
+            assert printed["fits"] == (fit == 2)
+            assert answer.exit_code == (0 if fit == 2 else 1)
+
+
 def test_the_base_is_measured_on_the_same_machine(repository: Path) -> None:
     path = repository / "models" / "changed.tflite"
     for options in (["--target", "cortex-m4", "--kernels", "cmsis-nn"], ["--target", "esp32s3", "--kernels", "esp-nn"]):

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
+from tflm.cli.node_data import _graph_id, _key
 from tflm.schema import BuiltinOperator, TensorType
 
 MODELS = (
@@ -116,3 +117,17 @@ def test_names_that_are_numbers_match_in_model_explorer(tmp_path: Path) -> None:
     graphs = graphs_of(model)
     for data in node_data("arena", model, tmp_path):
         expect_every_node(data, model, graphs)
+
+
+def test_a_graph_has_its_name_or_that_of_its_signature_or_its_number() -> None:
+    builder = tflm.ModelBuilder()
+    for name in ("", "", "named", ""):
+        part = builder.subgraph(name)
+        x, y = part.input("x", (1,), TensorType.FLOAT32), part.tensor("y", (1,), TensorType.FLOAT32)
+        part.operator(BuiltinOperator.RELU, [x], [y])
+        part.output(y)
+    builder.signature("second", {"x": 0}, {"y": 1}, 1)
+    builder.signature("third", {"x": 0}, {"y": 1}, 2)
+    model = tflm.Model(builder.build())
+    assert [_graph_id(model, i) for i in range(4)] == ["main", "second", "named", "subgraph_3"]
+    assert _key(model.subgraphs[0], 0) == "0"

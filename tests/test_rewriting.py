@@ -625,8 +625,16 @@ def test_work_that_stages_add_is_counted_together() -> None:
     for head in range(low, high, high // 40):
         heads += [(head, tiling) for tiling in unlimited.within(head) if len(tiling.stages) > 1 and tiling.macs]
     assert heads
+    stage_of, live = stages_of(graph, Liveness(graph), rules, longest=16), Liveness(graph)
     for head, tiling in heads:
-        assert tiling.head <= head
+        inside = {i for stage in tiling.stages for i in range(stage.first, stage.end)}
+        alone = [live.at(i) + costs.scratch[i] for i in range(len(rules)) if i not in inside]
+        in_bands = [
+            StageEstimate(stage_of(of.first, of.end), live, costs).of(of.bands, of.backwards) for of in tiling.stages
+        ]
+        assert tiling.head == max(live.size[0], *alone, *(cost.head for cost in in_bands)) <= head
+        assert tiling.tail == sum(cost.tail for cost in in_bands)
+        assert tiling.macs == sum(cost.macs for cost in in_bands)
         exact = StageSearch(graph, rules, costs, tiling.macs).within(head)
         assert tiling in exact
         assert all(other.macs <= tiling.macs for other in exact)
