@@ -244,7 +244,7 @@ def test_what_is_to_run_once_is_tried_again_after_an_error(delegates: Any) -> No
 @ENGINES
 @pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
 def test_no_call_is_allowed_in_the_midst_of_an_invoke(delegates: Any, large: bool) -> None:
-    refused = []
+    refused: list[object] = []
 
     def meet() -> None:
         for call in (interpreter.reset, interpreter.invoke):

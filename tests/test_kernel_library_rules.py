@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from math import prod
 from typing import Any, NamedTuple
 
@@ -233,6 +234,16 @@ def one_row(draw: Draw) -> Convolution:
 def test_windows_of_one_row_with_helium(conv: Convolution) -> None:
     found = scratch(conv.model(BuiltinOperator.CONV_2D), "cortex-m55", "cmsis-nn")
     assert found == [size for size in [cmsis_conv(conv, "mve")] if size]
+
+
+@pytest.mark.parametrize("stride", [1, 2, 3, 4])
+def test_windows_wider_than_their_row_with_helium(stride: int) -> None:
+    """Where those that reach into the padding on either side are all, or more than there are."""
+    for size, taps in itertools.product((1, 2, 3, 4, 5, 8), (3, 5, 6, 7, 9)):
+        columns = Windows(size, taps, stride, 1, padded=True)
+        conv = Convolution(1, Windows(1, 1, 1, 1, padded=True), columns, 4, 2, INT8)
+        found = scratch(conv.model(BuiltinOperator.CONV_2D), "cortex-m55", "cmsis-nn")
+        assert found == [cmsis_conv(conv, "mve")]
 
 
 def valid(

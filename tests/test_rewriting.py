@@ -603,6 +603,22 @@ def test_rows_cover_and_reach_as_sets_do(first: tuple[int, int], other: tuple[in
         assert a.hull(b) == (min(union), max(union) + 1)
 
 
+@pytest.mark.parametrize(("rows", "joins"), [(2, 1), (10, 1), (11, 2), (12, 3), (20, 3), (21, 3), (100, 11), (101, 12)])
+def test_more_bands_than_a_concatenation_takes_are_joined_by_way_of_others(rows: int, joins: int) -> None:
+    """One takes ten; a part that is left over needs none of its own."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, y = (main.input("x", (1, rows, 2, 1), F32), main.tensor("y", (1, rows, 2, 1), F32))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    graph = Graph(tflm.Model(builder.build()))
+    write_stages(graph, band_rules(graph), [ChosenStage(0, 1, tuple(Rows(i, i + 1) for i in range(rows)))])
+    names = Counter(names_of(graph.build()))
+    assert (names["RELU"], names["SLICE"], names["CONCATENATION"]) == (rows, rows, joins)
+    assert concatenations(rows) == joins
+    assert concatenations(1) == 0
+
+
 def hourglass() -> tflm.Model:
     """Two places at which memory peaks, with little in between."""
     builder = ModelBuilder()

@@ -74,7 +74,7 @@ def test_memory_holds_of_each_byte_what_was_written_last(
         both[begin:end] = [label] * max(0, end - begin)
 
     def bytes_of(of: _Memory, begin: int, end: int) -> list[_Label]:
-        found = []
+        found: list[_Label] = []
         for first, stop, label in of.read(begin, end):
             assert first == begin + len(found)
             assert stop <= max(end, begin)
