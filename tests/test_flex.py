@@ -774,8 +774,8 @@ def test_builtin_operators_of_types_that_tflm_lacks() -> None:
         options = schema.AddOptions(fused_activation_function=schema.ActivationFunctionType[activation])
         assert builtin("ADD", [(x, None), (y, None)], (x, None), options).tolist() == expected
     for axis, expected in ((0, [[-7, 1], [2, 9], [0.5, 0.5], [0.5, 0.5]]), (1, [[-7, 1, 0.5, 0.5], [2, 9, 0.5, 0.5]])):
-        options = schema.ConcatenationOptions(axis=axis)
-        made = builtin("CONCATENATION", [(x, None), (y, None)], (np.array(expected), None), options)
+        joined = schema.ConcatenationOptions(axis=axis)
+        made = builtin("CONCATENATION", [(x, None), (y, None)], (np.array(expected), None), joined)
         assert made.tolist() == expected
     rows = builtin("GATHER", [(x, None), (i32(1), None)], (x[1:], None), schema.GatherOptions(axis=0))
     columns = builtin("GATHER", [(x, None), (i32(1), None)], (x[:, 1:], None), schema.GatherOptions(axis=1))

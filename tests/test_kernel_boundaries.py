@@ -391,7 +391,7 @@ def test_activations_of_layers_reach_beyond_their_zero_points(oracle: Oracle) ->
     x = Given(EVERY.reshape(1, 16, 16, 1), quantized(0.5))
     y = Given(x.values, quantized(1.0, 3))
     one = Given(np.ones((1, 1, 1, 1), np.int8), quantized([0.01]), is_constant=True)
-    options = {
+    options: dict[str, Conv2DOptions | DepthwiseConv2DOptions] = {
         "CONV_2D": Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1),
         "DEPTHWISE_CONV_2D": DepthwiseConv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, depth_multiplier=1),
     }

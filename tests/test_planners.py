@@ -349,17 +349,6 @@ def test_a_search_for_places_of_bodies_uses_its_time(monkeypatch: pytest.MonkeyP
     assert heights[-1] >= most_alive(bodies)
 
 
-def test_a_search_reports_its_progress() -> None:
-    reports: list[Any] = []
-    buffers = [BufferRequirements(16 * (3 + i % 7), i % 5, i % 5 + 2 + i % 3) for i in range(40)]
-    buffers += [BufferRequirements(b.size, b.first_time_used + 8, b.last_time_used + 8, -1) for b in buffers]
-    found = search_plan(tight_problem(150, 3), SearchLimits(seconds=2, progress=reports.append))
-    for report in reports:
-        assert found.head_bytes <= report.head_bytes
-        assert report.lower_bound_bytes <= found.lower_bound_bytes
-        assert report.steps <= found.steps
-
-
 def place_greedily_plainly(buffers: Sequence[BufferRequirements]) -> list[int]:
     """What greedy does, one buffer beside the other."""
     placed: list[tuple[int, int, int, int]] = []  # offset, end, first and last step

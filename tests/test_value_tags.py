@@ -51,9 +51,6 @@ def interpreter_of(model: tflm.Model, planner: Any = "greedy") -> tflm.MicroInte
     return interpreter
 
 
-@pytest.mark.runs(0.1)
-
-
 spans = st.tuples(st.integers(0, 12), st.integers(0, 12))
 
 
@@ -91,6 +88,7 @@ def test_memory_holds_of_each_byte_what_was_written_last(
         assert met.tensor in (one.tensor, two.tensor)
 
 
+@pytest.mark.runs(0.1)
 @given(model=models.graph(), data=st.data())
 @settings(max_examples=60)
 def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
