@@ -20,6 +20,9 @@ PYTHON = os.environ.get("TFLM_ORACLE", sys.executable)
 
 INSTALLED = "TFLM_ORACLE" in os.environ or importlib.util.find_spec("tflite_micro") is not None
 
+ARENA_BYTES = 1 << 22
+"""Of the arena that models run in, unless another size is asked for."""
+
 
 class OracleError(Exception):
     """TFLM refused the model, or went down with it."""
@@ -31,22 +34,26 @@ class Oracle:
     def __init__(self) -> None:
         self._child: subprocess.Popen[bytes] | None = None
 
-    def run(self, model: bytes, invocations: Sequence[list[np.ndarray[Any, Any]]]) -> list[list[np.ndarray[Any, Any]]]:
+    def run(
+        self, model: bytes, invocations: Sequence[list[np.ndarray[Any, Any]]], arena_bytes: int = ARENA_BYTES
+    ) -> list[list[np.ndarray[Any, Any]]]:
         """Outputs of successive invokes of one interpreter, given the inputs of each.
 
         Raises:
             OracleError: TFLM can't run the model.
         """
-        outputs, _ = self._ask(model, invocations, False)
+        outputs, _ = self._ask(model, invocations, False, arena_bytes)
         return outputs
 
-    def allocations(self, model: bytes, inputs: list[np.ndarray[Any, Any]] | None = None) -> str:
+    def allocations(
+        self, model: bytes, inputs: list[np.ndarray[Any, Any]] | None = None, arena_bytes: int = ARENA_BYTES
+    ) -> str:
         """What TFLM prints of its arena for the model, after one invoke on these inputs, or on zeros.
 
         Raises:
             OracleError: TFLM can't run the model.
         """
-        _, printed = self._ask(model, None if inputs is None else [inputs], True)
+        _, printed = self._ask(model, None if inputs is None else [inputs], True, arena_bytes)
         return printed
 
     def close(self) -> None:
@@ -80,19 +87,19 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
     while True:
         try:
-            model, invocations, prints = pickle.load(requests)
+            request = pickle.load(requests)
         except EOFError:
             return
         try:
-            answer: tuple[str, Any] = "ok", _run(runtime, model, invocations, prints)
+            answer: tuple[str, Any] = "ok", _run(runtime, *request)
         except Exception as error:
             answer = "error", f"{type(error).__name__}: {error}"
         pickle.dump(answer, answers)
         answers.flush()
 
 
-def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None, prints: bool) -> Any:
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=1 << 22)
+def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None, prints: bool, arena_bytes: int) -> Any:
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena_bytes)
     if invocations is None:
         details = [interpreter.get_input_details(i) for i in range(_count(interpreter.get_input_details))]
         invocations = [[np.zeros(of["shape"], of["dtype"]) for of in details]]

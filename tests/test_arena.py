@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,23 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
 from strategies import OPERATORS
+from strategies.single_operator import SingleOperator
 
 import tflm
 from tflm.libraries import library_for
-from tflm.schema import Buffer, Metadata, write_model
+from tflm.schema import (
+    BatchMatMulOptions,
+    Buffer,
+    BuiltinOperator,
+    CumsumOptions,
+    FullyConnectedOptions,
+    GatherOptions,
+    Metadata,
+    QuantizationParameters,
+    SoftmaxOptions,
+    quantized,
+    write_model,
+)
 from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
@@ -199,6 +212,50 @@ def test_an_operator_takes_what_the_wheel_says(oracle: Oracle, operator: str, da
     except OracleError:
         reject()  # TFLM refuses the model; where it refuses all, the test fails
     assert measured_figures(model) == printed_figures(printed)
+    smallest = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+    assert oracle.allocations(model, inputs, smallest.minimum_arena_bytes) == printed
+
+
+def single(
+    operator: BuiltinOperator, shapes: Sequence[Sequence[int]], parameters: QuantizationParameters, options: Any = None
+) -> models.Case:
+    """An operator of int8: the shapes of its input, its constants of ones, and its output."""
+    model = SingleOperator()
+    type = models.INT16 if operator == BuiltinOperator.SOFTMAX else models.INT8
+    dtype = tflm.schema.ELEMENT_TYPES[type].dtype
+    model.input(type, [np.ones(shapes[0], dtype)], quantized(1.0))
+    for shape in shapes[1:-1]:
+        per_row = operator == BuiltinOperator.FULLY_CONNECTED
+        is_index = operator in (BuiltinOperator.CUMSUM, BuiltinOperator.GATHER)
+        elements = np.zeros(shape, np.int32) if is_index else np.ones(shape, dtype)
+        model.constant(elements, None if is_index else quantized([1.0] * shape[0] if per_row else 1.0))
+    return model.case(operator, [(shapes[-1], type, parameters)], options)
+
+
+@pytest.mark.parametrize(
+    ("operator", "shapes", "parameters", "options"),
+    [
+        (BuiltinOperator.FULLY_CONNECTED, [(1, 4), (5, 4), (1, 5)], quantized(9.0), FullyConnectedOptions()),
+        (BuiltinOperator.FULLY_CONNECTED, [(1, 4), (9, 4), (1, 9)], quantized(9.0), FullyConnectedOptions()),
+        (BuiltinOperator.SOFTMAX, [(1, 4), (1, 4)], quantized(1 / 32768), SoftmaxOptions(beta=1.0)),
+        (BuiltinOperator.LOG_SOFTMAX, [(1, 4), (1, 4)], quantized(1 / 16, 127), None),
+        (BuiltinOperator.CUMSUM, [(1, 4), (1,), (1, 4)], quantized(9.0), CumsumOptions()),
+        (BuiltinOperator.GATHER, [(3, 4, 2, 2), (2,), (2, 4, 2, 2)], quantized(1.0), GatherOptions()),
+        (BuiltinOperator.BATCH_MATMUL, [(1, 4, 4), (1, 4, 4), (1, 4, 4)], quantized(9.0), BatchMatMulOptions()),
+        (BuiltinOperator.ADD_N, [(1, 4), (1, 4), (1, 4), (1, 4), (1, 4)], quantized(9.0), None),
+    ],
+    ids=lambda value: value.name if isinstance(value, BuiltinOperator) else "",
+)
+def test_what_an_operator_keeps_may_lie_over_temp_memory_that_is_not_read_again(
+    oracle: Oracle, operator: BuiltinOperator, shapes: list[Any], parameters: QuantizationParameters, options: Any
+) -> None:
+    """The smallest arena is TFLM's: it runs in that one, and in no smaller one."""
+    model, invocations = single(operator, shapes, parameters, options)
+    smallest = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), target=tflm.targets.HOST_WHEEL)
+    expected = oracle.run(model, invocations)
+    assert_close(oracle.run(model, invocations, smallest.minimum_arena_bytes)[0], expected[0])
+    with pytest.raises(OracleError):
+        oracle.run(model, invocations, smallest.minimum_arena_bytes - 16)
 
 
 @given(

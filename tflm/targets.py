@@ -224,14 +224,22 @@ class Struct(CType):
         """The structure as it was before these fields were added to it."""
         return Struct(self.name, **{name: kind for name, kind in self.fields.items() if name not in fields})
 
+    def end_of(self, field: str, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+        """Bytes from the start of the structure to the end of a field."""
+        return self._field_ends(target, options)[field]
+
     @functools.cache  # noqa: B019  # structures are module constants
     def _layout(self, target: Target, options: frozenset[str]) -> tuple[int, int]:
-        offset, alignment = 0, 1
-        for field in self.fields.values():
-            field_alignment = field.alignment(target, options)
-            offset = align_up(offset, field_alignment) + field.size(target, options)
-            alignment = max(alignment, field_alignment)
-        return align_up(max(offset, 1), alignment), alignment
+        alignment = max((field.alignment(target, options) for field in self.fields.values()), default=1)
+        return align_up(max(1, *self._field_ends(target, options).values()), alignment), alignment
+
+    @functools.cache  # noqa: B019  # structures are module constants
+    def _field_ends(self, target: Target, options: frozenset[str]) -> dict[str, int]:
+        ends, end = {}, 0
+        for name, field in self.fields.items():
+            end = align_up(end, field.alignment(target, options)) + field.size(target, options)
+            ends[name] = end
+        return ends
 
     def __repr__(self) -> str:
         return f"Struct({self.name!r})"

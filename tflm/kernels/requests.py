@@ -9,6 +9,7 @@ another declaration, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar, Union
 
 from tflm.memory.tensor import TfLiteTensor, int_array_bytes
@@ -71,11 +72,34 @@ class TempIntermediate(NamedTuple):
     place: int
 
 
+class Released(NamedTuple):
+    """A temp tensor that the kernel gives back before its next request; the others are held to the end."""
+
+    temp: TempInput | TempOutput
+
+
+class Reads(IntEnum):
+    """What a kernel still reads of the temp tensors that it holds, once it has begun to write a persistent buffer.
+
+    TFLM checks a persistent buffer against the head alone: in the smallest arenas it lies over the end of temp memory.
+    """
+
+    NOTHING = 0
+    """Only their shape, and what giving them back looks at."""
+    TYPE = 1
+    """Their type and size as well."""
+    DIMENSION = 2
+    """The dimension that they are quantized along as well."""
+    ZERO_POINTS = 3
+    """That dimension and their zero points as well."""
+
+
 class PersistentBuffer(NamedTuple):
     """`bytes` of the tail, aligned to 16, for as long as the model is there."""
 
     name: str
     bytes: int
+    reads: Reads = Reads.NOTHING
 
 
 class ScratchBuffer(NamedTuple):
@@ -85,7 +109,7 @@ class ScratchBuffer(NamedTuple):
     bytes: int
 
 
-Request = Union[TempInput, TempOutput, TempIntermediate, PersistentBuffer, ScratchBuffer]
+Request = Union[TempInput, TempOutput, TempIntermediate, Released, PersistentBuffer, ScratchBuffer]
 
 Requests = Callable[[NodeView], Iterable[Request]]
 """What a node asks for, in order."""
@@ -120,6 +144,6 @@ def tensors(inputs: int = 1, outputs: int = 1) -> Requests:
     return always(*map(TempInput, range(inputs)), *map(TempOutput, range(outputs)))
 
 
-def writable_dims(tensor: TfLiteTensor) -> PersistentBuffer:
+def writable_dims(tensor: TfLiteTensor, reads: Reads = Reads.NOTHING) -> PersistentBuffer:
     """A copy of a tensor's dims, which TFLM makes before it changes them."""
-    return PersistentBuffer("dims", int_array_bytes(len(tensor.dims)))
+    return PersistentBuffer("dims", int_array_bytes(len(tensor.dims)), reads)

@@ -154,8 +154,16 @@ class KernelLibrary:
     def layout(self, type: CType, target: Target) -> tuple[int, int]:
         """Size and alignment, in bytes, of a C type of today's TFLM in the release that the library is built into."""
         if isinstance(type, Struct):
-            type = self.release.structures.get(type.name, type)
+            type = self._structure(type)
         return type.size(target, self.release.options), type.alignment(target, self.release.options)
+
+    def end_of(self, struct: Struct, fields: Iterable[str], target: Target) -> int:
+        """Bytes from the start of a structure, as that release has it, to the end of the last of some fields."""
+        structure = self._structure(struct)
+        return max(structure.end_of(field, target, self.release.options) for field in fields)
+
+    def _structure(self, struct: Struct) -> Struct:
+        return self.release.structures.get(struct.name, struct)
 
 
 REFERENCE = KernelLibrary("reference", TODAY.name)

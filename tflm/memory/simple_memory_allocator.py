@@ -4,7 +4,8 @@
     | head: planned buffers | temp -> |      free      | <- tail |
 
 The head grows and shrinks as a whole, temp allocations stand on top of it and are given back together, the tail only
-grows, downwards. The three never overlap. Positions are offsets into the arena. An allocation that fails raises
+grows, downwards. They don't overlap, but that the tail may take the end of temp memory that nothing reads any more.
+Positions are offsets into the arena. An allocation that fails raises
 `ArenaExhausted` and changes nothing.
 """
 
@@ -77,14 +78,27 @@ class SimpleMemoryAllocator:
         self.tail = arena.size
         self._live_temps: list[int] = []
 
-    def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
-        """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`."""
+    def allocate_persistent_buffer(
+        self, size: int, alignment: int, what: str = "a persistent buffer", floor: int | None = None
+    ) -> int:
+        """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`.
+
+        Args:
+            size, alignment: in bytes.
+            what: names them in errors.
+            floor: an offset that they must not lie below: temp's end, or, where nothing reads the end of temp memory
+                any more, one that is lower, but not below the head's end.
+        """
         require_size(what, size)
+        floor = self._floor(floor)
         start = align_down(self.tail - size, alignment)
-        if start < self.temp:
-            raise ArenaExhausted(what, requested=size, available=self.tail - align_up(self.temp, alignment))
+        if start < floor:
+            raise ArenaExhausted(what, requested=size, available=self.tail - align_up(floor, alignment))
         self.tail = start
         return start
+
+    def _floor(self, floor: int | None) -> int:
+        return self.temp if floor is None else max(floor, self.head)
 
     def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
         """Take `size` bytes above the head until they are given back; gives their offset."""
@@ -173,13 +187,21 @@ def require_size(what: str, size: int) -> None:
 
 
 class Allocation(NamedTuple):
-    """One recorded call: section ("head", "temp" or "tail"), what it was for, where, and how large."""
+    """One recorded call.
+
+    Attributes:
+        section: "head", "temp" or "tail".
+        what: what it was for.
+        offset, size, alignment: where, and how large, in bytes.
+        floor: the offset that it could not lie below; 0 in head and temp.
+    """
 
     section: str
     what: str
     offset: int
     size: int
     alignment: int
+    floor: int = 0
 
 
 class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
@@ -193,9 +215,11 @@ class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
         super().__init__(arena)
         self.log: list[Allocation] = []
 
-    def allocate_persistent_buffer(self, size: int, alignment: int, what: str = "a persistent buffer") -> int:
-        offset = super().allocate_persistent_buffer(size, alignment, what)
-        self.log.append(Allocation("tail", what, offset, size, alignment))
+    def allocate_persistent_buffer(
+        self, size: int, alignment: int, what: str = "a persistent buffer", floor: int | None = None
+    ) -> int:
+        offset = super().allocate_persistent_buffer(size, alignment, what, floor)
+        self.log.append(Allocation("tail", what, offset, size, alignment, self._floor(floor)))
         return offset
 
     def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:

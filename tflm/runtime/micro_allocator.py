@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from tflm.errors import ArenaError, ArgumentError, InterpreterError, PlanIgnored
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Node, Registration
+from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, TfLiteMemoryPlanner
 from tflm.memory.arena import Arena
@@ -58,7 +59,7 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.tables import Tensor
-from tflm.targets import BOOL, HOST, POINTER, SIZE_T, Struct, Target, When, align_up, require_target
+from tflm.targets import BOOL, HOST, INT32, POINTER, SIZE_T, Struct, Target, When, align_up, require_target
 
 Planner = Union[str, Sequence[int], MemoryPlanner]
 """A planner by its name, a plan as a list of offsets, or a planner of the caller's own."""
@@ -104,6 +105,14 @@ SCRATCH_BUFFER_HANDLE = Struct("ScratchBufferHandle", data=POINTER)
 SUBGRAPH_OFFSET = Struct("size_t", offset=SIZE_T)
 TENSOR_POINTER = Struct("TfLiteTensor*", pointer=POINTER)
 
+_RELEASED = "quantization", "data", "dims"
+
+READ_FIELDS: dict[Struct, tuple[tuple[str, ...], ...]] = {
+    TFLITE_TENSOR: (_RELEASED, (*_RELEASED, "bytes", "type"), _RELEASED, _RELEASED),
+    TFLITE_AFFINE_QUANTIZATION: (("zero_point",), ("zero_point",), ("quantized_dimension",), ("quantized_dimension",)),
+}
+"""The fields that TFLM still reads for each of `Reads`. Giving a tensor back reads and clears the first ones."""
+
 
 @dataclass
 class SubgraphAllocations:
@@ -118,6 +127,27 @@ class SubgraphAllocations:
     tensors: list[TfLiteEvalTensor]
     nodes: Sequence[tuple[Node, Registration]]
     unplaced: frozenset[int] = frozenset()
+
+
+class _TensorPart(NamedTuple):
+    """A piece of a TfLiteTensor in full.
+
+    Attributes:
+        size, alignment: in bytes.
+        read: how many of its first bytes a kernel still reads, for each of `Reads` in order.
+    """
+
+    size: int
+    alignment: int
+    read: tuple[int, ...]
+
+
+class _Temp(NamedTuple):
+    """A temp allocation of the node that prepares: its offset, where what is still read of it ends, and of what."""
+
+    offset: int
+    read_to: tuple[int, ...]
+    tensor: Tensor | None
 
 
 class PlannedBuffer(NamedTuple):
@@ -220,6 +250,7 @@ class MicroAllocator:
         self.target = require_target(target)
         self.kernels = library_for(kernels, target)
         self._structures: dict[Struct, tuple[int, int]] = {}
+        self._parts: dict[Struct, _TensorPart] = {}
         self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
         recording = self.RECORDING or self.kernels.release.recording
         if persistent_arena is not None:
@@ -236,7 +267,7 @@ class MicroAllocator:
         self._model_is_allocating = False
         self._requests: list[ScratchBufferRequest] = []
         self._assigned_requests = 0
-        self._temps: list[int] = []
+        self._temps: list[_Temp] = []
         self._largest_head = 0
 
     def __repr__(self) -> str:
@@ -286,8 +317,8 @@ class MicroAllocator:
 
     def finish_prepare_node_allocations(self, position: int) -> None:
         """Give back the temp allocations of a node, at its position in the plan, and keep its scratch requests."""
-        for offset in self._temps:
-            self._non_persistent.deallocate_temp(offset)
+        for temp in self._temps:
+            self._non_persistent.deallocate_temp(temp.offset)
         self._temps = []
         self._non_persistent.reset_temp_allocations()
         for request in self._requests[self._assigned_requests :]:
@@ -423,11 +454,26 @@ class MicroAllocator:
 
     # What operators and the interpreter ask for.
 
-    def allocate_persistent_buffer(self, size: int, what: str = "a persistent buffer") -> npt.NDArray[np.uint8]:
-        """Bytes of the tail, aligned to 16."""
+    def allocate_persistent_buffer(
+        self, size: int, what: str = "a persistent buffer", reads: Reads | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """Bytes of the tail, aligned to 16.
+
+        Args:
+            size: in bytes.
+            what: names them in errors.
+            reads: what the node that prepares still reads of its temp tensors, so that the buffer may lie over the
+                rest; None for everything.
+        """
+        shared = self._persistent is self._non_persistent
+        floor = None if reads is None or not shared else self._end_of_reads(reads)
         with self._recorded(RecordedAllocationType.PERSISTENT_BUFFER_DATA):
-            offset = self._persistent.allocate_persistent_buffer(size, ARENA_ALIGNMENT, what)
+            offset = self._persistent.allocate_persistent_buffer(size, ARENA_ALIGNMENT, what, floor)
         return self._persistent.arena.view(offset, np.uint8, (size,))
+
+    def _end_of_reads(self, reads: Reads) -> int:
+        """Where in the arena what is still read of head and temp memory ends."""
+        return max((temp.read_to[reads] for temp in self._temps), default=self._non_persistent.head)
 
     def head_view(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the head, from `offset` on."""
@@ -447,40 +493,54 @@ class MicroAllocator:
 
     def allocate_temp_buffer(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
         """Bytes above the head until the node has prepared; gives their offset."""
-        offset = self._non_persistent.allocate_temp(size, alignment, what)
-        self._temps.append(offset)
-        return offset
+        return self._allocate_temp(_TensorPart(size, alignment, (size,) * len(Reads)), what, None)
 
     def allocate_temp_tensor(self, tensor: Tensor, what: str) -> None:
-        """Room for a tensor in full, in temp memory, until the node has prepared."""
-        for struct_size, alignment in self._tensor_parts(tensor):
-            self.allocate_temp_buffer(struct_size, alignment, what)
+        """Room for a tensor in full, in temp memory, until the node has prepared or the tensor is released."""
+        for part in self._tensor_parts(tensor):
+            self._allocate_temp(part, what, tensor)
+
+    def _allocate_temp(self, part: _TensorPart, what: str, tensor: Tensor | None) -> int:
+        offset = self._non_persistent.allocate_temp(part.size, part.alignment, what)
+        self._temps.append(_Temp(offset, tuple(offset + read if read else 0 for read in part.read), tensor))
+        return offset
+
+    def release_temp_tensor(self, tensor: Tensor) -> None:
+        """Give back a tensor's room in temp memory: nothing more can be had there, but nothing there is read again."""
+        for temp in [temp for temp in self._temps if temp.tensor is tensor]:
+            self._non_persistent.deallocate_temp(temp.offset)
+            self._temps.remove(temp)
 
     def allocate_persistent_tensor(self, tensor: Tensor, eval_tensor: TfLiteEvalTensor) -> TfLiteTensor:
         """A tensor in full, in the tail."""
         what = f"input or output tensor {eval_tensor.name!r}"
         parts = self._tensor_parts(tensor)
         with self._recorded(RecordedAllocationType.PERSISTENT_TENSOR_DATA):
-            self._persistent.allocate_persistent_buffer(*parts[0], what)
+            self._persistent.allocate_persistent_buffer(parts[0].size, parts[0].alignment, what)
         with self._recorded(RecordedAllocationType.PERSISTENT_TENSOR_QUANTIZATION_DATA):
-            for struct_size, alignment in parts[1:]:
-                self._persistent.allocate_persistent_buffer(struct_size, alignment, what)
+            for part in parts[1:]:
+                self._persistent.allocate_persistent_buffer(part.size, part.alignment, what)
         return TfLiteTensor(tensor, eval_tensor)
 
     def allocate_tensor_pointers(self, count: int) -> None:
         """Reserve the array of pointers to the tensors of a model's inputs or outputs."""
         self.allocate_persistent_buffer(count * TENSOR_POINTER.size(self.target), "pointers to input or output tensors")
 
-    def _tensor_parts(self, tensor: Tensor) -> list[tuple[int, int]]:
-        """(size, alignment) of each piece of a TfLiteTensor: itself, its quantization, its zero points."""
+    def _tensor_parts(self, tensor: Tensor) -> list[_TensorPart]:
+        """Each piece of a TfLiteTensor: itself, its quantization, its zero points."""
         quantization = affine_quantization(tensor)
-        if quantization is None:
-            return [self._size_and_alignment(TFLITE_TENSOR)]
-        return [
-            self._size_and_alignment(TFLITE_TENSOR),
-            self._size_and_alignment(TFLITE_AFFINE_QUANTIZATION),
-            (int_array_bytes(len(quantization.zero_point)), 4),
-        ]
+        parts = [self._tensor_part(TFLITE_TENSOR)]
+        if quantization is not None:
+            size = int_array_bytes(len(quantization.zero_point))
+            zero_points = _TensorPart(size, INT32.alignment(self.target), (0, 0, 0, size))
+            parts += self._tensor_part(TFLITE_AFFINE_QUANTIZATION), zero_points
+        return parts
+
+    def _tensor_part(self, struct: Struct) -> _TensorPart:
+        if struct not in self._parts:
+            ends = [self.kernels.end_of(struct, fields, self.target) for fields in READ_FIELDS[struct]]
+            self._parts[struct] = _TensorPart(*self._size_and_alignment(struct), tuple(ends))
+        return self._parts[struct]
 
     # Figures.
 
@@ -642,8 +702,8 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
         self._allocate_again(other.log[position:])
 
     def _allocate_again(self, allocations: Sequence[Allocation]) -> None:
-        for _, what, _, size, alignment in (a for a in allocations if a.section == "tail"):
-            self._persistent.allocate_persistent_buffer(size, alignment, what)
+        for allocation in (a for a in allocations if a.section == "tail"):
+            self._persistent.allocate_persistent_buffer(allocation.size, allocation.alignment, allocation.what)
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:

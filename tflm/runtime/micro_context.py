@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.errors import InterpreterError, OperatorError
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node
-from tflm.kernels.requests import PersistentBuffer, TempInput, TempIntermediate, TempOutput, nothing
+from tflm.kernels.requests import PersistentBuffer, Reads, Released, TempInput, TempIntermediate, TempOutput, nothing
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.runtime.micro_allocator import MicroAllocator
@@ -81,9 +81,7 @@ class MicroContext(KernelContext):
         self._displaced_scratch[handle] = kept(np.zeros(self._scratch_sizes[handle], np.uint8))
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
-        self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
-        _require_size("persistent memory", size)
-        return self._allocator.allocate_persistent_buffer(size, f"what {self._operator} keeps")
+        return self._persistent_buffer(size, None)
 
     def reset_decompression_memory_allocations(self) -> None:
         self._decompression_bytes = 0
@@ -115,8 +113,11 @@ class MicroContext(KernelContext):
                 self._reserve_temp_tensor(_index_of(node.outputs, request.place, "output"))
             elif isinstance(request, TempIntermediate):
                 self._reserve_temp_tensor(_index_of(node.intermediates, request.place, "intermediate tensor"))
+            elif isinstance(request, Released):
+                tensors = node.inputs if isinstance(request.temp, TempInput) else node.outputs
+                self._allocator.release_temp_tensor((self.subgraph.tensors or [])[tensors[request.temp.place]])
             elif isinstance(request, PersistentBuffer):
-                node.persistent[request.name] = self.allocate_persistent_buffer(request.bytes)
+                node.persistent[request.name] = self._persistent_buffer(request.bytes, request.reads)
             else:
                 node.scratch[request.name] = self.request_scratch_buffer_in_arena(request.bytes)
 
@@ -175,6 +176,11 @@ class MicroContext(KernelContext):
         if self._resource_variables is None:
             raise OperatorError("needs resource variables, and the interpreter was made for none")
         return self._resource_variables
+
+    def _persistent_buffer(self, size: int, reads: Reads | None) -> npt.NDArray[np.uint8]:
+        self._require("persistent memory", InterpreterState.INIT, InterpreterState.PREPARE)
+        _require_size("persistent memory", size)
+        return self._allocator.allocate_persistent_buffer(size, f"what {self._operator} keeps", reads)
 
     def _temp_tensor(self, index: int) -> TfLiteTensor:
         self._reserve_temp_tensor(index)

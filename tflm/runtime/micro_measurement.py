@@ -233,19 +233,20 @@ def _working_bytes(allocator: MicroAllocator, buffer_count: int) -> int:
 def _minimum_arena_bytes(log: Sequence[Allocation], size: int, working_bytes: int) -> int:
     """The smallest arena, a multiple of 16, in which the allocations of a log would all have succeeded.
 
-    Offsets in the tail count from its end, whatever the size, so each allocation asks for what then is below it in
-    head and temp, and above it in the tail. The planner is given all that is left, but needs only `working_bytes`,
-    between borders that are both rounded to the arena's alignment.
+    Offsets in the tail count from its end, whatever the size. So an allocation in head or temp asks for itself and what
+    then is in the tail, one in the tail for itself and what then is below the offset that it keeps above. The planner
+    is given all that is left, but needs only `working_bytes`, between borders that are both rounded to the arena's
+    alignment.
     """
-    needed = low = high = 0
+    needed = high = 0
     for allocation in log:
         if allocation.section == "tail":
             high = size - allocation.offset
+            needed = max(needed, allocation.floor + high)
         elif allocation.what == PLANNER_WORKING_SPACE:
             needed = max(needed, allocation.offset + working_bytes + align_up(high, ARENA_ALIGNMENT))
         else:
-            low = allocation.offset + allocation.size
-        needed = max(needed, low + high)
+            needed = max(needed, allocation.offset + allocation.size + high)
     return align_up(needed, ARENA_ALIGNMENT)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.requests import Reads
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.schema.model import Model
@@ -72,7 +73,7 @@ class MicroResourceVariables:
         variable = self._variable(resource_id)
         if variable.data is None:
             variable.data = self._allocator.allocate_persistent_buffer(
-                value.bytes, f"resource variable {variable.shared_name!r}"
+                value.bytes, f"resource variable {variable.shared_name!r}", Reads.NOTHING
             )
             variable.default_value = value.zero_point & 0xFF
             variable.data[:] = variable.default_value

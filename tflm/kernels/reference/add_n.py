@@ -15,7 +15,7 @@ from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.reference.arithmetic import Term
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.requests import NodeView, PersistentBuffer, Released, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -70,6 +70,7 @@ def _requests(node: NodeView) -> Iterator[Request]:
     yield TempOutput(0)
     for i in range(1, node.input_count):
         yield TempInput(i)
+        yield Released(TempInput(i))
     if node.output(0).type == TensorType.INT8:
         yield PersistentBuffer(OP_DATA_ADD_N.name, OP_DATA_ADD_N.size(node.target))
     yield ScratchBuffer("pointers to inputs", node.target.pointer_size * node.input_count)

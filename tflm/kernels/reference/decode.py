@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, TempInput, TempOutput
+from tflm.kernels.requests import NodeView, PersistentBuffer, Reads, Released, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import require_type
 from tflm.kernels.support.views import bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -139,12 +139,14 @@ def _prepare_decode(context: KernelContext, node: Node) -> None:
 def _requests(node: NodeView) -> Iterator[Request]:
     yield PersistentBuffer("pointers to states", node.output_count * POINTER.size(node.target))
     for i in range(node.output_count):
-        yield from (TempInput(2 * i), TempInput(2 * i + 1), TempOutput(i))
+        temps = TempInput(2 * i), TempInput(2 * i + 1), TempOutput(i)
+        yield from temps
         scheme = _scheme(node.input(2 * i + 1))
-        yield PersistentBuffer(f"state {i}", scheme.state.size(node.target))
+        yield PersistentBuffer(f"state {i}", scheme.state.size(node.target), scheme.reads)
         zero_points = _channels(node.output(i))[0] if scheme is PRUNE else ()
         if len(zero_points) > 1 and any(zero_points):
-            yield PersistentBuffer(f"zero points {i}", len(zero_points))
+            yield PersistentBuffer(f"zero points {i}", len(zero_points), Reads.ZERO_POINTS)
+        yield from (Released(temp) for temp in temps)
 
 
 def _place_beside_the_arena(context: KernelContext, output: TfLiteEvalTensor) -> None:
@@ -299,17 +301,26 @@ def _bytes(tensor: TfLiteTensor) -> npt.NDArray[np.uint8]:
 
 
 class Scheme(NamedTuple):
-    """A way to compress tensors."""
+    """A way to compress tensors.
+
+    Attributes:
+        state: what the kernel keeps for an output.
+        reads: what it reads of the tensors once it has the state.
+        has_channels: whether the output's quantization counts.
+        check: refuses what can't be decoded.
+        decode: the elements.
+    """
 
     state: Struct
+    reads: Reads
     has_channels: bool
     check: Callable[[Encoded, TfLiteTensor], None]
     decode: Callable[[Encoded], Elements]
 
 
-LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, True, _check_look_up, _decode_look_up)
-HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, False, _check_huffman, _decode_huffman)
-PRUNE = Scheme(DECODE_STATE_PRUNE, True, _check_pruned, _decode_pruned)
+LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, Reads.DIMENSION, True, _check_look_up, _decode_look_up)
+HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, Reads.TYPE, False, _check_huffman, _decode_huffman)
+PRUNE = Scheme(DECODE_STATE_PRUNE, Reads.ZERO_POINTS, True, _check_pruned, _decode_pruned)
 SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
 """By the type in the metadata."""
 

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors, writable_dims
+from tflm.kernels.requests import NodeView, PersistentBuffer, Reads, Request, tensors, writable_dims
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_type, require_zero_point
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -189,7 +189,8 @@ def _prepare_embedding_lookup(context: KernelContext, node: Node) -> None:
 
 
 def _requests_of_lookup(node: NodeView) -> Iterator[Request]:
-    yield from _requests(node)
+    yield from tensors(2)(node)
+    yield writable_dims(node.output(0), Reads.TYPE)
     yield PersistentBuffer(EMBEDDING_LOOKUP_OP_DATA.name, EMBEDDING_LOOKUP_OP_DATA.size(node.target))
 
 

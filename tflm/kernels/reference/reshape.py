@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tflm.errors import OperatorError
 from tflm.kernels.overlap import copied, copied_in_order
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, tensors, writable_dims
+from tflm.kernels.requests import NodeView, Reads, Request, tensors, writable_dims
 from tflm.kernels.support.checks import AnyTensor, constant_integers, element_count, require_alike, require_type
 from tflm.kernels.support.views import bind_copy
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -46,7 +46,7 @@ def _requests_of_reshape(node: NodeView) -> Iterator[Request]:
     yield from tensors()(node)
     output = node.output(0)
     if -1 in output.dims:
-        yield writable_dims(output)
+        yield writable_dims(output, Reads.TYPE)
 
 
 def _require_room(option: str, dimensions: tuple[int, ...] | None) -> None:
