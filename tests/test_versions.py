@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from differential import assert_close, assert_same_as_tflm, run
+from oracle import Oracle
 
 import tflm
+from tflm.boards.device_check import check_device
 from tflm.schema import (
     BuiltinOperator,
     ModelBuilder,
+    SoftmaxOptions,
     SparsityParameters,
     TensorType,
     options,
@@ -229,15 +235,46 @@ def test_metadata_takes_the_place_of_what_was_there() -> None:
     assert len(updated.root.metadata or ()) == 2
 
 
-def test_a_version_that_is_too_new_is_refused_with_what_it_brought() -> None:
+def softmax(version: int) -> bytes:
+    """A float model of SOFTMAX that asks for a version."""
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", (4,), TensorType.FLOAT32)
     y = main.tensor("y", (4,), TensorType.FLOAT32)
-    main.operator(BuiltinOperator.SOFTMAX, [x], [y], version=4)
+    main.operator(BuiltinOperator.SOFTMAX, [x], [y], SoftmaxOptions(beta=1.0), version=version)
     main.output(y)
-    with pytest.raises(tflm.UnresolvedOperator, match=r"SOFTMAX version 4, which brought FLOAT16, .* versions 1 to 3"):
-        tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), bytearray(4096)).allocate_tensors()
+    return builder.build()
+
+
+@pytest.mark.parametrize("version", [-(2**31), 0, 4, 2**31 - 1])
+@pytest.mark.parametrize("delegates", [None, ()])
+def test_versions_do_not_count_in_tflm_and_not_here(oracle: Oracle, version: int, delegates: Any) -> None:
+    inputs = [[np.arange(4, dtype=np.float32)]]
+    assert_same_as_tflm(oracle, softmax(version), inputs, delegates=delegates)
+    assert_close(run(softmax(version), inputs)[0], run(softmax(1), inputs)[0])
+
+
+@pytest.mark.parametrize("resolver", [tflm.AllOpsResolver, partial(tflm.MicroMutableOpResolver, 1)])
+def test_a_strict_resolver_refuses_a_version_that_is_too_new_with_what_it_brought(
+    resolver: Callable[..., tflm.MicroMutableOpResolver],
+) -> None:
+    strict = resolver(strict_versions=True)
+    if "SOFTMAX" not in strict:
+        strict.add_softmax()
+    tflm.measure_arena(tflm.Model(softmax(3)), strict)
+    with pytest.raises(tflm.UnresolvedOperator, match=r"SOFTMAX version 4, which brought FLOAT16; .* versions 1 to 3"):
+        tflm.measure_arena(tflm.Model(softmax(4)), strict)
+
+
+def test_a_version_that_the_kernel_does_not_implement_is_a_warning() -> None:
+    assert tflm.verify(softmax(3)) == []
+    (finding,) = tflm.verify(softmax(4))
+    assert finding.level == "warning"
+    assert "asks for SOFTMAX version 4, which brought FLOAT16" in str(finding)
+    (on_device,) = check_device(tflm.Model(softmax(4)), target=tflm.targets.CORTEX_M)
+    assert not on_device.stops
+    assert "version 4" in on_device.happens
+    assert check_device(tflm.Model(softmax(3)), target=tflm.targets.CORTEX_M) == []
 
 
 @pytest.mark.parametrize("value", [b"model", "model.tflite", None])

@@ -58,6 +58,7 @@ from tflm.runtime.micro_measurement import (
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.micro_profiler import MicroProfiler
 from tflm.runtime.value_tags import findings_in_plan
+from tflm.runtime.version_findings import unknown_versions
 from tflm.schema import verifier
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
@@ -148,6 +149,7 @@ __all__ = [
 
 
 verifier.add_plan_check(findings_in_plan)
+verifier.add_oddities(unknown_versions)
 
 
 def _html_of_model(model: Model) -> str:

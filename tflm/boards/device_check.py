@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 from tflm.boards import Board
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
+from tflm.kernels import REGISTRATIONS
 from tflm.kernels.requests import NodeView, Options
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.runtime.version_findings import knows_version, version_asked_for
 from tflm.schema.enums import TensorType
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph
@@ -178,6 +180,11 @@ def _reasons(
     if missing is not None:
         yield missing
         return
+    code = model.operator_code(operator)
+    registration = REGISTRATIONS.get(name)
+    if registration is not None and not knows_version(registration, code):
+        happens = f"The model asks for {version_asked_for(code, registration)}. TFLM ignores the version."
+        yield Effect.DIFFERS, happens, "Run tflm versions: it says which version the operator needs.", True
     view = _OperatorView(model, subgraph, operator, target)
     conversion = _unfit_conversion(name, view)
     if conversion is not None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 
@@ -66,7 +66,9 @@ class HardwareDelegate(Delegate):
 
     def prepare(self, context: DelegateContext) -> None:
         nodes = [(i, context.node_and_registration(i)[0]) for i in context.execution_plan()]
-        registration = Registration("HardwareDelegate", bind_replaced(self._bind_one))
+        registration = Registration(
+            "HardwareDelegate", bind_replaced(self._bind_one), min_version=LOWEST_VERSION, max_version=HIGHEST_VERSION
+        )
         taken = [i for i, node in nodes if node.operator in OPERATORS]
         context.replace_node_subsets_with_delegate_kernels(registration, taken)
 

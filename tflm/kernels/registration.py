@@ -32,6 +32,9 @@ TFLITE_NODE = Struct(
 )
 NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registration=POINTER)
 
+LOWEST_VERSION, HIGHEST_VERSION = -(2**31), 2**31 - 1
+"""Of an operator in a file: for a registration that takes every version."""
+
 
 class InvokeAborted(Exception):
     """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
@@ -229,7 +232,8 @@ class Registration:
         requests: what else it asks of the arena while it prepares, in TFLM's order.
         init_requests: the same, while it initialises.
         builtin_data: the C structure that TFLM parses the options into; None where it has none.
-        min_version, max_version: the versions of the operator in a model that the kernel implements.
+        min_version, max_version: the versions of the operator in a model that the kernel implements. TFLM does not look
+            at them, and neither does a resolver, unless it is asked to be strict.
         types: the element types that its main tensor may have, which is most often the first input. Empty where any
             will do, or where it has none.
         overlap: how far behind the output each input may begin where the two share bytes; None where they may share

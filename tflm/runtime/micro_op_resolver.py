@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tflm.errors import ArgumentError, ResolverError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
+from tflm.runtime.version_findings import knows_version, version_asked_for
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import OperatorCode
 from tflm.schema.verifier import builtin_code
-from tflm.schema.versioning import brought_by
 
 
 class MicroMutableOpResolver:
@@ -24,15 +24,18 @@ class MicroMutableOpResolver:
 
     Args:
         capacity: how many operators there is room for.
+        strict_versions: also refuse an operator of a version that its registration does not implement. TFLM does not
+            look at versions.
 
     Raises:
         ResolverError: the capacity is negative, or no number.
     """
 
-    def __init__(self, capacity: int):
+    def __init__(self, capacity: int, *, strict_versions: bool = False):
         if not isinstance(capacity, int) or capacity < 0:
             raise ResolverError(f"a resolver is made for a number of operators, not for {capacity!r}")
         self._capacity: int | None = capacity
+        self._strict_versions = strict_versions
         self._registrations: MutableMapping[str, Registration] = {}
 
     def add(self, registration: Registration) -> None:
@@ -71,8 +74,8 @@ class MicroMutableOpResolver:
         """The registration for an operator of a model.
 
         Raises:
-            UnresolvedOperator: it is not here, or not in the version that the model asks for. The message says what
-                to add.
+            UnresolvedOperator: it is not here; or, where versions are strict, not in the version that the model asks
+                for. The message says what to add.
         """
         builtin = builtin_code(code)
         is_custom = builtin is BuiltinOperator.CUSTOM
@@ -80,15 +83,13 @@ class MicroMutableOpResolver:
         registration = self._registrations.get(name)
         if registration is None or (isinstance(registration.operator, str) != is_custom):
             raise UnresolvedOperator(name, code.version, _what_to_add(name, is_custom))
-        if not registration.min_version <= code.version <= registration.max_version:
-            brought = None if is_custom else brought_by(builtin, code.version)
+        if self._strict_versions and not knows_version(registration, code):
             raise UnresolvedOperator(
                 name,
                 code.version,
-                f"the model uses {name} version {code.version}{f', which brought {brought},' if brought else ','} the "
-                f"resolver has versions {registration.min_version} to {registration.max_version}; add a registration "
-                "with the version, convert the model for an older runtime, or call tflm.update_versions(model) where "
-                "the model does not use what is new",
+                f"the model uses {name} {version_asked_for(code, registration)}; add a registration with the version, "
+                "convert the model for an older runtime, call tflm.update_versions(model) where the model does not use "
+                "what is new, or make the resolver without strict_versions",
             )
         return registration
 
@@ -170,9 +171,13 @@ for _operator in REGISTRATIONS:
 
 
 class AllOpsResolver(MicroMutableOpResolver):
-    """Holds every operator of the package, and has room for any number of custom ones."""
+    """Holds every operator of the package, and has room for any number of custom ones.
 
-    def __init__(self) -> None:
-        super().__init__(0)
+    Args:
+        strict_versions: as for `MicroMutableOpResolver`.
+    """
+
+    def __init__(self, *, strict_versions: bool = False) -> None:
+        super().__init__(0, strict_versions=strict_versions)
         self._capacity = None
         self._registrations = ChainMap({}, REGISTRATIONS)  # type: ignore[arg-type]  # only the first is written to

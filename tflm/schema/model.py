@@ -151,9 +151,13 @@ def verify(data: Any) -> list[ModelError]:
         root = read_model(_bytes_of(data), findings)
     except ModelError as error:
         return [*findings, error]
-    if any(finding.level == "error" for finding in findings):
-        return findings
-    return [*findings, *verifier.findings_in(root)]
+    if not _has_error(findings):
+        findings += verifier.findings_in(root)
+    return findings if _has_error(findings) else [*findings, *verifier.oddities_in(root)]
+
+
+def _has_error(findings: list[ModelError]) -> bool:
+    return any(finding.level == "error" for finding in findings)
 
 
 def _bytes_of(data: Any) -> memoryview:

@@ -84,6 +84,23 @@ def add_plan_check(check: PlanCheck) -> None:
     _plan_checks.append(check)
 
 
+Oddities = Callable[[Model], Findings]
+"""Gives warnings of a model that is good."""
+
+_oddities: list[Oddities] = []
+
+
+def add_oddities(oddities: Oddities) -> None:
+    """Let `tflm.verify` warn of what only the layers above the file format can tell."""
+    _oddities.append(oddities)
+
+
+def oddities_in(model: Model) -> Findings:
+    """The warnings of what was added by `add_oddities`. The model must have no errors."""
+    for oddities in _oddities:
+        yield from oddities(model)
+
+
 def _findings_in_tables(model: Model) -> Findings:
     if model.version != SCHEMA_VERSION:
         reason = f"schema version {model.version}, only version {SCHEMA_VERSION} is known"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -10,7 +9,7 @@ from functools import partial
 from tflm.delegates.compiled.bindings import bind_steps, has_kernels
 from tflm.delegates.compiled.program import Operator, Program
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
 from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import DelegateParams
 from tflm.runtime.micro_graph import bind_node
@@ -30,7 +29,7 @@ class Compiled(Delegate):
         nodes = ((index, context.node_and_registration(index)[1]) for index in context.execution_plan())
         taken = [index for index, registration in nodes if has_kernels(registration)]
         bind = partial(_bind, context.subgraph_index)
-        registration = Registration(self.name, bind, max_version=sys.maxsize)
+        registration = Registration(self.name, bind, min_version=LOWEST_VERSION, max_version=HIGHEST_VERSION)
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
 

@@ -12,14 +12,11 @@ from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
 from tflm.delegates.flex.node_def import flex_node
 from tflm.delegates.flex.registry import OPERATORS, Array, bound
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import Tensor
-
-LARGEST_VERSION = 1 << 31
-"""Of builtin operators between those of TensorFlow: their functions are the same in every version."""
 
 assert families.IMPORTED
 
@@ -45,7 +42,9 @@ class FlexDelegate(Delegate):
         for index in taken:
             _check_shapes(context, context.node_and_registration(index)[0])
             context.leave_to_host(index)
-        registration = Registration("FlexDelegate", bind_replaced(self._bind_one), max_version=LARGEST_VERSION)
+        registration = Registration(
+            "FlexDelegate", bind_replaced(self._bind_one), min_version=LOWEST_VERSION, max_version=HIGHEST_VERSION
+        )
         context.replace_node_subsets_with_delegate_kernels(registration, taken)
 
     def _bind_one(self, context: KernelContext, node: Node) -> Run:
