@@ -4,9 +4,9 @@ It counts references to learn how long a tensor lives, lets some outputs share a
 tensor first into the gap that fits best. Steps are the places of operators in their subgraph.
 
 Tensors of one size that begin at the same operator stand in no order that TFLite's source says. Which of them comes
-first is followed as LiteRT's own build has it (see `native_order`), so that offsets are equal to its. Only in subgraphs
-with resource handles does it take some of them in another order than here; all but the places of such tensors, and of
-those that are placed after them, is the same.
+first is followed as LiteRT's own build has it (see `native_order`), so that offsets are equal to its. Its sort is not
+stable, so that every tensor counts, and how it compares: a handle of a resource is no variable to it. It has a lifetime
+like any other tensor, and only its place is in the persistent arena.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ArenaPlan:
 
     Attributes:
         arena: tensors and temporaries that are there for a part of the invoke, or for all of it.
-        persistent_arena: variables.
+        persistent_arena: variables, and handles of resources.
     """
 
     arena: dict[int, Place] = field(default_factory=dict)
@@ -126,9 +126,9 @@ class _Planner:
         self._bytes = {index: _bytes(tensor) for index, tensor in enumerate(self._tensors)}
         self._bytes |= {temporary.tensor: temporary.bytes for temporary in temporaries}
         self._constants = {i for i, tensor in enumerate(self._tensors) if model.constant(tensor) is not None}
-        self._handles = {i for i, tensor in enumerate(self._tensors) if tensor.type is TensorType.RESOURCE}
-        variables = {i for i, tensor in enumerate(self._tensors) if tensor.is_variable}
-        self._variables = (variables | self._handles) - self._constants
+        handles = {i for i, tensor in enumerate(self._tensors) if tensor.type is TensorType.RESOURCE}
+        self._variables = {i for i, tensor in enumerate(self._tensors) if tensor.is_variable} - self._constants
+        self._persistent = self._variables | (handles - self._constants)
 
     def plan(self) -> ArenaPlan:
         roots = {} if self._preserves else self._shared_places()
@@ -136,13 +136,13 @@ class _Planner:
         arena, persistent = _Arena(), _Arena()
         plan = ArenaPlan()
         for tensor in self._in_order(lifetimes):
-            if tensor in self._variables:
+            if tensor in self._persistent:
                 place = persistent.allocate(self._bytes[tensor], _Lifetime(lifetimes[tensor].first, inf))
                 plan.persistent_arena[tensor] = place
             elif tensor not in roots:
                 plan.arena[tensor] = arena.allocate(self._bytes[tensor], lifetimes[tensor])
         for tensor in lifetimes.keys() & roots.keys():
-            where = plan.persistent_arena if roots[tensor] in self._variables else plan.arena
+            where = plan.persistent_arena if roots[tensor] in self._persistent else plan.arena
             where[tensor] = Place(where[roots[tensor]].offset, self._bytes[tensor])
         return plan
 
@@ -157,7 +157,7 @@ class _Planner:
             return key_a < key_b
 
         met: list[list[int]] = [[] for _ in self._operators] or [[]]
-        met[0] += [*sorted(self._variables - self._handles), *_present(self._subgraph.inputs)]
+        met[0] += [*sorted(self._variables), *_present(self._subgraph.inputs)]
         for tensors, operator in zip(met, self._operators):
             tensors += _present(operator.outputs)
         for temporary in self._temporaries:
@@ -196,7 +196,7 @@ class _Planner:
         return roots
 
     def _may_share(self, input: int, output: int, changes: bool, counts: dict[int, int]) -> bool:
-        if input in self._constants or input in self._variables or output in self._variables:
+        if input in self._constants or input in self._persistent or output in self._persistent:
             return False
         if input in (self._subgraph.inputs or ()) or output in (self._subgraph.outputs or ()):
             return False
