@@ -395,6 +395,7 @@ FOUND_ELSEWHERE = {
         ("subgraphs[0].tensors[3].external_buffer", 1, "outside of the model itself"),
         ("subgraphs[0].operators[0].large_custom_options_offset", 4096, "outside of the model itself"),
         ("buffers[0].offset", 4096, "outside of the model itself"),
+        ("buffers[0].offset", 2**64 - 1, "outside of the model itself"),
         ("subgraphs[0].operators[0].inputs", (5, 1, 2), "tensor 5 is used before operator 2 has made it"),
         ("subgraphs[0].operators[1].inputs", (4,), "tensor 4 is used before operator 1 has made it"),
         ("subgraphs[0].inputs", (), "tensor 0 has no value: it is no input, constant or variable"),

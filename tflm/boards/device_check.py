@@ -153,11 +153,26 @@ def operator_findings(
     """
     library = library_for(kernels, target)
     return [
-        DeviceFinding(model.operator_name(operator), i, j, *reason)
-        for i, subgraph in enumerate(model.subgraphs)
-        for j, operator in enumerate(subgraph.operators or ())
-        for reason in _reasons(model, subgraph, operator, target, library, board)
+        *_data_outside(model),
+        *(
+            DeviceFinding(model.operator_name(operator), i, j, *reason)
+            for i, subgraph in enumerate(model.subgraphs)
+            for j, operator in enumerate(subgraph.operators or ())
+            for reason in _reasons(model, subgraph, operator, target, library, board)
+        ),
     ]
+
+
+def _data_outside(model: Model) -> Iterator[DeviceFinding]:
+    outside = model.outside
+    if outside:
+        others = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
+        happens = (
+            f"The data of {outside[0]}{others} lies outside of the flatbuffer, where TFLM does not read it: it "
+            "computes garbage, and says nothing."
+        )
+        advice = "Write it into the flatbuffer: tflm strip does."
+        yield DeviceFinding("", None, None, Effect.BREAKS, happens, advice)
 
 
 def _refusal(error: OperatorError) -> DeviceFinding:

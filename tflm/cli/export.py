@@ -29,6 +29,7 @@ from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.enums import TensorType
+from tflm.schema.patch import with_data_inside
 
 BYTES_A_LINE = 12
 
@@ -213,6 +214,7 @@ def sources(
         TflmError: the model can't be laid out in an arena.
         CommandError: an input or output has a type that C++ has no name for.
     """
+    model = with_data_inside(model)
     planner = "linear" if dump else "greedy"  # how TFLM plans where all tensors are preserved
     measured = tflm.measure_arena(
         model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner

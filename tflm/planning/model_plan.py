@@ -20,7 +20,7 @@ from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME, encode_offsets, offline_offsets
-from tflm.schema.patch import with_metadata, with_operator_order
+from tflm.schema.patch import with_data_inside, with_metadata, with_operator_order
 from tflm.targets import HOST, Target, require_target
 
 
@@ -116,7 +116,7 @@ def plan(
         ArgumentError: an argument is not what it should be, such as a path for a model; or no planner has that name.
         TflmError: the model can't be laid out in an arena, or not be changed.
     """
-    require_model(model)
+    model = with_data_inside(require_model(model))
     require_planner(planner)
     planner = PLANNERS[planner]() if isinstance(planner, str) else planner
     resolver = AllOpsResolver() if resolver is None else resolver

@@ -19,6 +19,7 @@ from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, Padding
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Model as Root
 from tflm.schema.tables import Operator, SubGraph
@@ -79,7 +80,7 @@ def resized(model: Model, shapes: Mapping[int, Sequence[int]], subgraph_index: i
     Raises:
         OperatorError: an operator does not allow it.
     """
-    root = read_model(model.data)
+    root = read_model(with_data_inside(model).data)
     root.metadata = [entry for entry in root.metadata or () if entry.name != METADATA_NAME] or None
     assert root.subgraphs is not None
     inference = _Inference(root, root.subgraphs[subgraph_index])
@@ -96,7 +97,7 @@ def resized(model: Model, shapes: Mapping[int, Sequence[int]], subgraph_index: i
 
 def with_main_subgraph(model: Model, subgraph_index: int) -> bytes:
     """The bytes of a model in which a subgraph has changed places with the first one, which is the one that runs."""
-    root = read_model(model.data)
+    root = read_model(with_data_inside(model).data)
     root.metadata = [entry for entry in root.metadata or () if entry.name != METADATA_NAME] or None
     assert root.subgraphs is not None
     moved = {0: subgraph_index, subgraph_index: 0}

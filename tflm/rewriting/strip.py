@@ -5,6 +5,7 @@ from __future__ import annotations
 from tflm.rewriting.graph import Graph
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.patch import with_data_inside
 
 TOOLS_METADATA = frozenset({"min_runtime_version", "CONVERSION_METADATA"})
 """Entries that converters leave for tools."""
@@ -19,7 +20,8 @@ def strip(model: Model) -> bytes:
     Raises:
         ModelError: the model can't be written.
     """
-    graph = Graph(require_model(model))
+    model = with_data_inside(require_model(model))
+    graph = Graph(model)
     graph.forget_names(TOOLS_METADATA)
     plan = model.metadata(METADATA_NAME)
     if plan is not None:

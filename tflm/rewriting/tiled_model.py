@@ -22,6 +22,7 @@ from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model, require_model
+from tflm.schema.patch import with_data_inside
 from tflm.targets import HOST, Target, require_target
 
 PLAN_STEPS = 20_000
@@ -137,7 +138,7 @@ def tile(
             fault of this package.
     """
     begin = time.monotonic()
-    require_model(model)
+    model = with_data_inside(require_model(model))
     resolver = AllOpsResolver() if resolver is None else resolver
     library = library_for(kernels, require_target(target))
 
@@ -171,7 +172,8 @@ def fold(model: Model) -> bytes:
     Raises:
         ModelError: the model can't be written.
     """
-    graph = Graph(require_model(model))
+    model = with_data_inside(require_model(model))
+    graph = Graph(model)
     return bytes(graph.checked().data) if simplified(graph) else bytes(model.data)
 
 

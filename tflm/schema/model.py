@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
 from tflm.schema import verifier
+from tflm.schema.outside import take_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
 
@@ -34,6 +35,8 @@ class Model:
         data: the file's bytes, a read-only view.
         checks: as given.
         root: the root table, `tflm.schema.Model`; every constant in it is a view into `data`.
+        outside: the places in it of buffers and operators whose data lies outside of the flatbuffer, in the same file.
+            TFLite reads it, TFLM does not: on a device the model computes garbage. Here it is read.
 
     Raises:
         ArgumentError: the data is a path; `from_file` takes those.
@@ -49,6 +52,9 @@ class Model:
         self.checks = checks
         self.data = _bytes_of(data)
         self.root = read_model(self.data)
+        self.outside, errors = take_data_inside(self.root, self.data)
+        if errors:
+            raise errors[0]
         for finding in verifier.findings_in(self.root):
             if finding.level == "error" and not (finding.unsound and checks == "tflm"):
                 raise finding
@@ -148,12 +154,20 @@ def verify(data: Any) -> list[ModelError]:
     """
     findings: list[ModelError] = []
     try:
-        root = read_model(_bytes_of(data), findings)
+        content = _bytes_of(data)
+        root = read_model(content, findings)
+        outside, errors = take_data_inside(root, content)
     except ModelError as error:
         return [*findings, error]
+    findings += errors
     if not _has_error(findings):
         findings += verifier.findings_in(root)
-    return findings if _has_error(findings) else [*findings, *verifier.oddities_in(root)]
+    if _has_error(findings):
+        return findings
+    if outside:
+        reason = "the data lies outside of the flatbuffer, where TFLM does not read it; tflm strip writes it inside"
+        findings.append(ModelError(reason, table="Model", place=outside[0], level="warning"))
+    return [*findings, *verifier.oddities_in(root)]
 
 
 def _has_error(findings: list[ModelError]) -> bool:

@@ -15,6 +15,7 @@ from tflm.schema.layout import Table, fields_of
 from tflm.schema.model import Model
 from tflm.schema.tables import Buffer, Metadata, SubGraph
 from tflm.schema.tables import Model as Root
+from tflm.schema.writer import write_model
 
 HEADER_BYTES = 8
 """Offset of the root table, and the identifier."""
@@ -32,6 +33,7 @@ def with_metadata(model: Model, name: str, content: bytes) -> bytes:
     Raises:
         ModelError: the model has parts that can't be moved.
     """
+    model = with_data_inside(model)
     position = _place_of_metadata(model, name, len(content))
     if position is not None:
         return bytes(model.data[:position]) + content + bytes(model.data[position + len(content) :])
@@ -58,6 +60,15 @@ def with_operator_order(model: Model, subgraph_index: int, order: Sequence[int])
             raise ModelError("overlaps its operators", table="SubGraph", field="operators")
         struct.pack_into("<I", data, position, operators[index] - position)
     return bytes(data)
+
+
+def with_data_inside(model: Model) -> Model:
+    """The model itself; or, where data of its file lies outside of the tables, the model written with all data in them.
+
+    Raises:
+        ModelError: the model can't be written.
+    """
+    return Model(write_model(model.root), model.checks) if model.outside else model
 
 
 class _Front:

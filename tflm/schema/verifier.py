@@ -112,9 +112,6 @@ def _findings_in_tables(model: Model) -> Findings:
     for i, subgraph in enumerate(model.subgraphs or ()):
         yield from _subgraph(model, subgraph, f"subgraphs[{i}]")
     yield from _calls(model)
-    for i, buffer in enumerate(model.buffers or ()):
-        if buffer.offset > 1 and not buffer.data:  # 1 is a placeholder that writers leave
-            yield _elsewhere("Buffer", "offset", f"buffers[{i}]")
     for i, metadata in enumerate(model.metadata or ()):
         yield from _in_range(metadata, "buffer", model.buffers, f"metadata[{i}]")
     for i, signature in enumerate(model.signature_defs or ()):
@@ -153,11 +150,6 @@ def called_subgraphs(operator: Operator) -> list[int]:
     return [getattr(operator.builtin_options, field) for field in fields]
 
 
-def _elsewhere(table: str, field: str, place: str) -> ModelError:
-    reason = "leads to data outside of the model itself, which is not read; write the model with all data inside"
-    return ModelError(reason, table=table, field=field, place=place)
-
-
 def _operator_code(code: OperatorCode, place: str) -> Findings:
     if builtin_code(code) is BuiltinOperator.CUSTOM and not code.custom_code:
         yield ModelError("a CUSTOM operator needs a name", table="OperatorCode", field="custom_code", place=place)
@@ -178,8 +170,6 @@ def _subgraph(model: Model, subgraph: SubGraph, place: str) -> Findings:
         for field in CALLED_SUBGRAPHS.get(type(operator.builtin_options), ()):
             assert operator.builtin_options is not None
             yield from _in_range(operator.builtin_options, field, model.subgraphs, f"{here}.builtin_options")
-        if operator.large_custom_options_offset > 1:
-            yield _elsewhere("Operator", "large_custom_options_offset", here)
     if sound:
         yield from _dataflow(model, subgraph, place)
 
@@ -275,7 +265,8 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
         return
     data = model.buffers[tensor.buffer].data
     if tensor.external_buffer and not data:
-        yield _elsewhere("Tensor", "external_buffer", place)
+        reason = "leads to data outside of the model itself, which is not read; write the model with all data inside"
+        yield ModelError(reason, table="Tensor", field="external_buffer", place=place)
     if data and made_by_operator:
         yield finding("buffer", f"buffer {tensor.buffer} has data, but an operator writes the tensor")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tflm.schema.model import Model, require_model
+from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.versioning import set_versions
 from tflm.schema.writer import write_model
@@ -20,6 +21,6 @@ def update_versions(model: Model, *, downgrade: bool = True) -> bytes:
     Raises:
         ArgumentError: the model is none.
     """
-    root = read_model(require_model(model).data)
+    root = read_model(with_data_inside(require_model(model)).data)
     set_versions(root, downgrade=downgrade)
     return write_model(root)
