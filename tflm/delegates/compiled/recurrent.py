@@ -314,6 +314,7 @@ def svdf_float32(
                 for i in range(1, memory):
                     of_filter += state[row + i] * weights[weight + i]
                 total += of_filter
+            total = limits[2] if total != total else total
             total = limits[0] if total < limits[0] else total
             y[batch * units + unit] = limits[1] if total > limits[1] else total
     return DONE
@@ -323,12 +324,12 @@ SVDF_KERNELS: dict[str, Kernel] = {"int8": svdf_int8, "int16": svdf_int16, "floa
 """By type of the weights over time."""
 
 SVDF_LIMITS = {
-    ActivationFunctionType.NONE: (-np.inf, np.inf),
-    ActivationFunctionType.RELU: (0, np.inf),
-    ActivationFunctionType.RELU_N1_TO_1: (-1, 1),
-    ActivationFunctionType.RELU6: (0, 6),
+    ActivationFunctionType.NONE: (-np.inf, np.inf, np.nan),
+    ActivationFunctionType.RELU: (0, np.inf, 0),
+    ActivationFunctionType.RELU_N1_TO_1: (-1, 1, 1),
+    ActivationFunctionType.RELU6: (0, 6, 6),
 }
-"""Of floats, for each activation that is a clamp."""
+"""Of floats, for each activation that is a clamp: lowest and highest value, and what becomes of NaN."""
 
 
 def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:

@@ -51,11 +51,18 @@ OP_DATA_SVDF = Struct(
     activation_state_zero_point=INT,
 )
 
+
+def _limited(x: npt.NDArray[Any], low: float, high: float, out: npt.NDArray[Any]) -> None:
+    """C's fmin, then its fmax: NaN becomes the upper limit."""
+    np.fmin(x, np.float32(high), out=out)
+    np.fmax(out, np.float32(low), out=out)
+
+
 ACTIVATIONS: dict[ActivationFunctionType, Callable[..., Any]] = {
     ActivationFunctionType.NONE: np.positive,
-    ActivationFunctionType.RELU: lambda x, out: np.maximum(x, np.float32(0), out=out),
-    ActivationFunctionType.RELU_N1_TO_1: lambda x, out: x.clip(np.float32(-1), np.float32(1), out=out),
-    ActivationFunctionType.RELU6: lambda x, out: x.clip(np.float32(0), np.float32(6), out=out),
+    ActivationFunctionType.RELU: lambda x, out: np.fmax(x, np.float32(0), out=out),
+    ActivationFunctionType.RELU_N1_TO_1: lambda x, out: _limited(x, -1, 1, out),
+    ActivationFunctionType.RELU6: lambda x, out: _limited(x, 0, 6, out),
     ActivationFunctionType.TANH: np.tanh,
     ActivationFunctionType.SIGN_BIT: lambda x, out: np.copyto(out, np.signbit(x)),
 }

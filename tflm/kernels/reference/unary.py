@@ -1,6 +1,6 @@
 """Functions of one number: SIN, COS, LOG, SQRT, SQUARE, EXP, NEG, CEIL, FLOOR and ROUND of float32, ABS and RSQRT.
 
-ABS takes int8 and int16 too, and RSQRT takes int8.
+ABS and RSQRT take int8 and int16 too.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ from tflm.kernels.registration import Bind, KernelContext, Node, Registration, R
 from tflm.kernels.requests import Requests, nothing, tensors
 from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, INT, INT32, Struct
 
 TYPES = (TensorType.FLOAT32,)
 ABS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
-RSQRT_TYPES = (TensorType.FLOAT32, TensorType.INT8)
+RSQRT_TYPES = ABS_TYPES
 
 RSQRT_SHIFT = 20
 """Bits by which a reciprocal root is kept larger while it is an integer."""
@@ -136,41 +137,47 @@ def _bind_abs(context: KernelContext, node: Node) -> Run:
 
 @dataclass
 class Rsqrt:
-    """1 / sqrt(x - x_zero) of int8, saturated; the largest value for zero."""
+    """1 / sqrt(x - x_zero) of integers, saturated; the largest value for zero."""
 
     significand: int
     shift: int
     input_zero_point: int
     output_zero_point: int
+    limits: np.iinfo[Any]
 
     def __call__(self, x: Raw) -> Raw:
-        return np.array([self._of(int(value) - self.input_zero_point) for value in x], np.int64)
+        values = x - self.input_zero_point
+        scaled = self._scaled(_inverse_roots(values))
+        results = np.clip(wrap_int32(scaled + self.output_zero_point), self.limits.min, self.limits.max)
+        return np.where(values > 0, results, self.limits.max)
 
-    def _of(self, value: int) -> int:
-        if value <= 0:
-            return 127
-        root = multiply_by_quantized_multiplier(1, *self._inverse_root(value))
+    def _scaled(self, roots: Raw) -> Raw:
         shift = self.shift - RSQRT_SHIFT
         if shift >= 0:
-            scaled = multiply_by_quantized_multiplier(root, self.significand, shift)
-        else:
-            product = saturating_rounding_doubling_high_mul(root, self.significand)
-            scaled = rounding_divide_by_any_pot(product, np.asarray(-shift, np.int64))
-        return min(max(int(wrap_int32(np.asarray(scaled + self.output_zero_point, np.int64))), -128), 127)
+            return multiply_by_quantized_multiplier(roots, self.significand, shift)
+        product = saturating_rounding_doubling_high_mul(roots, self.significand)
+        return rounding_divide_by_any_pot(product, np.asarray(-shift, np.int64))
 
-    @staticmethod
-    def _inverse_root(value: int) -> tuple[int, int]:
-        significand, shift = inverse_square_root(value)
-        return significand, shift + RSQRT_SHIFT
+
+def _inverse_roots(values: Raw) -> Raw:
+    """1 / sqrt(value), times 2^RSQRT_SHIFT, as TFLM multiplies 1 by it."""
+    significands, shifts = inverse_square_root(values)
+    shifts += RSQRT_SHIFT
+    product = saturating_rounding_doubling_high_mul(np.int64(1) << np.maximum(shifts, 0), significands)
+    return np.where(shifts < 0, rounding_divide_by_any_pot(product, np.maximum(-shifts, 1)), product)
 
 
 def _prepare_rsqrt(context: KernelContext, node: Node) -> None:
     input, output = _quantized_tensors(context, node, RSQRT_TYPES)
-    if input.type == TensorType.INT8:
+    if input.type != TensorType.FLOAT32:
+        if input.type == TensorType.INT16:
+            for tensor in (input, output):
+                require_zero_point(tensor, 0)
         root = float(np.sqrt(np.float32(require_scale(input))) * np.float32(require_scale(output)))
         if root == 0:
             raise OperatorError(f"has scale {output.scale:g}, too small to divide by", tensor=output.name)
-        node.op_data = Rsqrt(*quantize_multiplier(1 / root), input.zero_point, output.zero_point)
+        limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
+        node.op_data = Rsqrt(*quantize_multiplier(1 / root), input.zero_point, output.zero_point, limits)
 
 
 def _bind_rsqrt(context: KernelContext, node: Node) -> Run:
