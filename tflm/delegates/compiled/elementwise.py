@@ -524,7 +524,7 @@ def _step(ops: Operands, node: Node) -> Step | None:
     if plain is None:
         return _quantized_step(ops, node.op_data)
     limits = {"limits": np.array(node.op_data, y.dtype)} if "limits" in plain.parameters else {}
-    result = _bytes(y) if y.dtype == np.bool_ else y
+    result = _bytes(y) if y.itemsize == 1 else y
     return plain.step(x1=x1, x2=x2, y=result, **limits, count=y.size)
 
 

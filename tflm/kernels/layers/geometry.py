@@ -22,10 +22,10 @@ def output_size(padding: Padding, size: int, window: int, stride: int, dilation:
     A window that is larger than the dimension gives 0, or a negative number if it is larger by the stride or more.
 
     Raises:
-        OperatorError: the stride or the dilation is not positive.
+        OperatorError: the stride is not positive, or the dilation is negative.
     """
-    if stride <= 0 or dilation <= 0:
-        raise OperatorError(f"has stride {stride} and dilation {dilation}, both must be at least 1")
+    if stride <= 0 or dilation < 0:
+        raise OperatorError(f"has stride {stride} and dilation {dilation}, must be at least 1 and 0")
     covered = 1 if padding == Padding.SAME else effective_size(window, dilation)
     room = size + stride - covered
     return 0 if -stride < room < 0 else room // stride
@@ -48,6 +48,8 @@ def padding_before(windows: int, size: int, window: int, stride: int, dilation: 
 
 class Axis(NamedTuple):
     """Windows along one dimension of an image: tap t of window i is at i * stride + t * dilation - before.
+
+    With a dilation of 0 all taps of a window are at one place, as in TFLM.
 
     Attributes:
         size: of the image.
@@ -108,8 +110,8 @@ def paddings(
         raise OperatorError(f"has strides {strides} and dilations {dilations}, {LARGEST_STEP} is the most")
     dimensions = list(zip(sizes, taps, strides, dilations))
     windows = [output_size(padding, *dimension) for dimension in dimensions]
-    if min(windows) < 0:
-        return (0, 0)  # TFLM gives up where a window is too large, but runs the operator
+    if min(windows) < 0 or 0 in dilations:
+        return (0, 0)  # TFLM gives up where a window is too large, or a dilation 0, but runs the operator
     return tuple(padding_before(count, *dimension) for count, dimension in zip(windows, dimensions))
 
 
@@ -122,8 +124,10 @@ class Tap(NamedTuple):
 
 def taps(axis: Axis) -> list[Tap]:
     """The taps of a window that have an element of the image for any of the windows, in order."""
-    lowest = max(0, -(-(axis.before - (axis.windows - 1) * axis.stride) // axis.dilation))
-    highest = min(axis.taps - 1, (axis.size - 1 + axis.before) // axis.dilation)
+    lowest, highest = 0, axis.taps - 1
+    if axis.dilation > 0:  # what may be left out; windows can have a great many taps
+        lowest = max(0, -(-(axis.before - (axis.windows - 1) * axis.stride) // axis.dilation))
+        highest = min(axis.taps - 1, (axis.size - 1 + axis.before) // axis.dilation)
     found = []
     for tap in range(lowest, highest + 1):
         offset = tap * axis.dilation - axis.before  # of the first window's tap from the first element

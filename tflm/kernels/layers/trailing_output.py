@@ -63,7 +63,7 @@ def _first_reads(operator: OperatorFacts) -> Addresses | None:
         both = axes(of.padding, x.dims[1:3], weights.dims[1:3], y.dims[1:3], strides, dilations)
     except OperatorError:
         return None
-    if min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:
+    if min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0] or 0 in dilations:
         return None
     rows, columns = (_first_inside(axis) for axis in both)
     inside = rows[:, np.newaxis] * x.dims[2] + columns

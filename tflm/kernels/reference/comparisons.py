@@ -20,6 +20,7 @@ from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.kernels.support.elementwise import bind_binary, bind_ufunc, operands
 from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, INT, INT32, Struct
 
@@ -56,6 +57,10 @@ COMPARISON_PARAMS = Struct(
 OP_DATA_COMPARISON = Struct("comparisons.cc:OpData", params=COMPARISON_PARAMS)
 
 
+OUTPUT_TYPES = (TensorType.BOOL, TensorType.INT8, TensorType.UINT8)
+"""TFLM writes truth values as bytes, whatever the output is. Larger elements would get no value."""
+
+
 @dataclass(frozen=True)
 class Comparison:
     """A comparison of quantized integers, each scaled by its own scale."""
@@ -78,7 +83,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     output = context.get_eval_output(node, 0)
     require_type(input1, *TYPES[node.operator])
     require_same_type(input2, input1)
-    require_type(output, TensorType.BOOL)
+    require_type(output, *OUTPUT_TYPES)
     require_broadcast(input1, input2, output, MAXIMUM_RANK)
     if input1.type == TensorType.INT8:
         node.op_data = Comparison(
@@ -97,6 +102,7 @@ def _scale_below_one(tensor: TfLiteTensor) -> float:
 
 def _bind(context: KernelContext, node: Node) -> Run:
     ops = operands(context, node)
+    ops = ops._replace(y=ops.y.view(ELEMENT_TYPES[TensorType.BOOL].dtype))
     if isinstance(node.op_data, Comparison):
         return bind_binary(ops, node.op_data)
     if node.operator == "NOT_EQUAL" and ops.y.dtype == np.uint8:  # bytes, of which C takes the difference

@@ -99,14 +99,14 @@ def _prepare_split(context: KernelContext, node: Node) -> None:
     outputs, input, axis = _prepared_split(context, node, input_index=1, axis_index=0)
     for output in outputs:
         require_alike(output, outputs[0])
-    _check_parts(outputs[:1] * len(outputs), input, axis)
+    _check_outputs(outputs[:1] * len(outputs), input, axis)
 
 
 def _prepare_split_v(context: KernelContext, node: Node) -> None:
     """The sizes of the parts are those of the outputs; TFLM does not read the input that gives them."""
     node.expect(inputs=3)
     outputs, input, axis = _prepared_split(context, node, input_index=0, axis_index=2)
-    _check_parts(outputs, input, axis)
+    _check_outputs(outputs, input, axis)
 
 
 def _prepared_split(
@@ -122,13 +122,30 @@ def _prepared_split(
     return outputs, input, node.op_data
 
 
+def _check_outputs(parts: Sequence[AnyTensor], whole: AnyTensor, axis: int) -> None:
+    """Refuse outputs that are no parts of the whole. TFLM looks at their size along `axis` alone."""
+    others = math.prod((*whole.dims[:axis], *whole.dims[axis + 1 :]))
+    for part in parts:
+        if len(part.dims) <= axis or element_count(part) != part.dims[axis] * others:
+            raise _no_part(part, whole, axis)
+    _check_sizes(parts, whole, axis)
+
+
 def _check_parts(parts: Sequence[AnyTensor], whole: AnyTensor, axis: int) -> None:
     """Refuse parts that are not, side by side along `axis`, as large as the whole."""
     for part in parts:
         alike = [a == b for i, (a, b) in enumerate(zip(part.dims, whole.dims)) if i != axis]
         if len(part.dims) != len(whole.dims) or not all(alike):
-            reason = f"has shape {list(part.dims)}, which is no part of {list(whole.dims)} along dimension {axis}"
-            raise OperatorError(reason, tensor=part.name)
+            raise _no_part(part, whole, axis)
+    _check_sizes(parts, whole, axis)
+
+
+def _no_part(part: AnyTensor, whole: AnyTensor, axis: int) -> OperatorError:
+    reason = f"has shape {list(part.dims)}, which is no part of {list(whole.dims)} along dimension {axis}"
+    return OperatorError(reason, tensor=part.name)
+
+
+def _check_sizes(parts: Sequence[AnyTensor], whole: AnyTensor, axis: int) -> None:
     together = sum(part.dims[axis] for part in parts)
     if together != whole.dims[axis] or not parts:
         reason = f"has {whole.dims[axis]} elements along dimension {axis}, its parts have {together} together"

@@ -23,7 +23,7 @@ from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
+from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point, scale_or_none
 from tflm.kernels.support.views import apart
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
@@ -87,7 +87,7 @@ def _prepare_relu6(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.FLOAT32:
         node.op_data = np.float32(0), np.float32(6)
         return
-    require_scale(input)
+    scale_or_none(input)
     # The output is taken to have the quantization of the input.
     dtype = ELEMENT_TYPES[input.type].dtype
     limits = np.iinfo(dtype)

@@ -28,7 +28,7 @@ from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import TempInput, TempOutput, always, tensors
-from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
+from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point, scale_or_none
 from tflm.kernels.support.elementwise import bind_float_or_lookup
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -83,7 +83,7 @@ class Int8Sigmoid:
     def __init__(
         self, input: TfLiteTensor, function: Callable[[Raw, int], Raw], output_shift: int, output_zero_point: int
     ):
-        fraction, self._shift = math.frexp(require_scale(input) * 2.0 ** (31 - INT8_INTEGER_BITS))
+        fraction, self._shift = math.frexp(scale_or_none(input) * 2.0 ** (31 - INT8_INTEGER_BITS))
         self._significand = fixed_point.round_half_away(fraction * 2**31)
         self._radius = input_radius(INT8_INTEGER_BITS, self._shift)
         self._zero_point = input.zero_point

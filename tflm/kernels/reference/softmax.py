@@ -137,7 +137,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_log(context: KernelContext, node: Node) -> None:
-    input, output = _tensors(context, node)
+    input, output = _tensors(context, node, lowest_rank=0)
     require_type(input, *LOG_TYPES)
     require_same_type(output, input)
     if input.type == TensorType.INT8:
@@ -165,10 +165,10 @@ def _requests_of_log(node: NodeView) -> Iterator[Request]:
         yield PersistentBuffer(LOG_SOFTMAX_OP_DATA.name, LOG_SOFTMAX_OP_DATA.size(node.target))
 
 
-def _tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
+def _tensors(context: KernelContext, node: Node, lowest_rank: int = 1) -> tuple[TfLiteTensor, TfLiteTensor]:
     node.expect(inputs=1, outputs=1)
     input = context.input_tensor(node, 0)
-    if not input.dims or input.dims[-1] == 0:
+    if len(input.dims) < lowest_rank or 0 in input.dims[-1:]:
         raise OperatorError(f"has shape {list(input.dims)}; softmax goes along its last dimension", tensor=input.name)
     output = context.output_tensor(node, 0)
     require_same_size(output, input)
@@ -252,8 +252,14 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_log(context: KernelContext, node: Node) -> Run:
+    if not context.get_eval_input(node, 0).dims:
+        return _write_nothing
     x, y = rows_of(context, node)
     return _bind_log_float(x, y) if x.dtype == np.float32 else _bind_log_int8(x, y, node.op_data)
+
+
+def _write_nothing() -> None:
+    """TFLM finds no elements along the last dimension of a scalar, and leaves the output as it is."""
 
 
 def rows_of(context: KernelContext, node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:

@@ -29,14 +29,14 @@ def _prepare(context: KernelContext, node: Node) -> None:
     if sorted(axes) != list(range(rank)):
         raise OperatorError(f"is {axes}; each dimension from 0 to {rank - 1} must be there once", tensor=order.name)
     shape = [input.dims[axis] for axis in axes]
-    if shape != list(output.dims):
+    if [*shape, *(1 for _ in output.dims[rank:])] != list(output.dims):
         raise OperatorError(f"has shape {list(output.dims)}, the input gives {shape}", tensor=output.name)
     node.op_data = axes
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
     source = context.get_eval_input(node, 0).elements.transpose(node.op_data)
-    return bind_copy(context.get_eval_output(node, 0).elements, source)
+    return bind_copy(context.get_eval_output(node, 0).elements.reshape(source.shape), source)
 
 
 TRANSPOSE = Registration(BuiltinOperator.TRANSPOSE, _bind, _prepare, requests=tensors(2), max_version=6, types=TYPES)

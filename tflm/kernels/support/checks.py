@@ -42,6 +42,15 @@ def require_scale(tensor: TfLiteTensor) -> float:
     return tensor.scale
 
 
+def scale_or_none(tensor: TfLiteTensor) -> float:
+    """The scale of a tensor; 0 for one without quantization, as TFLM sees it where it does not look for any.
+
+    Raises:
+        OperatorError: it has one that is not positive and finite.
+    """
+    return 0.0 if tensor.quantization is None else require_scale(tensor)
+
+
 def element_count(tensor: AnyTensor) -> int:
     """Number of elements."""
     return math.prod(tensor.dims)
