@@ -26,6 +26,7 @@ from tflm.schema import (
     SplitVOptions,
     SVDFOptions,
     TensorType,
+    TransposeConvOptions,
     quantized,
 )
 
@@ -96,7 +97,33 @@ def svdf(activation: ActivationFunctionType, value: float) -> Case:
     return model.case(BuiltinOperator.SVDF, [((1, 2), FLOAT32, None)], options)
 
 
+def transpose_convolution(taps: int, stride: int, value: float, activation: ActivationFunctionType) -> Case:
+    """Infinity among the inputs: TFLM adds it to the outputs that the filter reaches, and to no others."""
+    model = SingleOperator()
+    size = 3 * stride + taps
+    x, weights = np.arange(32.0).reshape(1, 4, 4, 2), np.arange(2 * taps * taps * 2.0) - 3
+    x[0, 1, 2, 1] = value
+    model.constant(np.array([1, size, size, 2], np.int32))
+    model.constant(weights.reshape(2, taps, taps, 2).astype(np.float32))
+    model.input(FLOAT32, [x.astype(np.float32)])
+    model.constant(np.array([0.5, -1], np.float32))
+    options = TransposeConvOptions(
+        padding=Padding.VALID, stride_w=stride, stride_h=stride, fused_activation_function=activation
+    )
+    return model.case(BuiltinOperator.TRANSPOSE_CONV, [((1, size, size, 2), FLOAT32, None)], options)
+
+
 CASES: dict[str, Case] = {
+    **{
+        f"TRANSPOSE_CONV-{taps}-{stride}-{value}-{activation.name}": transpose_convolution(
+            taps, stride, value, activation
+        )
+        for (taps, stride), value, activation in itertools.product(
+            [(1, 2), (2, 3), (3, 2), (2, 2)],
+            (np.inf, -np.inf, np.nan),
+            (ActivationFunctionType.NONE, ActivationFunctionType.RELU6),
+        )
+    },
     "LOGISTIC": without_scale(BuiltinOperator.LOGISTIC, INT8, quantized(1 / 256, -128)),
     "TANH": without_scale(BuiltinOperator.TANH, INT8, None),
     **{f"RELU6-{type.name}": without_scale(BuiltinOperator.RELU6, type, None) for type in (INT8, INT16)},

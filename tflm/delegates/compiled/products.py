@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
-from tflm.delegates.compiled.language import DONE, Int64s, Step, UInt8s, kernel
+from tflm.delegates.compiled.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
 from tflm.kernels.arithmetic.fixed_point import Multiplier, WideQuantizedMultiplier
@@ -386,7 +387,86 @@ def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] |
         row_bytes=channels * y.itemsize,
         target=y.view(np.uint8),
     )
-    return [*multiply, gather]
+    steps = [*multiply, gather]
+    if y.dtype == np.float32 and not (rows.fills_windows and columns.fills_windows):
+        steps.append(_repair(op, x, weights, bias, y))
+    return steps
+
+
+def _repair(
+    op: transpose_conv.TransposeOpData,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+) -> Step:
+    rows, columns = op.row_phases, op.column_phases
+    return transpose_conv_repair.step(
+        x=x,
+        weights=weights,
+        bias=np.zeros(y.shape[3], np.float32) if bias is None else bias,
+        y=y,
+        limits=np.array(activation_range(op.activation, np.float32), np.float32),
+        count=y.size,
+        channels=y.shape[3],
+        depth=x.shape[3],
+        x_rows=x.shape[1],
+        x_columns=x.shape[2],
+        y_rows=y.shape[1],
+        y_columns=y.shape[2],
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        row_stride=rows.stride,
+        column_stride=columns.stride,
+        rows_before=rows.before,
+        columns_before=columns.before,
+    )
+
+
+@kernel
+def transpose_conv_repair(
+    x: Float32s,
+    weights: Float32s,
+    bias: Float32s,
+    y: Float32s,
+    limits: Float32s,
+    count: int,
+    channels: int,
+    depth: int,
+    x_rows: int,
+    x_columns: int,
+    y_rows: int,
+    y_columns: int,
+    row_taps: int,
+    column_taps: int,
+    row_stride: int,
+    column_stride: int,
+    rows_before: int,
+    columns_before: int,
+) -> int:
+    """Where y is NaN: sum up again, without the zeros that phases are filled up with. Infinity times 0 is NaN."""
+    for place in range(count):
+        if y[place] != y[place]:
+            channel, position = place % channels, place // channels
+            column, line = position % y_columns, position // y_columns
+            row, batch = line % y_rows, line // y_rows
+            total = as_float32(0.0)
+            for i in range(row_taps):
+                above = row + rows_before - i
+                if above >= 0 and above % row_stride == 0 and above // row_stride < x_rows:
+                    for j in range(column_taps):
+                        left = column + columns_before - j
+                        if left >= 0 and left % column_stride == 0 and left // column_stride < x_columns:
+                            source = (
+                                (batch * x_rows + above // row_stride) * x_columns + left // column_stride
+                            ) * depth
+                            weight = ((channel * row_taps + i) * column_taps + j) * depth
+                            for k in range(depth):
+                                total += x[source + k] * weights[weight + k]
+            total += bias[channel]
+            total = limits[0] if total < limits[0] else total
+            y[place] = limits[1] if total > limits[1] else total
+    return DONE
 
 
 BINDINGS = {

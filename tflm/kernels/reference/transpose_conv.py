@@ -10,6 +10,7 @@ All phases together are one product of these windows with weights of as many tim
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ from tflm.kernels.layers.windows import in_turn, require_room
 from tflm.kernels.reference.conv_2d import bind_convolution
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
 from tflm.kernels.requests import NodeView, Request, ScratchBuffer
-from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
+from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, activation_range, fused_activation
 from tflm.kernels.support.checks import element_count
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -116,6 +117,18 @@ class Phases:
         """Phases that differ: those beyond the filter, if there are any, are all like the first of them."""
         return min(self.stride, self.taps + 1)
 
+    @property
+    def fills_windows(self) -> bool:
+        """Whether each phase has as many taps of the filter, so that no zeros are multiplied in their place."""
+        return self.taps % self.stride == 0
+
+    def contributions(self, place: int) -> Iterator[tuple[int, int]]:
+        """The places of the input that are added to a place of the output, each with the tap of the filter."""
+        for tap in range(self.taps):
+            window, phase = divmod(place + self.before - tap, self.stride)
+            if phase == 0 and 0 <= window < self.windows.size:
+                yield window, tap
+
     def places(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
         """For each place of the output, the window and the phase of it."""
         window, phase = np.divmod(np.arange(self.outputs, dtype=np.intp) + self.before, self.stride)
@@ -199,7 +212,37 @@ def _bind(context: KernelContext, node: Node) -> Run:
     )
     gather = _bind_gather(by_window.reshape(-1, channels), y, rows, columns)
     multiply_and_gather = in_turn(multiply, gather)
+    if y.dtype == np.float32 and not all(axis.fills_windows for axis in (rows, columns)):
+        multiply_and_gather = in_turn(multiply_and_gather, _bind_repair(op, x, weights, bias, y))
     return multiply_and_gather if constant else in_turn(arrange, multiply_and_gather)
+
+
+def _bind_repair(
+    op: TransposeOpData,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+) -> Run:
+    """What computes again where the result is NaN, without the zeros that phases are filled up with: inf * 0 is NaN."""
+    low, high = activation_range(op.activation, np.float32)
+
+    def result(batch: int, row: int, column: int, channel: int) -> np.float32:
+        total = np.float32(0)
+        for (at_row, row_tap), (at_column, column_tap) in itertools.product(
+            op.row_phases.contributions(row), op.column_phases.contributions(column)
+        ):
+            for a, b in zip(x[batch, at_row, at_column], weights[channel, row_tap, column_tap]):
+                total += a * b
+        total += 0 if bias is None else bias[channel]
+        return np.minimum(np.maximum(total, low), high)
+
+    def repair() -> None:
+        if np.isnan(y.min(initial=0)):
+            for place in np.argwhere(np.isnan(y)):
+                y[tuple(place)] = result(*place.tolist())
+
+    return repair
 
 
 def bind_arrange(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> tuple[Run, npt.NDArray[Any]]:
