@@ -262,7 +262,7 @@ def test_a_strict_resolver_refuses_a_version_that_is_too_new_with_what_it_brough
     if "SOFTMAX" not in strict:
         strict.add_softmax()
     tflm.measure_arena(tflm.Model(softmax(3)), strict)
-    with pytest.raises(tflm.UnresolvedOperator, match=r"SOFTMAX version 4, which brought FLOAT16; .* versions 1 to 3"):
+    with pytest.raises(tflm.UnresolvedOperator, match=r"SOFTMAX version 4, which brought FLOAT16, .* versions 1 to 3"):
         tflm.measure_arena(tflm.Model(softmax(4)), strict)
 
 

@@ -87,7 +87,7 @@ class MicroMutableOpResolver:
             raise UnresolvedOperator(
                 name,
                 code.version,
-                f"the model uses {name} {version_asked_for(code, registration)}; add a registration with the version, "
+                f"the model uses {name} {version_asked_for(code, registration, 'the resolver')}; add a registration with the version, "
                 "convert the model for an older runtime, call tflm.update_versions(model) where the model does not use "
                 "what is new, or make the resolver without strict_versions",
             )

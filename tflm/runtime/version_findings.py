@@ -18,12 +18,12 @@ def knows_version(registration: Registration, code: OperatorCode) -> bool:
     return registration.min_version <= code.version <= registration.max_version
 
 
-def version_asked_for(code: OperatorCode, registration: Registration) -> str:
-    """Words for the version that a code asks for, with what it brought, and those that the kernel implements."""
+def version_asked_for(code: OperatorCode, registration: Registration, holder: str = "the kernel") -> str:
+    """Words for the version that a code asks for, with what it brought, and those that there are."""
     builtin = builtin_code(code)
     brought = None if builtin is BuiltinOperator.CUSTOM else brought_by(builtin, code.version)
-    known = f"versions {registration.min_version} to {registration.max_version}"
-    return f"version {code.version}{f', which brought {brought}' if brought else ''}; the kernel implements {known}"
+    known = f"{holder} has versions {registration.min_version} to {registration.max_version}"
+    return f"version {code.version}{f', which brought {brought}' if brought else ''}, {known}"
 
 
 def unknown_versions(model: Model) -> Iterator[ModelError]:

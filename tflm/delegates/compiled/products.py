@@ -448,8 +448,8 @@ def transpose_conv_repair(
     for place in range(count):
         if y[place] != y[place]:
             channel, position = place % channels, place // channels
-            column, line = position % y_columns, position // y_columns
-            row, batch = line % y_rows, line // y_rows
+            column, lines = position % y_columns, position // y_columns
+            row, batch = lines % y_rows, lines // y_rows
             total = as_float32(0.0)
             for i in range(row_taps):
                 above = row + rows_before - i
@@ -457,9 +457,8 @@ def transpose_conv_repair(
                     for j in range(column_taps):
                         left = column + columns_before - j
                         if left >= 0 and left % column_stride == 0 and left // column_stride < x_columns:
-                            source = (
-                                (batch * x_rows + above // row_stride) * x_columns + left // column_stride
-                            ) * depth
+                            line = (batch * x_rows + above // row_stride) * x_columns
+                            source = (line + left // column_stride) * depth
                             weight = ((channel * row_taps + i) * column_taps + j) * depth
                             for k in range(depth):
                                 total += x[source + k] * weights[weight + k]

@@ -227,7 +227,7 @@ def _bind_repair(
     """What computes again where the result is NaN, without the zeros that phases are filled up with: inf * 0 is NaN."""
     low, high = activation_range(op.activation, np.float32)
 
-    def result(batch: int, row: int, column: int, channel: int) -> np.float32:
+    def result(batch: int, row: int, column: int, channel: int) -> Any:
         total = np.float32(0)
         for (at_row, row_tap), (at_column, column_tap) in itertools.product(
             op.row_phases.contributions(row), op.column_phases.contributions(column)
