@@ -84,10 +84,11 @@ class MicroMutableOpResolver:
         if registration is None or (isinstance(registration.operator, str) != is_custom):
             raise UnresolvedOperator(name, code.version, _what_to_add(name, is_custom))
         if self._strict_versions and not knows_version(registration, code):
+            version = version_asked_for(code, registration, "the resolver")
             raise UnresolvedOperator(
                 name,
                 code.version,
-                f"the model uses {name} {version_asked_for(code, registration, 'the resolver')}; add a registration with the version, "
+                f"the model uses {name} {version}; add a registration with the version, "
                 "convert the model for an older runtime, call tflm.update_versions(model) where the model does not use "
                 "what is new, or make the resolver without strict_versions",
             )
