@@ -38,7 +38,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	explorer coverage firmware faults long clean
+	explorer coverage firmware faults history long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -118,6 +118,10 @@ coverage: $(TESTING)
 
 firmware: $(TESTING)
 	$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40
+
+# Every line that was recorded of TFLM's history, of which the tests compare a sample.
+history: $(TESTING)
+	TFLM_HISTORY=whole $(VENV)/bin/pytest -n 0 tests/test_releases.py
 
 faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)

@@ -222,7 +222,9 @@ def test_rules_see_an_operator_as_its_model_has_it() -> None:
     main.operator(BuiltinOperator.RELU, [x], [main.tensor("z", (2, 4), F32)])
     model = tflm.Model(builder.build())
     subgraph = model.subgraphs[0]
-    full, bare = (_OperatorView(model, subgraph, operator, M4) for operator in subgraph.operators or ())
+    full, bare = (
+        _OperatorView(model, subgraph, operator, M4, tflm.releases.TODAY) for operator in subgraph.operators or ()
+    )
     assert (full.target, full.input_count, full.output_count) == (M4, 2, 1)
     assert [full.has_input(i) for i in range(3)] == [True, False, False]
     assert [full.has_intermediate(i) for i in range(2)] == [True, False]

@@ -554,3 +554,21 @@ def test_inspect_checks_a_model(tmp_path: Path) -> None:
     answer = run("inspect", bad, "--check")
     assert answer.returncode == 1
     assert "error: " in answer.stdout
+
+
+def test_the_tflm_of_the_firmware_is_named() -> None:
+    """Its figures are those of the release, and the document says which it is."""
+    older = figures("arena", INT8_MODEL, "--target", "cortex-m4", "--tflm", "2021-05-13")
+    today = figures("arena", INT8_MODEL, "--target", "cortex-m4")
+    assert "7ab94a02c" not in today["release"]
+    assert older["release"] == tflm.releases.by_name("2021-05-13").name
+    assert older["models"][0]["tail_bytes"] < today["models"][0]["tail_bytes"]
+    assert {each["release"] for each in older["other_kernels"]} == {older["release"]}
+    assert "unknown release 'esp 1'" in run("arena", INT8_MODEL, "--tflm", "esp 1").stderr
+
+
+def test_releases_are_listed() -> None:
+    assert "71fba59b5" in run("releases", "zephyr").stdout
+    listed = {(each["name"], each["version"]) for each in figures("releases")["releases"]}
+    assert {("chirale", "2.0.0"), ("esphome", "2025.5")} <= listed
+    assert "is not known" in run("releases", "esp").stderr

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +20,34 @@ import tflm
 from tflm.cli.app import app
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.device_log import Event, invokes_in, read_device_log
-from tflm.libraries import by_name
-from tflm.schema import TensorType
+from tflm.firmware.release_search import SpanSearch
+from tflm.libraries import by_name, library_for
+from tflm.runtime.micro_resource_variable import count_resource_variables
+from tflm.schema import BuiltinOperator, Conv2DOptions, TensorType
+
+
+def wide_convolution() -> bytes:
+    """Whose scratch buffer goes by the version of ESP-NN."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8, 8, 16), TensorType.INT8, tflm.quantized(0.5))
+    f = main.constant("f", np.ones((16, 5, 3, 16), np.int8), tflm.quantized(0.5))
+    y = main.tensor("y", (1, 8, 8, 16), TensorType.INT8, tflm.quantized(0.5))
+    main.operator(BuiltinOperator.CONV_2D, [x, f], [y], Conv2DOptions(stride_w=1, stride_h=1))
+    main.output(y)
+    return builder.build()
+
+
+def lone_relu() -> bytes:
+    """That no library has a kernel of its own for."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (8,), TensorType.INT8, tflm.quantized(0.5))
+    y = main.tensor("y", (8,), TensorType.INT8, tflm.quantized(0.5))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return builder.build()
+
 
 MODEL = tflm.Model.from_file(INT8_MODEL)
 TAG = "FULLY_CONNECTED"
@@ -165,7 +192,7 @@ def test_an_arena_as_ours_is_equal(tmp_path: Path) -> None:
 
 OTHERS = {
     "kernel library": (INT8_MODEL.read_bytes(), ("cortex-m4", "cmsis-nn", 0), "equal with cmsis-nn kernels"),
-    "release": (INT8_MODEL.read_bytes(), ("cortex-m4", "arduino", 0), "TFLM of January 2023"),
+    "release": (INT8_MODEL.read_bytes(), ("cortex-m4", "arduino", 0), "chirale 2.0.0"),
     "variables": (CALLED_ONCE, ("cortex-m4", "reference", 9), "equal with room for 9 resource variables, not 1"),
     "part": (CALLED_ONCE, ("esp32", "reference", 1), "equal with the part esp32"),
 }
@@ -183,6 +210,68 @@ def test_a_build_that_explains_the_figures_is_found(
     assert device in [
         (each["target"], each["kernels"], each["resource_variables"]) for each in told["arena"]["fitting"]
     ]
+
+
+def test_releases_and_versions_that_explain_the_figures_are_found(tmp_path: Path) -> None:
+    """A component of 2023 with an ESP-NN of 2026, of which nothing was thought."""
+    library = library_for("esp-nn@1.2.1", tflm.targets.by_name("esp32s3"), "esp-tflite-micro 1.0.0")
+    model = wide_convolution()
+    lines = recorded(Build(tflm.targets.by_name("esp32s3"), library, 0), tflm.Model(model))
+    told = read(tmp_path, lines, model, "--target", "esp32s3", "--kernels", "esp-nn")
+    found = told["arena"]["fitting"]
+    assert {"esp-nn@1.2.1", "esp-nn@1.2.2"} == {build["kernels"] for build in found}
+    release = tflm.releases.by_name("esp-tflite-micro 1.0.0")
+    for build in found:
+        first, last = build["first_commit"], build["last_commit"]
+        assert first["date"] <= release.date <= last["date"]
+        assert any(name.startswith("esp-tflite-micro") for name in build["contained_in"])
+        assert f"TFLM {first['hash']} of {first['date']} to {last['hash']}" in told["shown"].replace("\n", " ")
+
+
+@pytest.mark.parametrize("name", ["zephyr 3.7", "2021-12"])
+def test_a_release_that_explains_the_figures_is_found(name: str, tmp_path: Path) -> None:
+    release = tflm.releases.by_name(name)
+    library = library_for("reference", tflm.targets.CORTEX_M, release)
+    lines = recorded(Build(tflm.targets.CORTEX_M, library, 0), MODEL)
+    told = read(tmp_path, lines, INT8_MODEL.read_bytes())
+    (found,) = told["arena"]["fitting"]
+    assert found["first_commit"]["date"] <= release.date <= found["last_commit"]["date"]
+    assert ("without static memory" in told["shown"].replace("\n", " ")) is not release.static_memory
+    if name.startswith("zephyr"):
+        assert any(each.startswith("zephyr") for each in found["contained_in"])
+
+
+def test_a_release_is_looked_for_with_every_library_at_once(tmp_path: Path) -> None:
+    """That a library that was thought of explains the figures, too, does not hide another one."""
+    model = lone_relu()
+    part = tflm.targets.by_name("cortex-m4")
+    library = library_for("reference", part, "2021-12")
+    used = Build(part, library, 0).measured(tflm.Model(model)).arena_used_bytes
+    told = read(tmp_path, [f"arena_used_bytes {used}"], model, "--target", "cortex-m4", "--kernels", "cmsis-nn")
+    names = {build["kernels"].partition("@")[0] for build in told["arena"]["fitting"] if build["first_commit"]}
+    assert names == {"reference", "cmsis-nn", "cmsis-nn:size"}
+
+
+@pytest.mark.parametrize("name", ["SVDF__00", "okay_nabu_v2"])
+def test_a_span_of_releases_has_the_figures_of_all_its_commits(name: str, corpus: Path) -> None:
+    """As TFLM's history was built and run."""
+    recorded = {}
+    for line in map(json.loads, (corpus / "golden" / "history" / "arena_history.jsonl").read_text().splitlines()):
+        if line["model"] == name:
+            recorded[line["first"]] = line.get("arena_used_bytes")
+    folder = "ops" if "__" in name else "models"
+    model = tflm.Model.from_file(corpus / folder / f"{name}.tflite")
+    left = dict(recorded)
+    search = SpanSearch(static_memory=True)
+    for release in search:
+        library = library_for("reference", tflm.targets.CORTEX_M, release)
+        try:
+            used = Build(tflm.targets.CORTEX_M, library, count_resource_variables(model)).measured(model)
+        except tflm.TflmError:
+            used = None
+        for first in [first for first in left if search.span.contains(first)]:
+            assert left.pop(first) == (None if used is None else used.arena_used_bytes), first
+    assert not left
 
 
 def test_figures_that_nothing_explains_are_said_to_be_so(tmp_path: Path) -> None:

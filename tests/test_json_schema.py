@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import test_firmware_tree
 from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
 from typer.main import get_command
@@ -37,6 +38,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "wide.tflite").write_bytes(_wide_model())
     (path / "reversing.tflite").write_bytes(reversing())
     (path / "log.txt").write_text(LOG)
+    test_firmware_tree.write(path / "sources", 1)
+    (path / "sources" / "lib/tensorflow/lite/micro/d.cc").write_text("int changed;")
+    (path / "sources" / "lib/tensorflow/lite/micro/c.cc").write_bytes(test_firmware_tree.TEXTS["c"][2])
+    (path / "sources" / "CMakeLists.txt").write_text("-DTF_LITE_STATIC_MEMORY")
+    (path / "sources" / "dependencies.lock").write_text(test_firmware_tree.LOCK)
+    (path / "old.txt").write_text(OLD_LOG)
     for arguments in (["init"], ["add", "."], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-m", "base"]):
         subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
     (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
@@ -71,6 +78,9 @@ Didn't find op for builtin opcode 'SOFTMAX'
 """
 """Of a device whose arena is that of CMSIS-NN on a Cortex-M4."""
 
+OLD_LOG = "arena_used_bytes 548\n"
+"""Of a device with TFLM of 2021."""
+
 INT8, FLOAT = str(INT8_MODEL), str(FLOAT_MODEL)
 
 INVOCATIONS: dict[str, list[str]] = {
@@ -83,13 +93,18 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "arena --boards": [f"arena {INT8} flex.tflite --boards"],
     "calibrate-report": [f"calibrate-report {INT8} --inputs labelled.npz"],
-    "check": ["check flex.tflite --board nano33ble", f"check {INT8}"],
+    "check": [
+        "check flex.tflite --board nano33ble",
+        f"check {INT8}",
+        "check wide.tflite -t esp32s3 --kernels esp-nn@1.2.3 --tflm esphome",
+    ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
-    "device-log": [f"device-log log.txt {INT8} -t cortex-m4"],
+    "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "evaluate": [
         f"evaluate {INT8} --inputs labelled.npz --workers 1",
         f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",
     ],
+    "firmware": ["firmware sources", "firmware ."],
     "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
     "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
@@ -98,10 +113,12 @@ INVOCATIONS: dict[str, list[str]] = {
     "plan": [f"plan {INT8} --in-place --reorder", "plan wide.tflite --in-place"],
     "profile": [f"profile {INT8} --runs 1"],
     "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
+    "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
     "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
     "tile": ["tile wide.tflite --macs 100%"],
     "versions": [f"versions {INT8}", "versions flex.tflite"],
+    "wake-word": ["wake-word wide.tflite", "wake-word flex.tflite -t esp32"],
 }
 """Calls of the commands for each document."""
 
@@ -109,6 +126,7 @@ INVOCATIONS: dict[str, list[str]] = {
 def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> Any:
     """The document that a command prints."""
     monkeypatch.chdir(folder)
+    monkeypatch.setattr("tflm.firmware.source_tree._known_files", test_firmware_tree.known_files)
     answer = CliRunner().invoke(app, [*call.split(), "--json"])
     assert answer.exit_code in (0, 1), answer.output
     return json.loads(answer.stdout)

@@ -457,7 +457,7 @@ def test_strides_and_dilations_have_16_bits(oracle: Oracle, operator: str, which
     one = Given(np.ones((1, 1, 1, 1), np.int8), quantized([1.0]), is_constant=True)
     setattr(options, which, 32767)
     assert assert_same(oracle, one_operator(operator, [x, one], x, options)).item() == 3
-    for step in (32768, 65535, 0):
+    for step in (32768, 65535, *([0] if which.startswith("stride") else [])):
         setattr(options, which, step)
         assert_refused(one_operator(operator, [x, one], x, options), "stride|dilation")
 

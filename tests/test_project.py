@@ -25,6 +25,7 @@ LAYERS = [
     "bounded_reading",
     "atomic_write",
     "release",
+    "releases",
     "report",
     "arena_page",
     "schema",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tflm import delegates, libraries, schema, targets
+from tflm import delegates, libraries, releases, schema, targets
 from tflm.errors import (
     ArenaError,
     ArenaExhausted,
@@ -36,6 +36,7 @@ from tflm.errors import (
     TensorIndexError,
     TflmError,
     UnresolvedOperator,
+    VersionAssumed,
 )
 from tflm.kernels import KernelContext, Node, Registration
 from tflm.kernels.reference.ethos_u import ethos_u
@@ -122,6 +123,7 @@ __all__ = [
     "TiledModel",
     "TiledStage",
     "UnresolvedOperator",
+    "VersionAssumed",
     "__version__",
     "board_fit",
     "boards",
@@ -138,6 +140,7 @@ __all__ = [
     "measure_separate_arenas",
     "plan",
     "quantized",
+    "releases",
     "resize",
     "schema",
     "strip",

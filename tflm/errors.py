@@ -84,6 +84,10 @@ class PlanIgnored(UserWarning):
     """The memory plan that a model has is not followed, because every tensor is to have memory of its own."""
 
 
+class VersionAssumed(UserWarning):
+    """A release of TFLM does not say which version of a kernel library it has: the message says which one is taken."""
+
+
 class RewriteError(TflmError):
     """A rewritten model does not do what the one did that it came from; a fault of this package, found in time."""
 

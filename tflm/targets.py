@@ -6,7 +6,8 @@ declared once, by its fields, in the module that uses it:
     TFLITE_EVAL_TENSOR = Struct("TfLiteEvalTensor", data=POINTER, dims=POINTER, type=TFLITE_TYPE)
 
 and `TFLITE_EVAL_TENSOR.size(target)` is what `sizeof` gives on `target`: each field at the next multiple of its
-alignment, the whole rounded up to the largest alignment in it.
+alignment, the whole rounded up to the largest alignment in it. A field that is not in every TFLM is `Since` a commit,
+`Until` one, or there `When` TFLM is built with an option; `size(target, release)` looks at that.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from tflm.errors import ArgumentError
+from tflm.releases import TODAY, Release
 
 
 @dataclass(frozen=True)
@@ -120,16 +122,13 @@ def require_target(value: object) -> Target:
     raise ArgumentError(f"{value!r} is not a target; tflm.targets.by_name({name!r}) gives one by its name: {known}")
 
 
-NO_OPTIONS: frozenset[str] = frozenset()
-
-
 class CType(Protocol):
-    """Something that has a size and an alignment, in bytes, on every target, as it is built with some options."""
+    """Something that has a size and an alignment, in bytes, on every target, in every release of TFLM."""
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def size(self, target: Target, release: Release = TODAY) -> int:
         """What `sizeof` gives."""
 
-    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
         """What `alignof` gives."""
 
 
@@ -139,7 +138,7 @@ class Integer(CType):
 
     bytes: int
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def size(self, target: Target, release: Release = TODAY) -> int:
         return self.bytes
 
     alignment = size
@@ -152,10 +151,10 @@ class TargetSized(CType):
     size_from: str | int
     alignment_from: str
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def size(self, target: Target, release: Release = TODAY) -> int:
         return self.size_from if isinstance(self.size_from, int) else int(getattr(target, self.size_from))
 
-    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
         return int(getattr(target, self.alignment_from))
 
 
@@ -165,7 +164,7 @@ class EnumType(CType):
 
     largest: int
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def size(self, target: Target, release: Release = TODAY) -> int:
         if not target.short_enums:
             return 4
         return next(size for size in (1, 2, 4) if self.largest < 2 ** (8 * size))
@@ -180,25 +179,53 @@ class Array(CType):
     element: CType
     count: int
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
-        return self.count * self.element.size(target, options)
+    def size(self, target: Target, release: Release = TODAY) -> int:
+        return self.count * self.element.size(target, release)
 
-    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
-        return self.element.alignment(target, options)
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
+        return self.element.alignment(target, release)
 
 
 @dataclass(frozen=True)
 class When(CType):
-    """A type that is there only in builds with an option: "compression" of weights is one."""
+    """A type that is there only in builds with an option, such as "compression" of weights."""
 
     option: str
     type: CType
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
-        return self.type.size(target, options) if self.option in options else 0
+    def size(self, target: Target, release: Release = TODAY) -> int:
+        return self.type.size(target, release) if self.option in release.options else 0
 
-    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
-        return self.type.alignment(target, options) if self.option in options else 1
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
+        return self.type.alignment(target, release) if self.option in release.options else 1
+
+
+@dataclass(frozen=True)
+class Since(CType):
+    """A type that is there from a commit of TFLM's on."""
+
+    commit: str
+    type: CType
+
+    def size(self, target: Target, release: Release = TODAY) -> int:
+        return self.type.size(target, release) if release.holds(self.commit) else 0
+
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
+        return self.type.alignment(target, release) if release.holds(self.commit) else 1
+
+
+@dataclass(frozen=True)
+class Until(CType):
+    """A type that was there until a commit of TFLM's took it away."""
+
+    commit: str
+    type: CType
+
+    def size(self, target: Target, release: Release = TODAY) -> int:
+        return 0 if release.holds(self.commit) else self.type.size(target, release)
+
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
+        return 1 if release.holds(self.commit) else self.type.alignment(target, release)
 
 
 class Struct(CType):
@@ -208,41 +235,57 @@ class Struct(CType):
         self.name = name
         self.fields: Mapping[str, CType] = fields
 
-    def size(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def size(self, target: Target, release: Release = TODAY) -> int:
         """Bytes that the structure takes on `target`; 1 for one without fields, as in C++."""
-        return self._layout(target, options)[0]
+        return self._layout(target, release)[0]
 
-    def alignment(self, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
         """Alignment of the structure on `target`, in bytes."""
-        return self._layout(target, options)[1]
+        return self._layout(target, release)[1]
 
     def extend(self, name: str, /, **fields: CType) -> Struct:
         """A class derived from this one. Base and fields are laid out as one, for its base is not plain data."""
         return Struct(name, **self.fields, **fields)
 
-    def without(self, *fields: str) -> Struct:
-        """The structure as it was before these fields were added to it."""
-        return Struct(self.name, **{name: kind for name, kind in self.fields.items() if name not in fields})
-
-    def end_of(self, field: str, target: Target, options: frozenset[str] = NO_OPTIONS) -> int:
+    def end_of(self, field: str, target: Target, release: Release = TODAY) -> int:
         """Bytes from the start of the structure to the end of a field."""
-        return self._field_ends(target, options)[field]
+        return self._field_ends(target, release)[field]
 
     @functools.cache  # noqa: B019  # structures are module constants
-    def _layout(self, target: Target, options: frozenset[str]) -> tuple[int, int]:
-        alignment = max((field.alignment(target, options) for field in self.fields.values()), default=1)
-        return align_up(max(1, *self._field_ends(target, options).values()), alignment), alignment
+    def _layout(self, target: Target, release: Release) -> tuple[int, int]:
+        alignment = max((field.alignment(target, release) for field in self.fields.values()), default=1)
+        return align_up(max(1, *self._field_ends(target, release).values()), alignment), alignment
 
     @functools.cache  # noqa: B019  # structures are module constants
-    def _field_ends(self, target: Target, options: frozenset[str]) -> dict[str, int]:
+    def _field_ends(self, target: Target, release: Release) -> dict[str, int]:
         ends, end = {}, 0
         for name, field in self.fields.items():
-            end = align_up(end, field.alignment(target, options)) + field.size(target, options)
+            end = align_up(end, field.alignment(target, release)) + field.size(target, release)
             ends[name] = end
         return ends
 
     def __repr__(self) -> str:
         return f"Struct({self.name!r})"
+
+
+class Either(Struct):
+    """A structure that TFLM declares twice, for builds with an option and for those without."""
+
+    def __init__(self, option: str, declared: Struct, otherwise: Struct):
+        super().__init__(declared.name, **declared.fields)
+        self.option, self._declared, self._otherwise = option, declared, otherwise
+
+    def size(self, target: Target, release: Release = TODAY) -> int:
+        return self._of(release).size(target, release)
+
+    def alignment(self, target: Target, release: Release = TODAY) -> int:
+        return self._of(release).alignment(target, release)
+
+    def end_of(self, field: str, target: Target, release: Release = TODAY) -> int:
+        return self._of(release).end_of(field, target, release)
+
+    def _of(self, release: Release) -> Struct:
+        return self._declared if self.option in release.options else self._otherwise
 
 
 BOOL = Integer(1)

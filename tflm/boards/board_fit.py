@@ -12,6 +12,7 @@ from tflm.boards import Bank, Board
 from tflm.errors import FirmwareError, OperatorError, UnresolvedOperator
 from tflm.firmware.flash import flash
 from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_measurement import ArenaMeasurement, SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -199,18 +200,25 @@ def firmware_ram(model: Model, board: Board, library: KernelLibrary) -> Firmware
     return FirmwareRam(found.data_bytes + found.bss_bytes, found.stack_bytes or 0)
 
 
-def board_fit(model: Model, board: Board, *, kernels: Kernels | None = None, planner: Planner = "greedy") -> BoardFit:
+def board_fit(
+    model: Model,
+    board: Board,
+    *,
+    kernels: Kernels | None = None,
+    planner: Planner = "greedy",
+    release: Releases | None = None,
+) -> BoardFit:
     """What a model takes of a board.
 
     Args:
         kernels: the kernel library; the one that is usual on the board, if it is not given.
-        planner: as for `MicroInterpreter`.
+        planner, release: as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: the kernel library is not for the board's part.
         TflmError: the model can't be laid out in an arena of any size.
     """
-    library = library_for(board.kernels if kernels is None else kernels, board.target)
+    library = library_for(board.kernels if kernels is None else kernels, board.target, release)
     built = model, AllOpsResolver()
     measured = measure_arena(*built, target=board.target, kernels=library, planner=planner)
     separate = None
@@ -220,7 +228,12 @@ def board_fit(model: Model, board: Board, *, kernels: Kernels | None = None, pla
 
 
 def fits_of(
-    model: Model, boards: Iterable[Board], *, kernels: Kernels | None = None, planner: Planner = "greedy"
+    model: Model,
+    boards: Iterable[Board],
+    *,
+    kernels: Kernels | None = None,
+    planner: Planner = "greedy",
+    release: Releases | None = None,
 ) -> Iterator[BoardFit | BoardRefusal]:
     """What a model takes of each board, or why it can't be run there.
 
@@ -231,7 +244,7 @@ def fits_of(
     """
     known: dict[tuple[str, str, bool], BoardFit | BoardRefusal] = {}
     for board in boards:
-        library = library_for(board.kernels if kernels is None else kernels, board.target)
+        library = library_for(board.kernels if kernels is None else kernels, board.target, release)
         built = board.target.name, library.name, len(board.ram) > 1
         if built not in known:
             try:

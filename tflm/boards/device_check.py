@@ -15,7 +15,9 @@ from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.requests import NodeView, Options
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
+from tflm.libraries.unresolved import message
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.releases import Release, Releases
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.runtime.version_findings import knows_version, version_asked_for
@@ -65,19 +67,24 @@ class DeviceFinding:
     @property
     def stops(self) -> bool:
         """Whether the model can't be run on the device, or not safely."""
-        return self.effect is not Effect.DIFFERS
+        return self.effect not in (Effect.DIFFERS, Effect.SLOW)
 
 
 class _OperatorView(NodeView):
     """An operator as the model's file has it."""
 
-    def __init__(self, model: Model, subgraph: SubGraph, operator: Operator, target: Target):
-        self._model, self._tensors, self._operator, self._target = model, subgraph.tensors or [], operator, target
+    def __init__(self, model: Model, subgraph: SubGraph, operator: Operator, target: Target, release: Release):
+        self._model, self._tensors, self._operator = model, subgraph.tensors or [], operator
+        self._target, self._release = target, release
         self._inputs, self._outputs = operator.inputs or (), operator.outputs or ()
 
     @property
     def target(self) -> Target:
         return self._target
+
+    @property
+    def release(self) -> Release:
+        return self._release
 
     @property
     def input_count(self) -> int:
@@ -117,7 +124,12 @@ Reason = tuple[Effect, str, str, bool]
 
 
 def check_device(
-    model: Model, *, target: Target, kernels: Kernels = "reference", board: Board | None = None
+    model: Model,
+    *,
+    target: Target,
+    kernels: Kernels = "reference",
+    board: Board | None = None,
+    release: Releases | None = None,
 ) -> list[DeviceFinding]:
     """What to know before a model is flashed, in the order of its operators.
 
@@ -125,11 +137,12 @@ def check_device(
         target: the part.
         kernels: the kernel library that the firmware is built with.
         board: where the model is to run, for what else it has, such as an Ethos-U.
+        release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: the kernel library is not for the part.
     """
-    library = library_for(kernels, target)
+    library = library_for(kernels, target, release)
     findings = operator_findings(model, target=target, kernels=library, board=board)
     stopped = {(finding.subgraph_index, finding.operator_index) for finding in findings if finding.stops}
     try:
@@ -145,13 +158,18 @@ def check_device(
 
 
 def operator_findings(
-    model: Model, *, target: Target, kernels: Kernels = "reference", board: Board | None = None
+    model: Model,
+    *,
+    target: Target,
+    kernels: Kernels = "reference",
+    board: Board | None = None,
+    release: Releases | None = None,
 ) -> list[DeviceFinding]:
     """The part of `check_device` that looks at operators as the model has them, and lays nothing out.
 
     Args, Raises: as for `check_device`.
     """
-    library = library_for(kernels, target)
+    library = library_for(kernels, target, release)
     return [
         *_data_outside(model),
         *(
@@ -200,7 +218,7 @@ def _reasons(
     if registration is not None and not knows_version(registration, code):
         happens = f"The model asks for {version_asked_for(code, registration)}. TFLM ignores the version."
         yield Effect.DIFFERS, happens, "Run tflm versions: it says which version the operator needs.", True
-    view = _OperatorView(model, subgraph, operator, target)
+    view = _OperatorView(model, subgraph, operator, target, library.release)
     conversion = _unfit_conversion(name, view)
     if conversion is not None:
         yield conversion
@@ -223,8 +241,10 @@ def _missing(
         happens = f"{place} has no Ethos-U to run what Vela compiled."
         advice = "Flash the model as it was before Vela, or name a board that has one: tflm arena --boards lists all."
         return Effect.LACKS, happens, advice, False
-    if name in library.release.lacks:
-        happens = f'{library.release.name} has no {name}: "Didn\'t find op for builtin opcode".'
+    registration = REGISTRATIONS.get(name)
+    if registration is not None and not library.release.answers_hold(registration.since):
+        says = message(library.release, name, model.operator_code(operator).version)
+        happens = f'{library.release.name} has no {name}: "{says}".'
         return Effect.LACKS, happens, "Take a newer TFLM, or make the model without the operator.", False
     try:
         AllOpsResolver().find_op(model.operator_code(operator))

@@ -14,16 +14,19 @@ from tflm.cli.compare import compare
 from tflm.cli.device_log import device_log
 from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
+from tflm.cli.firmware import firmware, with_source
 from tflm.cli.flash import flash
 from tflm.cli.gate import gate
 from tflm.cli.inspect import inspect
 from tflm.cli.json_schema import json_schema
 from tflm.cli.plan import plan
 from tflm.cli.profile import profile
+from tflm.cli.releases import releases
 from tflm.cli.resize import resize
 from tflm.cli.run import SeedOrNot, run
 from tflm.cli.tile import fold, strip, tile
 from tflm.cli.versions import versions
+from tflm.cli.wake_word import wake_word
 from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
 
 app = typer.Typer(
@@ -54,11 +57,14 @@ COMMANDS = (
     strip,
     tile,
     versions,
+    wake_word,
 )
 for command in COMMANDS:
-    app.command()(with_checks(command))
-app.command(cls=SeedOrNot)(with_checks(run))
+    app.command()(with_checks(with_source(command)))
+app.command(cls=SeedOrNot)(with_checks(with_source(run)))
+app.command()(firmware)
 app.command()(json_schema)
+app.command()(releases)
 
 
 def _print_version(wanted: bool) -> None:

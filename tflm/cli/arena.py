@@ -33,6 +33,7 @@ from tflm.cli.command_line import (
     KernelsName,
     Machine,
     NodeData,
+    ReleaseName,
     Shapes,
     TargetName,
     bytes_from,
@@ -51,7 +52,7 @@ from tflm.cli.command_line import (
 from tflm.cli.flash import budget_figures, budget_report
 from tflm.cli.node_data import arena_figures, write_node_data
 from tflm.firmware.board_budget import board_budget
-from tflm.libraries import REFERENCE
+from tflm.libraries import REFERENCE, library_for
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS
 from tflm.report import Column, Report, Table, short_size, with_thousands
 from tflm.runtime.micro_graph import MicroGraph
@@ -102,6 +103,7 @@ def arena(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="One .tflite file, or several to share.")],
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     all_boards: Annotated[bool, typer.Option("--boards", help="Which boards the model fits.")] = False,
     ram: Annotated[
@@ -153,7 +155,7 @@ def arena(
       tflm arena wake_word.tflite commands.tflite --json
       tflm arena model.tflite --shape input=1,96,96,1
     """
-    machine = machine_from(target, None if all_boards else kernels, board)
+    machine = machine_from(target, None if all_boards else kernels, board, release=release)
     for name in (planner, beside):
         if name is not None and name not in PLANNER_NAMES:
             raise typer.BadParameter(f"no planner is called {name!r}; there are {', '.join(PLANNER_NAMES)}")
@@ -171,7 +173,7 @@ def arena(
     place = _with_ram(machine, ram) if ram is not None else machine.board
     loaded = [with_shapes(load_model(path), shape) for path in models]
     if all_boards:
-        _show_boards(models, loaded, kernels, planner, as_json)
+        _show_boards(models, loaded, machine, kernels, planner, as_json)
         return
     found = _found(models, loaded, machine, planner, all_targets, place, limit)
     _draw(models[0], loaded[0], machine, [planner] if beside is None else [planner, beside], html, plot)
@@ -262,6 +264,7 @@ def _as_json(
     return {
         "target": None if all_targets else machine.target.name,
         "kernels": None if all_targets else machine.kernels.name,
+        "release": machine.kernels.release.name,
         "planner": planner,
         "models": [figures(path, m) for path, m in found.measured],
         **{
@@ -307,11 +310,13 @@ def _with_ram(machine: Machine, ram: str) -> Board:
     return Board(f"a part with {ram}", machine.target.description, machine.target, machine.kernels.name, "", banks)
 
 
-def _show_boards(paths: list[Path], models: list[tflm.Model], kernels: str | None, planner: str, as_json: bool) -> None:
+def _show_boards(
+    paths: list[Path], models: list[tflm.Model], machine: Machine, kernels: str | None, planner: str, as_json: bool
+) -> None:
     """What each model takes of every board of the table; of those that the kernels are for, where some are named."""
     family = "" if kernels is None else kernels_from(kernels).family
     known = [board for board in boards().values() if family in ("", board.target.family)]
-    fits = [list(fits_of(model, known, kernels=kernels, planner=planner)) for model in models]
+    fits = [list(fits_of(model, known, kernels=kernels, planner=planner, release=machine.release)) for model in models]
     if as_json:
         by_model = [{"model": str(p), "boards": [board_figures(fit) for fit in each]} for p, each in zip(paths, fits)]
         print_json({"planner": planner, "models": by_model})
@@ -327,9 +332,10 @@ def others(model: tflm.Model, machine: Machine, planner: str) -> Iterator[tflm.A
     There are none for a mere data model.
     """
     for name in libraries.MODULES if machine.target.family else ():
-        library = libraries.by_name(name)
-        if name != machine.kernels.name and library.family in ("", machine.target.family):
-            yield arena_with(model, machine.target, library, planner=planner)
+        is_for_it = libraries.by_name(name).family in ("", machine.target.family)
+        if name != machine.kernels.name.partition("@")[0] and is_for_it:
+            built = library_for(name, machine.target, machine.release)
+            yield arena_with(model, machine.target, built, planner=planner)
 
 
 def _other_kernels(model: tflm.Model, machine: Machine, planner: str) -> dict[str, list[dict[str, Any]]]:
@@ -346,6 +352,7 @@ def _other_kernels(model: tflm.Model, machine: Machine, planner: str) -> dict[st
 def _kernels_figures(measured: tflm.ArenaMeasurement) -> dict[str, Any]:
     return {
         "kernels": measured.kernels.name,
+        "release": measured.kernels.release.name,
         "arena_used_bytes": measured.arena_used_bytes,
         "head_bytes": measured.head_bytes,
         "tail_bytes": measured.tail_bytes,

@@ -12,6 +12,7 @@ from tflm.cli.command_line import (
     CheckFailed,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -39,6 +40,7 @@ def check(
     model: ModelPath,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -53,7 +55,7 @@ def check(
       tflm check model.tflite --board nano33ble
       tflm check model.tflite --target cortex-m55 --kernels cmsis-nn
     """
-    machine = machine_from(target, kernels, board)
+    machine = machine_from(target, kernels, board, release=release)
     findings = check_device(load_model(model), target=machine.target, kernels=machine.kernels, board=machine.board)
     if as_json:
         print_json(
@@ -61,6 +63,7 @@ def check(
                 "model": str(model),
                 "target": machine.target.name,
                 "kernels": machine.kernels.name,
+                "release": machine.kernels.release.name,
                 "board": None if machine.board is None else machine.board.name,
                 "findings": [finding_figures(finding) for finding in findings],
             }

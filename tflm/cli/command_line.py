@@ -402,18 +402,22 @@ def kernels_from(name: str) -> KernelLibrary:
 
 
 class Machine(NamedTuple):
-    """What a model is laid out for: a target, a kernel library, and where one was named, a board."""
+    """What a model is laid out for: a target, a kernel library, and where they were named, a board and a TFLM."""
 
     target: tflm.targets.Target
     kernels: KernelLibrary
     board: Board | None
+    release: str | None = None
 
 
-def machine_from(target: str | None, kernels: str | None, board: str | None, default: str = "cortex-m") -> Machine:
-    """What `--target`, `--kernels` and `--board` ask for. A board has a part, and kernels that are usual on it.
+def machine_from(
+    target: str | None, kernels: str | None, board: str | None, default: str = "cortex-m", *, release: str | None = None
+) -> Machine:
+    """What `--target`, `--kernels`, `--board` and `--tflm` ask for. A board has a part, and kernels usual on it.
 
     Args:
         default: the target, where neither it nor a board is named.
+        release: the TFLM; None for that of the kernels.
 
     Raises:
         typer.BadParameter: there is none of that name; the library is not for the part; or the part is named twice.
@@ -424,7 +428,7 @@ def machine_from(target: str | None, kernels: str | None, board: str | None, def
         named = None if board is None else boards.by_name(board)
         machine = target_from(target or default) if named is None else named.target
         usual = "reference" if named is None else named.kernels
-        return Machine(machine, library_for(kernels or usual, machine), named)
+        return Machine(machine, library_for(kernels or usual, machine, release), named, release)
     except tflm.ArgumentError as error:
         raise typer.BadParameter(str(error)) from None
 
@@ -452,6 +456,15 @@ KernelsName = Annotated[
         help=f"The kernel library of the firmware: {', '.join(libraries.MODULES)}. Of a board, the usual "
         "one; otherwise reference.",
         autocompletion=lambda: list(libraries.MODULES),
+    ),
+]
+ReleaseName = Annotated[
+    str | None,
+    typer.Option(
+        "--tflm",
+        metavar="NAME",
+        help="The TFLM of the firmware: a commit, a day such as 2023-06-15, or what contains it, such as "
+        "'esp-tflite-micro 1.3.3'; tflm releases lists them.",
     ),
 ]
 BoardName = Annotated[

@@ -19,6 +19,7 @@ from tflm.cli.command_line import (
     CommandError,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -200,6 +201,7 @@ def compare(
     ] = None,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     check: Annotated[bool, typer.Option("--check", help="Exit with status 1 where an output diverges.")] = False,
     as_json: AsJson = False,
@@ -226,8 +228,8 @@ def compare(
     lost: list[str] = []
     kind = None if other is None else other_kind(other)
     of_device = kind is OtherKind.LOG
-    if (target, kernels, board) != (None, None, None) and not of_device:
-        raise typer.BadParameter("--target, --kernels and --board are for a device's log")
+    if (target, kernels, release, board) != (None, None, None, None) and not of_device:
+        raise typer.BadParameter("--target, --kernels, --tflm and --board are for a device's log")
     if (other is None) == (delegate is None):
         raise typer.BadParameter("compare takes another model, a recording, or --delegate")
     if other is None:
@@ -236,7 +238,8 @@ def compare(
     elif inputs is not None and kind is not OtherKind.MODEL:
         raise typer.BadParameter("--inputs is for two models; a recording or a log has its own inputs")
     elif of_device:
-        outputs, tensors, lost = compare_device(model, other, machine_from(target, kernels, board, "host"))
+        machine = machine_from(target, kernels, board, "host", release=release)
+        outputs, tensors, lost = compare_device(model, other, machine)
     elif kind is OtherKind.RECORDING:
         outputs = compare_recorded(model, other)
     else:

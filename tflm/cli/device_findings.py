@@ -95,7 +95,7 @@ def arena_finding(model: tflm.Model, machine: Machine, device: DeviceArena) -> A
     another = _another_model(model, device)
     fitting: list[Build] = []
     if not equal and not another:
-        with progress("trying other builds", 100) as advance:
+        with progress("trying other builds", 500) as advance:
             fitting = builds_that_fit(model, device, build, advance)
     return ArenaFinding(build, list(_arena_rows(measured, device)), equal, fitting, another)
 

@@ -14,6 +14,7 @@ from tflm.cli.command_line import (
     BoardName,
     CommandError,
     KernelsName,
+    ReleaseName,
     TargetName,
     lines_of_log,
     load_model,
@@ -25,6 +26,7 @@ from tflm.cli.command_line import (
 from tflm.cli.device_findings import ArenaFinding, Timed, arena_finding, forms_of_an_invoke, timed
 from tflm.firmware.arena_causes import Build
 from tflm.firmware.device_log import DeviceLog, Invokes, invokes_in, read_device_log
+from tflm.firmware.release_search import contained_in
 from tflm.report import Column, Report, Table
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.runtime.operator_facts import multiply_accumulates
@@ -35,6 +37,7 @@ def device_log(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="The .tflite file that runs on it.")],
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     mhz: Annotated[
         float | None, typer.Option(min=0.001, metavar="MHZ", help="Ticks a microsecond, to show times.")
@@ -53,7 +56,7 @@ def device_log(
       tflm device-log serial.txt model.tflite --board nano33ble
       tflm device-log serial.txt model.tflite --target cortex-m4 --kernels cmsis-nn --mhz 64
     """
-    machine = machine_from(target, kernels, board)
+    machine = machine_from(target, kernels, board, release=release)
     loaded = load_model(model)
     read = read_device_log(lines_of_log(log), count_resource_variables(loaded))
     if not (read.events or read.ticks_by_tag or read.arena or read.failures):
@@ -94,7 +97,7 @@ def _arena_figures(arena: ArenaFinding) -> dict[str, Any]:
         **_build_figures(arena.build),
         "rows": [row._asdict() for row in arena.rows],
         "equal": arena.equal,
-        "fitting": [_build_figures(build) for build in arena.fitting],
+        "fitting": [{**_build_figures(build), **_span_figures(build)} for build in arena.fitting],
         "another_model": arena.another_model,
     }
 
@@ -106,6 +109,21 @@ def _build_figures(build: Build) -> dict[str, Any]:
         "release": build.kernels.release.name,
         "resource_variables": build.resource_variables,
     }
+
+
+def _span_figures(build: Build) -> dict[str, Any]:
+    return {
+        "first_commit": None if build.span is None else build.span.first._asdict(),
+        "last_commit": None if build.span is None else build.span.last._asdict(),
+        "contained_in": _containers(build),
+    }
+
+
+def _containers(build: Build) -> list[str]:
+    if build.span is None:
+        return []
+    library = build.kernels.name.partition("@")[0].partition(":")[0]
+    return contained_in(build.span, library, build.kernels.release.static_memory)
 
 
 def _tags(model: tflm.Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
@@ -209,8 +227,22 @@ def _in_words(build: Build, thought: Build) -> str:
         words.append(f"the part {build.target.name}")
     if build.kernels.name != thought.kernels.name or build.target != thought.target:
         words.append(f"{build.kernels.name} kernels")
-    if build.kernels.release is not thought.kernels.release:
+    if build.span is not None:
+        words.append(_span_in_words(build))
+    elif build.kernels.release is not thought.kernels.release:
         words.append(build.kernels.release.name)
     if build.resource_variables != thought.resource_variables:
         words.append(f"room for {build.resource_variables} resource variables, not {thought.resource_variables}")
     return ", ".join(words)
+
+
+def _span_in_words(build: Build) -> str:
+    assert build.span is not None
+    first, last = build.span
+    words = f"TFLM {first.hash} of {first.date}"
+    if first != last:
+        words += f" to {last.hash} of {last.date}"
+    if not build.kernels.release.static_memory:
+        words += " without static memory"
+    containers = _containers(build)
+    return words + (f" (as in {', '.join(containers)})" if containers else "")

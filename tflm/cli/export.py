@@ -19,6 +19,7 @@ from tflm.cli.command_line import (
     KernelsName,
     Machine,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -306,6 +307,7 @@ def export(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="Where the files go; made if it is not there.")],
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     typed: Annotated[
         bool,
@@ -328,7 +330,8 @@ def export(
       tflm export model.tflite firmware/ --target cortex-m
     """
     origin = shlex.join(["tflm", *sys.argv[1:]])
-    files = sources(load_model(model), model.stem, machine_from(target, kernels, board), origin, typed, dump)
+    machine = machine_from(target, kernels, board, release=release)
+    files = sources(load_model(model), model.stem, machine, origin, typed, dump)
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (directory / name).write_text(text)

@@ -14,6 +14,7 @@ from tflm.cli.command_line import (
     BoardName,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -30,6 +31,7 @@ def flash(
     model: ModelPath,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     build: Annotated[
         str,
@@ -54,10 +56,11 @@ def flash(
     Example:
       tflm flash model.tflite --target cortex-m4 --kernels cmsis-nn --build release
     """
-    machine = machine_from(target, kernels, board, default="cortex-m4")
+    machine = machine_from(target, kernels, board, default="cortex-m4", release=release)
     found = tflm.flash(load_model(model), target=machine.target, kernels=machine.kernels, build=build, data=flash_data)
     if as_json:
-        print_json({"model": str(model), **asdict(found), "operators": [op._asdict() for op in found.operators]})
+        figures = {**asdict(found), "operators": [op._asdict() for op in found.operators]}
+        print_json({"model": str(model), "release": machine.kernels.release.name, **figures})
     else:
         show(flash_report(title_of(model), found))
 

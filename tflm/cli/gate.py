@@ -22,6 +22,7 @@ from tflm.cli.command_line import (
     CommandError,
     KernelsName,
     Machine,
+    ReleaseName,
     TargetName,
     bytes_from,
     described,
@@ -134,6 +135,7 @@ def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base:
     return {
         "target": machine.target.name,
         "kernels": machine.kernels.name,
+        "release": machine.kernels.release.name,
         "board": None if machine.board is None else machine.board.name,
         "budget_bytes": budget,
         "base": base,
@@ -210,6 +212,7 @@ def gate(
     ],
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     budget: Annotated[
         str | None, typer.Option(metavar="SIZE", help="What the arena of each may take, such as 64K.")
@@ -233,7 +236,7 @@ def gate(
       tflm gate 'models/*.tflite' --board nano33ble --base origin/main
       tflm gate model.tflite --target cortex-m4 --kernels cmsis-nn --budget 64K --summary summary.md
     """
-    machine = machine_from(target, kernels, board)
+    machine = machine_from(target, kernels, board, release=release)
     limit = None if budget is None else bytes_from(budget)
     paths = models_from(models)
     found = []

@@ -16,6 +16,7 @@ from tflm.cli.command_line import (
     BoardName,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -46,6 +47,7 @@ def figures(path: Path, found: tflm.ModelPlan, written: bool) -> Any:
         "model": str(path),
         "target": found.target.name,
         "kernels": found.after.kernels.name,
+        "release": found.after.kernels.release.name,
         "greedy_head_bytes": found.greedy_head_bytes,
         "head_bytes": found.head_bytes,
         "head_bytes_before": found.before.head_bytes,
@@ -80,6 +82,7 @@ def plan(
     ] = None,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     planner: Annotated[str, typer.Option(metavar="NAME", help=f"Who plans: {', '.join(PLANNERS)}.")] = "optimal",
     time_limit: Annotated[
@@ -117,7 +120,7 @@ def plan(
       tflm plan model.tflite -o planned.tflite
       tflm plan model.tflite -o planned.tflite --in-place --reorder --time-limit 60
     """
-    machine = machine_from(target, kernels, board)
+    machine = machine_from(target, kernels, board, release=release)
     if planner not in PLANNERS:
         raise typer.BadParameter(f"no planner is called {planner!r}; there are {', '.join(PLANNERS)}")
     if planner != "optimal" and (time_limit, steps) != (None, None):

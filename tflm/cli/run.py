@@ -18,6 +18,7 @@ from tflm.cli.command_line import (
     CommandError,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     load_model,
     machine_from,
@@ -204,6 +205,7 @@ def run(
     ] = False,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     as_json: AsJson = False,
 ) -> None:
@@ -218,7 +220,7 @@ def run(
       tflm run model.tflite --inputs x=x.csv --inputs y=y.csv --real
       tflm run model.tflite --inputs in.npz --outputs out.npz
     """
-    machine = machine_from(target, kernels, board, "host")
+    machine = machine_from(target, kernels, board, "host", release=release)
     if inputs and random is not None:
         raise typer.BadParameter("give either --inputs or --random")
     if real and not inputs:

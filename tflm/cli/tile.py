@@ -18,6 +18,7 @@ from tflm.cli.command_line import (
     CheckFailed,
     KernelsName,
     ModelPath,
+    ReleaseName,
     TargetName,
     bytes_from,
     load_model,
@@ -61,6 +62,7 @@ def figures(path: Path, tiled: tflm.TiledModel) -> Any:
     return {
         "model": str(path),
         "target": tiled.after.target.name,
+        "release": tiled.after.kernels.release.name,
         "gains": tiled.gains,
         "minimum_arena_bytes_before": tiled.minimum_arena_bytes_before,
         "minimum_arena_bytes": tiled.minimum_arena_bytes,
@@ -86,6 +88,7 @@ def tile(
     output: Output = None,
     target: TargetName = None,
     kernels: KernelsName = None,
+    release: ReleaseName = None,
     board: BoardName = None,
     macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that may be added: 10%, or 0.1.")] = "10%",
     ram: Annotated[
@@ -120,7 +123,7 @@ def tile(
       tflm tile model.tflite -o tiled.tflite
       tflm tile model.tflite -o tiled.tflite --ram 64K --macs 25% --verify 20
     """
-    machine, share = machine_from(target, kernels, board), share_from(macs)
+    machine, share = machine_from(target, kernels, board, release=release), share_from(macs)
     enough = None if ram is None else bytes_from(ram)
     require_output(model, output, force)
     loaded = load_model(model)

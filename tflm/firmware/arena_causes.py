@@ -1,21 +1,23 @@
 """Why a device's arena is not what a model takes as the firmware is thought to be: other builds are tried.
 
-What can be another than thought: the kernel library, the TFLM that it is built into, the part, and how many resource
-variables the firmware makes room for. A cause is one whose figures are all equal to the device's.
+What can be another than thought: the kernel library and its version, the TFLM that it is built into, the part, and how
+many resource variables the firmware makes room for. A cause is one whose figures are all equal to the device's.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 from tflm import libraries
-from tflm.errors import TflmError
+from tflm.errors import TflmError, VersionAssumed
 from tflm.firmware.device_log import DeviceArena
-from tflm.libraries import TODAY, KernelLibrary
-from tflm.libraries.arduino import ARDUINO
-from tflm.libraries.wheel import WHEEL
+from tflm.firmware.release_search import Span, SpanSearch, joined
+from tflm.libraries import TODAY, KernelLibrary, library_for
+from tflm.libraries.pins import VERSIONS
+from tflm.releases import WHEEL, Release, by_name, distributions
 from tflm.runtime.micro_allocator import RecordedAllocation
 from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
@@ -23,7 +25,6 @@ from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.model import Model
 from tflm.targets import PARTS, Target
 
-RELEASES = (TODAY, ARDUINO.release, replace(WHEEL, recording=False))
 MOST_VARIABLES = 64
 """Resource variables of a firmware that are tried."""
 
@@ -34,11 +35,13 @@ class Build(NamedTuple):
     Attributes:
         target, kernels: the part and its kernel library, with the TFLM that this is built into.
         resource_variables: how many it makes room for.
+        span: the commits of TFLM that give the same figures, where releases were tried; the kernels have the newest.
     """
 
     target: Target
     kernels: KernelLibrary
     resource_variables: int
+    span: Span | None = None
 
     def measured(self, model: Model) -> ArenaMeasurement:
         """What a model takes in it.
@@ -79,33 +82,114 @@ def builds_that_fit(
         thought: what the firmware was thought to be.
         advance: called for each build that is tried.
     """
-    for kind in (kernels_instead, releases_instead, variables_instead, parts_instead):
-        found = []
-        for build in kind(model, thought):
-            advance()
-            try:
-                if equals(build.measured(model), device):
-                    found.append(build)
-            except TflmError:
-                continue  # such a firmware could not have run the model
-        if found:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", VersionAssumed)
+        for kind in (kernels_instead, versions_instead):
+            if found := _fitting(kind(model, thought), model, device, advance):
+                return found
+        if found := releases_that_fit(model, device, thought, advance):
             return found
+        for kind in (components_instead, variables_instead, parts_instead):
+            if found := _fitting(kind(model, thought), model, device, advance):
+                return found
     return []
 
 
+def _fitting(builds: Iterator[Build], model: Model, device: DeviceArena, advance: Callable[[], None]) -> list[Build]:
+    found = []
+    for build in builds:
+        advance()
+        if _fits(build, model, device):
+            found.append(build)
+    return found
+
+
+def _fits(build: Build, model: Model, device: DeviceArena) -> bool:
+    try:
+        return equals(build.measured(model), device)
+    except TflmError:
+        return False  # such a firmware could not have run the model
+
+
 def kernels_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Other kernel libraries for the part."""
-    for library in _libraries(thought.target):
+    """Other kernel libraries for the part, and the package for Python."""
+    for library in _libraries(thought.target, thought.kernels.release):
+        if library.name != thought.kernels.name:
+            yield thought._replace(kernels=library)
+    yield thought._replace(kernels=replace(thought.kernels, release=replace(WHEEL, recording=False)))
+
+
+def versions_instead(model: Model, thought: Build) -> Iterator[Build]:
+    """Other versions of kernel libraries for the part."""
+    for name in _versions(thought.target):
+        library = library_for(name, thought.target, thought.kernels.release)
         if library.name != thought.kernels.name:
             yield thought._replace(kernels=library)
 
 
-def releases_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Every kernel library for the part, built into other releases of TFLM."""
-    for library in _libraries(thought.target):
-        for release in RELEASES:
-            if release is not library.release:
-                yield thought._replace(kernels=replace(library, release=release))
+def releases_that_fit(
+    model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None] = lambda: None
+) -> list[Build]:
+    """Releases with the device's figures: with any library for the part, or any version of one."""
+    named = [thought.kernels.name]
+    others = [name for name in libraries.MODULES if name not in (named[0], "arduino") and _is_for(name, thought.target)]
+    groups = _versions_with_equal_figures(model, thought)
+    for names in (named + others, list(groups)):
+        found = [
+            build
+            for name in names
+            for static_memory in (thought.kernels.release.static_memory, not thought.kernels.release.static_memory)
+            for build in _in_history(model, device, thought, name, static_memory, advance)
+        ]
+        if found:
+            return [each for build in found for each in (build, *_alike(build, groups, model, device))]
+    return []
+
+
+def _alike(build: Build, groups: dict[str, list[str]], model: Model, device: DeviceArena) -> Iterator[Build]:
+    """The same releases with versions of the kernel library that are like the one that was tried."""
+    for name in groups.get(build.kernels.name, []):
+        other = build._replace(kernels=library_for(name, build.target, build.kernels.release))
+        if _fits(other, model, device):
+            yield other
+
+
+def _in_history(
+    model: Model, device: DeviceArena, thought: Build, name: str, static_memory: bool, advance: Callable[[], None]
+) -> Iterator[Build]:
+    """A kernel library in every release that there was: builds that fit, newest first."""
+    search = SpanSearch(static_memory)
+    found: list[Span] = []
+    for release in search:
+        advance()
+        if _fits(thought._replace(kernels=library_for(name, thought.target, release)), model, device):
+            found.append(search.span)
+    for span in reversed(joined(found)):
+        library = library_for(name, thought.target, by_name(span.last.hash, static_memory=static_memory))
+        yield thought._replace(kernels=library, span=span)
+
+
+def _versions_with_equal_figures(model: Model, thought: Build) -> dict[str, list[str]]:
+    """Versions of kernel libraries: of those whose figures are equal, the newest, with the others."""
+    groups: dict[object, list[str]] = {}
+    for name in _versions(thought.target):
+        library = library_for(name, thought.target, TODAY)
+        try:
+            measured = thought._replace(kernels=library).measured(model)
+        except TflmError:
+            continue
+        figures = measured.head_bytes, measured.tail_bytes, measured.minimum_arena_bytes
+        groups.setdefault((figures, tuple(measured.records.items())), []).insert(0, library.name)
+    return {newest: others for newest, *others in groups.values()}
+
+
+def components_instead(model: Model, thought: Build) -> Iterator[Build]:
+    """Every version of esp-tflite-micro, whose glue may ask for something else than the newest one's."""
+    for version in distributions()["esp-tflite-micro"] if thought.target.family == "espressif" else ():
+        if "." in version.version:
+            release = by_name(f"{version.name} {version.version}")
+            for name in _versions(thought.target):
+                yield thought._replace(kernels=library_for(name, thought.target, release))
 
 
 def variables_instead(model: Model, thought: Build) -> Iterator[Build]:
@@ -126,6 +210,16 @@ def parts_instead(model: Model, thought: Build) -> Iterator[Build]:
                 yield thought._replace(target=part, kernels=library)
 
 
-def _libraries(target: Target) -> list[KernelLibrary]:
-    named = (libraries.by_name(name) for name in libraries.MODULES)
-    return [library for library in named if library.family in ("", target.family)]
+def _libraries(target: Target, release: Release = TODAY) -> Iterator[KernelLibrary]:
+    """Every library for a part, in a release unless it has its own."""
+    for name in libraries.MODULES:
+        if _is_for(name, target):
+            yield libraries.by_name(name) if name == "arduino" else library_for(name, target, release)
+
+
+def _is_for(name: str, target: Target) -> bool:
+    return libraries.by_name(name).family in ("", target.family)
+
+
+def _versions(target: Target) -> list[str]:
+    return [f"{name}@{version}" for name, versions in VERSIONS.items() if _is_for(name, target) for version in versions]

@@ -21,9 +21,11 @@ import numpy.typing as npt
 
 from tflm import targets
 from tflm.bounded_reading import read_text
-from tflm.errors import FirmwareError
+from tflm.errors import FirmwareError, UnresolvedOperator
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
+from tflm.kernels import REGISTRATIONS
 from tflm.libraries import Kernels
+from tflm.releases import TODAY, Releases, require_release
 from tflm.schema.model import Model
 
 TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
@@ -262,6 +264,7 @@ def flash(
     kernels: Kernels = "reference",
     build: str = DEFAULT_BUILD,
     data: str | Path | None = None,
+    release: Releases | None = None,
 ) -> Flash:
     """What TFLM takes of a part's flash and static RAM, for a model's operators or for others.
 
@@ -274,8 +277,11 @@ def flash(
         build: how TFLM was built: "release", and for some parts "release with error strings", "release, kernels -Os"
             and "default, asserts on".
         data: a file of groups of sections, of one's own build, in place of the data that ships.
+        release: the TFLM that the firmware has, as for `MicroInterpreter`. The data that ships was measured with one;
+            for another, the note says so.
 
     Raises:
+        UnresolvedOperator: the release does not have an operator of the model.
         FirmwareError: neither a model nor operators were given, the target is none of firmware, or the data does not
             know an operator, the library or the build; the message lists those that it does.
     """
@@ -291,9 +297,24 @@ def flash(
     size = len(model.data) if model is not None else 0
     library = kernels if isinstance(kernels, str) else kernels.name
     found = estimate_flash(names, cpu=part.name, kernels=library, build=build, model_bytes=size, data=data)
+    if data is None:
+        found = _of_release(found, model, kernels, release)
     if model is None or found.flash_bytes is None:
         return found
     return _with_typed(found, names, model, data)
+
+
+def _of_release(found: Flash, model: Model | None, kernels: Kernels, release: Releases | None) -> Flash:
+    """The figures, with a note where they were measured with another TFLM than the firmware's."""
+    own = TODAY if isinstance(kernels, str) else kernels.release
+    built = own if release is None else require_release(release)
+    for name in operators_of(model) if model is not None else ():
+        registration = REGISTRATIONS.get(name)
+        if registration is not None and not built.answers_hold(registration.since):
+            raise UnresolvedOperator(name, 1, f"{built.name} does not have {name}")
+    if built.commit == TODAY.commit:
+        return found
+    return replace(found, note=f"{found.note}; measured with {TODAY.name}, not with {built.name}")
 
 
 def _with_typed(found: Flash, names: list[str], model: Model, data: str | Path | None) -> Flash:

@@ -12,23 +12,40 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.overlap import Moves, Overlap, copied, copied_in_order
-from tflm.kernels.requests import OperatorMemory, Options, Requests, nothing
+from tflm.kernels.requests import OperatorMemory, Options, Refusal, Requests, nothing
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.releases import STATIC_MEMORY, Release
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
-from tflm.targets import INT, POINTER, CType, Struct, Target
+from tflm.targets import BOOL, INT, POINTER, CType, Either, Since, Struct, Target
 
-TFLITE_NODE = Struct(
-    "TfLiteNode",
-    inputs=POINTER,
-    outputs=POINTER,
-    intermediates=POINTER,
-    user_data=POINTER,
-    builtin_data=POINTER,
-    custom_initial_data=POINTER,
-    custom_initial_data_size=INT,
+TFLITE_NODE = Either(
+    STATIC_MEMORY,
+    Struct(
+        "TfLiteNode",
+        inputs=POINTER,
+        outputs=POINTER,
+        intermediates=Since("b6cbaea68", POINTER),
+        user_data=POINTER,
+        builtin_data=POINTER,
+        custom_initial_data=POINTER,
+        custom_initial_data_size=INT,
+    ),
+    Struct(
+        "TfLiteNode",
+        inputs=POINTER,
+        outputs=POINTER,
+        intermediates=POINTER,
+        temporaries=POINTER,
+        user_data=POINTER,
+        builtin_data=POINTER,
+        custom_initial_data=POINTER,
+        custom_initial_data_size=INT,
+        delegate=POINTER,
+        might_have_side_effect=BOOL,
+    ),
 )
 NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registration=POINTER)
 
@@ -111,6 +128,10 @@ class KernelContext(Protocol):
     @property
     def target(self) -> Target:
         """The machine whose data model the arena follows."""
+
+    @property
+    def release(self) -> Release:
+        """The TFLM that the model runs in."""
 
     @property
     def model(self) -> Model:
@@ -242,6 +263,9 @@ class Registration:
         opaque: whether it is not known in which order the operator reads and writes its tensors.
         multiply_accumulates: how many it takes, of what multiplies weights; None for all else.
         cpp_method: the method of TFLM's resolver that adds it, where that does not follow from the name.
+        refusals: what TFLM refused for a time.
+        since: the commit of TFLM from which its resolver has a method for the operator; empty for one that it always
+            had.
         int8_registration: whether CMSIS-NN has one for int8 alone, such as Register_CONV_2D_INT8.
     """
 
@@ -266,6 +290,8 @@ class Registration:
     opaque: bool = False
     multiply_accumulates: MultiplyAccumulates | None = None
     cpp_method: str = ""
+    refusals: tuple[Refusal, ...] = ()
+    since: str = ""
     int8_registration: bool = False
 
     def __repr__(self) -> str:

@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import NamedTuple, Protocol, TypeVar, Union
 
 from tflm.memory.tensor import TfLiteTensor, int_array_bytes
+from tflm.releases import Release
 from tflm.schema.layout import Table
 from tflm.targets import CType, Target
 
@@ -25,6 +26,10 @@ class NodeView(Protocol):
     @property
     def target(self) -> Target:
         """The machine whose data model the arena follows."""
+
+    @property
+    def release(self) -> Release:
+        """The TFLM whose requests these are."""
 
     @property
     def input_count(self) -> int:
@@ -115,6 +120,29 @@ Requests = Callable[[NodeView], Iterable[Request]]
 """What a node asks for, in order."""
 
 
+class Refusal(NamedTuple):
+    """What TFLM's kernel refused for a time, while it prepares, and the kernel of today takes.
+
+    Attributes:
+        applies: whether a node is refused.
+        message: what TFLM says, or what happens.
+        until: the commit from which it is taken.
+        since: the commit from which it was refused; empty where it always had been.
+    """
+
+    applies: Callable[[NodeView], bool]
+    message: str
+    until: str
+    since: str = ""
+
+    def concerns(self, node: NodeView) -> bool:
+        """Whether the release that a node is prepared in refuses it."""
+        release = node.release
+        if release.holds(self.until) or (self.since and not release.holds(self.since)):
+            return False
+        return self.applies(node)
+
+
 class OperatorMemory(NamedTuple):
     """All that an operator asks of the arena.
 
@@ -122,11 +150,13 @@ class OperatorMemory(NamedTuple):
         op_data: the C structure that its kernel keeps, reserved when the operator initialises; None for no structure.
         prepare: what it asks for while it prepares.
         init: what it asks for while it initialises, after the structure.
+        since: the commit of TFLM from which a kernel library has its own kernel; empty where it always had.
     """
 
     op_data: CType | None
     prepare: Requests
     init: Requests
+    since: str = ""
 
 
 def always(*requests: Request) -> Requests:

@@ -5,18 +5,28 @@ For three of these there are registrations that answer as that build does, so th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 
+from tflm.kernels.layers.geometry import paddings
 from tflm.kernels.reference import fully_connected, svdf, transpose_conv
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import NodeView
+from tflm.libraries.cmsis_nn_scratch import REVERSED_FROM_CHANNELS, has_mve
 from tflm.libraries.kernel_library import Concern, Effect
+from tflm.libraries.versions import Version
 from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.schema.options import FullyConnectedOptions, TransposeConvOptions
+
+NEW_LSTM = "0ec823ed2"
+"""The commit of TFLM from which its glue calls the kernel that forgets."""
+
+INT8_MOVEMENT = "392b78f2f"
+"""The commit from which it calls kernels for TRANSPOSE and PAD of int8."""
 
 # --- An LSTM that forgets ----------------------------------------------------------------------------------------
 
@@ -27,7 +37,7 @@ def forgetful_lstm(registration: Registration) -> Registration:
     def bind(context: KernelContext, node: Node) -> Run:
         assert registration.bind is not None
         run = registration.bind(context, node)
-        if context.get_eval_input(node, lstm.INPUT).type == TensorType.FLOAT32:
+        if context.get_eval_input(node, lstm.INPUT).type == TensorType.FLOAT32 or not context.release.holds(NEW_LSTM):
             return run
         variables = [context.get_eval_input(node, place).elements for place in (lstm.HIDDEN_STATE, lstm.CELL_STATE)]
         kept = [variable.copy() for variable in variables]
@@ -136,7 +146,7 @@ def _takes_32_bits_without_bias(node: NodeView) -> bool:
 
 def _is_int16_by_row(node: NodeView) -> bool:
     weights = node.input(fully_connected.WEIGHTS)
-    return _is_int16_fully_connected(node) and bool(fully_connected.multiplier_requests(weights))
+    return _is_int16_fully_connected(node) and fully_connected.has_scale_for_each_row(weights)
 
 
 def _has_rank_above_4(node: NodeView) -> bool:
@@ -164,6 +174,7 @@ CONCERNS = (
         "neither read nor written. The first invoke is right, later ones are not.",
         "Give it the whole sequence in one invoke, or build it with TFLM's reference kernel.",
         shown=True,
+        since=NEW_LSTM,
     ),
     Concern(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
@@ -223,6 +234,7 @@ CONCERNS = (
         _is_int16_by_row,
         "Of int16, its weights can't have a scale for each row.",
         "Quantize the weights with one scale, or build it with TFLM's reference kernel.",
+        since="47b545074",
     ),
     Concern(
         "BATCH_MATMUL",
@@ -237,6 +249,7 @@ CONCERNS = (
         _is_int8_of_rank_above_4,
         "Of int8 it takes 4 dimensions at the most.",
         "Reshape what it transposes, or build it with TFLM's reference kernel.",
+        since=INT8_MOVEMENT,
     ),
     *(
         Concern(
@@ -245,6 +258,7 @@ CONCERNS = (
             _has_rank_above_4,
             "With more than 4 dimensions it never returns.",
             "Reshape its inputs to 4 dimensions, or build it with TFLM's reference kernel.",
+            since="740cef388",
         )
         for operator in ("MAXIMUM", "MINIMUM")
     ),
@@ -255,7 +269,47 @@ CONCERNS = (
             _is_int8_of_rank_above_4,
             "Of int8 it looks at the last 4 dimensions only.",
             "Reshape what it pads to 4 dimensions, or build it with TFLM's reference kernel.",
+            since=INT8_MOVEMENT,
         )
         for operator in ("PAD", "PADV2")
     ),
 )
+
+
+def _misaligned_rows(node: NodeView) -> bool:
+    """Of int8, and not run as a CONV_2D of the reversed filter; the padding is that of a CONV_2D back to x."""
+    operands = transpose_conv.OPERANDS
+    x, f, y = node.input(operands.input), node.input(operands.weights), node.output(0)
+    options = node.options(TransposeConvOptions)
+    strides = options.stride_h, options.stride_w
+    is_reversed = max(strides) <= 2 and x.dims[3] > REVERSED_FROM_CHANNELS
+    padding = paddings(options.padding, y.dims[1:3], f.dims[1:3], strides, (1, 1))
+    return x.type == TensorType.INT8 and not is_reversed and padding[0] % strides[0] != 0
+
+
+def defects(version: Version) -> Iterator[Concern]:
+    """What defects of a version of the library mean for a model."""
+    if version.since("v7.0.0") and version.before("99f736a6"):
+        yield Concern(
+            "TRANSPOSE_CONV",
+            Effect.DIFFERS,
+            _misaligned_rows,
+            "Of int8, with a padding above that is no multiple of the stride, rows are added up at the wrong places "
+            "(CMSIS-NN v7.0.0 to 4ab83cc3; fixed in 4a8f5b5d of 2026-07-14, which no TFLM is built with yet).",
+            "Use a filter or stride whose padding is a multiple of the stride, or build with a later CMSIS-NN, or with "
+            "TFLM's reference kernel.",
+        )
+    if version.before("v4.1.0"):
+        yield Concern(
+            "SVDF",
+            Effect.BREAKS,
+            _stores_three_filters_as_four,
+            "With Helium and a state of int8, a column of three filters is stored as one of four, which overwrites the "
+            "state of the next filter or what lies behind it (CMSIS-NN before v4.1.0; fixed in v4.1.0).",
+            "Build with CMSIS-NN v4.1.0 or later, or with TFLM's reference kernel.",
+        )
+
+
+def _stores_three_filters_as_four(node: NodeView) -> bool:
+    filters, columns = node.input(svdf.WEIGHTS_TIME).dims[:2]
+    return _has_int8_state(node) and has_mve(node.target) and filters >= 3 and columns > 1

@@ -1,7 +1,6 @@
 """What a kernel library is to the runtime: for each operator what it asks of the arena, and what comes out differently.
 
-TFLM's own kernels are the rule. A library says where it departs from them; a release says where an older TFLM departs
-from the one that this package follows. Both are data, which the runtime reads.
+TFLM's own kernels are the rule. A library says where it departs from them, as data, which the runtime reads.
 """
 
 from __future__ import annotations
@@ -14,7 +13,9 @@ from types import MappingProxyType
 from tflm.errors import ArgumentError, OperatorError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
 from tflm.kernels.requests import NodeView, OperatorMemory
-from tflm.targets import NO_OPTIONS, PARTS, CType, Struct, Target
+from tflm.libraries.unresolved import message
+from tflm.releases import TODAY, Release
+from tflm.targets import PARTS, CType, Struct, Target
 
 
 class Effect(Enum):
@@ -24,6 +25,7 @@ class Effect(Enum):
     REFUSED = "is refused"
     LACKS = "is not there"
     BREAKS = "breaks"
+    SLOW = "is slow"
 
 
 @dataclass(frozen=True)
@@ -32,11 +34,14 @@ class Concern:
 
     Attributes:
         operator: its name.
-        effect: what kind of thing happens: another answer, an error from `AllocateTensors`, a memory overrun.
+        effect: what kind of thing happens: another answer, an error from `AllocateTensors`, a memory overrun, kernels
+            in plain C.
         applies: whether a node is concerned.
         happens: what will happen, as a sentence.
         advice: what to do about it, as a sentence.
         shown: whether `MicroInterpreter(..., kernels=...)` answers as the device does.
+        since, until: the commits of TFLM from which it happens, and from which it no longer does; empty where it
+            always did, and where it still does.
     """
 
     operator: str
@@ -45,31 +50,15 @@ class Concern:
     happens: str
     advice: str
     shown: bool = False
+    since: str = ""
+    until: str = ""
 
-
-@dataclass(frozen=True)
-class Release:
-    """A TFLM of another time, or built in another way, by what differs from the one that this package follows.
-
-    Attributes:
-        name: of which time it is.
-        structures: C structures of the runtime, and of parsed options, that are others, by the name of today's.
-        memory: what its kernels ask of the arena, where that is something else.
-        lacks: operators that it does not have.
-        options: what it is built with, as `When` names it.
-        recording: whether models run in its recording interpreter, whose allocators are larger.
-    """
-
-    name: str
-    structures: Mapping[str, Struct] = field(default_factory=lambda: MappingProxyType({}))
-    memory: Mapping[str, OperatorMemory] = field(default_factory=lambda: MappingProxyType({}))
-    lacks: frozenset[str] = frozenset()
-    options: frozenset[str] = NO_OPTIONS
-    recording: bool = False
-
-
-TODAY = Release("TFLM 90b983c2b of 2026-08-20")
-"""What everything in `tflm.kernels` and `tflm.runtime` follows."""
+    def concerns(self, node: NodeView) -> bool:
+        """Whether it concerns a node in the release that the node is prepared in."""
+        release = node.release
+        if (self.since and not release.holds(self.since)) or (self.until and release.holds(self.until)):
+            return False
+        return self.applies(node)
 
 
 @dataclass(frozen=True)
@@ -110,41 +99,55 @@ class KernelLibrary:
 
     def concerns_about(self, operator: str, node: NodeView) -> list[Concern]:
         """What of `concerns` applies to a node."""
-        return [concern for concern in self.concerns if concern.operator == operator and concern.applies(node)]
+        if not self.has_kernel(operator):
+            return []
+        return [concern for concern in self.concerns if concern.operator == operator and concern.concerns(node)]
 
-    def require_taken(self, operator: str, node: NodeView) -> None:
-        """Refuse a node that the library refuses.
+    def require_taken(self, registration: Registration, node: NodeView) -> None:
+        """Refuse a node that the release or the library refuses.
 
         Raises:
-            OperatorError: the message says what the library does not take.
+            OperatorError: the message says what is not taken.
         """
-        for concern in self.concerns_about(operator, node):
+        for refusal in registration.refusals:
+            if refusal.concerns(node):
+                raise OperatorError(f"is refused by {self.release.name}: {refusal.message}")
+        for concern in self.concerns_about(registration.name, node) if self.concerns else ():
             if concern.effect is Effect.REFUSED:
                 raise OperatorError(f"is refused by the kernels of {self.name}: {concern.happens}")
 
-    def require_operator(self, name: str, version: int) -> None:
+    def require_operator(self, registration: Registration, version: int) -> None:
         """Refuse an operator that the release does not have.
 
         Raises:
             UnresolvedOperator: the message names operator and release.
         """
-        if name in self.release.lacks:
-            reason = f"the kernel library {self.name!r} ({self.release.name}) lacks {name}"
+        if not self.release.answers_hold(registration.since):
+            name = registration.name
+            says = message(self.release, name, version)
+            reason = f'the kernel library {self.name!r} ({self.release.name}) lacks {name}: "{says}"'
             raise UnresolvedOperator(name, version, reason)
 
     def lacking(self, operators: Iterable[str]) -> list[str]:
         """Those of some operators, by name, that the release does not have, each once."""
-        return [name for name in dict.fromkeys(operators) if name in self.release.lacks]
+        known = {name: REGISTRATIONS.get(name) for name in operators}
+        holds = self.release.answers_hold
+        return [name for name, operator in known.items() if operator is not None and not holds(operator.since)]
+
+    def has_kernel(self, operator: str) -> bool:
+        """Whether the release may have the library's kernel for an operator: no release that is older than it."""
+        memory = self.memory.get(operator)
+        return memory is None or not memory.since or self.release.holds(memory.since)
 
     def registration(self, registration: Registration) -> Registration:
         """An operator as this library has it. One that is not of this package is left as it is."""
         name = registration.name
-        if REGISTRATIONS.get(name) is not registration:
+        if REGISTRATIONS.get(name) is not registration or not self.has_kernel(name):
             return registration
         behaviour = self.behaviour.get(name)
         if behaviour is not None:
             registration = behaviour(registration)
-        memory = self.memory.get(name, self.release.memory.get(name))
+        memory = self.memory.get(name)
         if memory is not None:
             registration = replace(
                 registration, op_data=memory.op_data, requests=memory.prepare, init_requests=memory.init
@@ -152,18 +155,12 @@ class KernelLibrary:
         return registration
 
     def layout(self, type: CType, target: Target) -> tuple[int, int]:
-        """Size and alignment, in bytes, of a C type of today's TFLM in the release that the library is built into."""
-        if isinstance(type, Struct):
-            type = self._structure(type)
-        return type.size(target, self.release.options), type.alignment(target, self.release.options)
+        """Size and alignment, in bytes, of a C type in the release that the library is built into."""
+        return type.size(target, self.release), type.alignment(target, self.release)
 
     def end_of(self, struct: Struct, fields: Iterable[str], target: Target) -> int:
         """Bytes from the start of a structure, as that release has it, to the end of the last of some fields."""
-        structure = self._structure(struct)
-        return max(structure.end_of(field, target, self.release.options) for field in fields)
-
-    def _structure(self, struct: Struct) -> Struct:
-        return self.release.structures.get(struct.name, struct)
+        return max(struct.end_of(field, target, self.release) for field in fields)
 
 
 REFERENCE = KernelLibrary("reference", TODAY.name)

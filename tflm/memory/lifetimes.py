@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from tflm.errors import ModelError
+from tflm.errors import ArenaError, ModelError
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.model import Model
-from tflm.targets import BOOL, INT, INT32, POINTER, SIZE_T, Struct
+from tflm.targets import BOOL, INT, INT32, POINTER, SIZE_T, Since, Struct
 
 ALLOCATION_INFO = Struct(
     "AllocationInfo",
@@ -21,7 +21,9 @@ ALLOCATION_INFO = Struct(
     offline_offset=INT32,
     needs_allocating=BOOL,
 )
-SCRATCH_BUFFER_REQUEST = Struct("internal::ScratchBufferRequest", bytes=SIZE_T, node_idx=INT, subgraph_idx=INT)
+SCRATCH_BUFFER_REQUEST = Struct(
+    "internal::ScratchBufferRequest", bytes=SIZE_T, node_idx=INT, subgraph_idx=Since("8c41f9606", INT)
+)
 
 UNINITIALIZED_LIFETIME = -1
 
@@ -195,3 +197,74 @@ class AllocationInfoBuilder:
 def _tensor_info(tensor: TfLiteEvalTensor, may_be_planned: bool) -> AllocationInfo:
     size = tensor.byte_length
     return AllocationInfo(tensor, size, needs_allocating=tensor.data is None and may_be_planned and size != 0)
+
+
+class SubgraphInfoBuilder:
+    """Works out the lifetimes in one subgraph, as TFLM did while it planned each subgraph on its own.
+
+    What an operator calls is not looked at. Scratch buffers of all subgraphs are in every plan, at the steps of the
+    operators of this one with the same places.
+
+    Args:
+        subgraph_index: the subgraph.
+        nodes, tensors: its execution plan and its eval tensors.
+        requests, offline_offsets: as for `AllocationInfoBuilder`.
+
+    Attributes:
+        steps: what happens at each step, once `build` has been called.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        subgraph_index: int,
+        nodes: Sequence[tuple[StepNode, object]],
+        tensors: Sequence[TfLiteEvalTensor],
+        requests: Sequence[ScratchBufferRequest],
+        offline_offsets: Sequence[int] | None,
+    ):
+        self._subgraph = model.subgraphs[subgraph_index]
+        self._nodes = [node for node, _ in nodes]
+        self._infos = [
+            _tensor_info(tensor, not table.is_variable) for tensor, table in zip(tensors, self._subgraph.tensors or ())
+        ]
+        for info, offset in zip(self._infos, offline_offsets or ()):
+            info.offline_offset = offset
+        self._requests = requests
+        last = max((request.node_index for request in requests), default=0)
+        count = max(len(self._nodes), last + 1)
+        self.steps = [Step(subgraph_index, None)]
+        self.steps += [Step(subgraph_index, i if i < len(self._nodes) else None) for i in range(count)]
+
+    def build(self, *, unread_outputs_fail: bool) -> list[AllocationInfo]:
+        """What is to be placed: tensors, then scratch buffers in the order of their requests.
+
+        Raises:
+            ArenaError: a tensor is made or read, but not both.
+        """
+        infos = self._infos
+        for tensor in self._subgraph.inputs or ():
+            infos[tensor].create(0)
+        for step, node in enumerate(self._nodes, 1):
+            for tensor in node.outputs:
+                infos[tensor].create(step)
+            read = [tensor for tensor in node.inputs if tensor >= 0]
+            for tensor in read if unread_outputs_fail else (*read, *node.outputs):
+                infos[tensor].use(step)
+        for tensor in self._subgraph.outputs or ():
+            infos[tensor].use(len(self._nodes))
+        for i, info in enumerate(infos):
+            self._check(i, info)
+        scratch = [AllocationInfo(request, request.bytes, needs_allocating=True) for request in self._requests]
+        for info, request in zip(scratch, self._requests):
+            info.create(request.node_index + 1)
+            info.use(request.node_index + 1)
+        return [info for info in (*infos, *scratch) if info.needs_allocating]
+
+    def _check(self, index: int, info: AllocationInfo) -> None:
+        is_made, is_read = info.first_created >= 0, info.last_used >= 0
+        if info.needs_allocating and not is_read:
+            raise ArenaError(
+                f"Logic error in memory planner, tensor {index} has an invalid lifetime: nothing "
+                f"{'reads' if is_made else 'makes or reads'} it, which TFLM of then can't plan"
+            )

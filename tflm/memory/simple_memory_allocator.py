@@ -15,19 +15,20 @@ from typing import NamedTuple
 
 from tflm.errors import ArenaError, ArenaExhausted
 from tflm.memory.arena import Arena
-from tflm.targets import BOOL, INT, POINTER, SIZE_T, Struct, align_down, align_up
+from tflm.targets import BOOL, INT, POINTER, SIZE_T, Since, Struct, Until, align_down, align_up
 
 SINGLE_ARENA_BUFFER_ALLOCATOR = Struct(
     "SingleArenaBufferAllocator",
     non_persistent_vtable=POINTER,
-    persistent_vtable=POINTER,
+    persistent_vtable=Since("45022bbbe", POINTER),
+    error_reporter=Until("95761fcfd", POINTER),
     buffer_head=POINTER,
     buffer_tail=POINTER,
     head=POINTER,
     tail=POINTER,
     temp=POINTER,
-    temp_buffer_ptr_check_sum=POINTER,
-    temp_buffer_count=INT,
+    temp_buffer_ptr_check_sum=Since("ff5c3a610", POINTER),
+    temp_buffer_count=Since("ff5c3a610", INT),
 )
 RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR = SINGLE_ARENA_BUFFER_ALLOCATOR.extend(
     "RecordingSingleArenaBufferAllocator",
@@ -48,7 +49,7 @@ NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR = Struct(
     next_temp=POINTER,
     temp_buffer_ptr_check_sum=POINTER,
     temp_buffer_count=INT,
-    resizable_buffer_allocated=BOOL,
+    resizable_buffer_allocated=Since("60d83223d", BOOL),
 )
 
 

@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ModelError, TensorError
+from tflm.releases import STATIC_MEMORY
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Tensor
-from tflm.targets import BOOL, FLOAT, INT, INT32, POINTER, SIZE_T, EnumType, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT32, POINTER, SIZE_T, Either, EnumType, Struct
 
 TFLITE_TYPE = EnumType(largest=18)
 TFLITE_ALLOCATION_TYPE = EnumType(largest=6)
@@ -23,16 +24,37 @@ TFLITE_AFFINE_QUANTIZATION = Struct(
     "TfLiteAffineQuantization", scale=POINTER, zero_point=POINTER, quantized_dimension=INT32
 )
 TFLITE_EVAL_TENSOR = Struct("TfLiteEvalTensor", data=POINTER, dims=POINTER, type=TFLITE_TYPE)
-TFLITE_TENSOR = Struct(
-    "TfLiteTensor",
-    quantization=TFLITE_QUANTIZATION,
-    params=TFLITE_QUANTIZATION_PARAMS,
-    data=POINTER,
-    dims=POINTER,
-    bytes=SIZE_T,
-    type=TFLITE_TYPE,
-    allocation_type=TFLITE_ALLOCATION_TYPE,
-    is_variable=BOOL,
+TFLITE_TENSOR = Either(
+    STATIC_MEMORY,
+    Struct(
+        "TfLiteTensor",
+        quantization=TFLITE_QUANTIZATION,
+        params=TFLITE_QUANTIZATION_PARAMS,
+        data=POINTER,
+        dims=POINTER,
+        bytes=SIZE_T,
+        type=TFLITE_TYPE,
+        allocation_type=TFLITE_ALLOCATION_TYPE,
+        is_variable=BOOL,
+    ),
+    Struct(
+        "TfLiteTensor",
+        type=TFLITE_TYPE,
+        data=POINTER,
+        dims=POINTER,
+        params=TFLITE_QUANTIZATION_PARAMS,
+        allocation_type=TFLITE_ALLOCATION_TYPE,
+        bytes=SIZE_T,
+        allocation=POINTER,
+        name=POINTER,
+        delegate=POINTER,
+        buffer_handle=INT,
+        data_is_stale=BOOL,
+        is_variable=BOOL,
+        quantization=TFLITE_QUANTIZATION,
+        sparsity=POINTER,
+        dims_signature=POINTER,
+    ),
 )
 
 UNSIZED_TYPES = {

@@ -15,6 +15,7 @@ from tflm.planning.head_plan import Head, HeadPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.time_budget import TimeBudget
+from tflm.releases import Releases
 from tflm.runtime.micro_allocator import require_planner
 from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
@@ -87,6 +88,7 @@ def plan(
     reorder: bool = False,
     views: bool = True,
     overlap: str | None = None,
+    release: Releases | None = None,
 ) -> ModelPlan:
     """The smallest memory plan for a model that a planner finds.
 
@@ -111,6 +113,7 @@ def plan(
             planner does that; the others plan each tensor for itself.
         overlap: the kernel library by whose order of loops the outputs of convolutions may reach into their inputs,
             "reference", if the firmware has that; None for none. With other kernels such a plan gives wrong answers.
+        release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: an argument is not what it should be, such as a path for a model; or no planner has that name.
@@ -120,7 +123,7 @@ def plan(
     require_planner(planner)
     planner = PLANNERS[planner]() if isinstance(planner, str) else planner
     resolver = AllOpsResolver() if resolver is None else resolver
-    parts = _parts(target, kernels)
+    parts = _parts(target, kernels, release)
     overlaps = [require_overlap(overlap, library) for _, library in parts]
 
     def measured(model: Model) -> list[ArenaMeasurement]:
@@ -207,7 +210,7 @@ def _head_of(model: Model, measurements: Sequence[ArenaMeasurement]) -> Head:
 
 
 def _parts(
-    target: Target | Sequence[Target], kernels: Kernels | Sequence[Kernels]
+    target: Target | Sequence[Target], kernels: Kernels | Sequence[Kernels], release: Releases | None
 ) -> list[tuple[Target, KernelLibrary]]:
     """The machines that a plan is for, each with its kernel library."""
     targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target]
@@ -215,7 +218,7 @@ def _parts(
     if not targets or len(libraries) != len(targets):
         count = f"{len(targets)} targets have {len(libraries)} kernel libraries"
         raise ArgumentError(f"{count}; each needs one, or all the same one")
-    return [(require_target(part), library_for(library, part)) for part, library in zip(targets, libraries)]
+    return [(require_target(part), library_for(library, part, release)) for part, library in zip(targets, libraries)]
 
 
 def _largest(measurements: Sequence[ArenaMeasurement]) -> ArenaMeasurement:

@@ -12,6 +12,7 @@ from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.memory import OptimalPlanner
 from tflm.planning import plan
 from tflm.planning.improved_model import ImprovedModel
+from tflm.releases import Releases
 from tflm.rewriting.candidates import Progress, Rewritten, Tiler
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.operator_costs import Measure
@@ -110,6 +111,7 @@ def tile(
     overlap: str | None = None,
     verify: int = 2,
     progress: Callable[[Progress], None] | None = None,
+    release: Releases | None = None,
 ) -> TiledModel:
     """Rewrite a model so that it runs in a smaller arena, with the same answers, on any TFLM.
 
@@ -132,6 +134,7 @@ def tile(
         overlap: as in `tflm.plan`: let outputs of convolutions reach into their inputs.
         verify: how many random inputs the model must give the same answers for as it did.
         progress: is told of each rewrite that was tried, then of what is being checked.
+        release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
         TflmError: the model can't be laid out in an arena; or a rewrite does not hold what it promises, which is a
@@ -140,7 +143,7 @@ def tile(
     begin = time.monotonic()
     model = with_data_inside(require_model(model))
     resolver = AllOpsResolver() if resolver is None else resolver
-    library = library_for(kernels, require_target(target))
+    library = library_for(kernels, require_target(target), release)
 
     def measure(model: Model) -> ArenaMeasurement:
         return measure_arena(model, resolver, target=target, kernels=library)

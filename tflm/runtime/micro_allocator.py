@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import ArenaError, ArgumentError, InterpreterError, PlanIgnored
+from tflm.errors import ArenaError, ArgumentError, InterpreterError, ModelError, PlanIgnored
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Node, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
-from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, TfLiteMemoryPlanner
+from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner, TfLiteMemoryPlanner
 from tflm.memory.arena import Arena
 from tflm.memory.lifetimes import (
     ALLOCATION_INFO,
@@ -31,6 +31,7 @@ from tflm.memory.lifetimes import (
     AllocationInfoBuilder,
     ScratchBufferRequest,
     Step,
+    SubgraphInfoBuilder,
 )
 from tflm.memory.planner import ONLINE_PLANNED_BUFFER, MemoryPlanner
 from tflm.memory.simple_memory_allocator import (
@@ -59,12 +60,52 @@ from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.tables import Tensor
-from tflm.targets import BOOL, HOST, INT32, POINTER, SIZE_T, Struct, Target, When, align_up, require_target
+from tflm.targets import (
+    BOOL,
+    HOST,
+    INT32,
+    POINTER,
+    SIZE_T,
+    Since,
+    Struct,
+    Target,
+    Until,
+    When,
+    align_up,
+    require_target,
+)
 
 Planner = Union[str, Sequence[int], MemoryPlanner]
 """A planner by its name, a plan as a list of offsets, or a planner of the caller's own."""
 
 PLANNER_WORKING_SPACE = "the planner's working space"
+ROOM_FOR_THE_PLAN = "room for the plan"
+
+SUBGRAPHS = "d7ac83e6d"
+"""From here on a model may have several subgraphs."""
+
+PLANNER_IN_TAIL = "a1f4b8804"
+"""From here on the planner is kept in the tail; it was on the stack."""
+
+UNREAD_OUTPUTS = "1db0632b7"
+"""From here on a model is planned in which nothing reads an output of an operator."""
+
+PLANNED_TOGETHER = "8c41f9606"
+"""From here on one plan is made for all subgraphs; it was one for each."""
+
+ONE_HANDLE_TABLE = "6f99907d3"
+"""From here on there is one table of scratch handles; it was one for each subgraph, with all handles."""
+
+VARIABLES_IN_PLAN = "58aa9833f"
+"""From here on variables are allocated after the tables of planning, where no offline plan has a place for them."""
+
+TYPES_SINCE = {
+    TensorType.RESOURCE: "26944780f",
+    TensorType.INT4: "df704e135",
+    TensorType.BFLOAT16: "98de88594",
+    TensorType.UINT16: "ce26927e2",
+}
+"""Types of tensors that TFLM did not always have a size for."""
 
 MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR = 12
 UNASSIGNED_NODE = -1
@@ -73,12 +114,13 @@ MICRO_ALLOCATOR = Struct(
     "MicroAllocator",
     vtable=POINTER,
     non_persistent_buffer_allocator=POINTER,
-    persistent_buffer_allocator=POINTER,
-    builtin_data_allocator=POINTER,
-    memory_planner=POINTER,
+    persistent_buffer_allocator=Since("45022bbbe", POINTER),
+    builtin_data_allocator=Since("d7ac83e6d", POINTER),
+    memory_planner=Since("a1f4b8804", POINTER),
+    error_reporter=Until("95761fcfd", POINTER),
     model_is_allocating=BOOL,
     scratch_buffer_request_count=SIZE_T,
-    scratch_buffer_head=POINTER,
+    scratch_buffer_head=Since("a6f1b9ebc", POINTER),
     max_head_buffer_usage=SIZE_T,
 )
 RECORDED_ALLOCATION = Struct("RecordedAllocation", requested_bytes=SIZE_T, used_bytes=SIZE_T, count=SIZE_T)
@@ -226,7 +268,9 @@ class MicroAllocator:
 
     Attributes:
         target, kernels: as given, the kernels as a library.
+        release: the TFLM that the library is built into.
         planner: what plans the head.
+        planner_bytes: what the planner's own tables take while it plans, for each plan that was made.
         turn: taken while an interpreter over this allocator allocates, runs or resets; their heads share memory.
 
     Raises:
@@ -249,10 +293,11 @@ class MicroAllocator:
     ):
         self.target = require_target(target)
         self.kernels = library_for(kernels, target)
+        self.release = self.kernels.release
         self._structures: dict[Struct, tuple[int, int]] = {}
         self._parts: dict[Struct, _TensorPart] = {}
         self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
-        recording = self.RECORDING or self.kernels.release.recording
+        recording = self.RECORDING or self.release.recording
         if persistent_arena is not None:
             self._persistent = self.MEMORY_ALLOCATOR(_as_arena(persistent_arena))
             self._allocate_struct(PERSISTENT_ARENA_BUFFER_ALLOCATOR)
@@ -269,6 +314,7 @@ class MicroAllocator:
         self._assigned_requests = 0
         self._temps: list[_Temp] = []
         self._largest_head = 0
+        self.planner_bytes: list[int] = []
 
     def __repr__(self) -> str:
         used = f"{self.used_bytes()} of {self.arena_bytes} bytes used"
@@ -281,7 +327,8 @@ class MicroAllocator:
         if not isinstance(planner, str):
             return planner
         made = {**PLANNERS, **MODEL_PLANNERS}[planner]()
-        self._allocate_struct(made.STRUCT)
+        if self.release.holds(PLANNER_IN_TAIL):
+            self._allocate_struct(made.STRUCT)
         return made
 
     # The four steps of a model's allocation: start, prepare each node, finish, persistent tensors.
@@ -296,11 +343,15 @@ class MicroAllocator:
         """
         if self._model_is_allocating:
             raise InterpreterError("another model is being allocated in this arena; finish it first")
+        self._require_types(model)
         self._model_is_allocating = True
         self._requests, self._assigned_requests = [], 0
-        self._allocate_struct(MICRO_BUILTIN_DATA_ALLOCATOR)
+        has_subgraphs = self.release.holds(SUBGRAPHS)
+        if has_subgraphs:
+            self._allocate_struct(MICRO_BUILTIN_DATA_ALLOCATOR)
         self._non_persistent.allocate_resizable_buffer(*self._request_table_size(), "scratch buffer requests")
-        self._allocate_struct(SUBGRAPH_ALLOCATIONS, len(model.subgraphs))
+        if has_subgraphs:
+            self._allocate_struct(SUBGRAPH_ALLOCATIONS, len(model.subgraphs))
         with self._recorded(RecordedAllocationType.EVAL_TENSOR_DATA) as recorded:
             allocations = [
                 SubgraphAllocations([TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()], plan)
@@ -314,6 +365,24 @@ class MicroAllocator:
                 self._allocate_struct(NODE_AND_REGISTRATION, len(plan))
             recorded.count = sum(map(len, nodes))
         return allocations
+
+    def require_subgraphs(self, model: Model) -> None:
+        """Refuse more than one subgraph where the release does not know any others.
+
+        Raises:
+            ModelError: so it is.
+        """
+        if len(model.subgraphs) > 1 and not self.release.holds(SUBGRAPHS):
+            raise ModelError(f"{self.release.name} says: Only 1 subgraph is currently supported.", table="Model")
+
+    def _require_types(self, model: Model) -> None:
+        """Refuse tensors of types that the release has no size for."""
+        unknown = {type for type, commit in TYPES_SINCE.items() if not self.release.holds(commit)}
+        for subgraph in model.subgraphs if unknown else ():
+            for tensor in subgraph.tensors or ():
+                if tensor.type in unknown:
+                    reason = f"{self.release.name} does not know {tensor.type.name} (tensor {tensor.name!r})"
+                    raise ModelError(reason, table="Tensor", field="type")
 
     def finish_prepare_node_allocations(self, position: int) -> None:
         """Give back the temp allocations of a node, at its position in the plan, and keep its scratch requests."""
@@ -337,36 +406,73 @@ class MicroAllocator:
         """
         if not self._model_is_allocating:
             raise InterpreterError("no model is being allocated; start one first")
-        if self._requests:
-            self._allocate_struct(SCRATCH_BUFFER_HANDLE, len(self._requests))
+        if self.release.holds(PLANNED_TOGETHER):
+            finished = self._finish_together(model, allocations)
+        else:
+            finished = self._finish_one_by_one(model, allocations)
+        self._model_is_allocating = False
+        return finished
+
+    def _finish_together(
+        self, model: Model, allocations: list[SubgraphAllocations]
+    ) -> tuple[list[PlannedBuffer], list[Step]]:
+        offsets = self._offline_offsets(model)
+        variables_first = not self.release.holds(VARIABLES_IN_PLAN)
+        handles_by_subgraph = not self.release.holds(ONE_HANDLE_TABLE)
+        for i in range(len(allocations)):
+            if i == 0 or handles_by_subgraph:
+                self._allocate_scratch_handles()
+            if variables_first:
+                self._allocate_variables(model, allocations, i, None)
         temps = self._allocate_planning_tables(allocations)
-        builder = self._lifetimes(model, allocations)
+        if not variables_first:
+            for i in range(len(allocations)):
+                self._allocate_variables(model, allocations, i, offsets)
+        tensors = [subgraph.tensors for subgraph in allocations]
+        nodes = [[node for node, _ in subgraph.nodes] for subgraph in allocations]
+        unplaced = [subgraph.unplaced for subgraph in allocations]
+        builder = AllocationInfoBuilder(model, nodes, tensors, unplaced, self._requests, offsets)
         infos = [info for info in builder.build() if info.needs_allocating]
         if isinstance(self.planner, TfLiteMemoryPlanner):
-            self.planner.set_model(model, [subgraph.tensors for subgraph in allocations], infos)
+            self.planner.set_model(model, tensors, infos)
         self._plan(infos, temps)
-        self._largest_head = max(self._largest_head, self.planner.get_maximum_memory_size())
-        self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
         planned = self._commit(infos, allocations)
         if model.checks == "all" and type(self.planner) not in PLANNERS.values():
             self._check_values(model, infos, planned)
-        self._model_is_allocating = False
         return planned, builder.steps
+
+    def _finish_one_by_one(
+        self, model: Model, allocations: list[SubgraphAllocations]
+    ) -> tuple[list[PlannedBuffer], list[Step]]:
+        """As TFLM did when each subgraph had a plan of its own over the same memory, with all scratch buffers in it."""
+        planned: list[PlannedBuffer] = []
+        scratch: list[PlannedBuffer] = []
+        steps: list[Step] = []
+        offsets = self._offline_offsets(model)
+        for i, subgraph in enumerate(allocations):
+            self._allocate_scratch_handles()
+            temps = self._allocate_planning_tables([subgraph])
+            builder = SubgraphInfoBuilder(model, i, subgraph.nodes, subgraph.tensors, self._requests, offsets)
+            infos = builder.build(unread_outputs_fail=not self.release.holds(UNREAD_OUTPUTS))
+            self._plan(infos, temps)
+            buffers = self._commit(infos, allocations)
+            planned += [_later(buffer, len(steps)) for buffer in buffers if buffer.tensor is not None]
+            scratch = [_later(buffer, len(steps)) for buffer in buffers if buffer.tensor is None]
+            steps += builder.steps
+            self._allocate_variables(model, allocations, i, None)
+        return planned + scratch, steps
+
+    def _allocate_scratch_handles(self) -> None:
+        if self._requests:
+            self._allocate_struct(SCRATCH_BUFFER_HANDLE, len(self._requests))
 
     def _allocate_planning_tables(self, allocations: list[SubgraphAllocations]) -> list[int]:
         tensor_count = sum(len(subgraph.tensors) for subgraph in allocations)
-        return [
-            self._allocate_temp_struct(SUBGRAPH_OFFSET, len(allocations), "offsets of subgraphs"),
-            self._allocate_temp_struct(ALLOCATION_INFO, tensor_count + len(self._requests), "allocation infos"),
-        ]
-
-    def _lifetimes(self, model: Model, allocations: list[SubgraphAllocations]) -> AllocationInfoBuilder:
-        tensors = [subgraph.tensors for subgraph in allocations]
-        offsets = self._offline_offsets(model)
-        self._allocate_variables(model, tensors, offsets)
-        nodes = [[node for node, _ in subgraph.nodes] for subgraph in allocations]
-        unplaced = [subgraph.unplaced for subgraph in allocations]
-        return AllocationInfoBuilder(model, nodes, tensors, unplaced, self._requests, offsets)
+        temps = []
+        if self.release.holds(PLANNED_TOGETHER):
+            temps.append(self._allocate_temp_struct(SUBGRAPH_OFFSET, len(allocations), "offsets of subgraphs"))
+        infos = tensor_count + len(self._requests)
+        return [*temps, self._allocate_temp_struct(ALLOCATION_INFO, infos, "allocation infos")]
 
     def _offline_offsets(self, model: Model) -> tuple[int, ...] | None:
         """The plan that the model has, unless every tensor is to have memory of its own."""
@@ -379,12 +485,12 @@ class MicroAllocator:
         return None
 
     def _allocate_variables(
-        self, model: Model, tensors: list[list[TfLiteEvalTensor]], offsets: tuple[int, ...] | None
+        self, model: Model, allocations: list[SubgraphAllocations], subgraph: int, offsets: tuple[int, ...] | None
     ) -> None:
-        tables = [table for subgraph in model.subgraphs for table in subgraph.tensors or ()]
-        eval_tensors = [tensor for subgraph in tensors for tensor in subgraph]
+        start = sum(len(allocation.tensors) for allocation in allocations[:subgraph])
+        tables, tensors = model.subgraphs[subgraph].tensors or (), allocations[subgraph].tensors
         with self._recorded(RecordedAllocationType.VARIABLE_BUFFER_DATA):
-            for i, (table, tensor) in enumerate(zip(tables, eval_tensors)):
+            for i, (table, tensor) in enumerate(zip(tables, tensors), start):
                 if table.is_variable and (offsets is None or offsets[i] == ONLINE_PLANNED_BUFFER):
                     offset = self._persistent.allocate_persistent_buffer(
                         tensor.byte_length, ARENA_ALIGNMENT, f"variable tensor {tensor.name!r}"
@@ -392,17 +498,26 @@ class MicroAllocator:
                     _place_tensor(tensor, self._persistent.arena, offset)
 
     def _plan(self, infos: list[AllocationInfo], temps: list[int]) -> None:
-        """Tell the planner of every buffer, while it has all the memory that is left for its tables."""
+        """Tell the planner of every buffer, while it has all the memory that is left for its tables; set the head."""
         remaining = self._non_persistent.get_available_memory(ARENA_ALIGNMENT)
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
+        per_buffer = self.planner.WORKING_BYTES_PER_BUFFER if isinstance(self.planner, PlacingPlanner) else 0
+        self.planner_bytes.append(per_buffer * len(infos))
         for info in infos:
             size = align_up(info.bytes, ARENA_ALIGNMENT)
             self.planner.add_buffer(size, info.first_created, info.last_used, info.offline_offset)
         for offset in (*temps, working_space):
             self._non_persistent.deallocate_temp(offset)
         self._non_persistent.reset_temp_allocations()
+        size = self.planner.get_maximum_memory_size()
+        if not self.release.holds(PLANNED_TOGETHER):  # the plan had to fit above what the head held before
+            room = self._non_persistent.allocate_temp(size, ARENA_ALIGNMENT, ROOM_FOR_THE_PLAN)
+            self._non_persistent.deallocate_temp(room)
+            self._non_persistent.reset_temp_allocations()
         self._non_persistent.deallocate_resizable_buffer(0)
+        self._largest_head = max(self._largest_head, size)
+        self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
 
     def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
         planned: list[PlannedBuffer] = []
@@ -607,6 +722,11 @@ class MicroAllocator:
 
 def _as_arena(buffer: Any) -> Arena:
     return buffer if isinstance(buffer, Arena) else Arena(buffer)
+
+
+def _later(buffer: PlannedBuffer, steps: int) -> PlannedBuffer:
+    """A buffer with its lifetime so many steps later."""
+    return buffer._replace(first_use=buffer.first_use + steps, last_use=buffer.last_use + steps)
 
 
 def _place_tensor(tensor: TfLiteEvalTensor, arena: Arena, offset: int) -> None:

@@ -14,6 +14,7 @@ from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.requests import PersistentBuffer, Reads, Released, TempInput, TempIntermediate, TempOutput, nothing
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.releases import Release
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_resource_variable import MicroResourceVariables
@@ -63,6 +64,10 @@ class MicroContext(KernelContext):
     @property
     def target(self) -> Target:
         return self._allocator.target
+
+    @property
+    def release(self) -> Release:
+        return self._allocator.kernels.release
 
     @property
     def model(self) -> Model:

@@ -77,7 +77,7 @@ class MicroGraph:
         name, code = self.model.operator_name(operator), self.model.operator_code(operator)
         try:
             registration = self._kernels.registration(resolver.find_op(code))
-            self._kernels.require_operator(name, code.version)
+            self._kernels.require_operator(registration, code.version)
         except UnresolvedOperator as error:
             self._unresolved[i, j] = error
             registration = Registration(name, has_state=False)
@@ -116,7 +116,9 @@ class MicroGraph:
 
         Raises:
             UnresolvedOperator: the resolver does not have an operator, and no delegate took it.
+            ModelError: the release does not know subgraphs, or a type.
         """
+        allocator.require_subgraphs(self.model)
         for (i, j), error in self._unresolved.items():
             if not any(j in planned.operators and planned.delegate for planned in self.plans[i].running):
                 raise error
@@ -169,7 +171,7 @@ class MicroGraph:
             node.pending = registration.memory.prepare
             if registration.prepare is not None:
                 registration.prepare(context, node)
-            self._kernels.require_taken(node.operator, MicroNodeView(context, node))
+            self._kernels.require_taken(registration, MicroNodeView(context, node))
             context.allocate_requested(node)
             self._check_dynamic_tensors(node)
             finish_node(position[self.subgraph_index])

@@ -18,6 +18,7 @@ from tflm.libraries import Kernels, library_for
 from tflm.memory.arena import Arena
 from tflm.memory.lifetimes import Step
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.releases import Releases
 from tflm.runtime.delegate import DEFAULT_DELEGATES, Delegate
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.runtime.host_placement import displaced_buffers
@@ -58,13 +59,16 @@ class MicroInterpreter:
             DECODE has it from its start, so that the next one overwrites what the last one left.
         delegates: what may take parts of the graph, in this order, each from what is left; see `tflm.delegates`. None
             for those that are there by default, which are none where there is `decompression_memory`.
+        release: the TFLM that the firmware has, or its name: a commit, a day, or what contains it, such as
+            "esp-tflite-micro 1.3.3"; see `tflm.releases.by_name`. None for the one that this package follows, or that
+            of the kernel library.
 
     Raises:
         ArgumentError: an argument is not what it should be, such as a path for a model.
         ArenaError: the buffer is read-only, or otherwise can't be an arena.
         InterpreterError: the `while_limit` is not a number from 0 on.
 
-    `target`, `kernels`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
+    `target`, `kernels`, `release`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
 
     An interpreter is for one thread at a time: `allocate_tensors`, `invoke` and `reset` raise `InterpreterError` while
     one of them is under way, in another thread or in an operator that calls back. So do those of all interpreters that
@@ -89,6 +93,7 @@ class MicroInterpreter:
         while_limit: int | None = None,
         decompression_memory: Any = None,
         delegates: Sequence[Delegate] | None = None,
+        release: Releases | None = None,
     ):
         if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
             raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
@@ -96,7 +101,7 @@ class MicroInterpreter:
         self._resolver = require_resolver(resolver)
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
         self._target = require_target(target)
-        self._kernels = arena.kernels if isinstance(arena, MicroAllocator) else library_for(kernels, target)
+        self._kernels = arena.kernels if isinstance(arena, MicroAllocator) else library_for(kernels, target, release)
         self._planner = "linear" if preserve_all_tensors else require_planner(planner)
         self._profiler = require_profiler(profiler)
         self._while_limit = while_limit

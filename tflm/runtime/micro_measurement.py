@@ -10,13 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.libraries import KernelLibrary, Kernels, library_for
-from tflm.memory import ARENA_ALIGNMENT, Allocation, PlacingPlanner
+from tflm.memory import ARENA_ALIGNMENT, Allocation
+from tflm.releases import Releases
 from tflm.runtime.delegate import Delegate
 from tflm.runtime.growing_arena import FIRST_ARENA_BYTES, in_growing_arena
 from tflm.runtime.micro_allocator import (
     PLANNER_WORKING_SPACE,
     LoggingMicroAllocator,
-    MicroAllocator,
     PlannedBuffer,
     Planner,
     RecordedAllocation,
@@ -120,6 +120,7 @@ def measure_arena(
     planner: Planner = "greedy",
     delegates: Sequence[Delegate] = (),
     resource_variables: int | None = None,
+    release: Releases | None = None,
 ) -> ArenaMeasurement:
     """What a model needs of an arena. None is needed to ask: it is laid out in memory that is given back at once.
 
@@ -127,6 +128,7 @@ def measure_arena(
         model, resolver, target, kernels, planner: as for `MicroInterpreter`.
         delegates: what takes parts of the graph. Only hardware of the device changes anything.
         resource_variables: how many the firmware makes room for; as many as the model names, if it is None.
+        release: as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: an argument is not what it should be, such as a path for a model.
@@ -134,7 +136,7 @@ def measure_arena(
     """
     require_model(model)
     require_resolver(resolver)
-    library = library_for(kernels, require_target(target))
+    library = library_for(kernels, require_target(target), release)
     require_planner(planner)
     size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
     with np.errstate(all="ignore"):
@@ -157,7 +159,7 @@ def _measured_in(
     plain = LoggingMicroAllocator(arena, planner, target, kernels=kernels)
     layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain, resource_variables=resource_variables)
     head, tail = plain.head_bytes, plain.tail_bytes
-    minimum = _minimum_arena_bytes(plain.log, arena.size, _working_bytes(plain, len(layout.planned)))
+    minimum = _minimum_arena_bytes(plain.log, arena.size, plain.planner_bytes)
     recording = RecordingMicroAllocator(arena, planner, target, kernels=kernels)
     recording.repeat(plain)
     return ArenaMeasurement(
@@ -216,35 +218,29 @@ def measure_separate_arenas(
     head, tail = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
     allocator = LoggingMicroAllocator(head, planner, target, kernels=library, persistent_arena=tail)
     with np.errstate(all="ignore"):
-        layout = lay_out(MicroGraph(model, resolver, (), library), allocator)
-    working_bytes = _working_bytes(allocator, len(layout.planned))
+        lay_out(MicroGraph(model, resolver, (), library), allocator)
     return SeparateArenas(
-        _minimum_arena_bytes(allocator.head_log, size, working_bytes),
-        _minimum_arena_bytes(allocator.log, size, working_bytes),
+        _minimum_arena_bytes(allocator.head_log, size, allocator.planner_bytes),
+        _minimum_arena_bytes(allocator.log, size, allocator.planner_bytes),
     )
 
 
-def _working_bytes(allocator: MicroAllocator, buffer_count: int) -> int:
-    """Bytes of the arena that the planner's own tables take while it plans."""
-    planner = allocator.planner
-    return planner.WORKING_BYTES_PER_BUFFER * buffer_count if isinstance(planner, PlacingPlanner) else 0
-
-
-def _minimum_arena_bytes(log: Sequence[Allocation], size: int, working_bytes: int) -> int:
+def _minimum_arena_bytes(log: Sequence[Allocation], size: int, planner_bytes: Sequence[int]) -> int:
     """The smallest arena, a multiple of 16, in which the allocations of a log would all have succeeded.
 
     Offsets in the tail count from its end, whatever the size. So an allocation in head or temp asks for itself and what
     then is in the tail, one in the tail for itself and what then is below the offset that it keeps above. The planner
-    is given all that is left, but needs only `working_bytes`, between borders that are both rounded to the arena's
-    alignment.
+    is given all that is left each time, but needs only its `planner_bytes`, between borders that are both rounded to
+    the arena's alignment.
     """
     needed = high = 0
+    tables = iter(planner_bytes)
     for allocation in log:
         if allocation.section == "tail":
             high = size - allocation.offset
             needed = max(needed, allocation.floor + high)
         elif allocation.what == PLANNER_WORKING_SPACE:
-            needed = max(needed, allocation.offset + working_bytes + align_up(high, ARENA_ALIGNMENT))
+            needed = max(needed, allocation.offset + next(tables) + align_up(high, ARENA_ALIGNMENT))
         else:
             needed = max(needed, allocation.offset + allocation.size + high)
     return align_up(needed, ARENA_ALIGNMENT)

@@ -13,7 +13,7 @@ from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions
-from tflm.targets import INT, INT8, POINTER, SIZE_T, Struct
+from tflm.targets import INT, INT8, POINTER, SIZE_T, Since, Struct
 
 MICRO_RESOURCE_VARIABLES = Struct(
     "MicroResourceVariables", resource_variables=POINTER, max_variable_count=INT, num_resource_variables=INT
@@ -24,7 +24,7 @@ MICRO_RESOURCE_VARIABLE = Struct(
     shared_name=POINTER,
     resource_buffer=POINTER,
     bytes=SIZE_T,
-    default_value=INT8,
+    default_value=Since("808ddbf75", INT8),
 )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.requests import NodeView, Options
 from tflm.memory.tensor import TfLiteTensor
+from tflm.releases import Release
 from tflm.targets import Target
 
 
@@ -17,6 +18,10 @@ class MicroNodeView(NodeView):
     @property
     def target(self) -> Target:
         return self._context.target
+
+    @property
+    def release(self) -> Release:
+        return self._context.release
 
     @property
     def input_count(self) -> int:

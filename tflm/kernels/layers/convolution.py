@@ -23,7 +23,7 @@ from tflm.kernels.support.activation import activation_range, quantized_activati
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, TensorType
-from tflm.targets import INT, INT32, POINTER, Struct, When
+from tflm.targets import INT, INT32, POINTER, Since, Struct, When
 
 OP_DATA_CONV = Struct(
     "OpDataConv",
@@ -37,7 +37,7 @@ OP_DATA_CONV = Struct(
     per_channel_output_shift=POINTER,
     output_activation_min=INT32,
     output_activation_max=INT32,
-    filter_buffer_index=INT,
+    filter_buffer_index=Since("df704e135", INT),
     weights_scratch_index=When("compression", INT),
     bias_scratch_index=When("compression", INT),
 )

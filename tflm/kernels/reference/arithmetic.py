@@ -33,6 +33,7 @@ from tflm.kernels.support.activation import (
 from tflm.kernels.support.broadcasting import MAXIMUM_RANK, require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type, require_zero_point
 from tflm.kernels.support.elementwise import Operands, bind_binary, bind_ufunc, operands
+from tflm.kernels.support.precision import SCALES
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import AddOptions, DivOptions, MulOptions, SubOptions
@@ -200,7 +201,7 @@ def _prepare_add(context: KernelContext, node: Node) -> None:
     elif output.type == TensorType.FLOAT32:
         node.op_data = activation_range(activation, np.float32)
     else:
-        node.op_data = _sum_of_terms(input1, input2, output, activation, np.add)
+        node.op_data = _sum_of_terms(input1, input2, output, activation, np.add, np.float64)
 
 
 def _prepare_sub(context: KernelContext, node: Node) -> None:
@@ -212,7 +213,7 @@ def _prepare_sub(context: KernelContext, node: Node) -> None:
     elif output.type == TensorType.FLOAT32:
         node.op_data = activation_range(activation, np.float32)
     else:
-        node.op_data = _sum_of_terms(input1, input2, output, activation, np.subtract)
+        node.op_data = _sum_of_terms(input1, input2, output, activation, np.subtract, SCALES.number(context.release))
 
 
 def _sum_of_terms(
@@ -221,15 +222,16 @@ def _sum_of_terms(
     output: TfLiteTensor,
     activation: ActivationFunctionType,
     combine: np.ufunc,
+    number: type[np.float32] | type[np.float64],
 ) -> Sum:
     left_shift = 15 if output.type == TensorType.INT16 else 20
-    scales = [require_scale(tensor) for tensor in (input1, input2, output)]
+    scales = [number(require_scale(tensor)) for tensor in (input1, input2, output)]
     twice_largest = 2 * max(scales[:2])
     terms = [
-        Term(input.zero_point, left_shift, QuantizedMultiplier.of(input.scale / twice_largest))
-        for input in (input1, input2)
+        Term(input.zero_point, left_shift, QuantizedMultiplier.of(float(scale / twice_largest)))
+        for input, scale in zip((input1, input2), scales)
     ]
-    real = twice_largest / (2**left_shift * output.scale)
+    real = float(twice_largest / (2**left_shift * scales[2]))
     significand, shift = quantize_multiplier(real)
     if not real < 1 or shift > 0:
         reason = f"has scale {output.scale:g}, too small for scales {input1.scale:g} and {input2.scale:g} of the inputs"
@@ -367,4 +369,5 @@ DIV = Registration(
     max_version=2,
     types=DIV_TYPES,
     overlap=element_wise,
+    since="32b0fe993",
 )

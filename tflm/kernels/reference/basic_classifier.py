@@ -14,6 +14,7 @@ from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_type
+from tflm.releases.timeline import WHEEL_SOURCE
 from tflm.schema.enums import TensorType
 
 TYPES = (TensorType.INT32,)
@@ -52,4 +53,6 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return run
 
 
-BASIC_CLASSIFIER = Registration("BasicClassifier", _bind, _prepare, requests=tensors(3, 2), types=TYPES)
+BASIC_CLASSIFIER = Registration(
+    "BasicClassifier", _bind, _prepare, requests=tensors(3, 2), types=TYPES, since=WHEEL_SOURCE
+)

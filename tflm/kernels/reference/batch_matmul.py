@@ -207,4 +207,5 @@ BATCH_MATMUL = Registration(
     types=TYPES,
     multiply_accumulates=_multiply_accumulates,
     cpp_method="AddBatchMatMul",
+    since="5d542d7ed",
 )

@@ -89,6 +89,7 @@ BROADCAST_TO = Registration(
     requests=tensors(2),
     max_version=3,
     types=BROADCAST_TO_TYPES,
+    since="afd41a759",
 )
 BROADCAST_ARGS = Registration(
     BuiltinOperator.BROADCAST_ARGS,
@@ -96,4 +97,5 @@ BROADCAST_ARGS = Registration(
     _prepare_broadcast_args,
     requests=tensors(2),
     types=SHAPE_TYPES,
+    since="afd41a759",
 )

@@ -20,7 +20,6 @@ from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.kernels.support.elementwise import bind_binary, bind_ufunc, operands
 from tflm.memory.tensor import TfLiteTensor
-from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import BOOL, INT, INT32, Struct
 
@@ -102,12 +101,12 @@ def _scale_below_one(tensor: TfLiteTensor) -> float:
 
 def _bind(context: KernelContext, node: Node) -> Run:
     ops = operands(context, node)
-    ops = ops._replace(y=ops.y.view(ELEMENT_TYPES[TensorType.BOOL].dtype))
+    truths = ops._replace(y=ops.y.view(np.bool_))
     if isinstance(node.op_data, Comparison):
-        return bind_binary(ops, node.op_data)
-    if node.operator == "NOT_EQUAL" and ops.y.dtype == np.uint8:  # bytes, of which C takes the difference
-        return bind_ufunc(ops, np.bitwise_xor)
-    return bind_ufunc(ops._replace(y=ops.y.view(np.bool_)), UFUNCS[node.operator])
+        return bind_binary(truths, node.op_data)
+    if node.operator == "NOT_EQUAL" and context.get_eval_input(node, 0).type == TensorType.BOOL:
+        return bind_ufunc(ops._replace(y=ops.y.view(np.uint8)), np.bitwise_xor)  # C takes the difference of the bytes
+    return bind_ufunc(truths, UFUNCS[node.operator])
 
 
 def _registration(operator: BuiltinOperator, max_version: int) -> Registration:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from tflm.errors import OperatorError
 from tflm.kernels.overlap import Move, Moves, OperatorFacts, TensorFacts
 from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, TempInput, TempOutput, always
+from tflm.kernels.requests import NodeView, PersistentBuffer, Refusal, Request, TempInput, TempOutput, always
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import (
     AnyTensor,
@@ -84,6 +84,25 @@ def _requests_of_concatenation(node: NodeView) -> Iterator[Request]:
     yield TempInput(0)
     yield TempOutput(0)
     yield from map(TempInput, range(node.input_count))
+    if node.release.holds("50e7e5dbd"):
+        return
+    yield TempOutput(0)
+    if node.output(0).type == TensorType.INT8:
+        yield PersistentBuffer("input scales", 4 * node.input_count)
+        yield PersistentBuffer("input zero points", 4 * node.input_count)
+        yield from map(TempInput, range(node.input_count))
+
+
+def _is_int16(node: NodeView) -> bool:
+    return node.input(0).type == TensorType.INT16
+
+
+def _is_bool(node: NodeView) -> bool:
+    return node.input(0).type == TensorType.BOOL
+
+
+def _has_five_dimensions(node: NodeView) -> bool:
+    return any(len(node.input(i).dims) > 4 for i in range(node.input_count))
 
 
 def _check_quantization(input: TfLiteTensor, output: TfLiteTensor) -> None:
@@ -280,6 +299,11 @@ CONCATENATION = Registration(
     _prepare_concatenation,
     op_data=OP_DATA_CONCATENATION,
     requests=_requests_of_concatenation,
+    refusals=(
+        Refusal(_is_int16, "inputs of int16 are not supported", until="c062c1b27"),
+        Refusal(_is_bool, "inputs of bool are not supported", until="399b83cbf"),
+        Refusal(_has_five_dimensions, "more than 4 dimensions are not supported", until="a2e4fe943"),
+    ),
     builtin_data=TFLITE_CONCATENATION_PARAMS,
     max_version=4,
     types=CONCATENATION_TYPES,

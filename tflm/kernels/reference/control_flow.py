@@ -6,7 +6,7 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +15,25 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import TempInput, always
+from tflm.kernels.requests import NodeView, PersistentBuffer, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.kernels.support.views import Copy, bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import CallOnceOptions, IfOptions, WhileOptions
-from tflm.targets import BOOL, INT, Struct
+from tflm.targets import BOOL, INT, POINTER, Since, Struct, Until
 
 TFLITE_CALL_ONCE_PARAMS = Struct("TfLiteCallOnceParams", init_subgraph_index=INT)
 TFLITE_IF_PARAMS = Struct("TfLiteIfParams", then_subgraph_index=INT, else_subgraph_index=INT)
 TFLITE_WHILE_PARAMS = Struct("TfLiteWhileParams", cond_subgraph_index=INT, body_subgraph_index=INT)
 OP_DATA_CALL_ONCE = Struct("call_once.cc:OpData", init_subgraph_index=INT, has_run=BOOL)
-OP_DATA_IF = Struct("if.cc:OpData", then_subgraph_index=INT, else_subgraph_index=INT)
+OP_DATA_IF = Struct(
+    "if.cc:OpData",
+    then_subgraph_index=INT,
+    else_subgraph_index=INT,
+    intermediate_input_buffer=Since("c680f9b13", Until("359c83a84", POINTER)),
+    intermediate_output_buffer=Since("c680f9b13", Until("359c83a84", POINTER)),
+)
 OP_DATA_WHILE = Struct("while.cc:OpData", cond_subgraph_index=INT, body_subgraph_index=INT)
 
 
@@ -67,6 +73,17 @@ def _prepare_if(context: KernelContext, node: Node) -> None:
     if element_count(condition) != 1:
         raise OperatorError(f"has shape {list(condition.dims)}, a condition is one element", tensor=condition.name)
     _require_counts(context, options.then_subgraph_index, len(node.inputs) - 1, len(node.outputs))
+
+
+def _requests_of_if(node: NodeView) -> Iterator[Request]:
+    yield TempInput(0)
+    if not node.release.holds("c680f9b13") or node.release.holds("359c83a84"):
+        return
+    inputs, outputs = range(1, node.input_count), range(node.output_count)
+    yield from map(TempInput, inputs)
+    yield PersistentBuffer("inputs", sum(node.input(i).bytes for i in inputs))
+    yield from map(TempOutput, outputs)
+    yield PersistentBuffer("outputs", sum(node.output(i).bytes for i in outputs))
 
 
 def _bind_if(context: KernelContext, node: Node) -> Run:
@@ -203,15 +220,22 @@ CALL_ONCE = Registration(
     _prepare_call_once,
     op_data=OP_DATA_CALL_ONCE,
     builtin_data=TFLITE_CALL_ONCE_PARAMS,
+    since="26944780f",
 )
 IF = Registration(
     BuiltinOperator.IF,
     _bind_if,
     _prepare_if,
     op_data=OP_DATA_IF,
-    requests=always(TempInput(0)),
+    requests=_requests_of_if,
     builtin_data=TFLITE_IF_PARAMS,
+    since="73c5fa4d2",
 )
 WHILE = Registration(
-    BuiltinOperator.WHILE, _bind_while, _prepare_while, op_data=OP_DATA_WHILE, builtin_data=TFLITE_WHILE_PARAMS
+    BuiltinOperator.WHILE,
+    _bind_while,
+    _prepare_while,
+    op_data=OP_DATA_WHILE,
+    builtin_data=TFLITE_WHILE_PARAMS,
+    since="359c83a84",
 )

@@ -29,7 +29,7 @@ from tflm.kernels.support.views import after_copies, apart
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import Conv2DOptions
-from tflm.targets import INT, Struct
+from tflm.targets import INT, Since, Struct
 
 OPERANDS = Operands(
     input=0,
@@ -56,7 +56,7 @@ TFLITE_CONV_PARAMS = Struct(
     activation=TFLITE_FUSED_ACTIVATION,
     dilation_width_factor=INT,
     dilation_height_factor=INT,
-    quantized_bias_type=TFLITE_TYPE,
+    quantized_bias_type=Since("ad8d238f9", TFLITE_TYPE),
 )
 
 

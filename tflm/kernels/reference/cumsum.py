@@ -17,7 +17,7 @@ from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_mu
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.host_memory import kept
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
+from tflm.kernels.requests import NodeView, PersistentBuffer, Refusal, Request, tensors
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
@@ -145,11 +145,16 @@ def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Qu
     return run
 
 
+def _is_int8(node: NodeView) -> bool:
+    return node.input(0).type == TensorType.INT8
+
+
 CUMSUM = Registration(
     BuiltinOperator.CUMSUM,
     _bind,
     _prepare,
     requests=_requests,
+    refusals=(Refusal(_is_int8, "its input may be float32", until="5a65a54ce"),),
     builtin_data=TFLITE_CUMSUM_PARAMS,
     types=TYPES,
     cpp_method="AddCumSum",

@@ -324,4 +324,6 @@ PRUNE = Scheme(DECODE_STATE_PRUNE, Reads.ZERO_POINTS, True, _check_pruned, _deco
 SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
 """By the type in the metadata."""
 
-TFLM_DECODE = Registration("TFLM_DECODE", _bind_decode, _prepare_decode, requests=_requests, types=VALUE_TYPES)
+TFLM_DECODE = Registration(
+    "TFLM_DECODE", _bind_decode, _prepare_decode, requests=_requests, types=VALUE_TYPES, since="d96fe663d"
+)

@@ -26,7 +26,7 @@ from tflm.kernels.layers.trailing_output import behind_each_channel
 from tflm.kernels.layers.windows import bind_windows, image_elements, in_turn, require_room
 from tflm.kernels.reference.conv_2d import bind_convolution
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Request, ScratchBuffer
+from tflm.kernels.requests import NodeView, Refusal, Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import element_count
 from tflm.kernels.support.views import after_copies, apart
@@ -179,12 +179,19 @@ def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
     return math.prod(output) * math.prod(inputs[OPERANDS.weights][1:3])
 
 
+def _is_int16(node: NodeView) -> bool:
+    return node.input(OPERANDS.input).type == TensorType.INT16
+
+
 DEPTHWISE_CONV_2D = Registration(
     BuiltinOperator.DEPTHWISE_CONV_2D,
     _bind,
     _prepare,
     op_data=OP_DATA_CONV,
     requests=_requests,
+    refusals=(
+        Refusal(_is_int16, "Hybrid models are not supported on TFLite Micro.", since="5978ecbf7", until="a7846a175"),
+    ),
     builtin_data=TFLITE_DEPTHWISE_CONV_PARAMS,
     max_version=7,
     overlap=behind_each_channel,

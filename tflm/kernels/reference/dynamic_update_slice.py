@@ -61,4 +61,5 @@ DYNAMIC_UPDATE_SLICE = Registration(
     max_version=4,
     types=TYPES,
     overlap=first_in_its_place,
+    since="62cbc8e3e",
 )

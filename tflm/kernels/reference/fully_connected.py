@@ -27,7 +27,7 @@ from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.per_channel import ChannelMultipliers, unpacked_elements
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.requests import NodeView, Refusal, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.activation import (
     TFLITE_FUSED_ACTIVATION,
     activation_range,
@@ -36,9 +36,10 @@ from tflm.kernels.support.activation import (
 )
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
+from tflm.releases.timeline import WHEEL_SOURCE
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import FullyConnectedOptions
-from tflm.targets import BOOL, INT, INT32, POINTER, EnumType, Struct, When
+from tflm.targets import BOOL, INT, INT32, POINTER, Array, EnumType, Since, Struct, When
 
 INPUT, WEIGHTS, BIAS = range(3)
 
@@ -48,7 +49,8 @@ TFLITE_FULLY_CONNECTED_PARAMS = Struct(
     weights_format=EnumType(largest=1),
     keep_num_dims=BOOL,
     asymmetric_quantize_inputs=BOOL,
-    quantized_bias_type=TFLITE_TYPE,
+    quantized_bias_type=Since("ad8d238f9", TFLITE_TYPE),
+    extension=Since(WHEEL_SOURCE, Array(POINTER, 2)),
 )
 OP_DATA_FULLY_CONNECTED = Struct(
     "OpDataFullyConnected",
@@ -60,10 +62,10 @@ OP_DATA_FULLY_CONNECTED = Struct(
     input_zero_point=INT32,
     filter_zero_point=INT32,
     output_zero_point=INT32,
-    filter_buffer_index=INT,
-    per_channel_output_multiplier=POINTER,
-    per_channel_output_shift=POINTER,
-    is_per_channel=BOOL,
+    filter_buffer_index=Since("4f253e217", INT),
+    per_channel_output_multiplier=Since("47b545074", POINTER),
+    per_channel_output_shift=Since("47b545074", POINTER),
+    is_per_channel=Since("47b545074", BOOL),
     weights_scratch_index=When("compression", INT),
     bias_scratch_index=When("compression", INT),
 )
@@ -117,7 +119,7 @@ def _requests(node: NodeView) -> Iterator[Request]:
     if weights.type == TensorType.INT4:
         yield ScratchBuffer("filter", element_count(weights))
     if node.input(INPUT).type != TensorType.FLOAT32:
-        yield from multiplier_requests(weights)
+        yield from multiplier_requests(node)
 
 
 def tensor_requests(node: NodeView) -> Iterator[Request]:
@@ -129,10 +131,22 @@ def tensor_requests(node: NodeView) -> Iterator[Request]:
     yield TempOutput(0)
 
 
-def multiplier_requests(weights: TfLiteTensor) -> tuple[Request, ...]:
+SCALES_BY_ROW = "47b545074"
+"""From here on weights may have a scale for each row; before, the first one was taken for all, or they were refused."""
+
+
+def has_scale_for_each_row(weights: TfLiteTensor) -> bool:
+    """Whether there is more than one scale."""
+    return weights.quantization is not None and len(weights.quantization.scale) > 1
+
+
+def multiplier_requests(node: NodeView) -> tuple[Request, ...]:
     """Where weights have a scale for each row, the multipliers."""
-    scales = weights.quantization.scale if weights.quantization is not None else ()
-    return ChannelMultipliers.requests(len(scales)) if len(scales) > 1 else ()
+    weights = node.input(WEIGHTS)
+    if not has_scale_for_each_row(weights) or not node.release.holds(SCALES_BY_ROW):
+        return ()
+    assert weights.quantization is not None
+    return ChannelMultipliers.requests(len(weights.quantization.scale))
 
 
 def _check_shapes(input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor | None, output: TfLiteTensor) -> None:
@@ -166,7 +180,7 @@ def _quantization(
     significand: int | npt.NDArray[np.int32]
     shift: int | npt.NDArray[np.int32]
     weights_zero_point = weights.zero_point
-    if weights.quantization is not None and len(weights.quantization.scale) > 1:
+    if has_scale_for_each_row(weights) and context.release.holds(SCALES_BY_ROW):
         multipliers = _by_row(context, node, input, weights, output)
         significand, shift = multipliers.significands, multipliers.shifts
         weights_zero_point = 0
@@ -272,12 +286,29 @@ def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
     return math.prod(output) * inputs[WEIGHTS][-1]
 
 
+def _has_row_scales(node: NodeView) -> bool:
+    return has_scale_for_each_row(node.input(WEIGHTS))
+
+
+def _is_int16(node: NodeView) -> bool:
+    return node.input(INPUT).type == TensorType.INT16
+
+
+def _is_int16_by_row(node: NodeView) -> bool:
+    return _is_int16(node) and _has_row_scales(node)
+
+
 FULLY_CONNECTED = Registration(
     BuiltinOperator.FULLY_CONNECTED,
     _bind,
     _prepare,
     op_data=OP_DATA_FULLY_CONNECTED,
     requests=_requests,
+    refusals=(
+        Refusal(_is_int16, "Hybrid models are not supported on TFLite Micro.", until="b0afe2890"),
+        Refusal(_has_row_scales, "per-channel quantization not yet supported", since="71fba59b5", until=SCALES_BY_ROW),
+        Refusal(_is_int16_by_row, "per-channel quantization takes int8 only", since=SCALES_BY_ROW, until="39209b412"),
+    ),
     builtin_data=TFLITE_FULLY_CONNECTED_PARAMS,
     max_version=13,
     types=tuple(WEIGHT_TYPES),

@@ -65,6 +65,12 @@ def _requests(node: NodeView) -> Iterator[Request]:
     yield writable_dims(node.output(0))
 
 
+def _requests_of_gather_nd(node: NodeView) -> Iterator[Request]:
+    yield from tensors(2)(node)
+    if node.release.holds("1d810cac7"):
+        yield writable_dims(node.output(0))
+
+
 def _bind_gather(context: KernelContext, node: Node) -> Run:
     input, indices = (context.get_eval_input(node, i) for i in range(2))
     axis, batch_dims = node.op_data
@@ -191,7 +197,7 @@ def _prepare_embedding_lookup(context: KernelContext, node: Node) -> None:
 def _requests_of_lookup(node: NodeView) -> Iterator[Request]:
     yield from tensors(2)(node)
     yield writable_dims(node.output(0), Reads.TYPE)
-    yield PersistentBuffer(EMBEDDING_LOOKUP_OP_DATA.name, EMBEDDING_LOOKUP_OP_DATA.size(node.target))
+    yield PersistentBuffer(EMBEDDING_LOOKUP_OP_DATA.name, EMBEDDING_LOOKUP_OP_DATA.size(node.target, node.release))
 
 
 def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
@@ -225,6 +231,7 @@ EMBEDDING_LOOKUP = Registration(
     requests=_requests_of_lookup,
     max_version=4,
     types=TYPES,
+    since="aa945a0fc",
 )
 GATHER = Registration(
     BuiltinOperator.GATHER,
@@ -234,7 +241,14 @@ GATHER = Registration(
     builtin_data=TFLITE_GATHER_PARAMS,
     max_version=7,
     types=TYPES,
+    since="dd3db3d81",
 )
 GATHER_ND = Registration(
-    BuiltinOperator.GATHER_ND, _bind_gather_nd, _prepare_gather_nd, requests=_requests, max_version=5, types=TYPES
+    BuiltinOperator.GATHER_ND,
+    _bind_gather_nd,
+    _prepare_gather_nd,
+    requests=_requests_of_gather_nd,
+    max_version=5,
+    types=TYPES,
+    since="15c609314",
 )

@@ -102,4 +102,5 @@ MIRROR_PAD = Registration(
     builtin_data=TFLITE_MIRROR_PADDING_PARAMS,
     max_version=3,
     types=TYPES,
+    since="873b98c42",
 )

@@ -18,7 +18,7 @@ from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.host_memory import kept
 from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import tensors
+from tflm.kernels.requests import NodeView, Refusal, tensors
 from tflm.kernels.support.checks import require_same_size, require_scale, require_type
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -119,6 +119,18 @@ def _bind_dequantize(context: KernelContext, node: Node) -> Run:
     return bind_lookup(x, y, lambda values: scale * (values - zero_point))
 
 
+def _reads_int32(node: NodeView) -> bool:
+    return node.input(0).type == TensorType.INT32
+
+
+def _reads_uint8(node: NodeView) -> bool:
+    return node.input(0).type == TensorType.UINT8
+
+
+def _has_uint8(node: NodeView) -> bool:
+    return TensorType.UINT8 in (node.input(0).type, node.output(0).type)
+
+
 QUANTIZE = Registration(
     BuiltinOperator.QUANTIZE,
     _bind_quantize,
@@ -127,6 +139,10 @@ QUANTIZE = Registration(
     requests=tensors(),
     max_version=4,
     types=tuple(OUTPUT_TYPES),
+    refusals=(
+        Refusal(_reads_int32, "its input may be float32, int16 or int8", until="8b47571d2"),
+        Refusal(_has_uint8, "neither input nor output may be uint8", until="ad60ac482"),
+    ),
     overlap=element_wise,
 )
 DEQUANTIZE = Registration(
@@ -137,5 +153,6 @@ DEQUANTIZE = Registration(
     requests=tensors(),
     max_version=6,
     types=DEQUANTIZE_TYPES,
+    refusals=(Refusal(_reads_uint8, "its input may be int8 or int16", since="1ca285989", until="5f443a287"),),
     overlap=element_wise,
 )

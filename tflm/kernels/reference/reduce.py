@@ -21,8 +21,9 @@ from tflm.kernels.support.checks import element_count, require_axis, require_sam
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.kernels.support.views import as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.releases import Release
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.targets import BOOL, FLOAT, INT, INT32, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT32, Since, Struct, Until
 
 INPUT, AXIS = range(2)
 SUM_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
@@ -36,13 +37,15 @@ OP_DATA_REDUCE = Struct(
     shift=INT,
     scratch_accumulator_idx=INT,
     scratch_resolved_axis_idx=INT,
-    scratch_input_iter_idx=INT,
+    scratch_input_iter_idx=Since("0efdd51a3", INT),
     input_zp=INT,
     input_scale=FLOAT,
     output_zp=INT,
     output_scale=FLOAT,
     num_output_elements=INT,
-    num_axis=INT,
+    num_axis=Since("79b493ae2", INT),
+    temp_index_idx=Since("ff246bcc0", Until("2710e3f8c", INT)),
+    normalized_dims_idx=Since("ff246bcc0", Until("2710e3f8c", INT)),
 )
 
 
@@ -102,10 +105,20 @@ FIRST_TENSORS = TempInput(INPUT), TempOutput(0), TempInput(AXIS)
 
 
 def _requests_of_sum(node: NodeView) -> Iterator[Request]:
-    yield from FIRST_TENSORS
-    if node.input(INPUT).type != TensorType.FLOAT32:
+    if _normalizes(node.release):
+        yield from (TempInput(INPUT), TempInput(AXIS), TempOutput(0))
+    else:
+        yield from FIRST_TENSORS if node.release.holds("79b493ae2") else FIRST_TENSORS[:2]
+    types = SUM_TYPES if node.release.holds("5124fe335") else (TensorType.INT8,)
+    if node.input(INPUT).type in types and node.input(INPUT).type != TensorType.FLOAT32:
         yield ScratchBuffer("sums", 4 * element_count(node.output(0)))
-    yield from _indices(node)
+    if node.release.holds("0efdd51a3"):
+        yield from _indices(node)
+    elif _normalizes(node.release):
+        yield ScratchBuffer("place in the input", 4 * element_count(node.output(0)))
+        yield ScratchBuffer("sums again", 4 * element_count(node.output(0)))
+        yield ScratchBuffer("resolved axes", 4 * element_count(node.input(AXIS)))
+        yield ScratchBuffer("normalized dims", 4 * element_count(node.input(INPUT)))
     yield from second_tensors(node)
 
 
@@ -113,6 +126,13 @@ def _requests_of_min_max(node: NodeView) -> Iterator[Request]:
     yield from second_tensors(node)
     yield from FIRST_TENSORS
     yield from _indices(node)
+    if _normalizes(node.release):
+        yield ScratchBuffer("normalized dims", 4 * element_count(node.input(INPUT)))
+
+
+def _normalizes(release: Release) -> bool:
+    """Whether it is of the two days in which there were buffers for what was then taken back."""
+    return release.holds("ff246bcc0") and not release.holds("2710e3f8c")
 
 
 def _requests_of_all(node: NodeView) -> Iterator[Request]:
@@ -265,6 +285,7 @@ def _registration(
     bind_axes: BindAxes,
     max_version: int,
     types: tuple[TensorType, ...],
+    since: str = "",
 ) -> Registration:
     return Registration(
         operator,
@@ -275,15 +296,26 @@ def _registration(
         builtin_data=TFLITE_REDUCER_PARAMS,
         max_version=max_version,
         types=types,
+        since=since,
     )
 
 
 MEAN = _registration(BuiltinOperator.MEAN, _prepare_sum, _requests_of_sum, _bind_sum(is_mean=True), 3, SUM_TYPES)
-SUM = _registration(BuiltinOperator.SUM, _prepare_sum, _requests_of_sum, _bind_sum(is_mean=False), 2, SUM_TYPES)
+SUM = _registration(
+    BuiltinOperator.SUM, _prepare_sum, _requests_of_sum, _bind_sum(is_mean=False), 2, SUM_TYPES, since="32b0fe993"
+)
 REDUCE_MAX = _registration(
     BuiltinOperator.REDUCE_MAX, _prepare_min_max, _requests_of_min_max, _bind_extreme(np.fmax, "min"), 3, MIN_MAX_TYPES
 )
 REDUCE_MIN = _registration(
-    BuiltinOperator.REDUCE_MIN, _prepare_min_max, _requests_of_min_max, _bind_extreme(np.fmin, "max"), 3, MIN_MAX_TYPES
+    BuiltinOperator.REDUCE_MIN,
+    _prepare_min_max,
+    _requests_of_min_max,
+    _bind_extreme(np.fmin, "max"),
+    3,
+    MIN_MAX_TYPES,
+    since="3d4cdc19f",
 )
-REDUCE_ALL = _registration(BuiltinOperator.REDUCE_ALL, _prepare_all, _requests_of_all, _bind_all, 1, ALL_TYPES)
+REDUCE_ALL = _registration(
+    BuiltinOperator.REDUCE_ALL, _prepare_all, _requests_of_all, _bind_all, 1, ALL_TYPES, since="ef382bdaa"
+)

@@ -24,12 +24,13 @@ from tflm.kernels.overlap import element_wise
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point, scale_or_none
+from tflm.kernels.support.precision import SCALES, SCALES_OF_LEAKY_RELU
 from tflm.kernels.support.views import apart
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import LeakyReluOptions
-from tflm.targets import FLOAT, INT, INT32, UINT8, Struct
+from tflm.targets import FLOAT, INT, INT8, INT32, UINT8, Since, Struct, Until
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 
@@ -53,7 +54,15 @@ LEAKY_RELU_OP_DATA = Struct(
     input_zero_point=INT32,
     output_zero_point=INT32,
 )
-RELU6_OP_DATA = Struct("Relu6OpData", six=INT32, zero=INT32)
+RELU6_OP_DATA = Struct(
+    "Relu6OpData",
+    six_int8=Until("ef2179ce0", INT8),
+    zero_int8=Until("ef2179ce0", INT8),
+    six_uint8=Until("ca7ed66b5", UINT8),
+    zero_uint8=Until("ca7ed66b5", UINT8),
+    six=Since("ef2179ce0", INT32),
+    zero=Since("ef2179ce0", INT32),
+)
 
 
 def _prepare_relu(context: KernelContext, node: Node) -> None:
@@ -66,7 +75,8 @@ def _prepare_relu(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.INT16:
         require_zero_point(input, 0)
         require_zero_point(output, 0)
-    ratio = input.scale / require_scale(output)
+    number = SCALES.number(context.release)
+    ratio = float(number(input.scale) / number(require_scale(output)))
     limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
     stage = OutputStage(output.zero_point, max(int(limits.min), output.zero_point), int(limits.max))
     node.op_data = Requantization(QuantizedMultiplier.of(ratio), stage, input.zero_point)
@@ -146,12 +156,13 @@ def _prepare_leaky_relu(context: KernelContext, node: Node) -> None:
     if input.type == TensorType.FLOAT32:
         node.op_data = np.float32(alpha)
         return
-    ratio = input.scale / require_scale(output)
+    number = SCALES_OF_LEAKY_RELU.number(context.release)
+    input_scale, output_scale = number(input.scale), number(require_scale(output))
     node.op_data = LeakyRelu(
         input.zero_point,
         output.zero_point,
-        identity=QuantizedMultiplier.of(ratio),
-        alpha=_multiplier_of_slope(input.scale * alpha / output.scale),
+        identity=QuantizedMultiplier.of(float(input_scale / output_scale)),
+        alpha=_multiplier_of_slope(float(input_scale * number(alpha) / output_scale)),
         alpha_sign=-1 if alpha < 0 else 1,
     )
 

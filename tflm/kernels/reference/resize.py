@@ -226,6 +226,7 @@ RESIZE_BILINEAR = Registration(
     builtin_data=TFLITE_RESIZE_BILINEAR_PARAMS,
     max_version=4,
     types=BILINEAR_TYPES,
+    since="27eff3c71",
 )
 RESIZE_NEAREST_NEIGHBOR = Registration(
     BuiltinOperator.RESIZE_NEAREST_NEIGHBOR,

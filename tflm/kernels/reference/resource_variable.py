@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import TempInput, always, tensors
+from tflm.kernels.requests import NodeView, Refusal, TempInput, always, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -94,6 +94,14 @@ def variable(context: KernelContext, ids: npt.NDArray[Any], value: TfLiteEvalTen
     return data.view(value.elements.dtype)
 
 
+def _any(node: NodeView) -> bool:
+    return True
+
+
+CRASHES = (
+    Refusal(_any, "it takes the context for the graph, and AllocateTensors() crashes", "f68887680", since="82f7e77f1"),
+)
+
 VAR_HANDLE = Registration(
     BuiltinOperator.VAR_HANDLE,
     _bind_var_handle,
@@ -101,6 +109,8 @@ VAR_HANDLE = Registration(
     has_state=True,
     op_data=OP_DATA_VAR_HANDLE,
     builtin_data=TFLITE_VAR_HANDLE_PARAMS,
+    refusals=CRASHES,
+    since="26944780f",
 )
 ASSIGN_VARIABLE = Registration(
     BuiltinOperator.ASSIGN_VARIABLE,
@@ -109,6 +119,8 @@ ASSIGN_VARIABLE = Registration(
     has_state=True,
     op_data=When("compression", OP_DATA_ASSIGN_VARIABLE),
     requests=always(TempInput(1)),
+    refusals=CRASHES,
+    since="26944780f",
 )
 READ_VARIABLE = Registration(
     BuiltinOperator.READ_VARIABLE,
@@ -116,4 +128,6 @@ READ_VARIABLE = Registration(
     _prepare_read_variable,
     has_state=True,
     requests=tensors(1, 0),
+    refusals=CRASHES,
+    since="26944780f",
 )

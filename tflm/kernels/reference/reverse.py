@@ -59,4 +59,6 @@ def _reversed_axes(input: TfLiteEvalTensor, axis: TfLiteEvalTensor) -> range:
     return neighbours
 
 
-REVERSE_V2 = Registration(BuiltinOperator.REVERSE_V2, _bind, _prepare, requests=tensors(2), max_version=3, types=TYPES)
+REVERSE_V2 = Registration(
+    BuiltinOperator.REVERSE_V2, _bind, _prepare, requests=tensors(2), max_version=3, types=TYPES, since="41a9c8a6c"
+)

@@ -11,12 +11,14 @@ from tflm.kernels.support.broadcasting import RANK_OF_A_SHAPE
 from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_type
 from tflm.kernels.support.elementwise import spread
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.targets import BOOL, Struct
+from tflm.targets import BOOL, Struct, Until
 
 MAXIMUM_RANK = 5
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 
-OP_DATA_SELECT = Struct("select.cc:OpData", requires_broadcast=BOOL)
+OP_DATA_SELECT = Struct(
+    "select.cc:OpData", requires_broadcast=BOOL, has_low_rank_input_condition=Until("2b7a4ad62", BOOL)
+)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -60,5 +62,12 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 SELECT_V2 = Registration(
-    BuiltinOperator.SELECT_V2, _bind, _prepare, op_data=OP_DATA_SELECT, requests=tensors(3), max_version=2, types=TYPES
+    BuiltinOperator.SELECT_V2,
+    _bind,
+    _prepare,
+    op_data=OP_DATA_SELECT,
+    requests=tensors(3),
+    max_version=2,
+    types=TYPES,
+    since="286aeb5ff",
 )

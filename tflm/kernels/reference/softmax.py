@@ -426,4 +426,5 @@ LOG_SOFTMAX = Registration(
     max_version=2,
     types=LOG_TYPES,
     overlap=row_wise,
+    since="21ea0a6b3",
 )

@@ -218,6 +218,7 @@ SPACE_TO_DEPTH = Registration(
     builtin_data=TFLITE_SPACE_TO_DEPTH_PARAMS,
     max_version=2,
     types=TYPES,
+    since="89817c30d",
 )
 DEPTH_TO_SPACE = Registration(
     BuiltinOperator.DEPTH_TO_SPACE,
@@ -227,6 +228,7 @@ DEPTH_TO_SPACE = Registration(
     builtin_data=TFLITE_DEPTH_TO_SPACE_PARAMS,
     max_version=2,
     types=TYPES,
+    since="5a65a54ce",
 )
 SPACE_TO_BATCH_ND = Registration(
     BuiltinOperator.SPACE_TO_BATCH_ND,

@@ -89,4 +89,5 @@ SQUARED_DIFFERENCE = Registration(
     max_version=3,
     types=TYPES,
     overlap=element_wise,
+    since="8b9d46929",
 )

@@ -20,7 +20,7 @@ from tflm.kernels.support.views import bind_copy, view_of
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import StridedSliceOptions
-from tflm.targets import BOOL, INT, INT8, INT32, UINT16, Array, Struct
+from tflm.targets import BOOL, INT, INT8, INT32, UINT16, Array, Since, Struct
 
 INPUT = 0
 STRIDED_SLICE_RANK, SLICE_RANK = 4, 5
@@ -33,7 +33,7 @@ TFLITE_STRIDED_SLICE_PARAMS = Struct(
     ellipsis_mask=INT,
     new_axis_mask=INT,
     shrink_axis_mask=INT,
-    offset=BOOL,
+    offset=Since("982aaef60", BOOL),
 )
 STRIDED_SLICE_PARAMS = Struct(
     "StridedSliceParams",
@@ -48,7 +48,7 @@ STRIDED_SLICE_PARAMS = Struct(
     end_mask=UINT16,
     new_axis_mask=UINT16,
     shrink_axis_mask=UINT16,
-    offset=BOOL,
+    offset=Since("982aaef60", BOOL),
 )
 
 
@@ -193,6 +193,7 @@ SLICE = Registration(
     types=TYPES,
     overlap=_forwards,
     moves=_moves,
+    since="284df73c5",
 )
 STRIDED_SLICE = Registration(
     BuiltinOperator.STRIDED_SLICE,

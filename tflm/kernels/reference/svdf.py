@@ -22,14 +22,15 @@ from tflm.kernels.host_memory import kept
 from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
 from tflm.kernels.layers.product import bind_product
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Request, ScratchBuffer, tensors
+from tflm.kernels.requests import NodeView, Refusal, Request, ScratchBuffer, tensors
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
+from tflm.kernels.support.precision import SCALES
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import SVDFOptions
-from tflm.targets import BOOL, INT, INT32, Struct
+from tflm.targets import BOOL, INT, INT32, Since, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8)
 
@@ -48,7 +49,7 @@ OP_DATA_SVDF = Struct(
     scratch_output_tensor_index=INT,
     input_zero_point=INT,
     output_zero_point=INT,
-    activation_state_zero_point=INT,
+    activation_state_zero_point=Since("c8c08497e", INT),
 )
 
 
@@ -100,7 +101,8 @@ def _prepare(context: KernelContext, node: Node) -> None:
     # The weights over time say what the state holds; of one of 16 bits TFLM may take the first half for 8 bits.
     require_type(state, *{TensorType.INT16, time.type})
     require_type(bias, TensorType.INT32)
-    node.op_data = _quantization(input, feature, time, bias, state, output)
+    number = SCALES.number(context.release)
+    node.op_data = _quantization(input, feature, time, bias, state, output, number)
 
 
 def _requests(node: NodeView) -> Iterator[Request]:
@@ -148,6 +150,12 @@ def _check_shapes(
         raise OperatorError("is the state, and must be a variable", tensor=state.name)
 
 
+def _effective_scale(
+    input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor, number: type[np.float32] | type[np.float64]
+) -> float:
+    return float(number(input.scale) * number(weights.scale) / number(require_scale(output)))
+
+
 def _quantization(
     input: TfLiteTensor,
     feature: TfLiteTensor,
@@ -155,14 +163,15 @@ def _quantization(
     bias: TfLiteTensor,
     state: TfLiteTensor,
     output: TfLiteTensor,
+    number: type[np.float32] | type[np.float64],
 ) -> OpData:
     product = state.scale * time.scale
     if not abs(bias.scale - product) < 1e-5:
         reason = f"has scale {bias.scale:g}; the product of state and weights has {product:g}, they must be equal"
         raise OperatorError(reason, tensor=bias.name)
     return OpData(
-        QuantizedMultiplier.of(input.scale * feature.scale / require_scale(state)),
-        QuantizedMultiplier.of(product / require_scale(output)),
+        QuantizedMultiplier.of(_effective_scale(input, feature, state, number)),
+        QuantizedMultiplier.of(_effective_scale(state, time, output, number)),
         input.zero_point,
         state.zero_point,
         output.zero_point,
@@ -336,12 +345,17 @@ def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
     return inputs[INPUT][0] * (math.prod(inputs[WEIGHTS_FEATURE]) + math.prod(inputs[WEIGHTS_TIME]))
 
 
+def _has_int8_state(node: NodeView) -> bool:
+    return node.input(WEIGHTS_TIME).type == TensorType.INT8
+
+
 SVDF = Registration(
     BuiltinOperator.SVDF,
     _bind,
     _prepare,
     op_data=OP_DATA_SVDF,
     requests=_requests,
+    refusals=(Refusal(_has_int8_state, "weights_time->type != kTfLiteInt16", until="c8c08497e"),),
     builtin_data=TFLITE_SVDF_PARAMS,
     max_version=4,
     types=TYPES,

@@ -39,4 +39,6 @@ def _bind(context: KernelContext, node: Node) -> Run:
     return bind_copy(context.get_eval_output(node, 0).elements.reshape(source.shape), source)
 
 
-TRANSPOSE = Registration(BuiltinOperator.TRANSPOSE, _bind, _prepare, requests=tensors(2), max_version=6, types=TYPES)
+TRANSPOSE = Registration(
+    BuiltinOperator.TRANSPOSE, _bind, _prepare, requests=tensors(2), max_version=6, types=TYPES, since="560fd3d1d"
+)

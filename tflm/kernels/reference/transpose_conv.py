@@ -33,7 +33,7 @@ from tflm.kernels.support.checks import element_count
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import TransposeConvOptions
-from tflm.targets import FLOAT, INT, INT16, INT32, POINTER, UINT8, Struct, When
+from tflm.targets import FLOAT, INT, INT16, INT32, POINTER, UINT8, Since, Struct, When
 
 OPERANDS = Operands(
     input=2,
@@ -80,7 +80,7 @@ OP_DATA_TRANSPOSE_CONV = Struct(
     scratch_buffer_index=INT,
     filter_scratch_index=When("compression", INT),
     bias_scratch_index=When("compression", INT),
-    bias_converted_buffer_index=INT,
+    bias_converted_buffer_index=Since("95ae9340e", INT),
     per_channel_output_multiplier=POINTER,
     per_channel_output_shift=POINTER,
 )
@@ -89,8 +89,8 @@ TFLITE_TRANSPOSE_CONV_PARAMS = Struct(
     padding=TFLITE_PADDING,
     stride_width=INT,
     stride_height=INT,
-    activation=TFLITE_FUSED_ACTIVATION,
-    quantized_bias_type=TFLITE_TYPE,
+    activation=Since("b92a211e3", TFLITE_FUSED_ACTIVATION),
+    quantized_bias_type=Since("ad8d238f9", TFLITE_TYPE),
 )
 
 
@@ -176,7 +176,8 @@ def _requests(node: NodeView) -> Iterator[Request]:
     input, output = node.input(OPERANDS.input), node.output(0)
     yield from OPERANDS.shape_requests()
     yield from ChannelMultipliers.requests(node.input(OPERANDS.weights).dims[0])
-    if input.type in SCRATCH_BYTES:
+    takes_int16 = node.release.holds("c062c1b27")
+    if input.type in SCRATCH_BYTES and (input.type != TensorType.INT16 or takes_int16):
         yield ScratchBuffer("sums", element_count(output) * SCRATCH_BYTES[input.type])
     if input.type != TensorType.FLOAT32:
         yield from OPERANDS.tensor_requests(node)
@@ -185,7 +186,7 @@ def _requests(node: NodeView) -> Iterator[Request]:
 
 def wide_bias(node: NodeView) -> Iterator[Request]:
     """TFLM makes a copy in 64 bits of a bias of 16."""
-    if node.has_input(OPERANDS.bias):
+    if node.has_input(OPERANDS.bias) and node.release.holds("95ae9340e"):
         bias = node.input(OPERANDS.bias)
         if bias.type == TensorType.INT16:
             yield ScratchBuffer("bias", 8 * element_count(bias))

@@ -31,7 +31,7 @@ from tflm.kernels.support.checks import require_alike, require_scale, require_ty
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.targets import BOOL, INT, INT32, Struct
+from tflm.targets import BOOL, INT, INT32, EnumType, Since, Struct, Until
 
 TYPES = (TensorType.FLOAT32,)
 ABS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
@@ -47,7 +47,8 @@ OP_DATA_ABS_RSQRT = Struct(
     input_offset=INT,
     output_offset=INT,
     needs_rescale=BOOL,
-    input_quantization_type=INT,
+    input_quantization_enum=Until("39ba5a848", EnumType(largest=1)),
+    input_quantization_type=Since("39ba5a848", INT),
     input_type=TFLITE_TYPE,
 )
 
@@ -235,7 +236,7 @@ ABS = Registration(
     BuiltinOperator.ABS,
     _bind_abs,
     _prepare_abs,
-    op_data=OP_DATA_ABS_RSQRT,
+    op_data=Since("b34ced4f1", OP_DATA_ABS_RSQRT),
     requests=tensors(),
     max_version=5,
     types=ABS_TYPES,
@@ -245,7 +246,7 @@ RSQRT = Registration(
     BuiltinOperator.RSQRT,
     _bind_rsqrt,
     _prepare_rsqrt,
-    op_data=OP_DATA_ABS_RSQRT,
+    op_data=Since("b34ced4f1", OP_DATA_ABS_RSQRT),
     requests=tensors(),
     max_version=3,
     types=RSQRT_TYPES,

@@ -37,13 +37,22 @@ from tflm.kernels.layers.product import bind_product
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16
 from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.requests import (
+    NodeView,
+    PersistentBuffer,
+    Refusal,
+    Request,
+    ScratchBuffer,
+    TempInput,
+    TempIntermediate,
+    TempOutput,
+)
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
-from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, UINT8, Array, Struct
+from tflm.targets import BOOL, FLOAT, INT, INT8, INT16, INT32, POINTER, UINT8, Array, Since, Struct, Until
 
 INPUT = 0
 INPUT_WEIGHTS = (1, 2, 4, 3)
@@ -78,6 +87,9 @@ BIAS_TYPES = {
     TensorType.INT8: TensorType.INT32,
     TensorType.INT16: TensorType.INT64,
 }
+
+REWRITTEN = "d404f3eb7"
+"""From here on the kernel is another one, with four scratch buffers for every type; before, it was that of TFLite."""
 
 TFLITE_UNIDIRECTIONAL_SEQUENCE_LSTM_PARAMS = Struct(
     "TfLiteUnidirectionalSequenceLSTMParams",
@@ -125,6 +137,44 @@ OP_DATA_LSTM = Struct(
     inter_gate_parameters=INTER_GATE_PARAMETERS,
     buffer_indices=Array(INT, 4),
 )
+
+INTEGER_LSTM_PARAMETER = Struct(
+    "IntegerLstmParameter",
+    effective_scales=Array(INT32, 26),
+    layer_norm_scales=Array(INT32, 8),
+    quantized_cell_clip=INT16,
+    quantized_proj_clip=INT8,
+    hidden_zp=INT32,
+    cell_scale=INT32,
+    variance_guards=Array(INT32, 4),
+    effective_biases=Array(POINTER, 9),
+    intermediate_scale_a=Array(INT32, 8),
+    intermediate_scale_b=Array(INT32, 8),
+    intermediate_zp=Array(INT32, 12),
+)
+OP_DATA_LSTM_OF_FULL_KERNEL = Struct(
+    "UnidirectionalSequenceLstmOpData",
+    use_layer_norm=BOOL,
+    scratch_index=Array(INT, 12),
+    row_sums_size=INT32,
+    row_sums=POINTER,
+    compute_row_sums=BOOL,
+    hybrid_lstm_scales=Until("58b44f4fa", Array(FLOAT, 16)),
+    input_zero_point=INT32,
+    output_state_zero_point=INT32,
+    integer_lstm_param=INTEGER_LSTM_PARAMETER,
+)
+OP_DATA = Struct(
+    "op data of an LSTM",
+    full=Until(REWRITTEN, OP_DATA_LSTM_OF_FULL_KERNEL),
+    rewritten=Since(REWRITTEN, OP_DATA_LSTM),
+)
+
+HIDDEN_INTERMEDIATE = 4
+"""The intermediate tensor whose quantization an LSTM of int8 read."""
+
+ALL_WEIGHTS = range(1, 9)
+"""Of the input for four gates, then of the hidden state."""
 
 NO_ZEROS = [0] * 4, [0] * 4
 """Zero points of weights that are floats."""
@@ -174,6 +224,9 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 
 def _requests(node: NodeView) -> Iterator[Request]:
+    if not node.release.holds(REWRITTEN):
+        yield from _requests_before(node)
+        return
     yield from tensor_requests()
     cell = node.input(CELL_STATE)
     for i in range(4):
@@ -186,6 +239,42 @@ def tensor_requests() -> Iterator[Request]:
         if i not in UNSUPPORTED:
             yield TempInput(i)
     yield TempOutput(0)
+
+
+def _requests_before(node: NodeView) -> Iterator[Request]:
+    yield from map(TempInput, (INPUT, 4, 8, 1, 2, 3, 5, 6, 7, *sorted(BIASES)))
+    yield TempOutput(0)
+    yield from map(TempInput, (HIDDEN_STATE, CELL_STATE, 1))
+    input, cell = node.input(INPUT), node.input(CELL_STATE)
+    count = element_count(cell)
+    if input.type != TensorType.INT8:
+        yield ScratchBuffer("gates", 4 * input.bytes // element_count(input) * count)
+        return
+    yield TempInput(CELL_STATE)
+    yield TempOutput(0)
+    yield from map(TempInput, (INPUT, *ALL_WEIGHTS, HIDDEN_STATE))
+    yield TempIntermediate(HIDDEN_INTERMEDIATE)
+    for i in range(4):
+        yield ScratchBuffer(f"gate {i}", 2 * count)
+    yield ScratchBuffer("results", count)
+    if not node.release.holds("0a38c8965"):
+        yield ScratchBuffer("sums", 4 * count)
+    yield from map(TempInput, (INPUT, HIDDEN_STATE, *ALL_WEIGHTS))
+    yield TempIntermediate(HIDDEN_INTERMEDIATE)
+    rows = node.input(ALL_WEIGHTS[0]).dims[0]
+    for gate, bias in (("forget", 13), ("cell", 14), ("output", 15), ("input", 12)):
+        yield TempInput(bias)
+        for side in ("input", "recurrent"):
+            yield PersistentBuffer(f"effective bias of the {gate} gate, {side} side", 4 * rows)
+
+
+def _is_int16(node: NodeView) -> bool:
+    return node.input(INPUT).type == TensorType.INT16
+
+
+def lacks_intermediates(node: NodeView) -> bool:
+    """Whether it is of int8, without the tensors that TFLite's quantizer leaves: the kernel read one of them."""
+    return node.input(INPUT).type == TensorType.INT8 and not node.has_intermediate(HIDDEN_INTERMEDIATE)
 
 
 def _check_types(tensors: dict[int, TfLiteTensor], output: TfLiteTensor) -> None:
@@ -537,11 +626,16 @@ UNIDIRECTIONAL_SEQUENCE_LSTM = Registration(
     BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM,
     _bind,
     _prepare,
-    op_data=OP_DATA_LSTM,
+    op_data=OP_DATA,
     requests=_requests,
     builtin_data=TFLITE_UNIDIRECTIONAL_SEQUENCE_LSTM_PARAMS,
     max_version=5,
     types=tuple(WEIGHT_TYPES),
     multiply_accumulates=_multiply_accumulates,
     cpp_method="AddUnidirectionalSequenceLSTM",
+    refusals=(
+        Refusal(_is_int16, "activations of int16 are not supported", until=REWRITTEN),
+        Refusal(lacks_intermediates, "it needs its five intermediate tensors", until=REWRITTEN),
+    ),
+    since="ceac958de",
 )

@@ -82,5 +82,12 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 DELAY = Registration(
-    "SignalDelay", _bind, _prepare, reset=_reset, op_data=DELAY_PARAMS, requests=_requests, types=(TensorType.INT16,)
+    "SignalDelay",
+    _bind,
+    _prepare,
+    reset=_reset,
+    op_data=DELAY_PARAMS,
+    requests=_requests,
+    types=(TensorType.INT16,),
+    since="7781c4979",
 )

@@ -50,5 +50,11 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 ENERGY = Registration(
-    "SignalEnergy", _bind, _prepare, op_data=ENERGY_PARAMS, requests=tensors(), types=(TensorType.INT16,)
+    "SignalEnergy",
+    _bind,
+    _prepare,
+    op_data=ENERGY_PARAMS,
+    requests=tensors(),
+    types=(TensorType.INT16,),
+    since="8ee06dcba",
 )

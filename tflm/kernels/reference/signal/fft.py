@@ -27,8 +27,11 @@ from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
-from tflm.targets import INT, POINTER, Struct
+from tflm.targets import INT, POINTER, Since, Struct
 from tflm.targets import INT32 as INT32_FIELD
+
+WORK_AREA_IN_SCRATCH = "f99fcf84e"
+"""From here on the frame of an RFFT is a scratch buffer; it was a persistent one."""
 
 RFFT_PARAMS = Struct(
     "TfLiteAudioFrontendRfftParams<int16_t>",
@@ -38,7 +41,7 @@ RFFT_PARAMS = Struct(
     output_length=INT32_FIELD,
     fft_type=TFLITE_TYPE,
     work_area=POINTER,
-    scratch_buffer_index=INT,
+    scratch_buffer_index=Since(WORK_AREA_IN_SCRATCH, INT),
     state=POINTER,
 )
 
@@ -154,6 +157,8 @@ def _init_rfft(context: KernelContext, node: Node) -> None:
 
 def _init_requests_of_rfft(node: NodeView) -> Iterator[Request]:
     op = _fft_op_data(node.custom_options)
+    if not node.release.holds(WORK_AREA_IN_SCRATCH):
+        yield PersistentBuffer("work area", op.length * op.samples.dtype.itemsize)
     yield PersistentBuffer("state", real_transform_bytes(op.samples, op.length, node.target))
 
 
@@ -171,7 +176,8 @@ def _prepare_rfft(context: KernelContext, node: Node) -> None:
 def _requests_of_rfft(node: NodeView) -> Iterator[Request]:
     op = _fft_op_data(node.custom_options)
     yield from tensors()(node)
-    yield ScratchBuffer("frame", op.length * op.samples.dtype.itemsize)
+    if node.release.holds(WORK_AREA_IN_SCRATCH):
+        yield ScratchBuffer("frame", op.length * op.samples.dtype.itemsize)
 
 
 def _transform_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
@@ -251,7 +257,12 @@ def _bind_irfft(context: KernelContext, node: Node) -> Run:
 
 
 FFT_AUTO_SCALE = Registration(
-    "SignalFftAutoScale", _bind_auto_scale, _prepare_auto_scale, requests=tensors(1, 2), types=(TensorType.INT16,)
+    "SignalFftAutoScale",
+    _bind_auto_scale,
+    _prepare_auto_scale,
+    requests=tensors(1, 2),
+    types=(TensorType.INT16,),
+    since="70aed11c9",
 )
 RFFT = Registration(
     "SignalRfft",
@@ -262,6 +273,7 @@ RFFT = Registration(
     requests=_requests_of_rfft,
     init_requests=_init_requests_of_rfft,
     types=tuple(SAMPLES),
+    since="f22888af6",
 )
 IRFFT = Registration(
     "SignalIrfft",
@@ -272,4 +284,5 @@ IRFFT = Registration(
     requests=tensors(),
     init_requests=_init_requests_of_irfft,
     types=tuple(SAMPLES),
+    since="55037d2d5",
 )

@@ -185,4 +185,5 @@ FILTER_BANK = Registration(
     requests=tensors(6),
     init_requests=_init_requests,
     types=(TensorType.UINT32,),
+    since="2548022e0",
 )

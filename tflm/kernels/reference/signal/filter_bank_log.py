@@ -82,5 +82,11 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 FILTER_BANK_LOG = Registration(
-    "SignalFilterBankLog", _bind, _prepare, op_data=LOG_PARAMS, requests=tensors(), types=(TensorType.UINT32,)
+    "SignalFilterBankLog",
+    _bind,
+    _prepare,
+    op_data=LOG_PARAMS,
+    requests=tensors(),
+    types=(TensorType.UINT32,),
+    since="2548022e0",
 )

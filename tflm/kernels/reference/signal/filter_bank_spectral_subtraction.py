@@ -153,4 +153,5 @@ FILTER_BANK_SPECTRAL_SUBTRACTION = Registration(
     requests=tensors(1, 2),
     init_requests=_init_requests,
     types=(TensorType.UINT32,),
+    since="2548022e0",
 )

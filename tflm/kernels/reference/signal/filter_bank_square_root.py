@@ -111,5 +111,5 @@ def _bind_large_roots(x: Values, y: Values) -> ShiftedRoots:
 
 
 FILTER_BANK_SQUARE_ROOT = Registration(
-    "SignalFilterBankSquareRoot", _bind, _prepare, requests=tensors(2), types=(TensorType.UINT64,)
+    "SignalFilterBankSquareRoot", _bind, _prepare, requests=tensors(2), types=(TensorType.UINT64,), since="2548022e0"
 )

@@ -114,5 +114,12 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 FRAMER = Registration(
-    "SignalFramer", _bind, _prepare, reset=_reset, op_data=FRAMER_PARAMS, requests=_requests, types=(TensorType.INT16,)
+    "SignalFramer",
+    _bind,
+    _prepare,
+    reset=_reset,
+    op_data=FRAMER_PARAMS,
+    requests=_requests,
+    types=(TensorType.INT16,),
+    since="29d8dbfd4",
 )

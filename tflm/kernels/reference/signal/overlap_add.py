@@ -128,4 +128,5 @@ OVERLAP_ADD = Registration(
     op_data=OVERLAP_ADD_PARAMS,
     requests=_requests,
     types=tuple(DTYPES),
+    since="597ccf786",
 )

@@ -137,4 +137,5 @@ PCAN = Registration(
     requests=tensors(3),
     types=(TensorType.UINT32,),
     cpp_method="AddPCAN",
+    since="e01fdf05a",
 )

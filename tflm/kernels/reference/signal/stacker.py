@@ -133,4 +133,5 @@ STACKER = Registration(
     requests=tensors(1, 2),
     init_requests=_init_requests,
     types=(TensorType.INT16,),
+    since="296b81858",
 )

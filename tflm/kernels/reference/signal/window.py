@@ -67,5 +67,11 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 WINDOW = Registration(
-    "SignalWindow", _bind, _prepare, op_data=WINDOW_PARAMS, requests=tensors(2), types=(TensorType.INT16,)
+    "SignalWindow",
+    _bind,
+    _prepare,
+    op_data=WINDOW_PARAMS,
+    requests=tensors(2),
+    types=(TensorType.INT16,),
+    since="c306ff608",
 )

@@ -1,0 +1,117 @@
+"""The tensor_arena_size of models for ESPHome's micro_wake_word, by its releases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from test_device_log import wide_convolution
+from typer.testing import CliRunner
+
+import tflm
+from tflm.boards.device_check import operator_findings
+from tflm.cli.app import app
+from tflm.firmware.wake_word import S3, size_for_all, tensor_arena_sizes
+from tflm.libraries.component import ESPHOME
+from tflm.schema import TensorType
+
+MODEL = tflm.Model(wide_convolution())
+
+
+def flex_model() -> tflm.Model:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (2,), TensorType.FLOAT32), main.tensor("y", (2,), TensorType.FLOAT32)
+    main.operator("FlexErf", [x], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def allocate(size: int, kernels: str, release: str) -> None:
+    resolver = tflm.AllOpsResolver()
+    arena = bytearray(size)
+    tflm.MicroInterpreter(MODEL, resolver, arena, target=S3, kernels=kernels, release=release).allocate_tensors()
+
+
+def test_a_size_is_the_smallest_that_works_in_its_release() -> None:
+    needs = tensor_arena_sizes(MODEL)
+    assert {need.first_esphome for need in needs} == {*ESPHOME}
+    for need in needs:
+        assert need.tensor_arena_size is not None
+        for version in need.esp_nn:
+            case = f"esp-nn@{version}", f"esphome {need.last_esphome or need.first_esphome}"
+            allocate(need.tensor_arena_size, *case)
+            with pytest.raises(tflm.ArenaExhausted):
+                allocate(need.tensor_arena_size - 16, *case)
+
+
+def test_one_size_works_in_all_releases() -> None:
+    needs = tensor_arena_sizes(MODEL)
+    sizes = {need.tensor_arena_size for need in needs if need.tensor_arena_size is not None}
+    assert len(sizes) > 1
+    assert size_for_all(needs) == max(sizes)
+
+
+def test_versions_are_listed_once_and_in_their_order() -> None:
+    """Each release's, however many need the same."""
+    for first in ESPHOME:
+        of_release = [need for need in tensor_arena_sizes(MODEL) if need.first_esphome == first]
+        versions = [version for need in of_release for version in need.esp_nn]
+        assert len(versions) == len(set(versions))
+        assert (len(versions) == 1) is of_release[0].is_pinned
+
+
+def test_known_issues_stand_beside_the_size() -> None:
+    for need in tensor_arena_sizes(MODEL):
+        for version in need.esp_nn:
+            release = f"esphome {need.first_esphome}"
+            found = operator_findings(MODEL, target=S3, kernels=f"esp-nn@{version}", release=release)
+            assert list(need.findings) == found
+
+
+def test_sizes_as_builds_of_each_version_had_them(corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / "okay_nabu_v2.tflite")
+    found = {
+        (need.component, version): need.tensor_arena_size
+        for need in tensor_arena_sizes(model)
+        for version in need.esp_nn
+    }
+    components = {"1.3.1": "1.3.1", "1.3.3": "1.3.3.1"}
+    compared = 0
+    for line in map(json.loads, (corpus / "golden" / "arena_esp_versions.jsonl").read_text().splitlines()):
+        case = components.get(line["esp_tflite_micro"]), line["esp_nn"]
+        if line["model"] == "okay_nabu_v2" and line["chip"] == "esp32s3" and case in found:
+            assert found[case] == line["minimum_arena_bytes"], line
+            compared += 1
+    assert compared > 5
+
+
+def test_a_model_that_no_release_takes_has_no_size() -> None:
+    needs = tensor_arena_sizes(flex_model())
+    assert size_for_all(needs) is None
+    assert all("FlexErf" in need.refused for need in needs)
+
+
+def read(tmp_path: Path, model: tflm.Model, *options: str) -> Any:
+    path = tmp_path / "m.tflite"
+    path.write_bytes(model.data)
+    return CliRunner().invoke(app, ["wake-word", str(path), *options], env={"COLUMNS": "160"})
+
+
+def test_the_command_lists_releases(tmp_path: Path) -> None:
+    told = json.loads(read(tmp_path, MODEL, "--json").stdout)
+    shown = " ".join(read(tmp_path, MODEL).stdout.split())
+    assert told["tensor_arena_size"] == size_for_all(tensor_arena_sizes(MODEL))
+    for release in told["releases"]:
+        assert f"{release['tensor_arena_size']:,}" in shown
+    assert "2025.5 to 2026.3" in shown
+    assert "2026.4 on" in shown
+    assert "CONV_2D is slow" in shown
+
+
+def test_another_maker_s_part_is_refused(tmp_path: Path) -> None:
+    answer = read(tmp_path, MODEL, "--target", "cortex-m4")
+    assert answer.exit_code == 2
+    assert "Espressif" in answer.stderr

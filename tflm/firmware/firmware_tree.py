@@ -1,0 +1,115 @@
+"""A firmware's source tree as the options of this package: which TFLM, which kernels, how built."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tflm import releases
+from tflm.firmware.source_flags import Dependency, Flag, build_facts
+from tflm.firmware.source_tree import SourceCopy, source_copies
+from tflm.libraries import KernelLibrary
+from tflm.libraries import by_name as library_by_name
+from tflm.releases import Release
+
+RECOGNIZED = 0.5
+"""The share of files that must agree for a version to be named."""
+
+
+@dataclass(frozen=True)
+class FirmwareTree:
+    """What a source tree is built from.
+
+    Attributes:
+        folder: as given.
+        copies: of TFLM, CMSIS-NN and ESP-NN, by the hashes of their files.
+        flags, dependencies: what its build files say.
+        release: the TFLM; None where there is none, or none that is known.
+        kernels: the kernel library, with its version where that is known.
+        reasons: for what the tree leaves open, what was assumed.
+    """
+
+    folder: str
+    copies: tuple[SourceCopy, ...]
+    flags: tuple[Flag, ...]
+    dependencies: tuple[Dependency, ...]
+    release: Release | None
+    kernels: str
+    reasons: tuple[str, ...]
+
+    @property
+    def library(self) -> KernelLibrary:
+        """The kernel library."""
+        return library_by_name(self.kernels)
+
+    @property
+    def options(self) -> str:
+        """What to pass to commands for the same firmware, other than `--source`."""
+        tflm = f"--tflm {self.release.commit} " if self.release is not None else ""
+        return f"{tflm}--kernels {self.kernels}"
+
+
+def firmware_tree(folder: str | Path) -> FirmwareTree:
+    """Look at a firmware's sources: an ESP-IDF project, a Zephyr workspace, an Arduino sketchbook, an SDK.
+
+    Raises:
+        ArgumentError: it is not a folder.
+    """
+    path = Path(folder)
+    copies = tuple(source_copies(path))
+    flags, dependencies = build_facts(path)
+    reasons = [
+        f"{copy.project} in {copy.folder or '.'} is of no known version ({copy.matching} of {copy.files} files agree)"
+        for copy in copies
+        if copy.confidence < RECOGNIZED
+    ]
+    release = _release(copies, flags, dependencies, reasons)
+    kernels = _kernels(copies, flags, dependencies, reasons)
+    return FirmwareTree(str(folder), copies, tuple(flags), tuple(dependencies), release, kernels, tuple(reasons))
+
+
+def _of(project: str, copies: tuple[SourceCopy, ...]) -> SourceCopy | None:
+    return next((copy for copy in copies if copy.project == project and copy.confidence >= RECOGNIZED), None)
+
+
+def _release(
+    copies: tuple[SourceCopy, ...], flags: list[Flag], dependencies: list[Dependency], reasons: list[str]
+) -> Release | None:
+    static_memory = any(flag.name == "TF_LITE_STATIC_MEMORY" for flag in flags)
+    copy = _of("tflm", copies)
+    if copy is not None:
+        if not static_memory:
+            reasons.append("no build file defines TF_LITE_STATIC_MEMORY: taken to be built without it")
+        return releases.by_name(copy.last, static_memory=static_memory)
+    locked = next((found for found in dependencies if found.name == "esp-tflite-micro" and found.is_exact), None)
+    if locked is not None:
+        reasons.append(f"TFLM's sources are not here: taken from {locked.path}, esp-tflite-micro {locked.version}")
+        return releases.by_name(f"esp-tflite-micro {locked.version}")
+    reasons.append("no TFLM was found: name --tflm yourself, or another folder")
+    return None
+
+
+def _kernels(
+    copies: tuple[SourceCopy, ...], flags: list[Flag], dependencies: list[Dependency], reasons: list[str]
+) -> str:
+    named = {flag.name: flag.value for flag in flags}
+    esp_nn, cmsis_nn = _of("esp-nn", copies), _of("cmsis-nn", copies)
+    esp_nn_locked = next((found for found in dependencies if found.name == "esp-nn" and found.is_exact), None)
+    if "ESP_NN" in named or esp_nn is not None or esp_nn_locked is not None:
+        library = "esp-nn:ansi" if "CONFIG_NN_ANSI_C" in named else "esp-nn"
+        if esp_nn is not None:
+            return f"{library}@{esp_nn.last}"
+        if esp_nn_locked is not None:
+            reasons.append(f"ESP-NN's sources are not here: its version is from {esp_nn_locked.path}")
+            return f"{library}@{esp_nn_locked.version}"
+        wanted = next((found for found in dependencies if found.name == "esp-nn"), None)
+        span = f"; {wanted.path} asks for {wanted.version}" if wanted is not None else ""
+        reasons.append(f"ESP-NN's sources and a dependencies.lock are not here{span}: its version is not known")
+        return library
+    if cmsis_nn is not None and named.get("CONFIG_TENSORFLOW_LITE_MICRO_CMSIS_NN_KERNELS") != "n":
+        library = "cmsis-nn:size" if "KERNELS_OPTIMIZED_FOR_SIZE" in named else "cmsis-nn"
+        return f"{library}@{cmsis_nn.last}"
+    if "CMSIS_NN" in named:
+        reasons.append("CMSIS-NN's sources are not here, or not known: its version is that of the release")
+        return "cmsis-nn"
+    return "reference"

@@ -1,0 +1,107 @@
+"""Which releases of TFLM give a model some figures: the whole history, without measuring at every commit.
+
+While a model is laid out, declarations ask the release which commits' changes hold. Between two releases that answer
+all of these questions alike there is no difference, so that one measurement stands for all commits back to the newest
+one that was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tflm.releases import STATIC_MEMORY, Commit, Release, distributions, history
+from tflm.releases.timeline import position
+
+
+@dataclass(frozen=True, eq=False)
+class WatchedRelease(Release):
+    """A release that notes what it is asked for.
+
+    Attributes:
+        asked: the commits of which it was asked whether their changes hold.
+    """
+
+    asked: set[str] = field(default_factory=set)
+
+    __hash__ = object.__hash__  # as no other one: sizes of structures that were found with another are asked for anew
+
+    def holds(self, commit: str) -> bool:
+        self.asked.add(commit)
+        return super().holds(commit)
+
+
+class Span(NamedTuple):
+    """Commits of TFLM that follow each other, in which nothing changes that was asked for."""
+
+    first: Commit
+    last: Commit
+
+    def contains(self, commit: str) -> bool:
+        """Whether a commit is one of them."""
+        return position(self.first.hash) <= position(commit) <= position(self.last.hash)
+
+
+class SpanSearch:
+    """A way back through the history: a release at a time, each for the span whose newest commit it is.
+
+    Measure a model in `release`, then ask for the `span` that this stands for; iterating goes on before it.
+    """
+
+    def __init__(self, static_memory: bool):
+        self._options = frozenset({STATIC_MEMORY} if static_memory else ())
+        self._last = len(history()) - 1
+        self.release = self._at(self._last)
+
+    def __iter__(self) -> Iterator[WatchedRelease]:
+        while True:
+            yield self.release
+            before = position(self.span.first.hash) - 1
+            if before < 0:
+                return
+            self._last = before
+            self.release = self._at(before)
+
+    @property
+    def span(self) -> Span:
+        """The commits that answer as `release` did to what it was asked for."""
+        asked = [position(commit) for commit in self.release.asked if commit]
+        first = max((place for place in asked if place <= self._last), default=0)
+        return Span(history()[first], history()[self._last])
+
+    def _at(self, place: int) -> WatchedRelease:
+        commit = history()[place]
+        name = f"TFLM {commit.hash} of {commit.date}" + ("" if self._options else ", without static memory")
+        return WatchedRelease(name, commit.hash, commit.date, self._options)
+
+
+def joined(spans: list[Span]) -> list[Span]:
+    """Spans in their order, those as one that follow each other."""
+    found: list[Span] = []
+    for span in sorted(spans, key=lambda span: position(span.first.hash)):
+        if found and position(found[-1].last.hash) + 1 == position(span.first.hash):
+            found[-1] = Span(found[-1].first, span.last)
+        else:
+            found.append(span)
+    return found
+
+
+def contained_in(span: Span, library: str, static_memory: bool) -> list[str]:
+    """What contains a TFLM of a span, with a kernel library: names with the first and last version that does.
+
+    Reference kernels are in all of them.
+    """
+    found = []
+    for name, versions in distributions().items():
+        numbers = [
+            version.version
+            for version in versions
+            if span.contains(version.commit)
+            and version.static_memory in (static_memory, None)
+            and (library == "reference" or version.kernels in (library, ""))
+            and ("." in version.version or not any("." in each.version for each in versions))
+        ]
+        if numbers:
+            found.append(f"{name} {numbers[0]}" + (f" to {numbers[-1]}" if len(numbers) > 1 else ""))
+    return found

@@ -1,0 +1,235 @@
+"""Which TFLM, CMSIS-NN and ESP-NN a firmware's source tree contains.
+
+Files are recognized by the hash of their text, wherever they lie and whatever was done to their include paths. Each has
+the hash that versions in some span had; the versions in which most files agree are those of the copy. Of the sources,
+hashes alone are kept here (`tools/source_hashes.py` makes them).
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from tflm.errors import ArgumentError
+from tflm.firmware.source_text import text_hash
+from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
+from tflm.libraries.esp_nn_scratch import VERSIONS as ESP_NN_VERSIONS
+from tflm.releases import history
+
+PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
+LARGEST_SOURCE = 4 << 20
+"""Bytes of a source file that is read; the largest of TFLM has 1 MB."""
+
+LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"})
+FEWEST_FILES = 3
+"""So many files of a project make a copy of it; fewer may be there by chance."""
+
+
+class Span(NamedTuple):
+    """The versions, by their places in `versions_of`, in which a file had a text."""
+
+    hash: str
+    first: int
+    last: int
+
+
+class KnownFile(NamedTuple):
+    """A file of a project."""
+
+    path: tuple[str, ...]
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True)
+class Modified:
+    """A file that is not that of the version found.
+
+    Attributes:
+        path: from the folder that was looked at.
+        first, last: the versions that it is from; None where it is of no version: it was changed.
+    """
+
+    path: str
+    first: str | None = None
+    last: str | None = None
+
+
+@dataclass(frozen=True)
+class SourceCopy:
+    """A copy of a project in a source tree.
+
+    Attributes:
+        project: "tflm", "cmsis-nn" or "esp-nn".
+        folder: from the folder that was looked at, what all its files lie in.
+        first, last: the versions with which most files agree: commits of TFLM; tags or commits of the libraries.
+        contiguous: whether all versions between these agree as well; where a change was reverted, some do not.
+        files: how many files were recognized by their path.
+        matching: how many of these have the text of the versions found.
+        modified: the others.
+    """
+
+    project: str
+    folder: str
+    first: str
+    last: str
+    contiguous: bool
+    files: int
+    matching: int
+    modified: tuple[Modified, ...]
+
+    @property
+    def confidence(self) -> float:
+        """The share of its files that agree."""
+        return self.matching / self.files
+
+
+@functools.cache
+def versions_of(project: str) -> tuple[str, ...]:
+    """The versions of a project that are known, oldest first."""
+    if project == "tflm":
+        return tuple(commit.hash for commit in history())
+    return CMSIS_NN_VERSIONS if project == "cmsis-nn" else ESP_NN_VERSIONS
+
+
+def source_copies(folder: Path) -> list[SourceCopy]:
+    """The copies of TFLM and of kernel libraries below a folder, the largest of each project first.
+
+    Raises:
+        ArgumentError: it is not a folder.
+    """
+    if not folder.is_dir():
+        raise ArgumentError(f"{folder} is not a folder; name the root of the firmware's sources")
+    found: dict[tuple[str, str], dict[str, KnownFile]] = {}
+    for path in _source_paths(folder):
+        known = _recognized(path)
+        if known is not None:
+            project, root, file = known
+            found.setdefault((project, root), {})[path] = file
+    copies = [_copy(folder, project, files) for (project, _), files in _merged(found).items()]
+    return sorted(copies, key=lambda copy: (PROJECTS.index(copy.project), -copy.files, copy.folder))
+
+
+# --- Which files -------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _known_files() -> dict[str, list[tuple[str, KnownFile]]]:
+    """Project and file by the file's name without its ending, which distributions change from .cc to .cpp."""
+    from importlib import resources
+
+    found: dict[str, list[tuple[str, KnownFile]]] = {}
+    for project in PROJECTS:
+        text = resources.files(__package__).joinpath(f"sources_{project.replace('-', '_')}.txt").read_text("ascii")
+        for line in text.splitlines():
+            path, *spans = line.split()
+            file = KnownFile(_parts(path), tuple(map(_span, spans)))
+            found.setdefault(file.path[-1], []).append((project, file))
+    return found
+
+
+def _span(text: str) -> Span:
+    digits, _, versions = text.partition(":")
+    first, _, last = versions.partition("-")
+    return Span(digits, int(first), int(last))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    *folders, name = PurePosixPath(path).parts
+    stem, dot, ending = name.rpartition(".")
+    return (*folders, f"{stem}{dot}{'cc' if ending == 'cpp' else ending}")
+
+
+def _source_paths(folder: Path) -> Iterator[str]:
+    known = _known_files()
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
+        for name in sorted(files):
+            if _parts(name)[-1] in known:
+                yield Path(place, name).relative_to(folder).as_posix()
+
+
+def _recognized(path: str) -> tuple[str, str, KnownFile] | None:
+    """Project, root of the copy and file of a path: the known path that shares most folders from its end."""
+    parts = _parts(path)
+    candidates = _known_files()[parts[-1]]
+    shared, project, file = max(((_shared(parts, file.path), project, file) for project, file in candidates))
+    if shared < 2 and (len(candidates) > 1 or project == "tflm"):
+        return None
+    return project, "/".join(parts[: len(parts) - shared]), file
+
+
+def _shared(path: Sequence[str], known: Sequence[str]) -> int:
+    count = 0
+    for one, other in zip(reversed(path), reversed(known)):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _merged(found: dict[tuple[str, str], dict[str, KnownFile]]) -> dict[tuple[str, str], dict[str, KnownFile]]:
+    """Copies with all their files: those that lie elsewhere than in the project itself go to the nearest root."""
+    sizes = Counter({key: len(files) for key, files in found.items()})
+    merged: dict[tuple[str, str], dict[str, KnownFile]] = {}
+    for project in PROJECTS:
+        roots = [root for (owner, root), size in sizes.most_common() if owner == project]
+        largest = [root for root in roots if 10 * sizes[project, root] >= sizes[project, roots[0]]]
+        for root in roots:
+            nearest = max(largest, key=lambda other: _common_folders(root, other))
+            merged.setdefault((project, nearest), {}).update(found[project, root])
+    return {key: files for key, files in merged.items() if len(files) >= FEWEST_FILES}
+
+
+def _common_folders(one: str, other: str) -> int:
+    return _shared(one.split("/")[::-1], other.split("/")[::-1])
+
+
+# --- Which version -----------------------------------------------------------------------------------------------
+
+
+def _copy(folder: Path, project: str, files: dict[str, KnownFile]) -> SourceCopy:
+    hashes = {path: _hash_of(folder / path) for path in files}
+    agreeing = [0] * len(versions_of(project))
+    for path, file in files.items():
+        for span in file.spans:
+            if span.hash == hashes[path]:
+                for place in range(span.first, span.last + 1):
+                    agreeing[place] += 1
+    best = [place for place, count in enumerate(agreeing) if count == max(agreeing)]
+    modified = tuple(
+        _modified(project, path, hashes[path], file)
+        for path, file in files.items()
+        if not any(span.hash == hashes[path] and span.first <= best[-1] <= span.last for span in file.spans)
+    )
+    return SourceCopy(
+        project=project,
+        folder=os.path.commonpath([os.path.dirname(path) for path in files]),
+        first=versions_of(project)[best[0]],
+        last=versions_of(project)[best[-1]],
+        contiguous=len(best) == best[-1] - best[0] + 1,
+        files=len(files),
+        matching=len(files) - len(modified),
+        modified=modified,
+    )
+
+
+def _modified(project: str, path: str, text: str, file: KnownFile) -> Modified:
+    for span in reversed(file.spans):
+        if span.hash == text:
+            names = versions_of(project)
+            return Modified(path, names[span.first], names[span.last])
+    return Modified(path)
+
+
+def _hash_of(path: Path) -> str:
+    try:
+        if not path.is_file() or path.stat().st_size > LARGEST_SOURCE:
+            return ""
+        return text_hash(path.read_bytes())
+    except OSError:
+        return ""

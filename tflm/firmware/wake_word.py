@@ -1,0 +1,101 @@
+"""What ESPHome's micro_wake_word needs of a model's manifest: `tensor_arena_size`, for each release of ESPHome.
+
+ESPHome gives a model an arena of that size. Which TFLM and which ESP-NN lay the model out in it changed over time, and
+where ESPHome leaves the version of ESP-NN open, it goes by the day on which the firmware was built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from tflm.boards.device_check import DeviceFinding, operator_findings
+from tflm.errors import ArgumentError, TflmError
+from tflm.libraries import library_for
+from tflm.libraries.component import ESPHOME
+from tflm.libraries.pins import esp_nn_stated, versions_in
+from tflm.releases import by_name
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+from tflm.targets import PARTS, Target
+
+S3 = PARTS["esp32s3"]
+
+
+class Need(NamedTuple):
+    """What a model needs in some releases of ESPHome, with some versions of ESP-NN.
+
+    Attributes:
+        first_esphome, last_esphome: the releases; the last is empty where it is the newest one that is known.
+        component: the version of esp-tflite-micro that they have.
+        esp_nn: versions of ESP-NN with which the same size is needed, oldest first.
+        is_pinned: whether ESPHome names that version; otherwise, it takes the newest one when a firmware is built.
+        tensor_arena_size: the smallest that works, in bytes, a multiple of 16; None where the model is refused.
+        refused: why it is refused; empty otherwise.
+        findings: what else to know before the model runs there, such as defects of ESP-NN.
+    """
+
+    first_esphome: str
+    last_esphome: str
+    component: str
+    esp_nn: tuple[str, ...]
+    is_pinned: bool
+    tensor_arena_size: int | None
+    refused: str
+    findings: tuple[DeviceFinding, ...]
+
+
+def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], None] = lambda: None) -> list[Need]:
+    """The smallest `tensor_arena_size` of a model in each release of ESPHome, oldest first.
+
+    The figure counts the list of resource variables, which ESPHome keeps elsewhere: the room that this leaves makes up
+    for an arena whose address is not a multiple of 16.
+
+    Args:
+        model: a microWakeWord model.
+        target: the chip.
+        advance: called for each version of ESP-NN in each release.
+
+    Raises:
+        ArgumentError: the part is none of Espressif's.
+    """
+    if target.family != S3.family:
+        raise ArgumentError(f"ESPHome's micro_wake_word is for Espressif's chips, such as esp32s3; not {target.name!r}")
+    found: list[Need] = []
+    for need in _needs(model, target):
+        advance()
+        if found and found[-1]._replace(esp_nn=need.esp_nn) == need:
+            found[-1] = need._replace(esp_nn=found[-1].esp_nn + need.esp_nn)
+        else:
+            found.append(need)
+    return found
+
+
+def size_for_all(needs: list[Need]) -> int | None:
+    """The smallest `tensor_arena_size` that works in all releases that take the model; None if none does."""
+    return max((need.tensor_arena_size for need in needs if need.tensor_arena_size is not None), default=None)
+
+
+def _needs(model: Model, target: Target) -> Iterator[Need]:
+    firsts = list(ESPHOME)
+    for first, after in zip(firsts, [*firsts[1:], ""]):
+        contents = ESPHOME[first]
+        for version in versions_in(contents.esp_nn or esp_nn_stated(contents.component), target):
+            library = library_for(f"esp-nn@{version}", target, by_name(f"esphome {first}"))
+            size, refused = None, ""
+            try:
+                measured = measure_arena(model, AllOpsResolver(), target=target, kernels=library)
+                size = measured.minimum_arena_bytes
+            except TflmError as error:
+                refused = str(error)
+            findings = tuple(operator_findings(model, target=target, kernels=library))
+            before = _month_before(after) if after else ""
+            pinned = bool(contents.esp_nn)
+            yield Need(first, before, contents.component, (version,), pinned, size, refused, findings)
+
+
+def _month_before(release: str) -> str:
+    """ESPHome has a release a month, such as 2024.10."""
+    year, month = map(int, release.split("."))
+    return f"{year - 1}.12" if month == 1 else f"{year}.{month - 1}"

@@ -1,0 +1,30 @@
+"""In which precision TFLM of a release multiplies and divides the scales of tensors: float32, or double for a time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.releases import Release
+from tflm.releases.timeline import WHEEL_SOURCE
+
+
+class Precision(NamedTuple):
+    """When scales were doubles: from one commit until another took that back, and again in the wheel's source."""
+
+    since: str
+    until: str
+
+    def number(self, release: Release) -> type[np.float32] | type[np.float64]:
+        """What turns a scale into a number of the release's precision."""
+        holds = release.answers_hold
+        if holds(WHEEL_SOURCE) or (holds(self.since) and not holds(self.until)):
+            return np.float64
+        return np.float32
+
+
+SCALES = Precision("d5d82e25f", "b29826661")
+"""Of RELU, SUB and SVDF."""
+
+SCALES_OF_LEAKY_RELU = Precision("3bede6679", "4aa157e5e")

@@ -1,0 +1,216 @@
+"""Sizes of CMSIS-NN's scratch buffers, by instruction set and version.
+
+They are what the functions named `..._get_buffer_size` return when CMSIS-NN is compiled with GCC, and go by the part:
+whether it has `mve` (Helium), `dsp`, or neither. x is the input, f the filter, y the output.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tflm.kernels.layers.geometry import paddings
+from tflm.kernels.requests import NodeView
+from tflm.libraries.versions import Version
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions
+from tflm.targets import Target, align_up
+
+VERSIONS = (
+    "e98ee09a",
+    "8aa412fd",
+    "v4.0.0",
+    "23.02",
+    "v4.1.0",
+    "dc64e488",
+    "23.08",
+    "58f17705",
+    "ca476254",
+    "v5.0.0",
+    "2a999a2f",
+    "24.02",
+    "72e1ebf6",
+    "6cc31fb3",
+    "8492d82a",
+    "15dbe7cd",
+    "01dee38e",
+    "v6.0.0",
+    "95f293df",
+    "f2cb41ca",
+    "v7.0.0",
+    "e096196a",
+    "6d9d61d8",
+    "4ab83cc3",
+    "99f736a6",
+)
+"""Tags, and commits that a release of TFLM is built with, oldest first."""
+
+COMMITS_OF_TAGS = {
+    "ca5dc343": "v4.0.0",
+    "d071e9f7": "23.02",
+    "61d1bb6c": "v4.1.0",
+    "ebd73dea": "23.08",
+    "bfc54edb": "v5.0.0",
+    "9eacdff4": "24.02",
+    "69823017": "v6.0.0",
+    "22080c68": "v7.0.0",
+}
+"""By which else one may name a tag."""
+
+CHANNELS_IN_A_BLOCK = 124
+"""CH_IN_BLOCK_MVE: channels that a depthwise convolution with Helium works on at once."""
+
+REVERSED_FROM_CHANNELS = 16
+"""REVERSE_TCOL_EFFICIENT_THRESHOLD: with more input channels, a TRANSPOSE_CONV is run as a CONV_2D."""
+
+
+def has_mve(target: Target) -> bool:
+    """Whether kernels use Helium."""
+    return "mve" in target.extensions
+
+
+def has_dsp(target: Target) -> bool:
+    """Whether kernels use the DSP instructions, which they do not where there is Helium."""
+    return "dsp" in target.extensions and not has_mve(target)
+
+
+# --- Convolutions ------------------------------------------------------------------------------------------------
+
+
+class Convolution(NamedTuple):
+    """What the size of a convolution's scratch buffer goes by; pairs are for rows and columns."""
+
+    x: TfLiteTensor
+    y: TfLiteTensor
+    taps: tuple[int, int]
+    depth: int
+    strides: tuple[int, int]
+    dilations: tuple[int, int]
+    padding: tuple[int, ...]
+
+    @property
+    def column(self) -> int:
+        """Elements of the input under a window; all channels count, also those of other groups."""
+        return self.x.dims[3] * self.taps[0] * self.taps[1]
+
+    def is_pointwise(self, version: Version) -> bool:
+        """Whether it is a product of matrices as it stands: windows of one place, without padding."""
+        if any(self.padding) or self.taps != (1, 1) or self.dilations != (1, 1):
+            return False
+        return self.has_whole_depth(version) and (version.since("v4.0.0") or self.strides == (1, 1))
+
+    def is_one_row(self, version: Version) -> bool:
+        """Whether the code for 1 x n windows takes it."""
+        if self.x.dims[1] != 1 or self.taps[0] != 1 or self.dilations[1] != 1:
+            return False
+        if version.before("v4.1.0"):
+            return self.y.dims[2] % 4 == 0
+        return self.strides[1] * self.x.dims[3] % 4 == 0 and self.has_whole_depth(version)
+
+    def has_whole_depth(self, version: Version) -> bool:
+        """Whether it counts as not grouped, which versions before 6d9d61d8 do not look at."""
+        return self.x.dims[3] == self.depth or version.before("6d9d61d8")
+
+
+def convolution(node: NodeView) -> Convolution:
+    """A CONV_2D."""
+    x, f, y = node.input(0), node.input(1), node.output(0)
+    options = node.options(Conv2DOptions)
+    strides = options.stride_h, options.stride_w
+    dilations = options.dilation_h_factor, options.dilation_w_factor
+    padding = paddings(options.padding, x.dims[1:3], f.dims[1:3], strides, dilations)
+    return Convolution(x, y, (f.dims[1], f.dims[2]), f.dims[3], strides, dilations, padding)
+
+
+def depthwise_convolution(node: NodeView) -> Convolution:
+    """A DEPTHWISE_CONV_2D, whose filter has a depth of 1."""
+    x, f, y = node.input(0), node.input(1), node.output(0)
+    options = node.options(DepthwiseConv2DOptions)
+    strides = options.stride_h, options.stride_w
+    dilations = options.dilation_h_factor, options.dilation_w_factor
+    padding = paddings(options.padding, x.dims[1:3], f.dims[1:3], strides, dilations)
+    return Convolution(x, y, (f.dims[1], f.dims[2]), 1, strides, dilations, padding)
+
+
+def columns_bytes(column: int, target: Target, version: Version) -> int:
+    """arm_convolve_s8_get_buffer_size: columns of int8, four with Helium, else two that are widened to int16."""
+    if has_mve(target):
+        return 4 * align_up(column, 16 if version.since("8492d82a") else 8)
+    return 4 * (align_up(column, 4) if version.since("23.08") else column)
+
+
+def conv_s8_bytes(conv: Convolution, target: Target, version: Version) -> int:
+    """arm_convolve_wrapper_s8_get_buffer_size, for int4 filters as well."""
+    if conv.is_pointwise(version):
+        return 0
+    if has_mve(target) and conv.is_one_row(version):
+        return _conv_1_x_n_bytes(conv, target, version) if version.since("6cc31fb3") else 0
+    return columns_bytes(conv.column, target, version)
+
+
+def _conv_1_x_n_bytes(conv: Convolution, target: Target, version: Version) -> int:
+    """arm_convolve_1_x_n_s8_get_buffer_size_mve: what lies under a window that reaches into the padding."""
+    channels, taps, stride, padding = conv.x.dims[3], conv.taps[1], conv.strides[1], conv.padding[1]
+    width, windows = conv.x.dims[2], conv.y.dims[2]
+    uneven = ((windows - 1) * stride + taps - width) % 2
+    right = max(1, (padding + uneven + stride - 1) // stride) if padding + uneven else 0
+    left = max(1, (padding + stride - 1) // stride) if padding else 0
+    between = max(windows - right - left, 0)
+    if left + between + right != windows:
+        return columns_bytes(conv.column, target, version)
+    under_right = right if uneven else padding
+    return max(taps + padding, taps - 1 + under_right) * channels if version.since("8492d82a") else 0
+
+
+WINDOW_OF_FAST_INT16 = 512
+"""Elements of a window from which on a CONV_2D of int16 takes no buffer, before 8492d82a."""
+
+
+def conv_s16_bytes(conv: Convolution, target: Target, version: Version) -> int:
+    """arm_convolve_wrapper_s16_get_buffer_size."""
+    if version.before("8492d82a"):
+        is_fast = has_dsp(target) and conv.column < WINDOW_OF_FAST_INT16 and conv.dilations == (1, 1)
+        return 4 * conv.column if is_fast else 0
+    return 8 * align_up(conv.column, 8) if has_mve(target) else 4 * conv.column
+
+
+def depthwise_s8_bytes(conv: Convolution, target: Target, version: Version) -> int:
+    """arm_depthwise_conv_wrapper_s8_get_buffer_size."""
+    channels = conv.y.dims[3]
+    if has_mve(target) and conv.x.dims[3] == 1 and channels > 1 and version.since("v7.0.0"):
+        return conv_s8_bytes(conv, target, version) + channels * conv.taps[0] * conv.taps[1]
+    if not keeps_channels(conv) or not target.extensions:
+        return 0
+    has_own_code = not has_mve(target) and conv.taps == (3, 3) and max(conv.padding) <= 1
+    return 0 if has_own_code and version.since("23.02") else depthwise_columns_bytes(conv, target)
+
+
+def depthwise_s4_bytes(conv: Convolution, target: Target, version: Version) -> int:
+    """arm_depthwise_conv_wrapper_s4_get_buffer_size, which there is from v5.0.0."""
+    if not keeps_channels(conv):
+        return 0
+    return depthwise_columns_bytes(conv, target) if version.since("01dee38e") else 2 * conv.column
+
+
+def keeps_channels(conv: Convolution) -> bool:
+    """Whether the optimised code takes a depthwise convolution: each channel makes one, of one image."""
+    return conv.x.dims[3] == conv.y.dims[3] and conv.x.dims[0] == 1 and conv.dilations == (1, 1)
+
+
+def depthwise_columns_bytes(conv: Convolution, target: Target) -> int:
+    """arm_depthwise_conv_s8_opt_get_buffer_size: four blocks of int8 with Helium, else a column of int16."""
+    return 4 * CHANNELS_IN_A_BLOCK * conv.taps[0] * conv.taps[1] if has_mve(target) else 2 * conv.column
+
+
+def transpose_conv_bytes(node: NodeView, version: Version) -> tuple[int, int]:
+    """arm_transpose_conv_s8_get_buffer_size, from ca476254, and that of the reversed filter, from v7.0.0."""
+    x, f = node.input(2), node.input(1)
+    options = node.options(TransposeConvOptions)
+    (rows, columns), channels = f.dims[1:3], x.dims[3]
+    if version.before("v7.0.0"):
+        return 4 * rows * columns * x.dims[1] * x.dims[2] * f.dims[0], 0
+    if max(options.stride_h, options.stride_w) <= 2 and channels > REVERSED_FROM_CHANNELS:
+        column = channels * rows * columns
+        return columns_bytes(column, node.target, version), column * f.dims[0]
+    # As the source has it, the stride along the height bounds the columns as well.
+    width = (x.dims[2] - 1) * options.stride_w + max(columns, options.stride_h)
+    return 4 * width * f.dims[0] * max(rows, options.stride_h), 0

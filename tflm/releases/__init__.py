@@ -1,0 +1,123 @@
+"""Every TFLM since 2021: its releases by commit, by date, and by what people get it with.
+
+A release is a place in TFLM's history and the options it is built with. What a commit changed is declared next to what
+it changed, by `tflm.targets.Since` and `Until` in structures, and by `release.holds(commit)` in requests and orders.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Union
+
+from tflm.errors import ArgumentError
+from tflm.release import TFLM_COMMIT
+from tflm.releases.distributions import Distribution, distributions, version_of
+from tflm.releases.release import COMPRESSION, STATIC_MEMORY, TODAY, WHEEL, Release
+from tflm.releases.timeline import HASH_DIGITS, Commit, history
+
+Releases = Union[str, Release]
+"""A release, or what `by_name` knows one by."""
+
+MINIMUM_HASH_DIGITS = 6
+
+
+def by_name(name: str, *, static_memory: bool = True) -> Release:
+    """The TFLM of a commit, of a day, or of something that contains it.
+
+    Args:
+        name: a commit of TFLM's main branch by six or more digits of its hash; a day, month or year such as
+            "2023-06-15", "2023-06" or "2023", for the newest commit up to its end; a distribution with its version,
+            such as "esp-tflite-micro 1.3.3", "zephyr 3.7", "chirale 2.0.0" or "esphome 2025.5", or without one, for
+            the newest; or "wheel", for the tflite-micro package for Python.
+        static_memory: whether it is built with TF_LITE_STATIC_MEMORY. A distribution that settles this keeps its own.
+
+    Raises:
+        ArgumentError: there is no such release; the message says what there is.
+    """
+    words = name.strip().lower().split()
+    if not words:
+        raise _unknown(name)
+    if words == [WHEEL.commit]:
+        return WHEEL
+    versions = distributions().get(words[0])
+    if versions is not None:
+        return _of_distribution(name, versions, words[1:], static_memory)
+    if len(words) > 1:
+        raise _unknown(name)
+    if re.fullmatch(r"\d{4}(-\d{2}){0,2}", words[0]):
+        return _of(_newest_until(words[0]), static_memory)
+    if re.fullmatch(f"[0-9a-f]{{{MINIMUM_HASH_DIGITS},40}}", words[0]):
+        return _of(_commit(words[0]), static_memory)
+    raise _unknown(name)
+
+
+def require_release(value: Releases) -> Release:
+    """A release as it is, or by its name.
+
+    Raises:
+        ArgumentError: it is neither, or there is none of that name.
+    """
+    if isinstance(value, str):
+        return by_name(value)
+    if not isinstance(value, Release):
+        raise ArgumentError(f"{value!r} is no release of TFLM; tflm.releases.by_name('{TFLM_COMMIT}') gives one")
+    return value
+
+
+def _of(commit: Commit, static_memory: bool) -> Release:
+    name = f"TFLM {commit.hash} of {commit.date}" + ("" if static_memory else ", without static memory")
+    return Release(name, commit.hash, commit.date, frozenset({STATIC_MEMORY} if static_memory else ()))
+
+
+def _of_distribution(name: str, versions: list[Distribution], words: list[str], static_memory: bool) -> Release:
+    found = version_of(versions, " ".join(words)) if words else versions[-1]
+    if found is None:
+        known = ", ".join(version.version for version in versions)
+        raise ArgumentError(f"no version of {versions[0].name} is known as {' '.join(words)!r}; known are {known}")
+    own = static_memory if found.static_memory is None else found.static_memory
+    plain = _of(_commit(found.commit), own)
+    name = f"{found.name} {found.version} ({plain.name})"
+    return Release(name, plain.commit, plain.date, plain.options, distribution=found)
+
+
+def _newest_until(date: str) -> Commit:
+    """The newest commit of a day, month or year, or before it."""
+    first = history()[0]
+    found = [commit for commit in history() if commit.date[: len(date)] <= date]
+    if not found:
+        raise ArgumentError(f"TFLM's history begins on {first.date}, after {date}; name a later day")
+    return found[-1]
+
+
+def _commit(digits: str) -> Commit:
+    found = [commit for commit in history() if commit.hash.startswith(digits[:HASH_DIGITS])]
+    if len(found) != 1:
+        few = "no commit" if not found else f"{len(found)} commits"
+        raise ArgumentError(
+            f"{few} of TFLM's main branch, {history()[0].date} to {history()[-1].date}, begin with {digits!r}; "
+            "name a commit of it, or a day"
+        )
+    return found[0]
+
+
+def _unknown(name: str) -> ArgumentError:
+    return ArgumentError(
+        f"unknown release {name!r}; there are commits of TFLM ({TFLM_COMMIT}), days (2023-06), wheel, and, "
+        f"with a version, {', '.join(distributions())}"
+    )
+
+
+__all__ = [
+    "COMPRESSION",
+    "STATIC_MEMORY",
+    "TODAY",
+    "WHEEL",
+    "Commit",
+    "Distribution",
+    "Release",
+    "Releases",
+    "by_name",
+    "distributions",
+    "history",
+    "require_release",
+]

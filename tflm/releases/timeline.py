@@ -1,0 +1,53 @@
+"""TFLM's history: the commits of its main branch in their order, with their days.
+
+What a commit changed is declared where it changed, by the first nine digits of its hash; which of two commits came
+first, this says. `history.txt` has a line for each day (UTC) on which there was a commit: the day, then its commits.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+HASH_DIGITS = 9
+
+WHEEL_SOURCE = "wheel"
+"""The source of the tflite-micro package for Python, whose commit nobody tells; later than all of the history."""
+
+LATER = (WHEEL_SOURCE,)
+"""Sources that are no commits of the history, but later; in their order."""
+
+
+class Commit(NamedTuple):
+    """A commit, by nine digits of its hash, and its day as in 2023-06-15."""
+
+    hash: str
+    date: str
+
+
+def lines_of(file: str) -> list[str]:
+    """The lines of a file of this folder."""
+    from importlib import resources  # takes a while, and today's release needs no file
+
+    return resources.files(__package__).joinpath(file).read_text("ascii").splitlines()
+
+
+@functools.cache
+def history() -> tuple[Commit, ...]:
+    """Every commit of the main branch, the first one first."""
+    days = (line.split() for line in lines_of("history.txt"))
+    return tuple(Commit(commit, day) for day, *commits in days for commit in commits)
+
+
+@functools.cache
+def _positions() -> dict[str, int]:
+    return {commit: i for i, commit in enumerate((*(commit.hash for commit in history()), *LATER))}
+
+
+def position(commit: str) -> int:
+    """The place of a commit, by its nine digits, or of a later source in the history.
+
+    Raises:
+        KeyError: it is not one of them.
+    """
+    return _positions()[commit]
