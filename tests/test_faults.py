@@ -66,6 +66,11 @@ def test_a_line_gets_the_slips_of_its_operators(line: str, expected: set[str]) -
         "def f(a): a.mkdir(exist_ok=True)[a]",
         "TABLE = {1: 2}",
         "IDLE_SECONDS = 3",
+        "MOST_ATTEMPTS = 3",
+        "ROUNDS_PER_BODY: int = 20",
+        "def f(a):\n for _ in range(MOST_ATTEMPTS): yield a",
+        "def f(a): return np.random.default_rng(a + 1).random()",
+        "def f(a): a = random.Random(0)",
         "class A:\n def __repr__(self): return self.a + 1",
     ],
 )

@@ -3,7 +3,7 @@
 A fault is a change that a slip of the pen makes: `<` for `<=`, a constant off by one, `min` for `max`, `+` for `-`, a
 division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted by one, a call
 left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of errors and logs,
-and tables of data.
+seeds of random numbers, bounds of waits and of the effort of a search, and tables of data.
 """
 
 from __future__ import annotations
@@ -56,8 +56,11 @@ SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc)\.")
 
 SILENT_KEYWORDS = {"stacklevel", "exist_ok", "copy", "check", "capture_output", "frozen", "slots", "daemon", "hidden"}
 SILENT_FUNCTIONS = {"__repr__"}
-SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|__all__|__slots__")
-"""Constants that bound a wait, and declarations."""
+SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__slots__")
+"""Constants that bound a wait or the effort of a search, and declarations."""
+
+GENERATORS = {"Random", "RandomState", "default_rng"}
+"""Makers of random numbers: another seed gives others, and none is better."""
 
 
 class Fault(NamedTuple):
@@ -159,6 +162,8 @@ class _Sites:
             yield from self._replaced(node.func, text[: len(text) - len(name)] + FUNCTIONS[name])
         if name == "range" and not isinstance(node.args[min(1, len(node.args) - 1)], (ast.Constant, ast.Starred)):
             stop = node.args[min(1, len(node.args) - 1)]
+            if SILENT_NAMES.search(self._text(stop)):
+                return
             yield from self._replaced(stop, f"({self._text(stop)}) - 1")
 
     def _operator(self, operator: ast.AST, before: ast.expr, after: ast.expr) -> Iterator[_Edit]:
@@ -216,7 +221,10 @@ def _is_silent(node: ast.AST) -> bool:
     if isinstance(node, ast.keyword):
         return node.arg in SILENT_KEYWORDS
     call = node.value if isinstance(node, ast.Expr) else node
-    return isinstance(call, ast.Call) and bool(SILENT_CALLS.match(ast.unparse(call.func)))
+    if not isinstance(call, ast.Call):
+        return False
+    function = ast.unparse(call.func)
+    return bool(SILENT_CALLS.match(function)) or function.rpartition(".")[2] in GENERATORS
 
 
 def _is_data(node: ast.AST) -> bool:

@@ -35,8 +35,8 @@ def compiled(function: Function) -> Function:
     return made
 
 
-MOST_FUNCTIONS = 100
-"""More functions, each with its types, than one call compiles."""
+MOST_ATTEMPTS = 100
+"""More than the functions, each with its types, that one call compiles."""
 
 
 def call(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -44,7 +44,7 @@ def call(function: Callable[..., Any], *arguments: Any) -> Any:
 
     numba then raises an error as soon as it has compiled one of the functions, which the next attempt finds in memory.
     """
-    for _ in range(MOST_FUNCTIONS):
+    for _ in range(MOST_ATTEMPTS):
         with contextlib.suppress(OSError):
             return function(*arguments)
     return function(*arguments)
