@@ -15,7 +15,7 @@ from tflm.boards import board_report as shown
 from tflm.boards import by_name
 from tflm.boards.board_fit import BoardRefusal
 from tflm.boards.device_check import DeviceFinding, _OperatorView, check_device
-from tflm.libraries import Effect
+from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_arena, measure_separate_arenas
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SoftmaxOptions, TensorType
 
@@ -218,14 +218,12 @@ def test_rules_see_an_operator_as_its_model_has_it() -> None:
     main = builder.subgraph()
     x, y = main.input("x", (2, 4), F32), main.tensor("y", (2, 3), I8)
     kept = FullyConnectedOptions(keep_num_dims=True)
-    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, -1], [y], kept, intermediates=[y], custom_options=b"abc")
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, -1], [y], kept, intermediates=[x], custom_options=b"abc")
     main.operator(BuiltinOperator.RELU, [x], [main.tensor("z", (2, 4), F32)])
     model = tflm.Model(builder.build())
-    subgraph = model.subgraphs[0]
-    full, bare = (
-        _OperatorView(model, subgraph, operator, M4, tflm.releases.TODAY) for operator in subgraph.operators or ()
-    )
-    assert (full.target, full.input_count, full.output_count) == (M4, 2, 1)
+    subgraph, release = model.subgraphs[0], library_for("cmsis-nn", M4).release
+    full, bare = (_OperatorView(model, subgraph, operator, M4, release) for operator in subgraph.operators or ())
+    assert (full.target, full.release, full.input_count, full.output_count) == (M4, release, 2, 1)
     assert [full.has_input(i) for i in range(3)] == [True, False, False]
     assert [full.has_intermediate(i) for i in range(2)] == [True, False]
     assert [bare.has_intermediate(i) for i in range(2)] == [False, False]

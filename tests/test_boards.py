@@ -15,7 +15,16 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
+from tflm.boards.board_fit import (
+    BoardFit,
+    BoardRefusal,
+    FirmwareRam,
+    KernelsRefusal,
+    _banks_for,
+    arena_with,
+    board_fit,
+    fits_of,
+)
 from tflm.boards.board_report import fit_report, verdict
 from tflm.boards.device_check import DeviceFinding, check_device, operator_findings
 from tflm.cli.command_line import machine_from
@@ -138,6 +147,44 @@ def test_head_and_tail_never_share_a_bank() -> None:
     assert places(fit_in(large, min(head, tail) - 1)) == [("arena", None)]
     assert places(fit_in(1, large, 2, tail)) == [("head", "bank 1"), ("tail", "bank 3")]
     assert not fit_in(large, 1).fits_ram
+
+
+def bank_numbers(pieces: list[int], sizes: list[int], **apart: int) -> list[int] | None:
+    banks = [Bank(str(i), size) for i, size in enumerate(sizes)]
+    found = _banks_for(pieces, banks, **apart)
+    return None if found is None else [banks.index(bank) for bank in found]
+
+
+def test_pieces_go_to_the_fastest_banks_that_hold_them_together() -> None:
+    assert bank_numbers([3, 2], [5]) == [0, 0]
+    assert bank_numbers([3, 3], [5, 3]) == [0, 1]
+    assert bank_numbers([2, 4], [5, 1]) is None
+    assert bank_numbers([2, 4], [4, 2]) == [1, 0]
+    assert bank_numbers([6], [5, 6, 7]) == [1]
+    assert bank_numbers([2, 2, 2], [4, 2]) == [0, 0, 1]
+    assert bank_numbers([], []) == []
+
+
+def test_only_the_pieces_that_are_apart_need_banks_of_their_own() -> None:
+    assert bank_numbers([1, 1], [9, 9], apart=2) == [0, 1]
+    assert bank_numbers([1, 1], [9], apart=2) is None
+    assert bank_numbers([1, 1, 1], [9, 9], apart=2) == [0, 1, 0]
+    assert bank_numbers([1, 1, 8], [9, 9], apart=2) == [0, 1, 0]
+    assert bank_numbers([1, 1, 9], [9, 9], apart=2) is None
+
+
+@pytest.mark.parametrize(
+    ("sizes", "beside", "lacking"),
+    [((0,), 0, 0), ((-5,), 3, 8), ((-5, 3), 3, 5), ((-5, 2), 3, 8), ((7, -1), None, -7), ((-1, -1, 2), 4, 1)],
+)
+def test_what_is_missing_is_counted_with_what_has_no_other_bank(
+    sizes: tuple[int, ...], beside: int | None, lacking: int
+) -> None:
+    """Sizes that are not positive, and the largest, are those of the arena and so much more."""
+    whole = sizes_on_m4()[0].minimum_arena_bytes
+    banks = [whole + size if size <= 0 or size == 7 else size for size in sizes]
+    ram = None if beside is None else FirmwareRam(beside - 1, 1)
+    assert replace(fit_in(*banks), firmware_ram=ram).missing_bytes == lacking
 
 
 def numbers(fit: BoardFit) -> set[int]:
