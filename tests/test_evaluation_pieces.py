@@ -1,0 +1,341 @@
+"""Pieces of an evaluation on their own: items of a stream, what is drawn, and how work is handed out."""
+
+from __future__ import annotations
+
+import itertools
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock, call
+
+import numpy as np
+import pytest
+
+import tflm
+from tflm.errors import DataError
+from tflm.evaluation import pictures, workers
+from tflm.evaluation.calibration import CalibrationReport, TensorRange
+from tflm.evaluation.metrics import classification, difference
+from tflm.evaluation.runner import Job, Runner, runner_of
+from tflm.evaluation.samples import Arrays, Listed, Sample, Stream
+from tflm.memory.tensor import TfLiteTensor
+from tflm.schema import BuiltinOperator, TensorType
+
+
+def adding(inputs: int, width: int = 2) -> tflm.Model:
+    """A model of one operator that has so many inputs of float."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input(f"x{i}", (1, width), TensorType.FLOAT32) for i in range(inputs)]
+    y = main.tensor("y", (1, width), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.ADD if inputs == 2 else BuiltinOperator.ABS, tensors, [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+@pytest.fixture(scope="module")
+def tensors() -> dict[int, list[TfLiteTensor]]:
+    """The inputs of a model of one input, and of a model of two."""
+    return {count: Runner(adding(count)).inputs for count in (1, 2)}
+
+
+A, B = np.array([1, 2], np.float32), np.array([3, 4], np.float32)
+
+
+@pytest.mark.parametrize(
+    ("item", "arrays", "label"),
+    [
+        (A, [A], None),
+        ((A, 7), [A], 7),
+        (([A], 7), [A], 7),
+        ([A], [A], None),
+        ((A,), [A], None),
+        ([A, B], [A, B], None),
+        (([A, B], 5), [A, B], 5),
+        (((A, B), 5), [A, B], 5),
+    ],
+)
+def test_an_item_is_an_array_for_each_input_and_a_pair_has_a_label(
+    item: Any, arrays: list[np.ndarray], label: int | None, tensors: dict[int, list[TfLiteTensor]]
+) -> None:
+    (sample,) = Listed((item,), 4).samples(tensors[len(arrays)])
+    assert isinstance(sample, Sample)
+    assert (sample.name, sample.label) == ("sample 4", label)
+    (step,) = sample.steps
+    assert [values.reshape(-1).tolist() for values in step] == [array.tolist() for array in arrays]
+
+
+def test_an_item_that_does_not_fit_is_named_and_the_next_ones_are_there(tensors: dict[int, list[TfLiteTensor]]) -> None:
+    found = list(Listed(([A, B], A, A[:1], A), 10).samples(tensors[1]))
+    assert [isinstance(each, DataError) for each in found] == [True, False, True, False]
+    assert str(found[0]).startswith("sample 10: has 2 arrays")
+    assert "sample 12" in str(found[2])
+
+
+def test_parts_of_a_stream_follow_each_other_from_any_start() -> None:
+    for start, count in itertools.product((0, 1, 63, 64, 65), (0, 1, 64, 65, 129, 200)):
+        parts = list(Stream(range(count)).parts(start))
+        items = [item for _, part in parts for item in part.items]
+        assert items == list(range(start, count))
+        assert [part.first for _, part in parts] == list(range(start, count, 64))
+        assert [size for size, _ in parts] == [len(part.items) for _, part in parts]
+    assert Stream(range(9)).count == 9
+    assert Stream(iter(range(9))).count is None
+
+
+def test_a_part_of_arrays_has_the_values_labels_and_number_of_its_samples(
+    monkeypatch: pytest.MonkeyPatch, tensors: dict[int, list[TfLiteTensor]]
+) -> None:
+    values = np.arange(14, dtype=np.float32).reshape(7, 2)
+    whole = Arrays((values, values + 100), np.arange(7) + 50)
+    monkeypatch.setattr("tflm.evaluation.samples.SAMPLES_OF_A_PART", 3)
+    parts = list(whole.parts(1))
+    assert [count for count, _ in parts] == [3, 3]
+    seen = [sample for _, part in parts for sample in part.samples(tensors[2])]
+    assert [sample.name for sample in seen] == [f"sample {i}" for i in range(1, 7)]
+    assert [sample.label for sample in seen] == list(range(51, 57))
+    assert [sample.steps[0][1].reshape(-1).tolist() for sample in seen] == (values[1:] + 100).tolist()
+    monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", 2 * 16)
+    assert [count for count, _ in whole.parts(0)] == [2, 2, 2, 1]
+    monkeypatch.setattr("tflm.evaluation.samples.BYTES_OF_A_PART", 1)
+    assert [count for count, _ in whole.parts(4)] == [1, 1, 1]
+
+
+def test_a_thread_keeps_the_runner_of_the_job_that_it_works_on() -> None:
+    one, other = Job.of(adding(1)), Job.of(adding(2))
+    assert one.key != other.key
+    assert one.key != Job.of(adding(1), preserve_all_tensors=True).key
+    made = runner_of(one)
+    assert runner_of(Job.of(adding(1))) is made
+    assert runner_of(other) is not made
+    assert len(runner_of(other).inputs) == 2
+    assert runner_of(one) is not made
+
+
+# --- What is drawn ---------------------------------------------------------------------------------------------------
+
+
+def tensor_range(name: str, lowest: float, highest: float, saturated: float) -> TensorRange:
+    return TensorRange(name, f"0 {name}", lowest, highest, -4.0, 4.0, saturated, 0.0)
+
+
+def test_ranges_are_drawn_as_shares_of_their_room(tmp_path: Path) -> None:
+    tensors = [
+        tensor_range("A", -4.0, 0.0, 0.01),
+        tensor_range("B", 2.0, 3.0, 0.02),
+        tensor_range("$C", -4.0, 4.0, 1.0),
+    ]
+    pyplot, axes, figure = MagicMock(), MagicMock(), MagicMock()
+    pyplot.subplots.return_value = figure, axes
+    pictures._draw_ranges(pyplot, tmp_path / "r.png", CalibrationReport(1234, tuple(tensors)))
+    bars = [(of.args[0], of.args[1], of.kwargs.get("left", 0)) for of in axes.barh.call_args_list]
+    assert bars[0::2] == [(place, 1, 0) for place in range(3)]
+    assert bars[1::2] == [(0, 0.5, 0.0), (1, 0.125, 0.75), (2, 1.0, 0.0)]
+    colours = [of.kwargs["color"] for of in axes.barh.call_args_list[1::2]]
+    assert colours[0] != colours[1] == colours[2]
+    assert all(0 < of.kwargs["height"] < 1 for of in axes.barh.call_args_list)
+    assert axes.set_xlim.call_args == call(0, 1)
+    assert axes.set_xticks.call_args.args[0] == [0, 1]
+    places, names = axes.set_yticks.call_args.args
+    assert list(zip(places, names)) == [(0, "0 A"), (1, "0 B"), (2, "0 $C")]
+    axes.invert_yaxis.assert_called_once_with()
+    assert "1,234" in axes.set_title.call_args.args[0]
+    assert figure.savefig.call_args.args[0] == tmp_path / "r.png"
+    pyplot.close.assert_called_once_with(figure)
+
+
+def test_pictures_of_more_tensors_and_classes_are_larger(tmp_path: Path) -> None:
+    def size_of(count: int) -> tuple[float, float]:
+        pyplot = MagicMock()
+        pyplot.subplots.return_value = MagicMock(), MagicMock()
+        report = CalibrationReport(1, tuple(tensor_range("A", 0, 1, 0) for _ in range(count)))
+        pictures._draw_ranges(pyplot, tmp_path / "r.png", report)
+        size: tuple[float, float] = pyplot.subplots.call_args.kwargs["figsize"]
+        return size
+
+    heights = [size_of(count)[1] for count in (1, 2, 20, 40)]
+    assert heights[0] == heights[1] == 2.5
+    assert heights[3] - heights[2] == pytest.approx(heights[2] - 1.2)
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    pictures.write_ranges(tmp_path / "r.png", CalibrationReport(1, (tensor_range("$\\frac$", 0, 1, 0),)))
+    assert (tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def drawn_confusion(counts: list[list[int]], names: tuple[str, ...]) -> Any:
+    matrix = np.array(counts, np.int64)
+    found = MagicMock()
+    found.classification.confusion = matrix
+    found.classification.accuracy, found.classification.count = 0.25, 4321
+    found.name_of = lambda label: names[label]
+    pyplot, axes = MagicMock(), MagicMock()
+    pyplot.subplots.return_value = MagicMock(), axes
+    pictures._draw_confusion(pyplot, Path("c.png"), found)
+    return axes
+
+
+def test_a_confusion_matrix_has_a_number_where_there_are_samples_and_their_share_as_colour() -> None:
+    axes = drawn_confusion([[1, 3, 0], [0, 2000, 0], [0, 0, 0]], ("a", "b", "cat"))
+    shares = axes.imshow.call_args.args[0]
+    assert shares.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]
+    assert (axes.imshow.call_args.kwargs["vmin"], axes.imshow.call_args.kwargs["vmax"]) == (0, 1)
+    texts = {(of.args[0], of.args[1]): (of.args[2], of.kwargs["color"]) for of in axes.text.call_args_list}
+    assert texts == {(0, 0): ("1", "black"), (1, 0): ("3", "white"), (1, 1): ("2,000", "white")}
+    assert axes.set_title.call_args == call("25.00% of 4,321 right")
+    assert axes.set_xticks.call_args.kwargs["rotation"] == 0
+    assert [list(each) for each in axes.set_yticks.call_args.args] == [[0, 1, 2], ["a", "b", "cat"]]
+    assert drawn_confusion([[1, 1], [0, 1]], ("long", "b")).set_xticks.call_args.kwargs["rotation"] == 90
+    half = drawn_confusion([[1, 1], [0, 1]], ("a", "b")).text.call_args_list
+    assert [of.kwargs["color"] for of in half] == ["black", "black", "white"]
+
+
+@pytest.mark.parametrize(("classes", "numbers"), [(30, 30), (31, 0)])
+def test_numbers_are_left_out_where_they_could_not_be_read(classes: int, numbers: int) -> None:
+    axes = drawn_confusion(np.eye(classes, dtype=int).tolist(), tuple(map(str, range(classes))))
+    assert axes.text.call_count == numbers
+
+
+# --- Metrics ---------------------------------------------------------------------------------------------------------
+
+NO_LABEL = np.iinfo(np.int64).min
+
+
+def records(outputs: Any, labels: Any = None, ran: Any = None) -> np.ndarray:
+    outputs = np.asarray(outputs)
+    kind = [("ran", "?"), ("label", "i8"), ("output0", outputs.dtype, outputs.shape[1:])]
+    made = np.zeros(len(outputs), kind)
+    made["output0"], made["label"], made["ran"] = outputs, NO_LABEL, True
+    if labels is not None:
+        made["label"] = labels
+    if ran is not None:
+        made["ran"] = ran
+    return made
+
+
+def test_a_single_score_stands_for_class_one_above_the_middle_of_its_range() -> None:
+    for scores, labels in (
+        (np.array([[-128], [-1], [0], [127]], np.int8), [0, 0, 1, 1]),
+        (np.array([[0], [127], [128], [255]], np.uint8), [0, 0, 1, 1]),
+        (np.array([[0.0], [0.5], [0.51], [1.0]], np.float32), [0, 0, 1, 1]),
+    ):
+        found = classification(records(scores, labels))
+        assert found is not None
+        assert (found.accuracy, found.top_k_accuracy, found.k) == (1, 1, 2)
+        assert found.confusion.tolist() == [[2, 0], [0, 2]]
+
+
+def test_a_class_is_among_the_best_where_fewer_score_above_it() -> None:
+    scores = np.array([[9, 5, 7, 5], [1, 1, 1, 1], [4, 3, 2, 1]], np.int8)
+    for k, share in ((1, 1 / 3), (2, 1 / 3), (3, 2 / 3), (4, 1)):
+        found = classification(records(scores, [1, 2, 3]), k)
+        assert found is not None
+        assert found.top_k_accuracy == pytest.approx(share)
+        assert found.k == k
+    found = classification(records(scores, [1, NO_LABEL, 0], [True, True, False]), 9)
+    assert found is not None
+    assert (found.count, found.accuracy, found.k) == (1, 0, 4)
+    assert found.recall[1] == 0
+    assert np.isnan(found.recall[[0, 2, 3]]).all()
+
+
+@pytest.mark.parametrize("label", [-1, 4])
+def test_labels_are_classes_that_the_model_tells(label: int) -> None:
+    with pytest.raises(DataError, match=str(label)):
+        classification(records(np.zeros((2, 4), np.int8), [0, label]))
+    assert classification(records(np.zeros((2, 4), np.int8), [0, 3])) is not None
+
+
+def test_differences_are_those_of_real_values() -> None:
+    ours, theirs = np.array([[1, 5], [2, 2], [9, 9]], np.int8), np.array([[1, 3], [4, 1], [0, 0]], np.float32)
+    both = [True, True, False]
+    found = difference(records(ours, ran=both), records(theirs), lambda x: x * 2.0, lambda x: x)
+    assert found is not None
+    errors = np.array([[1, 7], [0, 3]])
+    assert (found.count, found.largest_error, found.changed_answers) == (2, 7, 0)
+    assert found.mean_absolute_error == np.abs(errors).mean()
+    assert found.root_mean_square_error == pytest.approx(np.sqrt(np.square(errors).mean()))
+    assert found.signal_to_noise_db == pytest.approx(10 * np.log10(27 / 59))
+    assert found.worst == ((0, 25.0), (1, 4.5))
+    assert difference(records(ours, ran=both), records(theirs, ran=[False] * 3), np.asarray, np.asarray) is None
+    same = difference(records(theirs), records(theirs), np.asarray, np.asarray, worst=1)
+    assert same is not None
+    assert (same.signal_to_noise_db, same.worst) == (np.inf, ((0, 0.0),))
+    single = difference(records(theirs[:, :1]), records(theirs[:, :1]), np.asarray, np.asarray)
+    assert single is not None
+    assert single.changed_answers is None
+
+
+# --- Work that is handed out -----------------------------------------------------------------------------------------
+
+
+class Pool:
+    """Stands for workers: a part is done when its result is asked for."""
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        self.most = 0
+        self.cancelled: list[int] = []
+
+    def submit(self, part: Any) -> Any:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        future = MagicMock()
+
+        def result() -> Any:
+            self.waiting -= 1
+            if part == "bad":
+                raise DataError("a bad part")
+            return [part]
+
+        future.result = result
+        future.cancel = lambda: self.cancelled.append(part)
+        return future
+
+
+@pytest.mark.parametrize("ahead", [1, 2, 5])
+def test_so_many_parts_are_on_their_way_and_results_come_in_their_order(ahead: int) -> None:
+    pool = Pool()
+    assert [of for of in workers._drawn(pool.submit, iter([(1, i) for i in range(9)]), ahead)] == [
+        [i] for i in range(9)
+    ]
+    assert (pool.most, pool.waiting, pool.cancelled) == (ahead, 0, [])
+
+
+def test_what_is_on_its_way_is_called_off_where_a_part_fails() -> None:
+    pool = Pool()
+    drawn = workers._drawn(pool.submit, iter([(1, "bad"), (1, 1), (1, 2)]), 2)
+    with pytest.raises(DataError, match="a bad part"):
+        next(drawn)
+    assert pool.cancelled == [1]
+
+
+def test_workers_of_a_pool_have_a_few_parts_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    pools: list[tuple[Pool, int]] = []
+
+    class Executor(futures.Executor):
+        def __init__(self, count: int) -> None:
+            self.pool = Pool()
+            pools.append((self.pool, count))
+
+        def submit(self, run: Any, job: Any, part: Any) -> Any:  # type: ignore[override]
+            return self.pool.submit(part)
+
+    monkeypatch.setattr(workers.futures, "ThreadPoolExecutor", Executor)
+    monkeypatch.setattr(workers.futures, "ProcessPoolExecutor", Executor)
+    parts: Any = [(1, i) for i in range(40)]
+    assert len(list(workers.outcomes(Job(b""), iter(parts), 3))) == 40
+    ((pool, count),) = pools
+    assert (count, pool.most) == (3, 12)
+
+
+def test_a_dask_client_has_parts_for_each_of_its_threads() -> None:
+    pool, client = Pool(), MagicMock()
+    client.nthreads.return_value = {"a": 2, "b": 1}
+    client.submit.side_effect = lambda run, *given, **_: given[0] if len(given) == 1 else pool.submit(given[1])
+    parts: Any = [(1, i) for i in range(30)]
+    assert len(list(workers.outcomes(Job(b""), iter(parts), 1, client))) == 30
+    assert pool.most == 12
+    options = [of.kwargs for of in client.submit.call_args_list]
+    assert all(of["pure"] is False for of in options)
+    assert all(of["retries"] > 0 for of in options[1:])
+    with pytest.raises(DataError, match=r"not int"):
+        list(workers.outcomes(Job(b""), iter(parts), 1, 5))
