@@ -294,9 +294,7 @@ class Pool:
 @pytest.mark.parametrize("ahead", [1, 2, 5])
 def test_so_many_parts_are_on_their_way_and_results_come_in_their_order(ahead: int) -> None:
     pool = Pool()
-    assert [of for of in workers._drawn(pool.submit, iter([(1, i) for i in range(9)]), ahead)] == [
-        [i] for i in range(9)
-    ]
+    assert list(workers._drawn(pool.submit, iter([(1, i) for i in range(9)]), ahead)) == [[i] for i in range(9)]
     assert (pool.most, pool.waiting, pool.cancelled) == (ahead, 0, [])
 
 
