@@ -1,0 +1,292 @@
+"""Pieces of the search for smaller arenas on their own: rows, estimates, ways that are kept, windows of pads."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from image_graphs import Images
+
+import tflm
+from tflm.rewriting.bands import BandStep
+from tflm.rewriting.candidates import Tiler
+from tflm.rewriting.estimates import StageEstimate, _band, concatenations
+from tflm.rewriting.fold import PaddedAxis, zeros_for_same
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.rows import Border, Rows, band_of_border
+from tflm.rewriting.stage import BandOperator
+from tflm.rewriting.stage_search import KEPT, ChosenStage, StageSearch, Tiling, _best_of, _with
+from tflm.rewriting.verification import Verification, _random, _require_equal, random_inputs
+from tflm.schema import ModelBuilder, Padding, TensorType
+
+
+def padded(rows: tuple[int, int], columns: tuple[int, int], taps: tuple[int, int]) -> tflm.Model:
+    """A convolution of 9 x 9 behind a pad, without padding of its own."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, 9, 9, 2))
+    images.convolution(images.pad(images.last, rows, columns), 3, taps, padding=Padding.VALID)
+    images.main.output(images.last)
+    return tflm.Model(builder.build())
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_kernel_grows_by_zeros_where_one_dimension_alone_needs_them(turned: bool) -> None:
+    """SAME pads one row before and one after for three taps: two rows before need a tap of zeros."""
+    few, more = PaddedAxis(9, 1, 1, 3, 1, 1), PaddedAxis(9, 2, 0, 3, 1, 1)
+    assert zeros_for_same(few) == (0, 0)
+    assert zeros_for_same(more) not in ((0, 0), None)
+    borders = ((2, 0), (1, 1)) if turned else ((1, 1), (2, 0))
+    model = padded(*borders, (3, 3))
+    folded = tflm.Model(tflm.fold(model))
+    (operator,) = folded.subgraphs[0].operators or ()
+    first, last = zeros_for_same(more) or (0, 0)
+    shape = Graph(folded).shape((operator.inputs or ())[1])
+    assert shape[1:3] == ((3 + first + last, 3) if turned else (3, 3 + first + last))
+    (values,) = random_inputs(model, np.random.default_rng(0))
+    answers = []
+    for each in (model, folded):
+        interpreter = tflm.MicroInterpreter(each, tflm.AllOpsResolver(), bytearray(1 << 16))
+        interpreter.allocate_tensors()
+        interpreter.input(0).data[...] = values
+        interpreter.invoke()
+        answers.append(np.array(interpreter.output(0).data))
+    assert np.array_equal(*answers)
+
+
+def test_zeros_for_same_are_the_fewest_that_pad_as_much_before_in_as_many_windows() -> None:
+    for size, before, after, taps, stride, dilation in itertools.product(
+        (5, 8), (0, 1, 2), (0, 1), (2, 3), (1, 2), (1, 2)
+    ):
+        axis = PaddedAxis(size, before, after, taps, stride, dilation)
+        whole = size + before + after
+        assert axis.windows == (whole - (taps - 1) * dilation - 1) // stride + 1
+        found = zeros_for_same(axis)
+
+        def pads(zeros: tuple[int, int], axis: PaddedAxis = axis) -> bool:
+            extent = (sum(zeros) + axis.taps - 1) * axis.dilation + 1
+            total = max((axis.windows - 1) * axis.stride + extent - axis.size, 0)
+            return total // 2 == axis.before + zeros[0] * axis.dilation
+
+        fits = [zeros for zeros in itertools.product(range(4), repeat=2) if pads(zeros)]
+        if axis.windows != -(-size // stride) or not fits:
+            assert found is None
+        else:
+            assert found == min(fits, key=lambda zeros: (sum(zeros), zeros))
+
+
+def test_so_many_random_inputs_are_compared() -> None:
+    tiled = tflm.tile(padded((1, 1), (1, 1), (3, 3)))
+    assert tiled.gains
+    assert tiled.proved.inputs == 2
+    assert tflm.tile(padded((1, 1), (1, 1), (3, 3)), verify=1).proved.inputs == 1
+
+
+# --- Rows and estimates ----------------------------------------------------------------------------------------------
+
+
+def estimate(**parts: Any) -> StageEstimate:
+    """An estimate of a stage of 20 rows, whose inputs are 1 and 2; 2 is not needed after it."""
+    made = StageEstimate.__new__(StageEstimate)
+    made.stage = SimpleNamespace(output=0, inputs=(1, 2), rows=20, **parts)  # type: ignore[assignment]
+    made._row_bytes, made._rows, made._ending = {0: 10, 1: 3, 2: 5}, {0: 20, 1: 30, 2: 40}, [2]
+    return made
+
+
+@pytest.mark.parametrize(
+    ("made", "backwards", "rows"),
+    [
+        (Rows(4, 8), False, 4),
+        (Rows(4, 8), True, 4),
+        (Rows(3, 8), False, 5 + 4),
+        (Rows(3, 8), True, 5),
+        (Rows(4, 9), False, 5),
+        (Rows(4, 9), True, 5 + 4),
+    ],
+)
+def test_garbage_before_a_band_is_in_the_way_where_bands_go_forwards_and_behind_it_where_backwards(
+    made: Rows, backwards: bool, rows: int
+) -> None:
+    last = BandOperator(0, BandStep({}, made, {}, {}), ())
+    assert estimate()._at_the_end(last, Rows(4, 8), backwards) == rows * 10
+
+
+def test_inputs_that_end_in_a_stage_are_alive_from_the_rows_that_are_still_needed() -> None:
+    found = estimate()
+    for backwards in (False, True):
+        assert found._alive_rows(7, Rows(3, 9), backwards) == 6
+        assert found._alive_rows(1, Rows(3, 9), backwards) == 0
+    assert found._alive_rows(2, Rows(3, 9), False) == 37
+    assert found._alive_rows(2, Rows(3, 9), True) == 9
+
+
+def test_rows_for_later_bands_are_those_of_the_next_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StageEstimate, "_needed_next", lambda self, row: {2: Rows(row, row + 1)})
+    found = estimate()
+    assert found._kept_for_later(Rows(4, 8), False) == {2: Rows(8, 9)}
+    assert found._kept_for_later(Rows(4, 8), True) == {2: Rows(3, 4)}
+    assert found._kept_for_later(Rows(4, 20), False) == {}
+    assert found._kept_for_later(Rows(0, 8), True) == {}
+    assert found._kept_for_later(Rows(4, 19), False) == {2: Rows(19, 20)}
+    assert found._kept_for_later(Rows(1, 8), True) == {2: Rows(0, 1)}
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+def test_the_longest_band_is_found_whose_need_stays_within_the_head(
+    monkeypatch: pytest.MonkeyPatch, backwards: bool
+) -> None:
+    monkeypatch.setattr(StageEstimate, "_cost", lambda self, band, _: SimpleNamespace(head=100 + 10 * band.size))
+    monkeypatch.setattr(StageEstimate, "of", lambda self, bands, _: tuple(bands))
+    found = estimate()
+    assert [found._longest(0, 8, head, backwards) for head in (109, 110, 119, 120, 179, 180, 999)] == [
+        0,
+        1,
+        1,
+        2,
+        7,
+        8,
+        8,
+    ]
+    bands: Any = found.within(160, backwards)
+    assert [band.size for band in bands] == [6, 6, 6, 2]
+    assert list(bands) == sorted(bands, reverse=backwards)
+    assert found.within(109, backwards) is None
+    assert found.within(300, backwards) is None
+    two: Any = found.within(299, backwards)
+    assert [band.size for band in two] == [19, 1]
+
+
+def test_bands_are_counted_from_the_end_where_they_go_backwards() -> None:
+    assert _band(3, 4, 20, False) == Rows(3, 7)
+    assert _band(3, 4, 20, True) == Rows(13, 17)
+
+
+def test_a_padded_image_is_made_of_the_rows_under_a_band_and_padding_beyond_them() -> None:
+    for rows, before, after in itertools.product((1, 4), (0, 2), (0, 3)):
+        whole = before + rows + after
+        for first, end in itertools.combinations(range(whole + 1), 2):
+            band = band_of_border(Border(rows, before, after), Rows(first, end))
+            assert 0 <= band.needed.first < band.needed.end <= rows
+            assert band.made.covers(Rows(first, end))
+            assert band.made.size == band.before + band.needed.size + band.after
+            assert min(band.before, band.after) >= 0
+            assert band.made.first + band.before == before + band.needed.first
+            if min(end, before + rows) - max(first, before) > 0:
+                assert band.made == Rows(first, end)
+                assert band.needed == Rows(max(first - before, 0), min(end - before, rows))
+
+
+def test_concatenations_join_by_tens_until_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflm.rewriting.estimates.MAXIMUM_CONCATENATED", 10)
+    counts = {1: 0, 2: 1, 10: 1, 11: 2, 12: 3, 20: 3, 21: 3, 22: 4, 100: 11, 101: 12}
+    assert {parts: concatenations(parts) for parts in counts} == counts
+
+
+# --- Ways that are kept ----------------------------------------------------------------------------------------------
+
+
+def test_ways_are_kept_of_which_no_other_has_less_tail_and_no_more_work() -> None:
+    def way(tail: int, macs: int, head: int = 0) -> Tiling:
+        return Tiling((), head, tail, macs)
+
+    assert _best_of([way(3, 1), way(1, 5), way(2, 5), way(2, 4), way(3, 4)]) == [way(1, 5), way(2, 4), way(3, 1)]
+    assert _best_of([way(1, 5, 9), way(1, 5, 8)]) == [way(1, 5, 8)]
+    many = [way(i, 100 - i) for i in range(2 * KEPT)]
+    assert _best_of(many[::-1]) == many[:KEPT]
+    assert _best_of([]) == []
+
+
+def test_a_stage_adds_tail_and_work_and_the_larger_head_counts() -> None:
+    stage = ChosenStage(0, 2, (Rows(0, 1), Rows(1, 2)))
+    for head, larger in ((50, 70), (90, 90)):
+        cost: Any = SimpleNamespace(head=70, tail=5, macs=7)
+        found = _with(Tiling((stage,), head, 10, 20), stage, cost)
+        assert found == Tiling((stage, stage), larger, 15, 27)
+        assert found.total == larger + 15
+
+
+def test_stages_are_turned_only_within_the_bands_that_they_have() -> None:
+    search = StageSearch.__new__(StageSearch)
+    stage = ChosenStage(0, 2, (Rows(0, 1), Rows(1, 2)))
+    bands = {1: (Rows(1, 2), Rows(0, 1)), 2: (Rows(2, 3), Rows(1, 2), Rows(0, 1))}
+    made = SimpleNamespace(within=lambda head, backwards: SimpleNamespace(bands=bands[head]) if head else None)
+    search._estimates = {(0, 2): made}  # type: ignore[dict-item]
+    assert search.turned(stage, False, 1) is stage
+    assert search.turned(stage, True, 1) == stage._replace(bands=bands[1])
+    assert search.turned(stage, True, 2) is None
+    assert search.turned(stage, True, 0) is None
+
+
+@pytest.mark.parametrize(
+    ("tried", "end", "is_over"), [(0, None, False), (4, None, False), (5, None, True), (0, 0.0, True), (0, 1e18, False)]
+)
+def test_a_search_is_over_after_so_many_tilings_or_at_its_end(tried: int, end: float | None, is_over: bool) -> None:
+    tiler = Tiler.__new__(Tiler)
+    tiler._tried, tiler._most_tried, tiler._end = tried, 5, end
+    assert tiler._is_over() is is_over
+
+
+# --- What is checked -------------------------------------------------------------------------------------------------
+
+
+def test_integers_must_be_equal_and_floats_close() -> None:
+    def differ(one: Any, other: Any) -> bool:
+        try:
+            _require_equal([np.zeros(1), np.asarray(one)], [np.zeros(1), np.asarray(other)], "output")
+        except tflm.TflmError as error:
+            assert "number 1, output" in str(error)
+            return True
+        return False
+
+    assert not differ([1, 2], [1, 2])
+    assert differ([1, 2], [1, 3])
+    assert differ(np.array([100000]), np.array([100001]))
+    assert not differ([1.0, np.nan], [1.0 + 1e-9, np.nan])
+    assert differ([1.0], [1.1])
+    assert differ([np.nan], [1.0])
+
+
+def test_random_values_go_through_all_that_a_type_holds() -> None:
+    rng = np.random.default_rng(0)
+    for dtype in (np.int8, np.uint8):
+        values = _random(np.dtype(dtype), (9000,), rng)
+        assert values.dtype == dtype
+        assert set(values.tolist()) == set(range(np.iinfo(dtype).min, np.iinfo(dtype).max + 1))
+    assert set(_random(np.dtype(bool), (50,), rng).tolist()) == {False, True}
+    real = _random(np.dtype(np.float32), (900,), rng)
+    assert real.dtype == np.float32
+    assert min(real) < -1 < 1 < max(real)
+
+
+def test_a_check_says_what_was_compared() -> None:
+    assert Verification(unchanged=True).unchanged
+    told = str(Verification(tags=True, inputs=31, stage_tensors=77))
+    assert "31" in told
+    assert "77" in told
+    assert "31" not in str(Verification(unchanged=True, inputs=31))
+    assert (Verification().unchanged, Verification().tags, Verification().inputs, Verification().stage_tensors) == (
+        False,
+        False,
+        0,
+        0,
+    )
+
+
+def test_constants_that_are_alike_are_added_once_and_metadata_is_kept() -> None:
+    graph = Graph(padded((1, 1), (1, 1), (3, 3)))
+    count = len(graph.tensors)
+    first = graph.add_constant("c", np.array([1, 2], np.int32))
+    assert first == count
+    assert graph.add_constant("d", np.array([1, 2], np.int32)) == first
+    others = [np.array([1, 3], np.int32), np.array([[1, 2]], np.int32), np.array([1, 2], np.uint8)]
+    assert [graph.add_constant("c", of) for of in others] == [count + 1, count + 2, count + 3]
+    assert graph.constant(count + 2).tolist() == [[1, 2]]
+    assert (graph.is_constant(first), graph.is_constant(graph.inputs[0])) == (True, False)
+    assert graph.element_bytes(first) == 4
+    assert graph.tensor_bytes(first) == 8
+    graph.add_metadata("kept", b"content")
+    built = tflm.Model(graph.build())
+    assert bytes(built.metadata("kept") or b"") == b"content"
+    assert TensorType.INT32 in [tensor.type for tensor in built.subgraphs[0].tensors or ()]
