@@ -1,0 +1,141 @@
+"""Pieces of the runtime on their own: bytes that are covered, labels of memory, partitions, variables, reports."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tflm
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.runtime.growing_arena import in_growing_arena
+from tflm.runtime.micro_allocator import PlannedBuffer
+from tflm.runtime.micro_measurement import _alive_at, _alive_bytes, alive_at_each_step, covered_bytes
+from tflm.runtime.micro_profiler import Event, MicroProfiler
+from tflm.runtime.model_report import _tensor
+from tflm.runtime.value_tags import Place, _Label, _Memory
+from tflm.schema import BuiltinOperator, TensorType
+
+
+def buffer(offset: int, size: int, first: int = 0, last: int = 0) -> PlannedBuffer:
+    return PlannedBuffer("", "tensor", offset, size, first, last)
+
+
+def test_bytes_that_buffers_share_are_covered_once() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        places = [(int(offset) * 8, int(size)) for offset, size in rng.integers(0, 30, (5, 2))]
+        for alignment in (1, 16):
+            covered: set[int] = set()
+            for offset, size in places:
+                covered.update(range(offset, offset + -(-size // alignment) * alignment))
+            assert covered_bytes([buffer(*of) for of in places], alignment) == len(covered)
+
+
+def test_buffers_are_alive_from_their_first_to_their_last_use() -> None:
+    rng = np.random.default_rng(1)
+    steps = 6
+    spans = [sorted(int(step) for step in pair) for pair in rng.integers(0, steps, (12, 2))]
+    buffers = [buffer(0, i + 1, *span) for i, span in enumerate(spans)]
+    sums = _alive_bytes(buffers, steps).tolist()
+    for step, alive in alive_at_each_step(buffers, steps):
+        expected = [of for of, (first, last) in zip(buffers, spans) if first <= step <= last]
+        assert sorted(alive, key=lambda of: of.bytes) == expected == _alive_at(buffers, step)
+        assert sums[step] == ARENA_ALIGNMENT * len(expected)
+
+
+def test_places_meet_where_they_have_a_byte_in_common() -> None:
+    for a, m, b, n in itertools.product(range(5), (0, 1, 3), range(5), (0, 1, 3)):
+        meet = bool(set(range(a, a + m)) & set(range(b, b + n)))
+        assert Place(a, m).meets(Place(b, n)) == meet
+
+
+def contents(memory: _Memory, size: int = 12) -> list[tuple[tuple[int, int], ...]]:
+    """The values of each byte, read at once."""
+    found: list[Any] = [None] * size
+    for begin, end, label in memory.read(0, size):
+        found[begin:end] = [label.values] * (end - begin)
+    return found
+
+
+def test_each_byte_holds_what_was_written_last() -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(30):
+        memory, expected = _Memory(), [()] * 12
+        for value in range(6):
+            begin, end = (int(of) for of in rng.integers(0, 13, 2))
+            kept = memory.copy()
+            before = contents(kept)
+            memory.write(begin, end, _Label(((value, begin),), None, None))
+            expected[begin:end] = [((value, begin),)] * max(end - begin, 0)  # type: ignore[list-item]
+            assert contents(memory) == expected
+            assert contents(kept) == before
+            for low, high in itertools.combinations(range(13), 2):
+                read = [(at, label.values) for a, b, label in memory.read(low, high) for at in range(a, b)]
+                assert read == list(enumerate(expected))[low:high]
+
+
+def test_two_memories_meet_in_what_both_hold() -> None:
+    one, other = _Memory(), _Memory()
+    one.write(0, 8, _Label(((1, 0), (2, 0)), (0, 1), None))
+    other.write(4, 12, _Label(((2, 0), (3, 0)), (0, 2), None))
+    one.meet(other)
+    assert contents(one) == [()] * 4 + [((2, 0),)] * 4 + [()] * 4
+
+
+def test_an_arena_grows_until_it_is_large_enough() -> None:
+    tried: list[int] = []
+
+    def make(arena: Any) -> int:
+        tried.append(arena.size)
+        if arena.size < 100:
+            raise tflm.ArenaExhausted("too small", requested=100, available=arena.size)
+        return int(arena.size)
+
+    assert in_growing_arena(make, 2) == 128
+    assert tried == [2, 16, 128]
+
+
+def test_a_tensor_is_reported_as_its_model_has_it() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2, 3), TensorType.INT8, tflm.quantized(0.5, 7))
+    c = main.constant("c", np.ones((3,), np.int8), tflm.quantized(0.25, 0))
+    y = main.tensor("y", (2, 3), TensorType.INT8, tflm.quantized(0.5, 7))
+    main.operator(BuiltinOperator.ADD, [x, c], [y])
+    main.output(y)
+    model = tflm.Model(builder.build())
+    subgraph = model.subgraphs[0]
+    found = [_tensor(model, subgraph, i, tensor) for i, tensor in enumerate(subgraph.tensors or ())]
+    assert [each.shape for each in found] == [[2, 3], [3], [2, 3]]
+    assert [each.index for each in found] == [0, 1, 2]
+    assert [each.file_bytes for each in found] == [0, 3, 0]
+    assert [(each.scale, each.zero_point) for each in found] == [([0.5], [7]), ([0.25], [0]), ([0.5], [7])]
+    assert len({each.role for each in found}) == 3
+
+
+def test_durations_are_added_up_for_each_tag() -> None:
+    profiler = MicroProfiler()
+    profiler.events = [Event("a", 5, 9), Event("b", 9, 10, (0, 1)), Event("a", 20, 31)]
+    assert profiler.total_ns() == 16
+    assert list(profiler.ns_per_tag().items()) == [("a", 15), ("b", 1)]
+    assert profiler.csv().splitlines()[1:] == ["0,a,4", "1,b,1", "2,a,11"]
+    assert profiler.begin_operator("c", (2, 3)) == 3
+    assert profiler.events[3].place == (2, 3)
+    profiler.end_event(3)
+    profiler.end_event(0)
+    assert profiler.events[0].end_ns >= profiler.events[3].end_ns >= profiler.events[3].start_ns
+    for handle in (-1, 4):
+        with pytest.raises(tflm.InterpreterError):
+            profiler.end_event(handle)
+
+
+def test_both_allocators_of_separate_arenas_take_room_in_the_persistent_one() -> None:
+    """The objects of an allocator for each arena take more than that of one."""
+    sizes = [np.zeros(1 << 12, np.uint8) for _ in range(2)]
+    target = tflm.targets.by_name("cortex-m4")
+    one = tflm.MicroAllocator(sizes[0], target=target)
+    two = tflm.MicroAllocator(sizes[0], target=target, persistent_arena=sizes[1])
+    assert two.tail_bytes > one.tail_bytes
