@@ -1,7 +1,5 @@
 """Scratch sizes of every version of ESP-NN on random shapes and at its limits, against the rules read from its source.
 
-# ruff: noqa: N802 - sizes have the names of the rules
-
 w, h are the taps, W, H the image, C its channels, O the outputs, M the multiplier; pw, ph the padding before.
 """
 
@@ -44,15 +42,15 @@ class Shape:
     sw: int = 1
     sh: int = 1
     same: bool = False
-    O: int = 1  # noqa: E741 - as the rules have it
+    O: int = 1  # noqa: E741
     M: int = 1
 
     @property
-    def OW(self) -> int:
+    def OW(self) -> int:  # noqa: N802
         return -(-self.W // self.sw) if self.same else (self.W - self.w) // self.sw + 1
 
     @property
-    def OH(self) -> int:
+    def OH(self) -> int:  # noqa: N802
         return -(-self.H // self.sh) if self.same else (self.H - self.h) // self.sh + 1
 
     @property
@@ -79,7 +77,7 @@ class Shape:
         return self.all_padding[1] - self.ph
 
     @property
-    def F(self) -> int:
+    def F(self) -> int:  # noqa: N802
         return self.w * self.h * self.C * self.M
 
     @property
