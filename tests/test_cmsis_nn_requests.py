@@ -267,6 +267,16 @@ def test_transposed_convolutions(strides: tuple[int, int], channels: int, sizes:
     assert asked("TRANSPOSE_CONV", transpose(strides, channels, I16)) == [*multipliers, of_int16]
 
 
+def test_transposed_convolutions_of_floats_hold_no_more_than_the_shape() -> None:
+    def held(type: TensorType) -> int:
+        view: Any = transpose((2, 2), 3, type)
+        found = cmsis_nn.library().memory["TRANSPOSE_CONV"].prepare(view)
+        return sum(isinstance(each, (TempInput, TempOutput)) for each in found)
+
+    assert (held(I8), held(I16), held(F32)) == (6, 6, 3)
+    assert asked("TRANSPOSE_CONV", transpose((2, 2), 3, F32)) == [("p", 28), ("p", 28)]
+
+
 def fully_connected(dims: tuple[int, ...], depth: int = 8, **options: Any) -> Node:
     zero, cpu, type = options.pop("zero", 0), options.pop("cpu", "mve"), options.pop("type", I8)
     weights, bias = options.pop("weights", True), options.pop("bias", None)
