@@ -321,11 +321,17 @@ LARGE = [
     *(Shape(W=5, H=5, C=3, w=3, h=3, M=times) for times in (1, 2, 3, 4, 5)),
 ]
 
-CONV = {
+CONV: dict[str, dict[str, Callable[[Shape], int]]] = {
     "esp32s3": {"1.0-beta": a0, "1.0.0-rc1": a1, "1.2.1": a2(32), "1.2.3": a2(64), "58ca1a4": a4},
     "esp32p4": {"1.1.0": a1, "1.2.3": p4},
 }
-DEPTHWISE = {"1.0-beta": b1(16), "1.2.0": b1(32), "1.2.1": b3, "58ca1a4": b4, "1.4.0": b5}
+DEPTHWISE: dict[str, Callable[[Shape], int]] = {
+    "1.0-beta": b1(16),
+    "1.2.0": b1(32),
+    "1.2.1": b3,
+    "58ca1a4": b4,
+    "1.4.0": b5,
+}
 
 
 @pytest.mark.parametrize(("chip", "version"), [(chip, version) for chip in CONV for version in CONV[chip]])

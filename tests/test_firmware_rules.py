@@ -15,6 +15,7 @@ from tflm.firmware.release_search import Span, SpanSearch, contained_in, joined
 from tflm.libraries import by_name
 from tflm.releases import distributions, history
 from tflm.releases.distributions import version_of
+from tflm.runtime.micro_allocator import RecordedAllocation
 from tflm.schema import TensorType
 
 # --- Spans of releases -------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ def test_how_many_folders_paths_share_from_their_ends() -> None:
 
 
 def test_a_device_without_categories_may_have_any() -> None:
-    records = {"a": arena_causes.RecordedAllocation()}
+    records = {"a": RecordedAllocation()}
     measured: Any = SimpleNamespace(head_bytes=100, tail_bytes=50, recording_tail_bytes=70, records=records)
     assert arena_causes.figures_here(measured, True) == {"total": 170, "head": 100, "tail": 70}
     assert arena_causes.figures_here(measured, False) == {"total": 150, "head": 100, "tail": 50}

@@ -106,7 +106,7 @@ def convolve(layer: Layer, trips: Trips) -> None:
                 else:
                     parts(trips, "bytes outside", depth, 16, 4, 1)
         parts(trips, "columns widened", layer.rows.taps * layer.columns.taps * depth, 4, 1)
-    column = len(windows(layer.rows)[0]) * len(windows(layer.columns)[0]) * depth
+    length = len(windows(layer.rows)[0]) * len(windows(layer.columns)[0]) * depth
     for _ in range(batches):
         left = height * width
         while left >= 2:
@@ -116,14 +116,14 @@ def convolve(layer: Layer, trips: Trips) -> None:
                 trips["pairs of columns and channels, entered"] += 1
             for _ in range(channels // 2):
                 trips["pairs of columns and channels"] += 1
-                parts(trips, "pairs of columns and channels", column, 4, 1)
+                parts(trips, "pairs of columns and channels", length, 4, 1)
             if channels % 2:
                 trips["pairs of columns, odd channel"] += 1
-                parts(trips, "pairs of columns, odd channel", column, 4, 1)
+                parts(trips, "pairs of columns, odd channel", length, 4, 1)
         if left:
             for _ in range(channels):
                 trips["odd column"] += 1
-                parts(trips, "odd column", column, 4, 1)
+                parts(trips, "odd column", length, 4, 1)
 
 
 def products(trips: Trips, rows: int, channels: int, depth: int) -> None:
