@@ -74,7 +74,7 @@ def test_an_item_that_does_not_fit_is_named_and_the_next_ones_are_there(tensors:
 
 def test_parts_of_a_stream_follow_each_other_from_any_start() -> None:
     for start, count in itertools.product((0, 1, 63, 64, 65), (0, 1, 64, 65, 129, 200)):
-        parts = list(Stream(range(count)).parts(start))
+        parts: Any = list(Stream(range(count)).parts(start))
         items = [item for _, part in parts for item in part.items]
         assert items == list(range(start, count))
         assert [part.first for _, part in parts] == list(range(start, count, 64))
@@ -317,8 +317,8 @@ def test_workers_of_a_pool_have_a_few_parts_each(monkeypatch: pytest.MonkeyPatch
         def submit(self, run: Any, job: Any, part: Any) -> Any:  # type: ignore[override]
             return self.pool.submit(part)
 
-    monkeypatch.setattr(workers.futures, "ThreadPoolExecutor", Executor)
-    monkeypatch.setattr(workers.futures, "ProcessPoolExecutor", Executor)
+    monkeypatch.setattr("tflm.evaluation.workers.futures.ThreadPoolExecutor", Executor)
+    monkeypatch.setattr("tflm.evaluation.workers.futures.ProcessPoolExecutor", Executor)
     parts: Any = [(1, i) for i in range(40)]
     assert len(list(workers.outcomes(Job(b""), iter(parts), 3))) == 40
     ((pool, count),) = pools

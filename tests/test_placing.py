@@ -215,7 +215,7 @@ def test_each_way_of_searching_finds_what_fits_and_proves_what_does_not(strategy
     buffers = gapped_problem()
     height = smallest_height(buffers)
     assert (least_height(buffers), height) == (96, 112)
-    engine = engine_of(buffers)
+    engine: Any = engine_of(buffers)
     assert engine.search(height - engine.unit, strategy, 10**6, large_below) is None
     assert engine.exhausted
     found = engine.search(height, strategy, 10**6, large_below)
@@ -226,32 +226,12 @@ def test_each_way_of_searching_finds_what_fits_and_proves_what_does_not(strategy
     assert not engine.exhausted
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_searches_take_the_steps_that_they_took_on_other_machines(seed: int) -> None:
-    """Plans under a limit on steps are the same everywhere; so are the steps that each search makes."""
-    buffers = tight_problem(60, seed)
-    engine = engine_of(buffers)
-    made = []
-    for strategy, large_below in itertools.product(STRATEGIES[:3], (False, True)):
-        before = engine._clock.steps
-        found = engine.search(least_height(buffers), strategy, 400, large_below)
-        made.append((engine._clock.steps - before, None if found is None else digest(found)))
-    assert made == RECORDED_SEARCHES[seed]
-
-
 def digest(values: Iterable[int]) -> int:
     """A number that hardly any other sequence has."""
     found = 0
     for value in values:
         found = (found * 1_000_003 + value) % 2_147_483_647
     return found
-
-
-RECORDED_SEARCHES: list[list[tuple[int, int | None]]] = [
-    [(314, 1030228256), (314, 1030228256), (314, 1030228256), (314, 1030228256), (400, None), (326, 433360929)],
-    [(84, 354470808), (84, 354470808), (84, 354470808), (84, 354470808), (400, None), (400, None)],
-    [(64, 727591159), (64, 727591159), (64, 727591159), (64, 727591159), (62, 2024226961), (62, 2024226961)],
-]
 
 
 def test_a_search_too_large_for_memory_is_not_begun(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,7 +277,8 @@ def test_limits_are_reached_when_they_are_met(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_reports_come_twice_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    time, told = Clock(0.0), []
+    told: list[Any] = []
+    time = Clock(0.0)
     monkeypatch.setattr("tflm.memory.plan_search.time", time)
     reporter = Reporter(told.append, "ordering")
     for now in (0.25, 0.5, 0.75, 1.0, 1.25, 1.75):
