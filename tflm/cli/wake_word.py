@@ -69,7 +69,7 @@ def _figures(need: Need) -> dict[str, Any]:
 
 
 def _findings(need: Need) -> list[str]:
-    """What else goes another way there, each once."""
+    """What else behaves differently there, each once."""
     return list(dict.fromkeys(f"{finding.operator} {finding.effect.value}" for finding in need.findings))
 
 
@@ -95,7 +95,7 @@ def _report(title: str, target: str, needs: list[Need]) -> Report:
     notes = [
         "Where several versions of ESP-NN are listed, ESPHome takes the newest one when a firmware is built.",
         "Which release of ESPHome was the first with ESP-NN 1.1.2, in April 2026, is not certain.",
-        "tflm check says more of what goes another way: --kernels esp-nn@VERSION --tflm 'esphome RELEASE'.",
+        "tflm check explains what behaves differently: --kernels esp-nn@VERSION --tflm 'esphome RELEASE'.",
     ]
     notes += dict.fromkeys(f"refused: {need.refused}" for need in needs if need.refused)
     facts = [("works in all releases", "nothing" if size is None else f"tensor_arena_size {with_thousands(size)}")]

@@ -8,8 +8,6 @@ from pathlib import Path
 from tflm import releases
 from tflm.firmware.source_flags import Dependency, Flag, build_facts
 from tflm.firmware.source_tree import SourceCopy, source_copies
-from tflm.libraries import KernelLibrary
-from tflm.libraries import by_name as library_by_name
 from tflm.releases import Release
 
 RECOGNIZED = 0.5
@@ -36,11 +34,6 @@ class FirmwareTree:
     release: Release | None
     kernels: str
     reasons: tuple[str, ...]
-
-    @property
-    def library(self) -> KernelLibrary:
-        """The kernel library."""
-        return library_by_name(self.kernels)
 
     @property
     def options(self) -> str:
@@ -72,6 +65,11 @@ def _of(project: str, copies: tuple[SourceCopy, ...]) -> SourceCopy | None:
     return next((copy for copy in copies if copy.project == project and copy.confidence >= RECOGNIZED), None)
 
 
+def _locked(component: str, dependencies: list[Dependency]) -> Dependency | None:
+    """The version of a component that the build takes."""
+    return next((found for found in dependencies if found.name == component and found.is_exact), None)
+
+
 def _release(
     copies: tuple[SourceCopy, ...], flags: list[Flag], dependencies: list[Dependency], reasons: list[str]
 ) -> Release | None:
@@ -81,7 +79,7 @@ def _release(
         if not static_memory:
             reasons.append("no build file defines TF_LITE_STATIC_MEMORY: taken to be built without it")
         return releases.by_name(copy.last, static_memory=static_memory)
-    locked = next((found for found in dependencies if found.name == "esp-tflite-micro" and found.is_exact), None)
+    locked = _locked("esp-tflite-micro", dependencies)
     if locked is not None:
         reasons.append(f"TFLM's sources are not here: taken from {locked.path}, esp-tflite-micro {locked.version}")
         return releases.by_name(f"esp-tflite-micro {locked.version}")
@@ -94,7 +92,7 @@ def _kernels(
 ) -> str:
     named = {flag.name: flag.value for flag in flags}
     esp_nn, cmsis_nn = _of("esp-nn", copies), _of("cmsis-nn", copies)
-    esp_nn_locked = next((found for found in dependencies if found.name == "esp-nn" and found.is_exact), None)
+    esp_nn_locked = _locked("esp-nn", dependencies)
     if "ESP_NN" in named or esp_nn is not None or esp_nn_locked is not None:
         library = "esp-nn:ansi" if "CONFIG_NN_ANSI_C" in named else "esp-nn"
         if esp_nn is not None:

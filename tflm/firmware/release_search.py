@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.releases import STATIC_MEMORY, Commit, Release, distributions, history
+from tflm.releases import Commit, Release, distributions, history, release_at
 from tflm.releases.timeline import position
 
 
@@ -50,7 +50,7 @@ class SpanSearch:
     """
 
     def __init__(self, static_memory: bool):
-        self._options = frozenset({STATIC_MEMORY} if static_memory else ())
+        self._static_memory = static_memory
         self._last = len(history()) - 1
         self.release = self._at(self._last)
 
@@ -71,9 +71,7 @@ class SpanSearch:
         return Span(history()[first], history()[self._last])
 
     def _at(self, place: int) -> WatchedRelease:
-        commit = history()[place]
-        name = f"TFLM {commit.hash} of {commit.date}" + ("" if self._options else ", without static memory")
-        return WatchedRelease(name, commit.hash, commit.date, self._options)
+        return WatchedRelease(**vars(release_at(history()[place], self._static_memory)))
 
 
 def joined(spans: list[Span]) -> list[Span]:

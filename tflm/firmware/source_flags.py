@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from tflm.firmware.source_text import files_below
 
 LARGEST_BUILD_FILE = 1 << 20
 """Bytes of a build file that are read."""
@@ -16,7 +17,8 @@ BUILD_FILES = re.compile(
     r"prj\.conf|.*\.conf|sdkconfig(\..*)?|\.config|Kconfig.*|component\.mk|idf_component\.yml|dependencies\.lock|"
     r"module\.yml)$"
 )
-LEFT_OUT = frozenset({".git", ".hg", ".svn", "build", "examples", "node_modules", ".venv"})
+LEFT_OUT = frozenset({"build", "examples"})
+"""Folders whose build files are not those of the firmware."""
 
 
 class Flag(NamedTuple):
@@ -67,20 +69,12 @@ def build_facts(folder: Path) -> tuple[list[Flag], list[Dependency]]:
     """What the build files below a folder say, in the order of their paths."""
     flags: dict[Flag, None] = {}
     dependencies: dict[Dependency, None] = {}
-    for path in _build_files(folder):
+    for path in files_below(folder, lambda name: BUILD_FILES.match(name) is not None, LEFT_OUT):
         text = _text_of(folder / path)
         flags.update(dict.fromkeys(_flags_of(text, path)))
         if path.endswith((".yml", ".lock")):
             dependencies.update(dict.fromkeys(_dependencies_of(text, path)))
     return list(flags), list(dependencies)
-
-
-def _build_files(folder: Path) -> Iterator[str]:
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        for name in sorted(files):
-            if BUILD_FILES.match(name):
-                yield Path(place, name).relative_to(folder).as_posix()
 
 
 def _text_of(path: Path) -> str:

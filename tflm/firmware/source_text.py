@@ -1,11 +1,16 @@
-"""The text of a C or C++ source file, without what copies of it change: a hash that survives them."""
+"""Files of a source tree, and a hash of a C or C++ file that survives what copies of it change."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+from collections.abc import Callable, Iterator, Set
+from pathlib import Path
 
 HASH_DIGITS = 10
+LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"})
+"""Folders that hold no sources of a firmware."""
 
 _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _LEFT_OUT = re.compile(r"^\s*#\s*(include|pragma|if defined\(|(ifndef|define)\s+\w+_H_?\s*$).*$", re.MULTILINE)
@@ -20,3 +25,11 @@ def text_hash(source: bytes) -> str:
     text = _COMMENT.sub("", source.decode("utf-8", "replace"))
     text = _SPACE.sub("", _LEFT_OUT.sub("", text))
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
+
+
+def files_below(folder: Path, is_wanted: Callable[[str], bool], left_out: Set[str] = frozenset()) -> Iterator[str]:
+    """Paths of the files whose name is wanted, from a folder on and in its order; `left_out` names more folders."""
+    for place, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in LEFT_OUT | left_out)
+        for name in filter(is_wanted, sorted(files)):
+            yield Path(place, name).relative_to(folder).as_posix()

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError
-from tflm.firmware.source_text import text_hash
+from tflm.firmware.source_text import files_below, text_hash
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS
 from tflm.libraries.esp_nn_scratch import VERSIONS as ESP_NN_VERSIONS
 from tflm.releases import history
@@ -25,7 +25,6 @@ PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
 LARGEST_SOURCE = 4 << 20
 """Bytes of a source file that is read; the largest of TFLM has 1 MB."""
 
-LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"})
 FEWEST_FILES = 3
 """So many files of a project make a copy of it; fewer may be there by chance."""
 
@@ -146,11 +145,7 @@ def _parts(path: str) -> tuple[str, ...]:
 
 def _source_paths(folder: Path) -> Iterator[str]:
     known = _known_files()
-    for place, folders, files in os.walk(folder):
-        folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
-        for name in sorted(files):
-            if _parts(name)[-1] in known:
-                yield Path(place, name).relative_to(folder).as_posix()
+    return files_below(folder, lambda name: _parts(name)[-1] in known)
 
 
 def _recognized(path: str) -> tuple[str, str, KnownFile] | None:
@@ -200,7 +195,8 @@ def _copy(folder: Path, project: str, files: dict[str, KnownFile]) -> SourceCopy
             if span.hash == hashes[path]:
                 for place in range(span.first, span.last + 1):
                     agreeing[place] += 1
-    best = [place for place, count in enumerate(agreeing) if count == max(agreeing)]
+    most = max(agreeing)
+    best = [place for place, count in enumerate(agreeing) if count == most]
     modified = tuple(
         _modified(project, path, hashes[path], file)
         for path, file in files.items()

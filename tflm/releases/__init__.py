@@ -45,9 +45,9 @@ def by_name(name: str, *, static_memory: bool = True) -> Release:
     if len(words) > 1:
         raise _unknown(name)
     if re.fullmatch(r"\d{4}(-\d{2}){0,2}", words[0]):
-        return _of(_newest_until(words[0]), static_memory)
+        return release_at(_newest_until(words[0]), static_memory)
     if re.fullmatch(f"[0-9a-f]{{{MINIMUM_HASH_DIGITS},40}}", words[0]):
-        return _of(_commit(words[0]), static_memory)
+        return release_at(_commit(words[0]), static_memory)
     raise _unknown(name)
 
 
@@ -64,7 +64,8 @@ def require_release(value: Releases) -> Release:
     return value
 
 
-def _of(commit: Commit, static_memory: bool) -> Release:
+def release_at(commit: Commit, static_memory: bool) -> Release:
+    """TFLM as of a commit, built with TF_LITE_STATIC_MEMORY or without."""
     name = f"TFLM {commit.hash} of {commit.date}" + ("" if static_memory else ", without static memory")
     return Release(name, commit.hash, commit.date, frozenset({STATIC_MEMORY} if static_memory else ()))
 
@@ -75,7 +76,7 @@ def _of_distribution(name: str, versions: list[Distribution], words: list[str], 
         known = ", ".join(version.version for version in versions)
         raise ArgumentError(f"no version of {versions[0].name} is known as {' '.join(words)!r}; known are {known}")
     own = static_memory if found.static_memory is None else found.static_memory
-    plain = _of(_commit(found.commit), own)
+    plain = release_at(_commit(found.commit), own)
     name = f"{found.name} {found.version} ({plain.name})"
     return Release(name, plain.commit, plain.date, plain.options, distribution=found)
 
@@ -119,5 +120,6 @@ __all__ = [
     "by_name",
     "distributions",
     "history",
+    "release_at",
     "require_release",
 ]
