@@ -185,11 +185,16 @@ class _TensorPart(NamedTuple):
 
 
 class _Temp(NamedTuple):
-    """A temp allocation of the node that prepares: its offset, where what is still read of it ends, and of what."""
+    """A temp allocation of the node that prepares: its offset, how many of its first bytes are read, and of what."""
 
     offset: int
-    read_to: tuple[int, ...]
+    read: tuple[int, ...]
     tensor: Tensor | None
+
+    def end_of_reads(self, reads: Reads) -> int:
+        """Where in the arena what is still read of it ends; 0 where nothing is."""
+        read = self.read[reads]
+        return self.offset + read if read else 0
 
 
 class PlannedBuffer(NamedTuple):
@@ -588,7 +593,7 @@ class MicroAllocator:
 
     def _end_of_reads(self, reads: Reads) -> int:
         """Where in the arena what is still read of head and temp memory ends."""
-        return max((temp.read_to[reads] for temp in self._temps), default=self._non_persistent.head)
+        return max((temp.end_of_reads(reads) for temp in self._temps), default=self._non_persistent.head)
 
     def head_view(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
         """Bytes of the head, from `offset` on."""
@@ -617,7 +622,7 @@ class MicroAllocator:
 
     def _allocate_temp(self, part: _TensorPart, what: str, tensor: Tensor | None) -> int:
         offset = self._non_persistent.allocate_temp(part.size, part.alignment, what)
-        self._temps.append(_Temp(offset, tuple(offset + read if read else 0 for read in part.read), tensor))
+        self._temps.append(_Temp(offset, part.read, tensor))
         return offset
 
     def release_temp_tensor(self, tensor: Tensor) -> None:
