@@ -5,17 +5,15 @@ What a delegate is stands in `tflm.runtime.delegate`; those of this package have
 
 from __future__ import annotations
 
-import functools
 import importlib
-import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
+from tflm.compiler.calls import is_available
 from tflm.errors import DelegateError
-from tflm.runtime.delegate import DEFAULT_DELEGATES, Delegate, DelegateContext
+from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import DelegateParams, PlannedNode
 from tflm.runtime.micro_graph import bind_node
-from tflm.runtime.turn import Turn
 from tflm.schema.model import FLEX_PREFIX, Model
 
 if TYPE_CHECKING:
@@ -35,7 +33,6 @@ __all__ = [
     "FlexDelegate",
     "HardwareDelegate",
     "PlannedNode",
-    "Turn",
     "bind_node",
     "by_name",
     "default_delegates",
@@ -53,17 +50,11 @@ def default_delegates(model: Model) -> list[Delegate]:
         from tflm.delegates.flex.delegate import FlexDelegate
 
         delegates.append(FlexDelegate())
-    if os.environ.get(COMPILED_VARIABLE) != "0" and compiled_is_available():
+    if os.environ.get(COMPILED_VARIABLE) != "0" and is_available():
         from tflm.delegates.compiled.delegate import Compiled
 
         delegates.append(Compiled())
     return delegates
-
-
-@functools.cache
-def compiled_is_available() -> bool:
-    """Whether the compiled engine can be used: its extra is installed, and the system is one that it knows."""
-    return os.name == "posix" and all(importlib.util.find_spec(name) for name in ("numba", "llvmlite"))
 
 
 LAZY = {"Compiled": "compiled.delegate", "FlexDelegate": "flex.delegate", "HardwareDelegate": "hardware"}
@@ -84,7 +75,7 @@ def by_name(name: str) -> Delegate:
         found = getattr(importlib.import_module(module), kind) if kind else __getattr__(NAMES[name])
     except (ImportError, AttributeError, KeyError):
         known = ", ".join(NAMES)
-        raise ValueError(f"there is no delegate {name!r}; known are {known}, and package.module:Class") from None
+        raise ValueError(f"there is no delegate {name!r}; use one of {known}, or package.module:Class") from None
     made: Delegate = found()
     return made
 
@@ -94,6 +85,3 @@ def __getattr__(name: str) -> Any:
     if name in LAZY:
         return getattr(importlib.import_module(f"{__name__}.{LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-DEFAULT_DELEGATES.append(default_delegates)

@@ -14,7 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 
@@ -61,7 +62,7 @@ class HardwareDelegate(Delegate):
     def __init__(self, drivers: Mapping[str, Driver]):
         unknown = [name for name in drivers if name not in OPERATORS]
         if unknown:
-            raise ValueError(f"no operator {unknown[0]!r} goes to a driver; known are {', '.join(OPERATORS)}")
+            raise ValueError(f"no operator {unknown[0]!r} goes to a driver; use one of {', '.join(OPERATORS)}")
         self._drivers = dict(drivers)
 
     def prepare(self, context: DelegateContext) -> None:

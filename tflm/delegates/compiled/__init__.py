@@ -2,14 +2,11 @@
 
 It changes no answer: every integer is the one that the kernels of `tflm.kernels.reference` give.
 
-- `language` says how a kernel is written, `intrinsics` what it can call (`vectors` has the LLVM IR of that),
-  `fixed_point`, `functions` and `casts` the arithmetic that kernels share.
+- `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
+  arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` what goes in and comes out.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
-- `compiler` makes object files of kernels (`numba_compiler` by way of numba; `entry` is what both put around them). It
-  runs in a process whose main program is `compiler_main`, started by `compiler_process`. `machine_code` loads object
-  files, `cache` keeps them, for the `processor` of this machine.
-- `program` runs steps in turn.
+- `program` runs steps one after the other, through a function pointer of ctypes.
 
 To add a kernel:
 
@@ -21,7 +18,7 @@ To add a kernel:
    a list of steps, `kernel.step(x=array, ...)`. What can be worked out here (tables, packed weights, sums) is an array
    that the step owns. Give None where the case is not covered, or where 32 bits can't be shown to hold everything: the
    numpy kernel then runs between compiled ones.
-   Where a numpy kernel says what it does (`Copies`, `Lookup`, `pair_table`), that is taken from it.
+   An operator that only copies declares its copies in its registration (`Copying`); they are taken from there.
 3. List the operator in `BINDINGS` of the module and in `FAMILIES` of `bindings`.
 
 A tensor that `is_constant` may be read when the node is bound; any other may change from invoke to invoke. A kernel

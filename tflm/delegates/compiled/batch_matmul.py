@@ -2,50 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Elements, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.elementwise import multiplier_parts
-from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
-from tflm.delegates.compiled.language import DONE, Float32s, Int8s, Int16s, Int32s, Int64s, Step, kernel
+from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
-from tflm.kernels.reference.batch_matmul import LEFT, RIGHT, OpData
-from tflm.kernels.registration import KernelContext, Node
-from tflm.schema.options import BatchMatMulOptions
+from tflm.kernels.arithmetic.fixed_point import reduced_significand
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.batch_matmul import OpDataBatchMatmul, matrices
+
+PRODUCTS: dict[str, Callable[..., Any]] = {
+    "float32": lambda x, w, x_zero_point, w_zero_point: x * w,
+    "int8": lambda x, w, x_zero_point, w_zero_point: as_int32(x - x_zero_point) * as_int32(w - w_zero_point),
+    "int16": lambda x, w, x_zero_point, w_zero_point: as_int32(x) * as_int32(w),
+}
+Product = Annotated[Callable[..., Any], PRODUCTS]
+
+
+@inlined
+def requantized_int8(total: Any, significand: int, left: int, right: int, zero_point: int) -> int:
+    """A sum of 32 bits, rounded twice."""
+    return clamped(wrapped(scaled(as_int64(total), significand, left, right) + zero_point), -128, 127)
+
+
+@inlined
+def requantized_int16(total: Any, factor: int, left: int, right: int, zero_point: int) -> int:
+    """A sum of 64 bits times a factor of 15 bits, rounded once."""
+    return clamped(wrapped((total * factor + (1 << (right - 1))) >> right), -(1 << 15), (1 << 15) - 1)
+
+
+OUTPUTS: dict[str, Callable[..., Any]] = {
+    "float32": lambda total, significand, left, right, zero_point: total,
+    "int8": requantized_int8,
+    "int16": requantized_int16,
+}
+Output = Annotated[Callable[..., Any], OUTPUTS]
+
+SUMS = {"float32": np.float32, "int8": np.int32, "int16": np.int64}
+"""Types of sums, by type of the output."""
 
 
 @kernel
-def matmul_float32(
-    x: Float32s, w: Float32s, y: Float32s, places: Int64s, batches: int, rows: int, depth: int, columns: int
-) -> int:
-    """Sums of products, in order of the depth.
-
-    Args:
-        places: for each batch of y, the matrix of x and that of w, by number.
-    """
-    for batch in range(batches):
-        of_x, of_w = places[2 * batch] * rows, places[2 * batch + 1] * depth
-        for row in range(rows):
-            to = (batch * rows + row) * columns
-            for c in range(columns):
-                y[to + c] = 0
-            for d in range(depth):
-                factor = x[(of_x + row) * depth + d]
-                for c in range(columns):
-                    y[to + c] += factor * w[(of_w + d) * columns + c]
-    return DONE
-
-
-@kernel
-def matmul_int8(
-    x: Int8s,
-    w: Int8s,
-    y: Int8s,
-    sums: Int32s,
+def matmul(
+    product: Product,
+    output: Output,
+    x: Elements,
+    w: Elements,
+    y: Elements,
+    sums: Elements,
     places: Int64s,
     batches: int,
     rows: int,
@@ -53,86 +62,46 @@ def matmul_int8(
     columns: int,
     x_zero_point: int,
     w_zero_point: int,
-    zero_point: int,
     significand: int,
     left: int,
     right: int,
+    zero_point: int,
 ) -> int:
-    """The same of int8, in sums of 32 bits, scaled."""
+    """Sums of products, in order of the depth, and what becomes of them.
+
+    Args:
+        places: for each batch of y, the matrix of x and that of w, by number.
+    """
     for batch in range(batches):
         of_x, of_w = places[2 * batch] * rows, places[2 * batch + 1] * depth
         for row in range(rows):
             for c in range(columns):
                 sums[c] = 0
             for d in range(depth):
-                factor = as_int32(x[(of_x + row) * depth + d] - x_zero_point)
+                factor = x[(of_x + row) * depth + d]
                 for c in range(columns):
-                    sums[c] = sums[c] + factor * as_int32(w[(of_w + d) * columns + c] - w_zero_point)
+                    sums[c] += product(factor, w[(of_w + d) * columns + c], x_zero_point, w_zero_point)
             to = (batch * rows + row) * columns
             for c in range(columns):
-                value = scaled(as_int64(sums[c]), significand, left, right) + zero_point
-                y[to + c] = clamped(wrapped(value), -128, 127)
-    return DONE
-
-
-@kernel
-def matmul_int16(
-    x: Int16s,
-    w: Int16s,
-    y: Int16s,
-    sums: Int64s,
-    places: Int64s,
-    batches: int,
-    rows: int,
-    depth: int,
-    columns: int,
-    factor: int,
-    right: int,
-) -> int:
-    """The same of int16, in sums of 64 bits, times a factor of 15 bits, rounded once."""
-    for batch in range(batches):
-        of_x, of_w = places[2 * batch] * rows, places[2 * batch + 1] * depth
-        for row in range(rows):
-            for c in range(columns):
-                sums[c] = 0
-            for d in range(depth):
-                of_row = x[(of_x + row) * depth + d]
-                for c in range(columns):
-                    sums[c] += as_int32(of_row) * as_int32(w[(of_w + d) * columns + c])
-            to = (batch * rows + row) * columns
-            for c in range(columns):
-                value = wrapped((sums[c] * factor + (1 << (right - 1))) >> right)
-                y[to + c] = clamped(value, -(1 << 15), (1 << 15) - 1)
+                y[to + c] = output(sums[c], significand, left, right, zero_point)
     return DONE
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    left, right = (context.get_eval_input(node, i).elements for i in (LEFT, RIGHT))
-    y = context.get_eval_output(node, 0).elements
-    options = node.options(BatchMatMulOptions) or BatchMatMulOptions()
-    x = left.swapaxes(-1, -2) if options.adj_x else left
-    w = right.swapaxes(-1, -2) if options.adj_y else right
-    (rows, depth), columns = x.shape[-2:], w.shape[-1]
-    laid_out, turns = [], []
-    for of in (x, w):
-        contiguous = of if of.flags.c_contiguous else np.empty(of.shape, of.dtype)
-        turn = [] if contiguous is of else copy_steps([(contiguous, of)])
-        if turn is None:
-            return None
-        laid_out.append(contiguous)
-        turns += turn
-    places = np.stack([_matrices(of, y.shape[:-2]) for of in laid_out], axis=1)
-    common: dict[str, Any] = {
-        **dict(zip("xw", laid_out)),
-        "y": y,
-        "places": places.reshape(-1),
-        "batches": len(places),
-        "rows": rows,
-        "depth": depth,
-        "columns": columns,
-    }
-    step = matmul_float32.step(**common) if y.dtype == np.float32 else _integer_step(node.op_data, common)
-    return None if step is None else [*turns, step]
+    y = node.eval_output(0).elements
+    contiguous = [np.ascontiguousarray(side, None) for side in matrices(node)]
+    copies = copy_steps(list(zip(contiguous, matrices(node))))
+    if copies is None:
+        return None
+    x, w = contiguous
+    constants = _constants(node.op_data, y.dtype)
+    if constants is None:
+        return None
+    places = np.stack([_matrices(side, y.shape[:-2]) for side in contiguous], axis=1).reshape(-1)
+    sizes = {"batches": len(places) // 2, "rows": x.shape[-2], "depth": x.shape[-1], "columns": w.shape[-1]}
+    type = y.dtype.name
+    arrays = {"x": x, "w": w, "y": y, "places": places, "sums": np.empty(w.shape[-1], SUMS[type])}
+    return [*copies, matmul.step(product=type, output=type, **arrays, **sizes, **constants)]
 
 
 def _matrices(of: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
@@ -142,18 +111,17 @@ def _matrices(of: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.
     return np.broadcast_to(numbers, batches).reshape(-1)
 
 
-def _integer_step(op: OpData, common: dict[str, Any]) -> Step | None:
-    columns = common["columns"]
-    if common["y"].dtype == np.int8:
-        zero_points = {"x_zero_point": op.left_zero_point, "w_zero_point": op.right_zero_point}
-        scaling = multiplier_parts("", QuantizedMultiplier(op.significand, op.shift))
-        sums = np.empty(columns, np.int32)
-        return matmul_int8.step(**common, sums=sums, **zero_points, zero_point=op.output_zero_point, **scaling)
-    right = 15 - op.shift
-    if not 1 <= right <= 62:
-        return None
-    factor = min((op.significand + (1 << 15)) >> 16, 0x7FFF)
-    return matmul_int16.step(**common, sums=np.empty(columns, np.int64), factor=factor, right=right)
+def _constants(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:
+    """Zero points and multiplier; None where the kernel does not shift by as much."""
+    names = "x_zero_point", "w_zero_point", "zero_point", "significand", "left", "right"
+    if dtype == np.float32:
+        return dict.fromkeys(names, 0)
+    scaling = parts(op.multiplier)
+    if dtype == np.int16:
+        scaling = int(reduced_significand(op.multiplier.significand)), 0, 15 - int(op.multiplier.shift)
+        if not 1 <= scaling[2] <= 62:
+            return None
+    return dict(zip(names, (op.left_zero_point, op.right_zero_point, op.output_zero_point, *scaling)))
 
 
 BINDINGS = {"BATCH_MATMUL": _bind}

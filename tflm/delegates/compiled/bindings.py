@@ -6,10 +6,11 @@ import functools
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 
-from tflm.delegates.compiled.language import Step
+from tflm.compiler.language import Step
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
 """The steps that run a node which its registration has prepared. None leaves it to numpy: a case that is not covered,
@@ -17,95 +18,34 @@ or one for which it can't be shown that the result is exact."""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "batch_matmul": ("BATCH_MATMUL",),
-    "depthwise": ("DEPTHWISE_CONV_2D",),
     "cast": ("CAST",),
+    "depthwise": ("DEPTHWISE_CONV_2D",),
     "elementwise": (
-        "ADD",
-        "DIV",
-        "EQUAL",
-        "GREATER",
-        "GREATER_EQUAL",
-        "LESS",
-        "LESS_EQUAL",
-        "LOGICAL_AND",
-        "LOGICAL_OR",
-        "MAXIMUM",
-        "MINIMUM",
-        "MUL",
-        "NOT_EQUAL",
-        "PRELU",
-        "SQUARED_DIFFERENCE",
-        "SUB",
+        *("ADD", "DIV", "EQUAL", "GREATER", "GREATER_EQUAL", "LESS", "LESS_EQUAL", "LOGICAL_AND", "LOGICAL_OR"),
+        *("MAXIMUM", "MINIMUM", "MUL", "NOT_EQUAL", "PRELU", "SQUARED_DIFFERENCE", "SUB"),
     ),
     "fourier": ("SignalIrfft", "SignalRfft"),
     "gathering": ("GATHER", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
     "movement": (
-        "BATCH_TO_SPACE_ND",
-        "BROADCAST_TO",
-        "CONCATENATION",
-        "DEPTH_TO_SPACE",
-        "DYNAMIC_UPDATE_SLICE",
-        "EXPAND_DIMS",
-        "FILL",
-        "MIRROR_PAD",
-        "PACK",
-        "PAD",
-        "PADV2",
-        "RESHAPE",
-        "REVERSE_V2",
-        "SHAPE",
-        "SLICE",
-        "SPACE_TO_BATCH_ND",
-        "SPACE_TO_DEPTH",
-        "SPLIT",
-        "SPLIT_V",
-        "SQUEEZE",
-        "STRIDED_SLICE",
-        "TRANSPOSE",
-        "UNPACK",
+        *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE"),
+        *("EXPAND_DIMS", "FILL", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESHAPE", "REVERSE_V2", "SHAPE", "SLICE"),
+        *("SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK"),
     ),
-    "products": ("CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
     "pooling": ("AVERAGE_POOL_2D", "MAX_POOL_2D"),
+    "products": ("CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
     "recurrent": ("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
     "reduction": ("ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"),
     "signal": (
-        "SignalDelay",
-        "SignalEnergy",
-        "SignalFftAutoScale",
-        "SignalFilterBank",
-        "SignalFilterBankLog",
-        "SignalFilterBankSpectralSubtraction",
-        "SignalFilterBankSquareRoot",
-        "SignalFramer",
-        "SignalOverlapAdd",
-        "SignalPCAN",
-        "SignalStacker",
-        "SignalWindow",
+        *("SignalDelay", "SignalEnergy", "SignalFftAutoScale", "SignalFilterBank", "SignalFilterBankLog"),
+        *("SignalFilterBankSpectralSubtraction", "SignalFilterBankSquareRoot", "SignalFramer", "SignalOverlapAdd"),
+        *("SignalPCAN", "SignalStacker", "SignalWindow"),
     ),
     "softmax": ("SOFTMAX",),
     "state": ("ASSIGN_VARIABLE", "CALL_ONCE", "CIRCULAR_BUFFER", "READ_VARIABLE", "VAR_HANDLE"),
     "unary": (
-        "ABS",
-        "CEIL",
-        "COS",
-        "DEQUANTIZE",
-        "ELU",
-        "EXP",
-        "FLOOR",
-        "HARD_SWISH",
-        "LEAKY_RELU",
-        "LOG",
-        "LOGISTIC",
-        "NEG",
-        "QUANTIZE",
-        "RELU",
-        "RELU6",
-        "ROUND",
-        "RSQRT",
-        "SIN",
-        "SQRT",
-        "SQUARE",
-        "TANH",
+        *("ABS", "CEIL", "COS", "DEQUANTIZE", "ELU", "EXP", "FLOOR", "HARD_SWISH", "LEAKY_RELU"),
+        *("LOG", "LOGICAL_NOT", "LOGISTIC", "NEG", "QUANTIZE", "RELU", "RELU6", "ROUND", "RSQRT", "SIN", "SQRT"),
+        *("SQUARE", "TANH"),
     ),
 }
 """The modules with compiled kernels, and the operators of each; `BINDINGS` in a module has a `Bind` for each."""
@@ -126,7 +66,7 @@ def bind_steps(context: KernelContext, node: Node, registration: Registration) -
     steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
     for step in steps or ():
         for array in step.owners:
-            kept(array)
+            track_host_array(array)
     return steps
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.compiled.language import inlined
+from tflm.compiler.language import inlined
 
 
 @inlined

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from functools import partial
 
 from tflm.delegates.compiled.bindings import bind_steps, has_kernels
-from tflm.delegates.compiled.program import Operator, Program
+from tflm.delegates.compiled.program import Operator, Segment, bind_program
 from tflm.errors import OperatorError
-from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run
 from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import DelegateParams
 from tflm.runtime.micro_graph import bind_node
-from tflm.runtime.turn import Turn
 
 
 class Compiled(Delegate):
@@ -33,14 +33,13 @@ class Compiled(Delegate):
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
 
-    def direct_invoke(self, run: Run, turn: Turn) -> Run | None:
-        segment = run.sole_segment if isinstance(run, Program) else None
-        return None if segment is None else segment.direct(turn)
+    def is_standalone(self, run: Run) -> bool:
+        return isinstance(getattr(run, "__self__", None), Segment)
 
 
 def _bind(subgraph_index: int, context: KernelContext, node: Node) -> Run:
     params: DelegateParams = node.op_data
-    return Program([_operator(subgraph_index, context, *of) for of in params.replaced])
+    return bind_program([_operator(subgraph_index, context, *of) for of in params.replaced])
 
 
 def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:

@@ -9,25 +9,25 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import Step
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
-from tflm.delegates.compiled.language import Step
 from tflm.delegates.compiled.products import bind_convolution, convolution_scaling
 from tflm.delegates.compiled.scaling import Scaling, copied
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
-from tflm.kernels.layers.convolution import OpData
+from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
-from tflm.kernels.reference.depthwise_conv_2d import OPERANDS
-from tflm.kernels.registration import KernelContext, Node
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.depthwise_conv_2d import INPUTS
 
 
 class Runs(NamedTuple):
-    """What is computed side by side.
+    """Runs of outputs that are computed together.
 
     Attributes:
-        fill: what fills the image first.
+        fill: the steps that fill the image first.
         image: the image.
-        offsets: where each run begins, in bytes.
-        taps: how far each tap's elements are from that, in bytes.
+        offsets: of each run, in bytes.
+        taps: offset of each tap from the begin of the run, in bytes.
         length: elements of a run.
     """
 
@@ -41,9 +41,9 @@ class Runs(NamedTuple):
 def runs_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, copies: int, tile: int) -> Runs:
     """The runs of an image that has each channel of x `copies` times.
 
-    Where there are fewer channels than in a tile, a run is a row of the output: what a tap sees of successive columns
-    is made to lie side by side. Columns of the image that are a stride apart are of one phase, and phases lie apart.
-    Else a run is a position.
+    With fewer channels than a tile has, a run is a row of the output. The inputs of a tap for successive columns are
+    then made contiguous: columns of the image that are a stride apart form a phase, and phases are stored apart.
+    Otherwise a run is a position.
     """
     batches, _, _, depth = x.shape
     channels = depth * copies
@@ -137,19 +137,16 @@ def bind_channelwise(
 
 
 def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = OPERANDS.bound(context, node)
+    x, weights, bias, y, constant = INPUTS.bound(node)
     if not constant or np.may_share_memory(x, y):
         return None
-    op: OpData = node.op_data
-    bits = 64 if x.dtype == np.int16 else 32
+    op: OpDataConv = node.op_data
     by_channel = weights[0].transpose(2, 0, 1)
     if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
         of_one = by_channel[np.newaxis, ..., np.newaxis]
-        return bind_convolution(op, x, of_one, bias, y, channels=y.shape[3], accumulator_bits=bits)
-    image = image_of(x.dtype, op.border, bytes_allowed=True)
-    scaling = convolution_scaling(
-        op, by_channel[np.newaxis], bias, image, y.dtype, channels=y.shape[3], accumulator_bits=bits
-    )
+        return bind_convolution(op, (op.rows, op.columns), x, of_one, bias, y)
+    image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
+    scaling = convolution_scaling(op, by_channel[np.newaxis], bias, image, y.dtype)
     if scaling is None:
         return None
     return bind_channelwise(x, op.rows, op.columns, by_channel, image, scaling, y)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
-from tflm.delegates.compiled.language import inlined
 from tflm.kernels.arithmetic.fixed_point import BEST_LINE, QuantizedMultiplier
 
 LARGEST = 2**31 - 1

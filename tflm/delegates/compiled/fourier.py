@@ -10,29 +10,18 @@ product is rounded to a sample, how a sum wraps, and how it is halved: three fun
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Elements, Int32s, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
-from tflm.delegates.compiled.language import (
-    DONE,
-    Float32s,
-    Int16s,
-    Int32s,
-    Int64s,
-    Kernel,
-    Step,
-    inlined,
-    kernel,
-)
 from tflm.delegates.compiled.signal import clear_steps
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.fft import FftOpData
-from tflm.kernels.reference.signal.kiss_fft import FixedPoint, factors, half_roots
-from tflm.kernels.registration import KernelContext, Node
-from tflm.schema.enums import TensorType
+from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
 
 # --- Arithmetic of samples ---------------------------------------------------------------------------------------
 
@@ -83,6 +72,18 @@ def unchanged(value: Any) -> Any:
 def halved_float(value: Any) -> Any:
     """Half of a sum."""
     return value * as_float32(0.5)
+
+
+@inlined
+def undivided(value: Any, _count: int) -> Any:
+    """A sample of fixed point, which the transform has divided."""
+    return value
+
+
+@inlined
+def divided_float(value: Any, count: int) -> Any:
+    """A sample of float, which is that many times too large."""
+    return value / as_float32(count)
 
 
 # --- Butterflies -------------------------------------------------------------------------------------------------
@@ -239,7 +240,7 @@ def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: A
         mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
         sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
         real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        c, s = roots[2 * k], roots[2 * k + 1]
+        c, s = roots[2 * k - 2], roots[2 * k - 1]
         turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
         y[to + 2 * k] = halved(sum_real + turned_real)
         y[to + 2 * k + 1] = halved(sum_imaginary + turned_imaginary)
@@ -259,7 +260,7 @@ def fold(rounded: Any, wrapped: Any, x: Any, come: int, roots: Any, half: Any, y
         mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
         sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
         real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        c, s = roots[2 * k], roots[2 * k + 1]
+        c, s = roots[2 * k - 2], roots[2 * k - 1]
         turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
         y[2 * k], y[2 * k + 1] = wrapped(sum_real + turned_real), wrapped(sum_imaginary + turned_imaginary)
         y[2 * (n - k)] = wrapped(sum_real - turned_real)
@@ -267,23 +268,34 @@ def fold(rounded: Any, wrapped: Any, x: Any, come: int, roots: Any, half: Any, y
     return n
 
 
-@inlined
-def spectra(
-    rounded: Any,
-    wrapped: Any,
-    halved: Any,
-    x: Any,
-    y: Any,
-    work: Any,
-    spare: Any,
-    stages: Any,
-    roots: Any,
-    constants: Any,
-    orders: Any,
-    half_roots: Any,
-    shape: Any,
+ROUNDED = {"int16": rounded_16, "int32": rounded_32, "float32": unchanged}
+WRAPPED = {"int16": wrapped_16, "int32": wrapped_32, "float32": unchanged}
+HALVED = {"int16": halved_16, "int32": halved_32, "float32": halved_float}
+DIVIDED = {"int16": undivided, "int32": undivided, "float32": divided_float}
+
+Rounded = Annotated[Callable[..., Any], ROUNDED]
+Wrapped = Annotated[Callable[..., Any], WRAPPED]
+Halved = Annotated[Callable[..., Any], HALVED]
+Divided = Annotated[Callable[..., Any], DIVIDED]
+
+
+@kernel
+def rfft(
+    rounded: Rounded,
+    wrapped: Wrapped,
+    halved: Halved,
+    x: Elements,
+    y: Elements,
+    work: Elements,
+    spare: Elements,
+    stages: Int64s,
+    roots: Elements,
+    constants: Elements,
+    orders: Int32s,
+    super_twiddles: Elements,
+    shape: Int64s,
 ) -> int:
-    """SignalRfft. The shape says: rows, samples of a row of x, bins of a row of y, pairs of a transform."""
+    """SignalRfft. The shape is: rows, samples of a row of x, bins of a row of y, pairs of a transform."""
     n, given = shape[3], min(shape[1], 2 * shape[3])
     for row in range(shape[0]):
         for i in range(given):
@@ -291,170 +303,43 @@ def spectra(
         for i in range(given, 2 * n):
             work[i] = 0
         values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
-        unravel(rounded, wrapped, halved, values, half_roots, constants[2], y, 2 * row * shape[2], n)
+        unravel(rounded, wrapped, halved, values, super_twiddles, constants[2], y, 2 * row * shape[2], n)
         for i in range(2 * (n + 1), 2 * shape[2]):
             y[2 * row * shape[2] + i] = 0
     return DONE
 
 
-@inlined
-def signals(
-    rounded: Any,
-    wrapped: Any,
-    halved: Any,
-    x: Any,
-    y: Any,
-    work: Any,
-    spare: Any,
-    stages: Any,
-    roots: Any,
-    constants: Any,
-    orders: Any,
-    half_roots: Any,
-    shape: Any,
-    divisor: Any,
+@kernel
+def irfft(
+    rounded: Rounded,
+    wrapped: Wrapped,
+    halved: Halved,
+    divided: Divided,
+    x: Elements,
+    y: Elements,
+    work: Elements,
+    spare: Elements,
+    stages: Int64s,
+    roots: Elements,
+    constants: Elements,
+    orders: Int32s,
+    super_twiddles: Elements,
+    shape: Int64s,
 ) -> int:
-    """SignalIrfft. The shape says: rows, bins of a row of x, samples of a row of y, pairs of a transform."""
+    """SignalIrfft. The shape is: rows, bins of a row of x, samples of a row of y, pairs of a transform."""
     n = shape[3]
     for row in range(shape[0]):
-        fold(rounded, wrapped, x, 2 * row * shape[1], half_roots, constants[2], work, n)
+        fold(rounded, wrapped, x, 2 * row * shape[1], super_twiddles, constants[2], work, n)
         values = transform(rounded, wrapped, halved, work, spare, stages, roots, constants, orders, n)
         for i in range(2 * n):
-            y[row * shape[2] + i] = values[i] if divisor == 1 else values[i] / divisor
+            y[row * shape[2] + i] = divided(values[i], 2 * n)
         for i in range(2 * n, shape[2]):
             y[row * shape[2] + i] = 0
     return DONE
 
 
-@kernel
-def rfft_int16(
-    x: Int16s,
-    y: Int16s,
-    work: Int32s,
-    spare: Int32s,
-    stages: Int64s,
-    roots: Int32s,
-    constants: Int32s,
-    orders: Int32s,
-    half_roots: Int32s,
-    shape: Int64s,
-) -> int:
-    """The spectrum of int16."""
-    samples = rounded_16, wrapped_16, halved_16
-    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
-
-
-@kernel
-def rfft_int32(
-    x: Int32s,
-    y: Int32s,
-    work: Int64s,
-    spare: Int64s,
-    stages: Int64s,
-    roots: Int64s,
-    constants: Int64s,
-    orders: Int32s,
-    half_roots: Int64s,
-    shape: Int64s,
-) -> int:
-    """The spectrum of int32."""
-    samples = rounded_32, wrapped_32, halved_32
-    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
-
-
-@kernel
-def rfft_float32(
-    x: Float32s,
-    y: Float32s,
-    work: Float32s,
-    spare: Float32s,
-    stages: Int64s,
-    roots: Float32s,
-    constants: Float32s,
-    orders: Int32s,
-    half_roots: Float32s,
-    shape: Int64s,
-) -> int:
-    """The spectrum of float32."""
-    samples = unchanged, unchanged, halved_float
-    return spectra(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape)
-
-
-@kernel
-def irfft_int16(
-    x: Int16s,
-    y: Int16s,
-    work: Int32s,
-    spare: Int32s,
-    stages: Int64s,
-    roots: Int32s,
-    constants: Int32s,
-    orders: Int32s,
-    half_roots: Int32s,
-    shape: Int64s,
-) -> int:
-    """From a spectrum of int16."""
-    samples = rounded_16, wrapped_16, halved_16
-    return signals(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape, 1)
-
-
-@kernel
-def irfft_int32(
-    x: Int32s,
-    y: Int32s,
-    work: Int64s,
-    spare: Int64s,
-    stages: Int64s,
-    roots: Int64s,
-    constants: Int64s,
-    orders: Int32s,
-    half_roots: Int64s,
-    shape: Int64s,
-) -> int:
-    """From a spectrum of int32."""
-    samples = rounded_32, wrapped_32, halved_32
-    return signals(*samples, x, y, work, spare, stages, roots, constants, orders, half_roots, shape, 1)
-
-
-@kernel
-def irfft_float32(
-    x: Float32s,
-    y: Float32s,
-    work: Float32s,
-    spare: Float32s,
-    stages: Int64s,
-    roots: Float32s,
-    constants: Float32s,
-    orders: Int32s,
-    half_roots: Float32s,
-    shape: Int64s,
-) -> int:
-    """From a spectrum of float32."""
-    divisor = as_float32(2 * shape[3])
-    return signals(
-        unchanged,
-        unchanged,
-        halved_float,
-        x,
-        y,
-        work,
-        spare,
-        stages,
-        roots,
-        constants,
-        orders,
-        half_roots,
-        shape,
-        divisor,
-    )
-
-
-KERNELS: dict[TensorType, tuple[Kernel, Kernel, npt.DTypeLike]] = {
-    TensorType.INT16: (rfft_int16, irfft_int16, np.int32),
-    TensorType.INT32: (rfft_int32, irfft_int32, np.int64),
-    TensorType.FLOAT32: (rfft_float32, irfft_float32, np.float32),
-}
-"""By type; and what samples lie in while they are worked on."""
+LANES: dict[str, npt.DTypeLike] = {"int16": np.int32, "int32": np.int64, "float32": np.float32}
+"""What samples lie in while they are worked on."""
 
 SLOTS_OF_4 = (0, 2, 1, 3)
 """Where butterflies of four leave their results."""
@@ -462,34 +347,33 @@ SLOTS_OF_4 = (0, 2, 1, 3)
 
 def _bind_rfft(context: KernelContext, node: Node) -> list[Step] | None:
     op: FftOpData = node.op_data
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    input, output = node.eval_input(0), node.eval_output(0)
     x, y = input.elements, output.elements.reshape(-1)
     if not x.size:
         return clear_steps(y)
-    rows, bins = x.size // x.shape[-1], output.dims[-1] // 2
-    forwards, _, lane = KERNELS[op.type]
+    rows, bins, type = x.size // x.shape[-1], output.dims[-1] // 2, x.dtype.name
     shape = np.array([rows, x.shape[-1], bins, op.length // 2], np.int64)
-    step = forwards.step(x=x, y=y, **_constants(op, lane, inverse=False), shape=shape)
+    arguments = _constants(op.config(inverse=False), LANES[type])
+    step = rfft.step(rounded=type, wrapped=type, halved=type, x=x, y=y, **arguments, shape=shape)
     return [step, *clear_steps(y[2 * rows * bins :])]
 
 
 def _bind_irfft(context: KernelContext, node: Node) -> list[Step] | None:
     op: FftOpData = node.op_data
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
     if not x.size:
         return clear_steps(y.reshape(-1))
-    rows = x.size // x.shape[-1]
-    _, backwards, lane = KERNELS[op.type]
+    rows, type = x.size // x.shape[-1], x.dtype.name
     shape = np.array([rows, x.shape[-1] // 2, y.shape[-1], op.length // 2], np.int64)
-    step = backwards.step(x=x, y=y, **_constants(op, lane, inverse=True), shape=shape)
+    arguments = _constants(op.config(inverse=True), LANES[type])
+    step = irfft.step(rounded=type, wrapped=type, halved=type, divided=type, x=x, y=y, **arguments, shape=shape)
     return [step, *clear_steps(y.reshape(-1)[rows * y.shape[-1] :])]
 
 
-def _constants(op: FftOpData, lane: npt.DTypeLike, *, inverse: bool) -> dict[str, npt.NDArray[Any]]:
+def _constants(config: KissFftrConfig, lane: npt.DTypeLike) -> dict[str, npt.NDArray[Any]]:
     """Everything that a transform needs beside its input, its output and their shape."""
-    samples, n, sign = op.samples, op.length // 2, 1 if inverse else -1
-    unit = samples.roots([sign * 2 * math.pi * i / n for i in range(n)])
-    stages = factors(n)[::-1]
+    n, unit = config.n, config.twiddles
+    stages = config.factors[::-1]
     roots, orders = np.empty((len(stages), n, 2), lane), np.empty((len(stages), n), np.int32)
     rest, positions = n, 1
     for stage, factor in enumerate(stages):
@@ -501,7 +385,9 @@ def _constants(op: FftOpData, lane: npt.DTypeLike, *, inverse: bool) -> dict[str
         pairs = np.arange(n, dtype=np.intp).reshape(factor, rest, positions)
         orders[stage] = (pairs[SLOTS_OF_4, ...] if factor == 4 else pairs).swapaxes(0, 1).reshape(-1)
         positions *= factor
-    parts = [samples.one // factor for factor in range(1, 6)] if isinstance(samples, FixedPoint) else [1] * 5
+    divisors = range(1, 6) if config.scalar.fraction_bits else [1] * 5  # floats are not divided
+    parts = [config.scalar.samp_max // divisor for divisor in divisors]
+    sign = 1 if config.inverse else -1
     return {
         "work": np.empty(2 * n, lane),
         "spare": np.empty(2 * n, lane),
@@ -509,7 +395,7 @@ def _constants(op: FftOpData, lane: npt.DTypeLike, *, inverse: bool) -> dict[str
         "roots": roots.reshape(-1),
         "constants": np.array([sign, *parts, unit[n // 3, 1], *unit[n // 5], *unit[2 * n // 5]], lane),
         "orders": orders.reshape(-1),
-        "half_roots": half_roots(samples, n, sign).astype(lane).reshape(-1),
+        "super_twiddles": config.super_twiddles.astype(lane).reshape(-1),
     }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from tflm.compiler.intrinsics import float64_of_bits
+from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int64
-from tflm.delegates.compiled.intrinsics import float64_of_bits
-from tflm.delegates.compiled.language import inlined
 
 LEAST_EXPONENT, MOST_EXPONENT = -150.0, 130.0
 """Powers of two beyond which float32 has zero and infinity."""

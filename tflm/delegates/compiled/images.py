@@ -1,4 +1,4 @@
-"""Images: inputs of layers as tiles take them, with a border around, in the host's own memory."""
+"""Images: inputs of layers as tiles take them, with padding around them, in the host's memory."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.delegates.compiled.language import DONE, Int8s, Int16s, Int32s, Kernel, Step, UInt8s, kernel
-from tflm.delegates.compiled.processor import processor
+from tflm.compiler.language import DONE, Elements, Int64s, Step, kernel
+from tflm.compiler.processor import processor
 from tflm.delegates.compiled.tiles import copy_flipped
 
 SLACK = 512
-"""Bytes behind an image that tiles may read, and multiply by 0."""
+"""Bytes after an image that tiles may read, and multiply by 0."""
 
 ALIGNMENT = 64
 
 
 def aligned(shape: Sequence[int], dtype: npt.DTypeLike, slack: int = 0) -> npt.NDArray[Any]:
-    """An array of zeros that begins at a multiple of 64 bytes, with bytes behind it that may be read."""
+    """An array of zeros, aligned to 64 bytes, with `slack` bytes after it that may be read."""
     kind: np.dtype[Any] = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     memory = np.zeros(size + slack + ALIGNMENT, np.uint8)
@@ -29,29 +29,18 @@ def aligned(shape: Sequence[int], dtype: npt.DTypeLike, slack: int = 0) -> npt.N
 
 
 @kernel
-def fill_bytes(
-    x: UInt8s,
-    image: UInt8s,
-    n0: int,
-    n1: int,
-    n2: int,
-    count: int,
-    copies: int,
-    x0: int,
-    x1: int,
-    x2: int,
-    image0: int,
-    image1: int,
-    image2: int,
-    flip: int,
-    zero_point: int,
-) -> int:
-    """image[i, j, k, c, copies] = (x[i, j, k, c] ^ flip) - zero_point, given the strides of i, j and k in elements."""
-    for i in range(n0):
-        for j in range(n1):
-            for k in range(n2):
-                source = i * x0 + j * x1 + k * x2
-                target = i * image0 + j * image1 + k * image2
+def fill_image(x: Elements, image: Elements, sizes: Int64s, copies: int, flip: int, zero_point: int) -> int:
+    """image[i, j, k, c, copies] = (x[i, j, k, c] ^ flip) - zero_point.
+
+    Args:
+        sizes: of i, j, k and c; then the strides of i, j and k in x, and in image, in elements.
+    """
+    count = sizes[3]
+    for i in range(sizes[0]):
+        for j in range(sizes[1]):
+            for k in range(sizes[2]):
+                source = i * sizes[4] + j * sizes[5] + k * sizes[6]
+                target = i * sizes[7] + j * sizes[8] + k * sizes[9]
                 if copies == 1:
                     for c in range(count):
                         image[target + c] = (x[source + c] ^ flip) - zero_point
@@ -62,11 +51,6 @@ def fill_bytes(
     return DONE
 
 
-fill_words_from_bytes = fill_bytes.variant("fill_words_from_bytes", x=Int8s, image=Int16s)
-fill_words = fill_bytes.variant("fill_words", x=Int16s, image=Int16s)
-fill_floats = fill_bytes.variant("fill_floats", x=Int32s, image=Int32s)
-
-
 class Image(NamedTuple):
     """How elements of an input are held.
 
@@ -75,7 +59,6 @@ class Image(NamedTuple):
         x_dtype, dtype: of the input and of the image, float32 as int32, which it is copied as.
         border: what stands for zero, in the image.
         flip, zero_point: how an element of the input becomes one of the image.
-        kernel: what fills it.
     """
 
     unit: str
@@ -84,59 +67,36 @@ class Image(NamedTuple):
     border: int
     flip: int
     zero_point: int
-    kernel: Kernel
 
     @property
     def is_copy(self) -> bool:
         """Whether elements are as they are in the input."""
         return self.x_dtype == self.dtype and not self.flip and not self.zero_point
 
-    def filled(
-        self,
-        x: npt.NDArray[Any],
-        image: npt.NDArray[Any],
-        copies: int = 1,
-    ) -> Step:
-        """What fills `image` (or a view of it), where the last dimension has each element of x `copies` times.
+    def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int = 1) -> Step:
+        """The step that fills `image` (or a view of it) with each element of x `copies` times in the last dimension.
 
         Both have the same three dimensions before the last, which is contiguous.
         """
-        source, target = x.view(self.x_dtype), image
-        shape, strides = list(source.shape), []
-        for array in (source, target):
-            strides.append([stride // array.itemsize for stride in array.strides[:3]])
-        # Dimensions that follow each other without a gap are one.
+        source = x.view(self.x_dtype)
+        shape = list(source.shape)
+        strides = [[stride // array.itemsize for stride in array.strides[:3]] for array in (source, image)]
+        # Merge contiguous dimensions.
         while (copies == 1 and shape[2] > 1 and strides[0][2] == strides[1][2] == shape[3]) or (
             copies == 1 and shape[2] == 1 and shape[1] > 1 and strides[0][1] == strides[1][1] == shape[3]
         ):
             shape = [1, shape[0], shape[1], shape[2] * shape[3]]
-            strides = [[0, of[0], of[1]] for of in strides]
-        names = [f"{of}{i}" for of in ("x", "image") for i in range(3)]
-        if copies == 1 and self.x_dtype == self.dtype and not self.zero_point:
-            size = self.dtype.itemsize
-            in_bytes = (step * size for of in strides for step in of)
-            return copy_flipped.step(
-                x=source,
-                image=target,
-                n0=shape[0],
-                n1=shape[1],
-                n2=shape[2],
-                count=shape[3] * size,
-                flip=int.from_bytes(bytes([self.flip] * 8), "little", signed=True),
-                **dict(zip(names, in_bytes)),
-            )
-        return self.kernel.step(
-            x=source,
-            image=target,
-            n0=shape[0],
-            n1=shape[1],
-            n2=shape[2],
-            count=shape[3],
-            copies=copies,
-            flip=self.flip,
-            zero_point=self.zero_point,
-            **dict(zip(names, strides[0] + strides[1])),
-        )
+            strides = [[0, *steps[:2]] for steps in strides]
+        steps = strides[0] + strides[1]
+        if copies > 1 or self.x_dtype != self.dtype or self.zero_point:
+            sizes = np.array([*shape, *steps], np.int64)
+            how = {"copies": copies, "flip": self.flip, "zero_point": self.zero_point}
+            return fill_image.step(x=source, image=image, sizes=sizes, **how)
+        size = self.dtype.itemsize
+        in_bytes = [*shape[:3], shape[3] * size, *(step * size for step in steps)]
+        names = ("n0", "n1", "n2", "count", "x0", "x1", "x2", "image0", "image1", "image2")
+        flip = int.from_bytes(bytes([self.flip] * 8), "little", signed=True)
+        return copy_flipped.step(x=source, image=image, flip=flip, **dict(zip(names, in_bytes)))
 
 
 def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) -> Image:
@@ -148,10 +108,10 @@ def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) ->
     """
     byte, word, dword = (np.dtype(of) for of in (np.int8, np.int16, np.int32))
     if x_dtype == np.float32:
-        return Image("float", dword, dword, 0, 0, 0, fill_floats)
+        return Image("float", dword, dword, 0, 0, 0)
     if x_dtype == np.int16:
-        return Image("pairs", word, word, zero_point, 0, 0, fill_words)
+        return Image("pairs", word, word, zero_point, 0, 0)
     if bytes_allowed and processor().has_dot_product:
         unsigned = np.dtype(np.uint8)
-        return Image("bytes", unsigned, unsigned, zero_point + 128, 128, 0, fill_bytes)
-    return Image("pairs", byte, word, 0, 0, zero_point, fill_words_from_bytes)
+        return Image("bytes", unsigned, unsigned, zero_point + 128, 128, 0)
+    return Image("pairs", byte, word, 0, 0, zero_point)

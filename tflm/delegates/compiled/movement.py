@@ -1,4 +1,4 @@
-"""Elements that move: copies of bytes, in one piece, row by row, or element by element."""
+"""Copies: of bytes in one piece, row by row, or element by element; and operators that do nothing but copy."""
 
 from __future__ import annotations
 
@@ -8,93 +8,69 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.intrinsics import move_bytes
+from tflm.compiler.language import DONE, Elements, Int64s, Step, kernel
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.intrinsics import move_bytes
-from tflm.delegates.compiled.language import (
-    DONE,
-    Int16s,
-    Int32s,
-    Int64s,
-    Kernel,
-    Step,
-    UInt8s,
-    kernel,
-)
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.registration import KernelContext, Node
-from tflm.kernels.support.views import Copies, Copy
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.support.views import Copy, Copying
 
 RANK = 6
-"""Dimensions that a copy may have, when those that lie in memory like one are taken together."""
+"""Maximum number of dimensions of a copy, after contiguous ones are merged."""
 
 
 @kernel
 def move(target: int, source: int, count: int) -> int:
-    """Bytes in one piece, which may overlap."""
+    """Copy bytes in one piece; source and target may overlap."""
     move_bytes(target, source, count)
     return DONE
 
 
 @kernel
 def move_rows(target: int, source: int, rows: int, target_step: int, source_step: int, count: int) -> int:
-    """Rows of bytes that lie so many bytes apart."""
+    """Copy rows of `count` bytes; the steps from one row to the next are in bytes."""
     for row in range(rows):
         move_bytes(target + row * target_step, source + row * source_step, count)
     return DONE
 
 
 @kernel
-def move_elements_8(target: UInt8s, source: UInt8s, steps: Int64s) -> int:
-    """Elements of six dimensions.
+def move_elements(target: Elements, source: Elements, steps: Int64s) -> int:
+    """Copy elements of six dimensions.
 
     Args:
-        steps: for each dimension its size, and how many elements lie from one to the next in target and source.
+        steps: for each dimension its size and the steps of target and source, in elements.
     """
     for a in range(steps[0]):
         for b in range(steps[3]):
             for c in range(steps[6]):
                 for d in range(steps[9]):
                     for e in range(steps[12]):
-                        to = a * steps[1] + b * steps[4] + c * steps[7] + d * steps[10] + e * steps[13]
-                        come = a * steps[2] + b * steps[5] + c * steps[8] + d * steps[11] + e * steps[14]
-                        to_step, from_step = steps[16], steps[17]
+                        dst = a * steps[1] + b * steps[4] + c * steps[7] + d * steps[10] + e * steps[13]
+                        src = a * steps[2] + b * steps[5] + c * steps[8] + d * steps[11] + e * steps[14]
+                        dst_step, src_step = steps[16], steps[17]
                         for f in range(steps[15]):
-                            target[to + f * to_step] = source[come + f * from_step]
+                            target[dst + f * dst_step] = source[src + f * src_step]
     return DONE
 
 
-move_elements_16 = move_elements_8.variant("move_elements_16", target=Int16s, source=Int16s)
-move_elements_32 = move_elements_8.variant("move_elements_32", target=Int32s, source=Int32s)
-move_elements_64 = move_elements_8.variant("move_elements_64", target=Int64s, source=Int64s)
-
-
 @kernel
-def fill_8(target: UInt8s, value: UInt8s, count: int) -> int:
-    """One element for all."""
+def fill(target: Elements, value: Elements, count: int) -> int:
+    """Set all elements to one value."""
     for i in range(count):
         target[i] = value[0]
     return DONE
 
 
-fill_16 = fill_8.variant("fill_16", target=Int16s, value=Int16s)
-fill_32 = fill_8.variant("fill_32", target=Int32s, value=Int32s)
-fill_64 = fill_8.variant("fill_64", target=Int64s, value=Int64s)
-
-
-ELEMENTS: dict[int, tuple[Kernel, Kernel, npt.DTypeLike]] = {
-    1: (move_elements_8, fill_8, np.uint8),
-    2: (move_elements_16, fill_16, np.int16),
-    4: (move_elements_32, fill_32, np.int32),
-    8: (move_elements_64, fill_64, np.int64),
-}
-"""By bytes of an element: what moves single ones, what fills with one, and how kernels take them."""
+ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
+"""By the bytes of an element: the type it is copied as."""
 
 SHORTEST_ROW = 16
-"""Bytes of a row that is worth a call."""
+"""Bytes of a row that is worth a call of memmove."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
-    """What makes these copies, in turn; None where elements change their type or lie in each other's way."""
+    """The steps of copies, one after another. None if elements change their type, or target and source overlap."""
     steps: list[Step] = []
     for target, source in copies:
         if target.dtype != source.dtype:
@@ -112,7 +88,7 @@ def _is_same_memory(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> bool:
 
 
 class Dimension(NamedTuple):
-    """A size, and how many bytes lie from one element to the next in target and source."""
+    """A size, and the steps from one element to the next in target and source, in bytes."""
 
     size: int
     target_step: int
@@ -132,17 +108,16 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
         return move_rows.step(
             target=target, source=source, rows=rows, target_step=target_step, source_step=source_step, count=count
         )
-    elements, fill, dtype = ELEMENTS[item]
-    target, source = target.view(dtype), source.view(dtype)
+    target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
     if last[1:] == (item, 0) and not outer:
         return fill.step(target=target, value=source, count=last.size)
     sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int64)
     sizes[:, 1:] //= item
-    return elements.step(target=target, source=source, steps=sizes.reshape(-1))
+    return move_elements.step(target=target, source=source, steps=sizes.reshape(-1))
 
 
 def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dimension]:
-    """The dimensions of a copy; those that lie in memory like one are one, and those of one element are left out."""
+    """The dimensions of a copy; contiguous ones are merged, and those of one element left out."""
     found: list[Dimension] = []
     for dimension in map(Dimension, target.shape, target.strides, source.strides):
         if dimension.size == 1:
@@ -155,10 +130,10 @@ def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dime
 
 
 def _bind_copies(context: KernelContext, node: Node) -> list[Step] | None:
-    """Operators whose numpy kernels are copies and nothing else."""
-    bind = REGISTRATIONS[node.operator].bind
-    copies = None if bind is None else bind(context, node)
-    return copy_steps(copies.pairs) if isinstance(copies, Copies) else None
+    copying = REGISTRATIONS[node.operator].bind
+    assert isinstance(copying, Copying)
+    copies = copying.fixed_copies(node)
+    return None if copies is None else copy_steps(copies)
 
 
 BINDINGS = dict.fromkeys(FAMILIES["movement"], _bind_copies)

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Elements, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
-from tflm.delegates.compiled.fixed_point import clamped
-from tflm.delegates.compiled.language import (
-    DONE,
-    Float32s,
-    Int8s,
-    Int16s,
-    Int32s,
-    Kernel,
-    Step,
-    inlined,
-    kernel,
-)
 from tflm.kernels.layers.geometry import Tap
-from tflm.kernels.registration import KernelContext, Node
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.pooling import OpDataPooling
 
 
 @inlined
@@ -39,42 +30,34 @@ def add_window(x: Any, image: int, rows: Any, columns: Any, row: int, column: in
     return taken
 
 
-@kernel
-def average_int8(
-    x: Int8s, y: Int8s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Int32s, least: int, most: int
-) -> int:
-    """Averages, rounded, halves away from zero."""
-    height, channels = shape[0], shape[2]
-    to = 0
-    for image in range(0, shape[3] * height, height):
-        for row in range(shape[4]):
-            for column in range(shape[5]):
-                count = add_window(x, image, rows, columns, row, column, shape, sums)
-                half, divisor = as_float64(count // 2), as_float64(count)
-                for c in range(channels):
-                    total = as_float64(sums[c])
-                    y[to + c] = clamped(as_int64((total + np.copysign(half, total)) / divisor), least, most)
-                to += channels
-    return DONE
+@inlined
+def rounded_mean(total: Any, count: int) -> Any:
+    """The mean of integers, rounded, halves away from zero."""
+    wide = as_float64(total)
+    return as_int64((wide + np.copysign(as_float64(count // 2), wide)) / as_float64(count))
 
 
-average_int16 = average_int8.variant("average_int16", x=Int16s, y=Int16s)
+MEANS: dict[str, Callable[..., Any]] = {
+    "integers": rounded_mean,
+    "float32": lambda total, count: total / as_float32(count),
+}
+Mean = Annotated[Callable[..., Any], MEANS]
 
 
 @kernel
-def average_float32(
-    x: Float32s, y: Float32s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Float32s, limits: Float32s
+def average(
+    mean: Mean, x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, sums: Elements, limits: Elements
 ) -> int:
-    """Of floats, which are added in order."""
+    """Means of elements, which are added in order, within limits."""
     least, most = limits[0], limits[1]
     height, channels = shape[0], shape[2]
     to = 0
     for image in range(0, shape[3] * height, height):
         for row in range(shape[4]):
             for column in range(shape[5]):
-                count = as_float32(add_window(x, image, rows, columns, row, column, shape, sums))
+                count = add_window(x, image, rows, columns, row, column, shape, sums)
                 for c in range(channels):
-                    value = sums[c] / count
+                    value = mean(sums[c], count)
                     value = least if value < least else value
                     y[to + c] = most if value > most else value
                 to += channels
@@ -82,8 +65,8 @@ def average_float32(
 
 
 @kernel
-def largest_int8(x: Int8s, y: Int8s, rows: Int32s, columns: Int32s, shape: Int32s, limits: Int8s) -> int:
-    """The largest element; the least one that there may be where there is none, or it is no number."""
+def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int32s, limits: Elements) -> int:
+    """The largest element, which is not NaN, within limits."""
     least, most = limits[0], limits[1]
     height, width, channels = shape[0], shape[1], shape[2]
     to = 0
@@ -103,41 +86,26 @@ def largest_int8(x: Int8s, y: Int8s, rows: Int32s, columns: Int32s, shape: Int32
     return DONE
 
 
-largest_int16 = largest_int8.variant("largest_int16", x=Int16s, y=Int16s, limits=Int16s)
-largest_float32 = largest_int8.variant("largest_float32", x=Float32s, y=Float32s, limits=Float32s)
-
-
-AVERAGES: dict[str, tuple[Kernel, npt.DTypeLike]] = {
-    "int8": (average_int8, np.int32),
-    "int16": (average_int16, np.int32),
-    "float32": (average_float32, np.float32),
-}
-LARGEST: dict[str, Kernel] = {"int8": largest_int8, "int16": largest_int16, "float32": largest_float32}
-"""By type; and what the sums are."""
-
-
 def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-    kernel_of_type, of_sums = AVERAGES[y.dtype.name]
-    limits: dict[str, Any] = {"least": node.op_data.minimum, "most": node.op_data.maximum}
-    if y.dtype == np.float32:
-        limits = {"limits": np.array([*limits.values()], np.float32)}
-    elif x.shape[1] * x.shape[2] >= 1 << 16:
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    is_float = y.dtype == np.float32
+    if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
         return None  # sums of int16 may wrap
-    return [kernel_of_type.step(x=x, y=y, **_windows(x, y, node), sums=np.empty(x.shape[3], of_sums), **limits)]
+    sums = np.empty(x.shape[3], np.float32 if is_float else np.int32)
+    return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
 
 
 def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-    limits = np.array([node.op_data.minimum, node.op_data.maximum], y.dtype)
-    return [LARGEST[y.dtype.name].step(x=x, y=y, **_windows(x, y, node), limits=limits)]
+    return [largest.step(**_arrays(node.eval_input(0).elements, node.eval_output(0).elements, node))]
 
 
-def _windows(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
-    """Where windows begin and end along both dimensions; and the sizes of the input, the batches, the output."""
-    rows, columns = _ranges(node.op_data.rows, y.shape[1]), _ranges(node.op_data.columns, y.shape[2])
+def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
+    """What both kernels take: where windows begin and end in both dimensions; sizes of input, batches and output."""
+    op: OpDataPooling = node.op_data
+    rows, columns = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
     shape = np.array([*x.shape[1:], x.shape[0], *y.shape[1:3]], np.int32)
-    return {"rows": rows, "columns": columns, "shape": shape}
+    limits = np.array([op.minimum, op.maximum], y.dtype)
+    return {"x": x, "y": y, "rows": rows, "columns": columns, "shape": shape, "limits": limits}
 
 
 def _ranges(taps: list[Tap], count: int) -> npt.NDArray[np.int32]:

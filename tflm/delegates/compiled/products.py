@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
 from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
-from tflm.delegates.compiled.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
+from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
-from tflm.kernels.arithmetic.fixed_point import Multiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.convolution import OpData
+from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
-from tflm.kernels.registration import KernelContext, Node
 from tflm.kernels.support.activation import activation_range, fused_activation
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import FullyConnectedOptions
@@ -29,7 +31,7 @@ UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
 EVERY_TILE = 1 << 40
 
 SPLIT = 2
-"""Sets of registers over which units are dealt out where there are few sums: fewer wait for the one before."""
+"""Register sets among which a tile with few sums distributes its units, to shorten chains of dependent sums."""
 
 
 class Shape(NamedTuple):
@@ -40,7 +42,7 @@ class Shape(NamedTuple):
 
 
 def tile_shapes() -> dict[int, tuple[int, ...]]:
-    """For each number of vectors of channels, the numbers of positions for which there are tiles."""
+    """The available tiles: numbers of positions by number of vectors of channels."""
     if lanes() == 16:
         return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: (1, 4, 8)}
     return {2: (1, 4), 1: (1, 4, 6)}
@@ -49,7 +51,7 @@ def tile_shapes() -> dict[int, tuple[int, ...]]:
 def blocks_of(channels: int, positions: int) -> Iterator[tuple[int, int, Shape]]:
     """How channels fall into blocks: (first channel, number of blocks, tile), the last channels first.
 
-    What a block writes beyond its channels falls on the next position, whose own come later.
+    A block may write beyond its channels onto the next position, whose own channels are written later.
     """
     shapes, width = tile_shapes(), lanes()
     largest = max(shapes)
@@ -63,21 +65,19 @@ def blocks_of(channels: int, positions: int) -> Iterator[tuple[int, int, Shape]]
 
 
 def _rows(choices: tuple[int, ...], positions: int) -> int:
-    """The number of positions of a tile for which the least is worked out, a little more for each tile counted in."""
+    """The number of positions of a tile that costs least, with some overhead for each tile."""
     return min((rows for rows in choices if rows <= positions), key=lambda rows: -(-positions // rows) * (rows + 1.5))
 
 
 class Windows(NamedTuple):
-    """Where products find what they multiply.
+    """Where products find their inputs.
 
     Attributes:
-        fill: what fills the image first.
+        fill: the steps that fill the image first.
         image: the image, or the input itself.
         offsets: of each position, in bytes.
-        segments: where runs of elements begin, in bytes from that.
-        run: elements in each of them.
-        taps: the dimensions of weights that are in a run: (taps of the rows, of the columns, depth) has as many
-            segments in those before.
+        segments: offsets of the runs of elements from the position, in bytes.
+        run: elements in each run.
     """
 
     fill: list[Step]
@@ -146,7 +146,7 @@ def bind_product(
 
 
 class _Layer(NamedTuple):
-    """Windows, and what their products with weights become; as `bind_product` takes them."""
+    """The arguments of `bind_product`, with the windows of the input."""
 
     windows: Windows
     weights: npt.NDArray[Any]
@@ -155,7 +155,7 @@ class _Layer(NamedTuple):
     y: npt.NDArray[Any]
 
     def step(self, group: int, first: int, blocks: int, tile: Shape) -> Step:
-        """What sets channels of a group, from the first of them on, so many blocks of a tile's."""
+        """Computes `blocks` blocks of a tile's channels, from channel `first` of a group on."""
         windows, weights, image, scaling, y = self
         groups, count, *_, depth = weights.shape
         order = channel_order(tile.vectors, scaling.bits)
@@ -198,7 +198,7 @@ class _Layer(NamedTuple):
         ).owning(windows.image, y)
 
     def _direct_tiles(self, first: int, block: int, tile: Shape) -> int:
-        """How many tiles may write whole vectors, beyond their channels, where later ones write over that."""
+        """Number of tiles that may write whole vectors beyond their channels, because later tiles overwrite that."""
         groups, count = self.weights.shape[:2]
         if first + block <= count:
             return EVERY_TILE
@@ -246,7 +246,7 @@ def largest_sums(weights: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def layer_scaling(
-    multiplier: Multiplier,
+    multiplier: QuantizedMultiplier,
     output: OutputStage,
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
@@ -284,65 +284,68 @@ def float_layer_scaling(
 
 
 def convolution_scaling(
-    op: OpData,
+    op: OpDataConv,
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
     image: Image,
     y_dtype: np.dtype[Any],
-    *,
-    channels: int,
-    accumulator_bits: int,
+    copies: int = 1,
 ) -> Scaling | None:
-    """The scaling of a convolution; arguments as those of `tflm.kernels.reference.conv_2d.bind_convolution`."""
-    if op.quantization is None:
+    """The scaling of a convolution; arguments as those of `bind_convolution`."""
+    if op.multiplier is None or op.output is None:
         return float_layer_scaling(weights, bias, op.activation)
-    copies = weights.shape[0] * weights.shape[1] // channels
-    multiplier = op.quantization.multiplier(channels, copies, accumulator_bits)
-    return layer_scaling(multiplier, op.quantization.output, weights, bias, image, y_dtype)
+    parts = (np.tile(part, copies) for part in (op.multiplier.significand, op.multiplier.shift))
+    return layer_scaling(type(op.multiplier)(*parts), op.output, weights, bias, image, y_dtype)
 
 
 def bind_convolution(
-    op: OpData,
+    op: OpDataConv,
+    axes: tuple[Axis, Axis],
     x: npt.NDArray[Any],
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
     y: npt.NDArray[Any],
-    *,
-    channels: int,
-    accumulator_bits: int,
+    copies: int = 1,
 ) -> list[Step] | None:
-    """The steps of a convolution; arguments as those of `tflm.kernels.reference.conv_2d.bind_convolution`."""
-    image = image_of(x.dtype, op.border, bytes_allowed=True)
-    scaling = convolution_scaling(
-        op, weights, bias, image, y.dtype, channels=channels, accumulator_bits=accumulator_bits
-    )
-    return None if scaling is None else bind_product(x, op.rows, op.columns, weights, image, scaling, y)
+    """The steps that set y to the windows of x times weights; None where they can't be shown to be exact.
+
+    Args:
+        axes: the windows along rows and columns.
+        x: (batches, rows, columns, channels); the groups share as many channels as they need.
+        weights: (groups, rows of weights, taps of the rows, taps of the columns, depth), a view.
+        bias: one for each row of weights, or None.
+        y: (batches, rows, columns, rows of weights).
+        copies: how often the rows of weights have all channels, one run of them after the other.
+    """
+    image = image_of(x.dtype, op.input_zero_point, bytes_allowed=True)
+    scaling = convolution_scaling(op, weights, bias, image, y.dtype, copies)
+    return None if scaling is None else bind_product(x, *axes, weights, image, scaling, y)
 
 
 def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = conv_2d.OPERANDS.bound(context, node)
+    x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     if not constant or np.may_share_memory(x, y):
         return None
+    op: OpDataConv = node.op_data
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
-    bits = conv_2d.accumulator_bits(node, x, bias)
-    return bind_convolution(node.op_data, x, by_group, bias, y, channels=y.shape[3], accumulator_bits=bits)
+    return bind_convolution(op, (op.rows, op.columns), x, by_group, bias, y)
 
 
 def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = fully_connected.bound(context, node)
+    x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant:
         return None
+    weights = weights[np.newaxis]
     scaling: Scaling | None
     if x.dtype == np.float32:
         image = image_of(x.dtype, 0, bytes_allowed=True)
         scaling = float_layer_scaling(weights, bias, fused_activation(node, FullyConnectedOptions))
     else:
-        op: fully_connected.OpData = node.op_data
+        op: fully_connected.OpDataFullyConnected = node.op_data
         image = image_of(x.dtype, op.input_zero_point, bytes_allowed=not op.weights_zero_point)
         weights = weights.astype(np.int16) - np.int16(op.weights_zero_point)
-        multiplier = fully_connected.multiplier(node, x.dtype, bias, y.shape[2])
-        scaling = layer_scaling(multiplier, op.output, weights, bias, image, y.dtype)
+        scaling = layer_scaling(op.multiplier, op.output, weights, bias, image, y.dtype)
     if scaling is None:
         return None
     return bind_matrix(x[0], weights[0], image, scaling, y)
@@ -359,27 +362,26 @@ def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target
 
 
 def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
-    x, weights, bias, y, constant = transpose_conv.OPERANDS.bound(context, node)
-    if not constant:
+    x, weights, bias, y, constant = transpose_conv.INPUTS.bound(node)
+    op: OpDataConv = node.op_data
+    rows, columns, channels = phases(op.rows), phases(op.columns), y.shape[3]
+    copies, windows = rows.count * columns.count, (rows.windows, columns.windows)
+    shape = (x.shape[0], *(axis.windows for axis in windows), copies * channels)
+    if not constant or math.prod(shape) > 64 * (x.size + weights.size + y.size) + (1 << 20):
         return None
-    op: transpose_conv.TransposeOpData = node.op_data
-    rows, columns, channels = op.row_phases, op.column_phases, y.shape[3]
-    arrange, by_phase = transpose_conv.bind_arrange(weights[:channels], rows, columns)
-    arrange()
-    copies = rows.count * columns.count
-    by_window = aligned((x.shape[0], rows.windows.windows, columns.windows.windows, copies * channels), y.dtype)
+    by_window = aligned(shape, y.dtype)
     multiply = bind_convolution(
         op,
+        windows,
         x,
-        by_phase.reshape(1, -1, *by_phase.shape[3:]),
+        by_phase(weights[:channels], rows, columns)[np.newaxis],
         None if bias is None else np.broadcast_to(bias, (copies, channels)),
         by_window,
-        channels=channels,
-        accumulator_bits=64 if x.dtype == np.int16 else 32,
+        copies,
     )
     if multiply is None:
         return None
-    places = transpose_conv.places_by_window(y.shape[0], rows, columns).astype(np.int64)
+    places = places_by_window(y.shape[0], rows, columns).astype(np.int64)
     gather = take_rows.step(
         source=by_window.view(np.uint8),
         places=places,
@@ -394,13 +396,12 @@ def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] |
 
 
 def _repair(
-    op: transpose_conv.TransposeOpData,
+    op: OpDataConv,
     x: npt.NDArray[Any],
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
     y: npt.NDArray[Any],
 ) -> Step:
-    rows, columns = op.row_phases, op.column_phases
     return transpose_conv_repair.step(
         x=x,
         weights=weights,
@@ -414,12 +415,12 @@ def _repair(
         x_columns=x.shape[2],
         y_rows=y.shape[1],
         y_columns=y.shape[2],
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
-        rows_before=rows.before,
-        columns_before=columns.before,
+        row_taps=op.rows.taps,
+        column_taps=op.columns.taps,
+        row_stride=op.rows.stride,
+        column_stride=op.columns.stride,
+        rows_before=op.rows.before,
+        columns_before=op.columns.before,
     )
 
 

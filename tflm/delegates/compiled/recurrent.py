@@ -7,36 +7,30 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Elements, Float32s, Int8s, Int16s, Int32s, Step, kernel
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
 from tflm.delegates.compiled.fixed_point import clamped, scaled
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
 from tflm.delegates.compiled.images import aligned, image_of
-from tflm.delegates.compiled.language import (
-    DONE,
-    Float32s,
-    Int8s,
-    Int16s,
-    Int32s,
-    Kernel,
-    Step,
-    kernel,
-)
 from tflm.delegates.compiled.movement import copy_steps, move
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
-from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import svdf
+from tflm.kernels.reference.svdf import SvdfTensors
 from tflm.kernels.reference.unidirectional_sequence_lstm import (
-    LEAST,
-    MOST,
-    Multipliers,
-    OpData,
-    Tensors,
-    gate_table,
-    table_of_tanh,
+    INT16_MAX,
+    INT16_MIN,
+    LstmTensors,
+    OpDataFloatLSTM,
+    OpDataLSTM,
+    cell_gate_int16,
+    sigmoid_int16,
+    stacked,
+    tanh_of_cell,
 )
-from tflm.kernels.registration import KernelContext, Node
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import SVDFOptions
 
@@ -46,12 +40,12 @@ LOW_16_BITS = 0xFFFF
 
 
 @kernel
-def lstm_step_int8(
+def lstm_step_integers(
     from_input: Int16s,
     from_hidden: Int16s,
     functions: Int16s,
     tanh_of_cell: Int16s,
-    hidden: Int8s,
+    hidden: Elements,
     cell: Int16s,
     batches: int,
     units: int,
@@ -80,26 +74,23 @@ def lstm_step_int8(
     for batch in range(batches):
         for unit in range(units):
             first, state = 4 * units * batch + unit, units * batch + unit
-            update = clamped(as_int64(from_input[first]) + from_hidden[first], LEAST, MOST)
+            update = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             first += units
-            forget = clamped(as_int64(from_input[first]) + from_hidden[first], LEAST, MOST)
+            forget = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             first += units
-            output = clamped(as_int64(from_input[first]) + from_hidden[first], LEAST, MOST)
+            output = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             first += units
-            change = clamped(as_int64(from_input[first]) + from_hidden[first], LEAST, MOST)
+            change = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             kept = as_int64(cell[state]) * functions[forget & LOW_16_BITS]
-            kept = clamped(scaled(kept, significand_forget, left_forget, right_forget), LEAST, MOST)
+            kept = clamped(scaled(kept, significand_forget, left_forget, right_forget), INT16_MIN, INT16_MAX)
             added = as_int64(functions[update & LOW_16_BITS]) * functions[(change & LOW_16_BITS) + LOW_16_BITS + 1]
-            added = clamped(scaled(added, significand_update, left_update, right_update), LEAST, MOST)
+            added = clamped(scaled(added, significand_update, left_update, right_update), INT16_MIN, INT16_MAX)
             total = clamped(kept + added, cell_least, cell_most)
             cell[state] = total
             shown = as_int64(tanh_of_cell[total & LOW_16_BITS]) * functions[output & LOW_16_BITS]
             shown = scaled(shown, significand_output, left_output, right_output) + hidden_zero_point
             hidden[state] = clamped(shown, hidden_least, hidden_most)
     return DONE
-
-
-lstm_step_int16 = lstm_step_int8.variant("lstm_step_int16", hidden=Int16s)
 
 
 @kernel
@@ -113,7 +104,7 @@ def lstm_step_float32(
     units: int,
     is_tanh: int,
 ) -> int:
-    """One step of floats. The clip is 0 for none."""
+    """One step of floats. The clip is infinite for none."""
     limit = clip[0]
     for batch in range(batches):
         for unit in range(units):
@@ -127,92 +118,67 @@ def lstm_step_float32(
             change = from_input[first] + from_hidden[first]
             change = as_float32(hyperbolic_tangent(as_float64(change))) if is_tanh else change
             total = forget * cell[state] + update * change
-            if limit > 0:
-                total = limit if total > limit else total
-                total = -limit if total < -limit else total
+            total = limit if total > limit else total
+            total = -limit if total < -limit else total
             cell[state] = total
             hidden[state] = as_float32(hyperbolic_tangent(as_float64(total))) * output
     return DONE
 
 
-LSTM_STEPS: dict[str, Kernel] = {"int8": lstm_step_int8, "int16": lstm_step_int16}
-"""By type of the hidden state."""
-
-
 def _bind_lstm(context: KernelContext, node: Node) -> list[Step] | None:
-    t = Tensors(context, node)
+    t, op = LstmTensors.of(node), node.op_data
     if not t.constant:
         return None
-    dtype = np.float32 if t.x.dtype == np.float32 else np.int16
-    gates = aligned((t.steps, t.batches, 4 * t.units), dtype)
-    from_hidden = aligned((t.batches, 4 * t.units), dtype)
-    products = _gate_products(t, node, gates, from_hidden)
-    rows = copy_steps([(t.rows.reshape(t.x.shape), t.x)])
-    if products is None or rows is None:
+    rows, hidden, cell = aligned(t.x.shape, t.x.dtype), t.hidden, t.cell
+    gates_type = np.float32 if t.x.dtype == np.float32 else np.int16
+    gates, from_hidden = (aligned((*size, 4 * t.y.shape[2]), gates_type) for size in (t.y.shape[:2], t.y.shape[1:2]))
+    products = _gate_products(t, op, rows.reshape(-1, rows.shape[2]), gates, from_hidden)
+    copy_rows = copy_steps([(rows, t.x)])
+    if products is None or copy_rows is None:
         return None
+    arrays = {"from_hidden": from_hidden, "hidden": hidden, "cell": cell}
+    sizes = dict(zip(("batches", "units"), hidden.shape))
+    is_integer = isinstance(op, OpDataLSTM)
+    constants = _quantized_constants(t, op) if is_integer else _float_constants(op)
+    step = lstm_step_integers if is_integer else lstm_step_float32
     of_input, of_hidden = products
-    common: dict[str, Any] = {
-        "from_hidden": from_hidden,
-        "hidden": t.hidden,
-        "cell": t.cell,
-        "batches": t.batches,
-        "units": t.units,
-    }
-    step: Kernel = lstm_step_float32
-    if isinstance(node.op_data, OpData):
-        step = LSTM_STEPS[t.hidden.dtype.name]
-        common |= _quantized_constants(t, node.op_data)
-    else:
-        common |= {"clip": np.array([max(t.cell_clip, 0)], np.float32), "is_tanh": t.is_tanh}
-    steps = [*rows, *of_input]
+    steps = [*copy_rows, *of_input]
     for gate, y in zip(gates, t.y):
-        shown = copy_steps([(y, t.hidden)])
-        if shown is None:
+        copy_hidden = copy_steps([(y, hidden)])
+        if copy_hidden is None:
             return None
-        steps += [*of_hidden, step.step(from_input=gate, **common), *shown]
+        steps += [*of_hidden, step.step(from_input=gate, **arrays, **sizes, **constants), *copy_hidden]
     return steps
 
 
 def _gate_products(
-    t: Tensors, node: Node, gates: npt.NDArray[Any], from_hidden: npt.NDArray[Any]
+    t: LstmTensors,
+    op: OpDataLSTM | OpDataFloatLSTM,
+    rows: npt.NDArray[Any],
+    gates: npt.NDArray[Any],
+    from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
     """What sets the gates of all steps from the input, and those of one from the hidden state; None if not exact."""
-    if isinstance(node.op_data, OpData):
-        op = node.op_data
-        of_input = _quantized_product(
-            t.rows, t.input_weights, t.biases, op.input_zero_point, op.input_multipliers, gates
-        )
-        of_hidden = _quantized_product(
-            t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, from_hidden
-        )
-        return None if of_input is None or of_hidden is None else (of_input, of_hidden)
-    image = image_of(t.x.dtype, 0, bytes_allowed=True)
-    none = ActivationFunctionType.NONE
-    of_input = bind_matrix(
-        t.rows, t.input_weights, image, float_layer_scaling(t.input_weights[np.newaxis], t.biases, none), gates
+    bias = np.concatenate(t.biases)
+    if isinstance(op, OpDataFloatLSTM):
+        of_input, of_hidden = np.concatenate(t.input_weights), np.concatenate(t.recurrent_weights)
+        return float_matrix(rows, of_input, bias, gates), float_matrix(t.hidden, of_hidden, None, from_hidden)
+    input_zeros, recurrent_zeros = op.weights_zero_points
+    of_input, of_hidden = stacked(t.input_weights, input_zeros), stacked(t.recurrent_weights, recurrent_zeros)
+    stage = OutputStage.whole(0, np.int16)
+    find_input = quantized_matrix(rows, of_input, bias, op.input_zero_point, op.input_multiplier, stage, gates)
+    find_hidden = quantized_matrix(
+        t.hidden, of_hidden, None, op.hidden_zero_point, op.recurrent_multiplier, stage, from_hidden
     )
-    of_hidden = bind_matrix(
-        t.hidden,
-        t.recurrent_weights,
-        image,
-        float_layer_scaling(t.recurrent_weights[np.newaxis], None, none),
-        from_hidden,
-    )
-    return of_input, of_hidden
+    return None if find_input is None or find_hidden is None else (find_input, find_hidden)
 
 
-def _quantized_product(
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    zero_point: int,
-    multipliers: Multipliers,
-    y: npt.NDArray[Any],
-) -> list[Step] | None:
-    """The stacked gates of each row of x, saturated to Q3.12."""
-    significands, shifts = (np.repeat(column, len(weights) // 4) for column in zip(*multipliers))
-    kind = WideQuantizedMultiplier if x.dtype == np.int16 else QuantizedMultiplier
-    return quantized_matrix(x, weights, bias, zero_point, kind(significands, shifts), OutputStage(0, LEAST, MOST), y)
+def float_matrix(
+    x: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, y: npt.NDArray[Any]
+) -> list[Step]:
+    """The steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
+    scaling = float_layer_scaling(weights[np.newaxis], bias, ActivationFunctionType.NONE)
+    return bind_matrix(x, weights, image_of(x.dtype, 0, bytes_allowed=True), scaling, y)
 
 
 def quantized_matrix(
@@ -220,7 +186,7 @@ def quantized_matrix(
     weights: npt.NDArray[Any],
     bias: npt.NDArray[Any] | None,
     zero_point: int,
-    multiplier: Multiplier,
+    multiplier: QuantizedMultiplier,
     output: OutputStage,
     y: npt.NDArray[Any],
 ) -> list[Step] | None:
@@ -230,18 +196,25 @@ def quantized_matrix(
     return None if scaling is None else bind_matrix(x, weights, image, scaling, y)
 
 
-def _quantized_constants(t: Tensors, op: OpData) -> dict[str, Any]:
+def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
+    return {"clip": np.array([op.cell_clip], None), "is_tanh": op.is_tanh}
+
+
+def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
-    # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
-    clip = -LEAST if op.cell_clip is None else op.cell_clip
+    numbers = (
+        np.arange(1 << 16, dtype=np.int64).astype(np.int16).astype(np.int64)
+    )  # each at the place that its bits say
+    functions = [sigmoid_int16(numbers), cell_gate_int16(numbers, op.is_tanh)]
     return {
-        "functions": gate_table(t.is_tanh).astype(np.int16),
-        "tanh_of_cell": table_of_tanh(op.cell_power).astype(np.int16),
-        **multiplier_parts("_forget", op.forget),
-        **multiplier_parts("_update", op.update),
-        **multiplier_parts("_output", op.output),
-        "cell_least": max(LEAST, -clip),
-        "cell_most": min(MOST, clip),
+        "functions": np.concatenate(functions).astype(np.int16),
+        "tanh_of_cell": tanh_of_cell(numbers, op.cell_power).astype(np.int16),
+        **multiplier_parts("_forget", op.forget_cell),
+        **multiplier_parts("_update", op.input_cell),
+        **multiplier_parts("_output", op.output_hidden),
+        # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
+        "cell_least": max(INT16_MIN, -op.cell_clip),
+        "cell_most": min(INT16_MAX, op.cell_clip),
         "hidden_zero_point": op.hidden_zero_point,
         "hidden_least": int(limits.min),
         "hidden_most": int(limits.max),
@@ -252,11 +225,11 @@ def _quantized_constants(t: Tensors, op: OpData) -> dict[str, Any]:
 
 
 @kernel
-def svdf_int16(
-    newest: Int16s,
-    weights: Int16s,
+def svdf_integers(
+    newest: Elements,
+    weights: Elements,
     bias: Int32s,
-    state: Int16s,
+    state: Elements,
     y: Int8s,
     batches: int,
     units: int,
@@ -283,9 +256,6 @@ def svdf_int16(
             result = scaled(sum_of_products, significand, left, right) + zero_point
             y[batch * units + unit] = clamped(result, -128, 127)
     return DONE
-
-
-svdf_int8 = svdf_int16.variant("svdf_int8", newest=Int8s, weights=Int8s, state=Int8s)
 
 
 @kernel
@@ -320,9 +290,6 @@ def svdf_float32(
     return DONE
 
 
-SVDF_KERNELS: dict[str, Kernel] = {"int8": svdf_int8, "int16": svdf_int16, "float32": svdf_float32}
-"""By type of the weights over time."""
-
 SVDF_LIMITS = {
     ActivationFunctionType.NONE: (-np.inf, np.inf, np.nan),
     ActivationFunctionType.RELU: (0, np.inf, 0),
@@ -333,41 +300,33 @@ SVDF_LIMITS = {
 
 
 def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
-    tensors = [context.get_eval_input(node, i) for i in range(5)]
-    x, feature, time, bias, state = (tensor.elements for tensor in tensors)
-    y = context.get_eval_output(node, 0).elements
-    if not tensors[svdf.WEIGHTS_FEATURE].is_constant:
+    t, op = SvdfTensors.of(node), node.op_data
+    batches, filters, memory = t.state.shape
+    if not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
         return None
-    (filters, memory), (batches, units) = time.shape, y.shape
-    state = state.reshape(-1).view(time.dtype)[: state.size]
-    newest = aligned((batches, filters), time.dtype)
-    see: list[Step] | None
-    if x.dtype == np.float32:
-        activation = (node.options(SVDFOptions) or SVDFOptions()).fused_activation_function
-        if activation not in SVDF_LIMITS:
+    newest = aligned((batches, filters), t.time.dtype)
+    find: list[Step] | None
+    if t.x.dtype == np.float32:
+        limits = SVDF_LIMITS.get(node.options(SVDFOptions).fused_activation_function)
+        if limits is None:
             return None
-        scaling = float_layer_scaling(feature[np.newaxis], None, ActivationFunctionType.NONE)
-        see = bind_matrix(x, feature, image_of(x.dtype, 0, bytes_allowed=True), scaling, newest)
-        constants: dict[str, Any] = {"limits": np.array(SVDF_LIMITS[activation], np.float32)}
+        find = float_matrix(t.x, t.feature, None, newest)
+        constants: dict[str, Any] = {"limits": np.array(limits, np.float32)}
     else:
-        op: svdf.OpData = node.op_data
-        limits = np.iinfo(time.dtype)
-        stage = OutputStage(0, int(limits.min), int(limits.max))
-        see = quantized_matrix(x, feature, None, op.input_zero_point, op.to_state, stage, newest)
-        zero_point = int(np.array(op.state_zero_point, np.int64).astype(time.dtype))
-        if zero_point != op.state_zero_point:
+        multiplier, stage = op.to_state.multiplier, op.to_state.stage
+        if not stage.minimum <= op.state_zero_point <= stage.maximum:
             return None
-        constants = {
-            "state_zero_point": zero_point,
-            **multiplier_parts("", op.to_output),
-            "zero_point": op.output_zero_point,
-        }
-    if see is None:
+        find = quantized_matrix(t.x, t.feature, None, op.input_zero_point, multiplier, stage, newest)
+        constants = {"state_zero_point": op.state_zero_point, "zero_point": op.to_output.stage.zero_point}
+        constants |= multiplier_parts("", op.to_output.multiplier)
+    if find is None:
         return None
+    units, state = t.y.shape[1], t.state.reshape(-1)
     sizes = {"batches": batches, "units": units, "rank": filters // units, "memory": memory}
-    arrays = {"newest": newest, "weights": time, "bias": bias, "state": state, "y": y}
+    arrays = {"newest": newest, "weights": t.time, "bias": t.bias, "state": state, "y": t.y}
     forget = move.step(target=state, source=state[1:], count=state.nbytes - state.itemsize)
-    return [*see, forget, SVDF_KERNELS[time.dtype.name].step(**arrays, **sizes, **constants)]
+    remember = svdf_float32 if t.x.dtype == np.float32 else svdf_integers
+    return [*find, forget, remember.step(**arrays, **sizes, **constants)]
 
 
 BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": _bind_lstm}

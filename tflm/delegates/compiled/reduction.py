@@ -1,33 +1,36 @@
-"""MEAN, SUM, REDUCE_MAX and REDUCE_MIN; ARG_MAX and ARG_MIN: elements along some dimensions made one.
+"""MEAN, SUM, REDUCE_MAX and REDUCE_MIN; ARG_MAX and ARG_MIN: reductions along constant axes.
 
-A tensor is (outer, along, inner): what comes before the dimensions that are reduced, these, and what comes after. Where
-they are not neighbours, it is turned first.
+A tensor is (outer, along, inner): the dimensions before the axes, the axes, and the dimensions after them. If the axes
+are not adjacent, it is transposed first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, kernel
 from tflm.delegates.compiled.casts import as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
-from tflm.delegates.compiled.language import DONE, Float32s, Int8s, Int16s, Int32s, Kernel, Step, kernel
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arg_min_max import check_dimension
-from tflm.kernels.reference.reduce import Rescaling, check_output, resolved_axes
-from tflm.kernels.registration import KernelContext, Node
+from tflm.kernels.reference.reduce import Rescaling, check_output, lowest_and_highest, resolved_axes
+
+COMPARISONS: dict[str, Callable[..., Any]] = {"greater": lambda a, b: a > b, "less": lambda a, b: a < b}
+Comparison = Annotated[Callable[..., Any], COMPARISONS]
 
 
 @kernel
-def sum_int8(
-    x: Int8s,
-    y: Int8s,
+def sum_integers(
+    x: Elements,
+    y: Elements,
     sums: Int32s,
     outer: int,
     along: int,
@@ -40,7 +43,7 @@ def sum_int8(
     least: int,
     most: int,
 ) -> int:
-    """Sums, less the zero points of their addends, scaled. They wrap to 32 bits, as TFLM's do."""
+    """Sums less the zero points of their terms, requantized. They wrap to 32 bits, as TFLM's do."""
     for i in range(outer):
         for k in range(inner):
             sums[k] = 0
@@ -54,12 +57,9 @@ def sum_int8(
     return DONE
 
 
-sum_int16 = sum_int8.variant("sum_int16", x=Int16s, y=Int16s)
-
-
 @kernel
-def sum_float32(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int, inner: int, divisor: Float32s) -> int:
-    """Sums of floats, which are added in order, divided."""
+def sum_floats(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int, inner: int, divisor: Float32s) -> int:
+    """Sums in the order of the elements, divided."""
     count = divisor[0]
     for i in range(outer):
         for k in range(inner):
@@ -74,8 +74,8 @@ def sum_float32(x: Float32s, y: Float32s, sums: Float32s, outer: int, along: int
 
 
 @kernel
-def maximum_int8(x: Int8s, y: Int8s, start: Int8s, outer: int, along: int, inner: int) -> int:
-    """The largest elements; `start` where none is larger, or no number."""
+def extreme(better: Comparison, x: Elements, y: Elements, start: Elements, outer: int, along: int, inner: int) -> int:
+    """The best elements; `start` where none is better. A NaN never is."""
     for i in range(outer):
         for k in range(inner):
             y[i * inner + k] = start[0]
@@ -83,79 +83,47 @@ def maximum_int8(x: Int8s, y: Int8s, start: Int8s, outer: int, along: int, inner
             first = (i * along + j) * inner
             for k in range(inner):
                 value = y[i * inner + k]
-                y[i * inner + k] = x[first + k] if x[first + k] > value else value
+                y[i * inner + k] = x[first + k] if better(x[first + k], value) else value
     return DONE
 
 
 @kernel
-def minimum_int8(x: Int8s, y: Int8s, start: Int8s, outer: int, along: int, inner: int) -> int:
-    """The smallest elements; `start` where none is smaller, or no number."""
+def index_of_extreme(better: Comparison, x: Elements, y: Int32s, outer: int, along: int, inner: int) -> int:
+    """Indices of the first of the best elements."""
     for i in range(outer):
         for k in range(inner):
-            y[i * inner + k] = start[0]
-        for j in range(along):
-            first = (i * along + j) * inner
-            for k in range(inner):
-                value = y[i * inner + k]
-                y[i * inner + k] = x[first + k] if x[first + k] < value else value
-    return DONE
-
-
-maximum_float32 = maximum_int8.variant("maximum_float32", x=Float32s, y=Float32s, start=Float32s)
-minimum_float32 = minimum_int8.variant("minimum_float32", x=Float32s, y=Float32s, start=Float32s)
-
-
-@kernel
-def place_of_maximum_int8(x: Int8s, y: Int32s, outer: int, along: int, inner: int) -> int:
-    """Where the first of the largest elements is."""
-    for i in range(outer):
-        for k in range(inner):
-            first, place = i * along * inner + k, 0
-            largest = x[first]
+            first, index = i * along * inner + k, 0
+            best = x[first]
             for j in range(1, along):
-                if x[first + j * inner] > largest:
-                    largest, place = x[first + j * inner], j
-            y[i * inner + k] = place
+                if better(x[first + j * inner], best):
+                    best, index = x[first + j * inner], j
+            y[i * inner + k] = index
     return DONE
 
 
-@kernel
-def place_of_minimum_int8(x: Int8s, y: Int32s, outer: int, along: int, inner: int) -> int:
-    """Where the first of the smallest elements is."""
-    for i in range(outer):
-        for k in range(inner):
-            first, place = i * along * inner + k, 0
-            smallest = x[first]
-            for j in range(1, along):
-                if x[first + j * inner] < smallest:
-                    smallest, place = x[first + j * inner], j
-            y[i * inner + k] = place
-    return DONE
-
-
-place_of_maximum_float32 = place_of_maximum_int8.variant("place_of_maximum_float32", x=Float32s)
-place_of_minimum_float32 = place_of_minimum_int8.variant("place_of_minimum_float32", x=Float32s)
-
-SUMS: dict[str, Kernel] = {"int8": sum_int8, "int16": sum_int16}
-EXTREMES: dict[tuple[str, str], tuple[Kernel, str]] = {
-    ("REDUCE_MAX", "int8"): (maximum_int8, "min"),
-    ("REDUCE_MAX", "float32"): (maximum_float32, "min"),
-    ("REDUCE_MIN", "int8"): (minimum_int8, "max"),
-    ("REDUCE_MIN", "float32"): (minimum_float32, "max"),
-}
-"""By operator and type, and the end of the type's range that it starts from."""
-
-PLACES: dict[tuple[str, str], Kernel] = {
-    ("ARG_MAX", "int8"): place_of_maximum_int8,
-    ("ARG_MAX", "float32"): place_of_maximum_float32,
-    ("ARG_MIN", "int8"): place_of_minimum_int8,
-    ("ARG_MIN", "float32"): place_of_minimum_float32,
-}
+def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[str, int]) -> Step:
+    divisor = sizes["along"] if node.operator == "MEAN" else 1
+    if x.dtype == np.float32:
+        sums = np.empty(sizes["inner"], np.float32)
+        return sum_floats.step(x=x, y=y, sums=sums, divisor=np.array([divisor], np.float32), **sizes)
+    op: Rescaling = node.op_data
+    least, most = lowest_and_highest(y.dtype)
+    return sum_integers.step(
+        x=x,
+        y=y,
+        sums=np.empty(sizes["inner"], np.int32),
+        zero_points=sizes["along"] * op.input_zero_point,
+        **multiplier_parts("", op.multiplier(divisor)),
+        zero_point=op.output_zero_point,
+        least=least,
+        most=most,
+        **sizes,
+    )
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    input, axis = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
-    output = context.get_eval_output(node, 0)
+    input, axis = node.eval_input(0), node.eval_input(1)
+    output = node.eval_output(0)
     x, y = input.elements, output.elements.reshape(-1)
     if not axis.is_constant or not x.size:
         return None
@@ -164,53 +132,41 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
         check_output(axes, input, output)
     except OperatorError:
         return None  # it is refused when it runs
-    turn, x, sizes = _turned(x, axes)
-    if turn is None:
+    transpose, x, sizes = _with_adjacent_axes(x, axes)
+    if transpose is None:
         return None
-    if (node.operator, x.dtype.name) in EXTREMES:
-        extreme, start = EXTREMES[node.operator, x.dtype.name]
-        limits: Any = np.finfo(x.dtype) if x.dtype.kind == "f" else np.iinfo(x.dtype)
-        return [*turn, extreme.step(x=x, y=y, start=np.array([getattr(limits, start)], x.dtype), **sizes)]
-    divisor = sizes["along"] if node.operator == "MEAN" else 1
-    if x.dtype == np.float32:
-        sums = np.empty(sizes["inner"], np.float32)
-        return [*turn, sum_float32.step(x=x, y=y, sums=sums, divisor=np.array([divisor], np.float32), **sizes)]
-    op: Rescaling = node.op_data
-    limits = np.iinfo(y.dtype)
-    scaling = {
-        "zero_points": sizes["along"] * op.input_zero_point,
-        **multiplier_parts("", op.multiplier(divisor)),
-        "zero_point": op.output_zero_point,
-        "least": int(limits.min),
-        "most": int(limits.max),
-    }
-    return [*turn, SUMS[y.dtype.name].step(x=x, y=y, sums=np.empty(sizes["inner"], np.int32), **scaling, **sizes)]
+    if node.operator in ("MEAN", "SUM"):
+        return [*transpose, _bind_sum(node, x, y, sizes)]
+    lowest, highest = lowest_and_highest(x.dtype)
+    better, start = ("greater", lowest) if node.operator == "REDUCE_MAX" else ("less", highest)
+    return [*transpose, extreme.step(better=better, x=x, y=y, start=np.array([start], None), **sizes)]
 
 
-def _turned(x: npt.NDArray[Any], axes: Sequence[int]) -> tuple[list[Step] | None, npt.NDArray[Any], dict[str, int]]:
-    """What makes neighbours of the dimensions that are reduced; the tensor then, and its sizes."""
+def _with_adjacent_axes(
+    x: npt.NDArray[Any], axes: Sequence[int]
+) -> tuple[list[Step] | None, npt.NDArray[Any], dict[str, int]]:
+    """The steps that transpose the tensor if necessary, the tensor after that, and its sizes."""
     first, last = (axes[0], axes[-1] + 1) if axes else (0, 0)
     if list(axes) == list(range(first, last)):
         outer, along, inner = (math.prod(part) for part in (x.shape[:first], x.shape[first:last], x.shape[last:]))
         return [], x, {"outer": outer, "along": along, "inner": inner}
-    kept = [i for i in range(x.ndim) if i not in axes]
-    turned = np.empty([x.shape[i] for i in (*axes, *kept)], x.dtype)
-    along = math.prod(x.shape[i] for i in axes)
-    sizes = {"outer": 1, "along": along, "inner": x.size // along}
-    return copy_steps([(turned, x.transpose([*axes, *kept]))]), turned, sizes
+    source = x.transpose([*axes, *(i for i in range(x.ndim) if i not in axes)])
+    transposed = np.empty(source.shape, x.dtype)
+    along = math.prod(source.shape[: len(axes)])
+    return copy_steps([(transposed, source)]), transposed, {"outer": 1, "along": along, "inner": x.size // along}
 
 
-def _bind_place(context: KernelContext, node: Node) -> list[Step] | None:
-    input, axis = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
-    output = context.get_eval_output(node, 0)
+def _bind_index(context: KernelContext, node: Node) -> list[Step] | None:
+    input, axis = node.eval_input(0), node.eval_input(1)
+    output = node.eval_output(0)
     if not axis.is_constant:
         return None
-    outer, along, inner = check_dimension(input, output, axis.elements)
-    place = PLACES[node.operator, input.elements.dtype.name]
-    return [place.step(x=input.elements, y=output.elements, outer=outer, along=along, inner=inner)]
+    sizes = dict(zip(("outer", "along", "inner"), check_dimension(input, output, axis.elements)))
+    better = "greater" if node.operator == "ARG_MAX" else "less"
+    return [index_of_extreme.step(better=better, x=input.elements, y=output.elements, **sizes)]
 
 
 BINDINGS = {
     **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"), _bind),
-    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _bind_place),
+    **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _bind_index),
 }

@@ -1,4 +1,4 @@
-"""The constants that `tiles.Finish` takes, for each channel, laid out as tiles read them."""
+"""Constants of `tiles.Epilogue` for each channel, in the layout that tiles read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.delegates.compiled.images import aligned
 from tflm.delegates.compiled.tiles import SCALE_ROWS
-from tflm.kernels.arithmetic.fixed_point import Multiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 
 
@@ -19,11 +19,11 @@ class Scaling:
     """How sums of channels become outputs.
 
     Attributes:
-        scale, rounds, bits, left: as `tiles.Finish` takes them.
+        scale, rounds, bits, left: as `tiles.Epilogue` takes them.
         zero_point, least, most: of the output; the bits of a float64 for floats.
-        rows: (4, channels) int64: what `tiles.Finish` reads; for floats, (1, channels) float32: the bias.
-        shifts: how far sums are shifted to the left first.
-        sums: int32, what the sum of a channel begins with.
+        rows: (4, channels) int64, the constants of `tiles.Epilogue`; for floats (1, channels) float32, the bias.
+        shifts: left shifts that are applied to sums first.
+        sums: int32, initial value of the sum of each channel.
     """
 
     scale: str
@@ -42,7 +42,7 @@ class Scaling:
         return int(self.shifts.any())
 
     def constants(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-        """What `tiles.Finish` reads, for vectors of these channels (vectors, lanes); -1 stands for none."""
+        """The constants for vectors of these channels (vectors, lanes); -1 stands for no channel."""
         vectors, width = channels.shape
         chosen = np.where(channels < 0, 0, channels)
         if self.scale == "float":
@@ -51,15 +51,15 @@ class Scaling:
         laid_out = aligned((vectors, SCALE_ROWS * row_bytes + row_bytes * self.left), np.uint8)
         for row, values in enumerate(self.rows):
             for odd in (0, 1):
-                of = values[chosen[:, odd::2]].astype(np.int64)
+                value = values[chosen[:, odd::2]].astype(np.int64)
                 start = (2 * row + odd) * row_bytes
-                laid_out[:, start : start + row_bytes] = of.view(np.uint8)
+                laid_out[:, start : start + row_bytes] = value.view(np.uint8)
         if self.left:
             laid_out[:, SCALE_ROWS * row_bytes :] = self.shifts[chosen].astype(np.int32).view(np.uint8)
         return laid_out
 
     def first_sums(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[np.int32]:
-        """What the sums of these channels begin with."""
+        """Initial values of the sums of these channels."""
         return copied(np.where(channels < 0, np.int32(0), self.sums[np.where(channels < 0, 0, channels)]))
 
 
@@ -70,7 +70,7 @@ def copied(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return copy
 
 
-def largest_result(multiplier: Multiplier, limits: npt.NDArray[np.int64]) -> int:
+def largest_result(multiplier: QuantizedMultiplier, limits: npt.NDArray[np.int64]) -> int:
     """A bound on the absolute results of 32 bits for sums of each channel up to `limits`."""
     left, right = np.maximum(multiplier.shift, 0) & 31, np.maximum(-multiplier.shift, 0)
     shifted = np.minimum(np.left_shift(np.minimum(limits, 1 << 31), left), 1 << 31)
@@ -78,7 +78,7 @@ def largest_result(multiplier: Multiplier, limits: npt.NDArray[np.int64]) -> int
 
 
 def integer_scaling(
-    multiplier: Multiplier, output: OutputStage, bias: npt.NDArray[np.int64], y_dtype: np.dtype[Any]
+    multiplier: QuantizedMultiplier, output: OutputStage, bias: npt.NDArray[np.int64], y_dtype: np.dtype[Any]
 ) -> Scaling | None:
     """The scaling of integer sums, to which a bias is to be added first; None where vectors can't do it.
 
@@ -94,7 +94,7 @@ def integer_scaling(
         return None
     count = len(bias)
     significand, shift = (
-        np.broadcast_to(of, (count,)).astype(np.int64) for of in (multiplier.significand, multiplier.shift)
+        np.broadcast_to(value, (count,)).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
     )
     stage = limits.bits, output.zero_point, output.minimum, output.maximum
     none = np.zeros(count, np.int64)
@@ -116,6 +116,6 @@ def integer_scaling(
 
 def float_scaling(bias: npt.NDArray[np.float32], least: Any, most: Any) -> Scaling:
     """The bias and the activation of float sums."""
-    bounds = [int(np.float64(of).view(np.int64)) for of in (least, most)]
+    bounds = [int(np.float64(value).view(np.int64)) for value in (least, most)]
     none = np.zeros(len(bias), np.int64)
     return Scaling("float", "none", 32, 0, bounds[0], bounds[1], bias[np.newaxis], none, none.astype(np.int32))

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64, as_uint64
-from tflm.delegates.compiled.fixed_point import clamped
-from tflm.delegates.compiled.intrinsics import leading_zeros
-from tflm.delegates.compiled.language import (
+from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.language import (
     DONE,
     REFUSED,
-    Float32s,
+    Elements,
     Int16s,
     Int32s,
     Int64s,
-    Kernel,
     Step,
     UInt8s,
     UInt32s,
@@ -25,28 +23,30 @@ from tflm.delegates.compiled.language import (
     inlined,
     kernel,
 )
+from tflm.delegates.compiled.casts import as_float64, as_int16, as_int32, as_int64, as_uint64
+from tflm.delegates.compiled.fixed_point import clamped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.filter_bank import FilterBank
-from tflm.kernels.reference.signal.filter_bank_log import ONE, SEGMENTS, log2_beyond_line
+from tflm.kernels.reference.signal.filter_bank_log import LN_2, ONE, SEGMENTS, log2_beyond_line
 from tflm.kernels.reference.signal.filter_bank_spectral_subtraction import SpectralSubtraction
 from tflm.kernels.reference.signal.framer import Framer
 from tflm.kernels.reference.signal.overlap_add import OverlapAdd
 from tflm.kernels.reference.signal.pcan import (
     DIGIT_BITS,
-    FRACTION_BITS,
+    DIGITS,
     OUTPUT_BITS,
     SNR_BITS,
     complete_gains,
     largest_estimate,
 )
 from tflm.kernels.reference.signal.stacker import Stacker
-from tflm.kernels.registration import KernelContext, Node
 
 LOW_32_BITS = (1 << 32) - 1
 
 
 def clear_steps(*targets: npt.NDArray[Any]) -> list[Step]:
-    """Zeros for what an operator leaves of its outputs."""
+    """Zeros for the rest of outputs, which TFLM leaves as it was."""
     return copy_steps([(target, np.zeros((), target.dtype)) for target in targets if target.size]) or []
 
 
@@ -165,9 +165,8 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, larges
     """Each channel by the gain for its noise estimate, then compressed.
 
     Args:
-        gains: for an estimate of 0 and of 1, then four for each number of bits: the coefficients of a polynomial in the
-            digits behind the first, and one that is not used.
-        largest: the largest estimate that there is a gain for.
+        gains: as `wide_dynamic_function` describes them.
+        largest: the largest estimate with a gain.
     """
     beyond = 0
     for i in range(count):
@@ -180,11 +179,10 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, larges
             gain = as_int64(gains[estimate])
         else:
             places = 63 - leading_zeros(estimate)
-            digits = (estimate << FLOAT_BITS >> places) & (1 << FLOAT_BITS) - 1
-            fraction = digits >> (FLOAT_BITS - DIGIT_BITS) << (FRACTION_BITS - DIGIT_BITS)
+            fraction = (estimate << DIGIT_BITS >> places) & (DIGITS - 1)
             row = 2 + 4 * (places - 1)
-            slope = as_int32((gains[row + 2] * fraction >> 6) + (gains[row + 1] << 5))
-            gain = as_int64(as_int32(slope * fraction + (gains[row] << 16) + (1 << 15)) >> 16)
+            slope = as_int32((gains[row + 2] * fraction >> 5) + (gains[row + 1] << 5))
+            gain = as_int64(as_int16((as_int32(slope * fraction + (1 << 14)) >> 15) + gains[row]))
         product = as_uint64(x[i]) * as_uint64(gain & LOW_32_BITS)
         ratio = as_int64(product >> as_uint64(shift)) & LOW_32_BITS
         below, above = min(ratio, 2 << SNR_BITS), max(ratio, 2 << SNR_BITS)
@@ -194,10 +192,6 @@ def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, larges
             + (above >> (SNR_BITS - OUTPUT_BITS))
         )
     return DONE
-
-
-FLOAT_BITS = 32
-"""Digits behind the first that a noise estimate can have, and one more."""
 
 
 @kernel
@@ -213,10 +207,6 @@ def logarithm(x: UInt32s, y: Int16s, beyond_line: Int64s, shift: int, scale: int
         log = (log2 * LN_2 + ONE // 2) >> 16
         y[i] = min((log * scale + ONE // 2) >> 16 & 0xFFFF, (1 << 15) - 1)
     return DONE
-
-
-LN_2 = round(np.log(2) * ONE)
-"""Q0.16."""
 
 
 # --- Queues ------------------------------------------------------------------------------------------------------
@@ -315,50 +305,49 @@ def stack(
     return DONE
 
 
-@kernel
-def overlap_add_int16(x: Int16s, y: Int16s, sums: Int16s, frames: int, size: int, step: int) -> int:
-    """Sums of overlapping frames, which saturate."""
-    for i in range(frames):
-        for j in range(size):
-            sums[j] = clamped(as_int64(sums[j]) + x[i * size + j], -(1 << 15), (1 << 15) - 1)
-        shift_out(y, sums, i, size, step)
-    return DONE
-
-
-@kernel
-def overlap_add_float32(x: Float32s, y: Float32s, sums: Float32s, frames: int, size: int, step: int) -> int:
-    """Sums of overlapping frames."""
-    for i in range(frames):
-        for j in range(size):
-            sums[j] = sums[j] + x[i * size + j]
-        shift_out(y, sums, i, size, step)
-    return DONE
+@inlined
+def saturating_sum(a: Any, b: Any) -> Any:
+    """A sum of int16."""
+    return clamped(as_int64(a) + b, -(1 << 15), (1 << 15) - 1)
 
 
 @inlined
-def shift_out(y: Any, sums: Any, frame_index: int, size: int, step: int) -> int:
-    """Give the first sums, which are finished; the others move up."""
-    for j in range(step):
-        y[frame_index * step + j] = sums[j]
-    for j in range(size - step):
-        sums[j] = sums[j + step]
-    for j in range(size - step, size):
-        sums[j] = 0
-    return step
+def plain_sum(a: Any, b: Any) -> Any:
+    """A sum of float32."""
+    return a + b
+
+
+SUMS = {"int16": saturating_sum, "float32": plain_sum}
+Sum = Annotated[Callable[..., Any], SUMS]
+
+
+@kernel
+def overlap_add(added: Sum, x: Elements, y: Elements, sums: Elements, frames: int, size: int, step: int) -> int:
+    """Sums of overlapping frames. After each frame the first sums are complete; the others move up."""
+    for i in range(frames):
+        for j in range(size):
+            sums[j] = added(sums[j], x[i * size + j])
+        for j in range(step):
+            y[i * step + j] = sums[j]
+        for j in range(size - step):
+            sums[j] = sums[j + step]
+        for j in range(size - step, size):
+            sums[j] = 0
+    return DONE
 
 
 # --- Binding -----------------------------------------------------------------------------------------------------
 
 
-def _elements(context: KernelContext, node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+def _elements(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     """The first input and the first output, in one dimension."""
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
     return x.reshape(-1), y.reshape(-1)
 
 
 def _bind_window(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
-    weights = context.get_eval_input(node, 1).elements
+    x, y = _elements(node)
+    weights = node.eval_input(1).elements
     if not x.size:
         return clear_steps(y)
     sizes = {"frames": x.size // weights.size, "length": weights.size, "shift": node.op_data & 31}
@@ -366,12 +355,12 @@ def _bind_window(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _bind_auto_scale(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
-    return [auto_scale.step(x=x, y=y, scale_bit=context.get_eval_output(node, 1).elements, count=y.size)]
+    x, y = _elements(node)
+    return [auto_scale.step(x=x, y=y, scale_bit=node.eval_output(1).elements, count=y.size)]
 
 
 def _bind_energy(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
+    x, y = _elements(node)
     start, end = node.op_data
     step = energy.step(x=x[2 * start :], y=y[start:], count=end - start)
     return [step, *clear_steps(y[:start], y[end:])]
@@ -381,7 +370,7 @@ def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
     bank = FilterBank(context, node, node.op_data)
     if not bank.is_constant:
         return None
-    _, y = _elements(context, node)
+    _, y = _elements(node)
     return [
         filter_bank.step(
             x=bank.spectrum.elements,
@@ -395,15 +384,15 @@ def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _bind_square_root(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
-    scale_bits = context.get_eval_input(node, 1).elements
+    x, y = _elements(node)
+    scale_bits = node.eval_input(1).elements
     return [square_root.step(x=x, scale_bits=scale_bits, y=y, count=x.size), *clear_steps(y[x.size :])]
 
 
 def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step] | None:
     op: SpectralSubtraction = node.op_data
-    x, y = _elements(context, node)
-    noise_output = context.get_eval_output(node, 1).elements
+    x, y = _elements(node)
+    noise_output = node.eval_output(1).elements
     names = ("smoothing", "alternate_smoothing", "one_minus_smoothing", "alternate_one_minus_smoothing")
     factors = [op.options[name] % 2**32 for name in (*names, "min_signal_remaining")]
     step = spectral_subtraction.step(
@@ -421,8 +410,8 @@ def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step]
 
 
 def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
-    noise, gains = (context.get_eval_input(node, i) for i in (1, 2))
+    x, y = _elements(node)
+    noise, gains = (node.eval_input(i) for i in (1, 2))
     if not gains.is_constant:
         return None
     return [
@@ -439,7 +428,7 @@ def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | Non
 
 
 def _bind_logarithm(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
+    x, y = _elements(node)
     options = {"shift": node.op_data["input_correction_bits"] & 31, "scale": node.op_data["output_scale"]}
     step = logarithm.step(x=x, y=y, beyond_line=log2_beyond_line(), **options, count=x.size)
     return [step, *clear_steps(y[x.size :])]
@@ -450,7 +439,7 @@ def _queue(buffer: Any) -> dict[str, Any]:
 
 
 def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = _elements(context, node)
+    x, y = _elements(node)
     buffers = node.op_data.buffers
     if not buffers:
         return None
@@ -462,12 +451,12 @@ def _bind_delay(context: KernelContext, node: Node) -> list[Step] | None:
 
 def _bind_framer(context: KernelContext, node: Node) -> list[Step] | None:
     op: Framer = node.op_data
-    x, y = _elements(context, node)
+    x, y = _elements(node)
     rows = len(op.buffers)
     if not rows:
         return None
     frames = x.size // rows // op.step
-    valid = context.get_eval_output(node, 1).elements.reshape(1).view(np.uint8)
+    valid = node.eval_output(1).elements.reshape(1).view(np.uint8)
     sizes = {"frames": frames, "size": op.size, "step": op.step}
     steps = [
         frame.step(
@@ -485,23 +474,20 @@ def _bind_framer(context: KernelContext, node: Node) -> list[Step] | None:
 
 def _bind_stacker(context: KernelContext, node: Node) -> list[Step] | None:
     op: Stacker = node.op_data
-    x, y = _elements(context, node)
-    valid = context.get_eval_output(node, 1).elements.reshape(1).view(np.uint8)
+    x, y = _elements(node)
+    valid = node.eval_output(1).elements.reshape(1).view(np.uint8)
     sizes = {"repeats": op.repeats, "channels": op.channels, "size": op.size, "step": op.step}
     return [stack.step(x=x, y=y, valid=valid, **_queue(op.buffer), **sizes), *clear_steps(y[op.size :])]
 
 
-OVERLAP_ADDS: dict[str, Kernel] = {"int16": overlap_add_int16, "float32": overlap_add_float32}
-
-
 def _bind_overlap_add(context: KernelContext, node: Node) -> list[Step] | None:
     op: OverlapAdd = node.op_data
-    x, y = _elements(context, node)
-    frames, size = context.get_eval_input(node, 0).dims[-2:]
-    kernel_of_type, given = OVERLAP_ADDS[y.dtype.name], frames * op.step
+    x, y = _elements(node)
+    frames, size = node.eval_input(0).dims[-2:]
+    given, type = frames * op.step, y.dtype.name
     sizes = {"frames": frames, "size": size, "step": op.step}
     steps = [
-        kernel_of_type.step(x=x[i * frames * size :], y=y[i * given :], sums=sums, **sizes)
+        overlap_add.step(added=type, x=x[i * frames * size :], y=y[i * given :], sums=sums, **sizes)
         for i, sums in enumerate(op.sums)
     ]
     return [*steps, *clear_steps(y[len(op.sums) * given :])]

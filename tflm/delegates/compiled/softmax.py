@@ -1,4 +1,4 @@
-"""SOFTMAX: along rows, what each element's exp is of their sum. Integers go by the numpy kernel's tables of exp."""
+"""SOFTMAX along rows. Exponentials of integers come from tables that the functions of the numpy kernel fill."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.compiled.casts import as_float32, as_float64
-from tflm.delegates.compiled.fixed_point import one_over_one_plus
-from tflm.delegates.compiled.functions import exponential
-from tflm.delegates.compiled.intrinsics import leading_zeros
-from tflm.delegates.compiled.language import (
+from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.language import (
     DONE,
+    Elements,
     Float32s,
     Int8s,
     Int16s,
     Int32s,
     Int64s,
-    Kernel,
     Step,
     inlined,
     kernel,
 )
-from tflm.kernels.arithmetic.fixed_point import INT32_MAX
-from tflm.kernels.reference.softmax import ACCUMULATION_INTEGER_BITS, LARGEST_SUMS, SUM_MASK, Int16OpData, rows_of
-from tflm.kernels.registration import KernelContext, Node
+from tflm.delegates.compiled.casts import as_float32, as_float64
+from tflm.delegates.compiled.fixed_point import one_over_one_plus
+from tflm.delegates.compiled.functions import exponential
+from tflm.kernels.arithmetic.fixed_point import INT32_MAX, rounding_divide_by_pot
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.softmax import (
+    ACCUMULATION_INTEGER_BITS,
+    UINT32_MASK,
+    exps_int8,
+    exps_int16,
+    reciprocals_int16,
+    rows_of,
+)
 
 
 @inlined
@@ -36,39 +43,28 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
     return largest
 
 
-@inlined
-def of_int8(
-    x: Any, y: Any, exps: Any, addends: Any, rows: int, depth: int, largest_sum: int, bits: int, offset: int
+@kernel
+def softmax_int8(
+    x: Int8s, y: Elements, exps: Int64s, addends: Int64s, rows: int, depth: int, largest_sum: int, bits: int
 ) -> int:
-    """Exps are Q0.31, addends of the sum Q12.19; the result has so many bits, and its smallest is -offset."""
+    """From int8 to int8 or int16, of so many bits. Exps are Q0.31, addends of the sum Q12.19.
+
+    Sums have 32 bits without a sign; ones above `largest_sum`, for which all shares are 0, are taken as that.
+    """
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         total = 0
         for i in range(first, first + depth):
             total += addends[largest - x[i]]
-        total = min(total & SUM_MASK, largest_sum)
+        total = min(total & UINT32_MASK, largest_sum)
         headroom = leading_zeros(total) - 32
         scale = one_over_one_plus((total << headroom) - (1 << 31))
         shift = 62 + ACCUMULATION_INTEGER_BITS - headroom - bits
         rounding = (1 << 30) + (1 << (shift - 1))
         for i in range(first, first + depth):
             share = (exps[largest - x[i]] * scale + rounding) >> shift
-            y[i] = min(share, (1 << bits) - 1) - offset
+            y[i] = min(share, (1 << bits) - 1) - (1 << (bits - 1))
     return DONE
-
-
-@kernel
-def softmax_int8(x: Int8s, y: Int8s, exps: Int64s, addends: Int64s, rows: int, depth: int, largest_sum: int) -> int:
-    """From int8 to int8."""
-    return of_int8(x, y, exps, addends, rows, depth, largest_sum, 8, 128)
-
-
-@kernel
-def softmax_int8_to_int16(
-    x: Int8s, y: Int16s, exps: Int64s, addends: Int64s, rows: int, depth: int, largest_sum: int
-) -> int:
-    """From int8 to int16."""
-    return of_int8(x, y, exps, addends, rows, depth, largest_sum, 16, 32768)
 
 
 @kernel
@@ -106,21 +102,24 @@ def softmax_float32(x: Float32s, y: Float32s, beta: Float32s, rows: int, depth: 
     return DONE
 
 
-OF_INT8: dict[str, Kernel] = {"int8": softmax_int8, "int16": softmax_int8_to_int16}
-"""By the type of the output."""
+LARGEST_SUMS = {8: (1 << 29) - 1, 16: UINT32_MASK}
+"""By bits of the output."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    x, y = rows_of(context, node)
+    x, y = rows_of(node)
     arrays: dict[str, Any] = {"x": x, "y": y, "rows": x.shape[0], "depth": x.shape[1]}
     op = node.op_data
     if x.dtype == np.float32:
         return [softmax_float32.step(**arrays, beta=np.array([op], np.float32))]
-    if isinstance(op, Int16OpData):
-        exps, inverses = op.exps().astype(np.int32), op.inverses().astype(np.int32)
-        return [softmax_int16.step(**arrays, exps=exps, inverses=inverses)]
-    tables = {"exps": op.exps(), "addends": op.addends(), "largest_sum": LARGEST_SUMS[8 * y.itemsize]}
-    return [OF_INT8[y.dtype.name].step(**arrays, **tables)]
+    if x.dtype == np.int16:
+        numbers = np.arange((1 << 16) + 1, dtype=np.int64)
+        inverses = reciprocals_int16(numbers, op).astype(np.int32)
+        return [softmax_int16.step(**arrays, exps=exps_int16(numbers, op).astype(np.int32), inverses=inverses)]
+    exps = exps_int8(np.arange(256, dtype=np.int64), op)
+    addends = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS)
+    bits = 8 * y.itemsize
+    return [softmax_int8.step(**arrays, exps=exps, addends=addends, largest_sum=LARGEST_SUMS[bits], bits=bits)]
 
 
 BINDINGS = {"SOFTMAX": _bind}

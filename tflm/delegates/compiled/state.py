@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tflm.delegates.compiled.intrinsics import move_bytes
-from tflm.delegates.compiled.language import ABORTED, DONE, REFUSED, Int32s, Step, UInt8s, kernel
+from tflm.compiler.intrinsics import move_bytes
+from tflm.compiler.language import ABORTED, DONE, REFUSED, Int32s, Step, UInt8s, kernel
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.resource_variable import variable
-from tflm.kernels.registration import KernelContext, Node
 from tflm.memory.tensor import TfLiteEvalTensor
 
 
@@ -39,13 +39,13 @@ def _bind_var_handle(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _bind_read_variable(context: KernelContext, node: Node) -> list[Step] | None:
-    handle, value = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    handle, value = node.eval_input(0), node.eval_output(0)
     data = _variable(context, handle, value)
     return None if data is None else copy_steps([(value.elements.reshape(-1), data)])
 
 
 def _bind_assign_variable(context: KernelContext, node: Node) -> list[Step] | None:
-    handle, value = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
+    handle, value = node.eval_input(0), node.eval_input(1)
     data = _variable(context, handle, value)
     return None if data is None else copy_steps([(data, value.elements.reshape(-1))])
 
@@ -65,7 +65,7 @@ def _bind_call_once(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _bind_circular_buffer(context: KernelContext, node: Node) -> list[Step] | None:
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    input, output = node.eval_input(0), node.eval_output(0)
     depth = output.dims[2] * output.dims[3]
     sizes = {"buffer_bytes": output.dims[1] * depth, "newest_bytes": depth}
     return [take_turns.step(buffer=output.elements, newest=input.elements, **sizes, cycles=node.op_data)]

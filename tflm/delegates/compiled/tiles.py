@@ -1,8 +1,8 @@
-"""Matrix tiles: sums of products held in registers, and what is made of them.
+"""Matrix tiles: sums of products held in registers, and their epilogue.
 
-A tile has `rows` positions of the output and `vectors` vectors of channels. Its sums stay in rows x vectors registers
-while it goes through the depth, a unit of 32 bits at a time: `vectors` registers of weights are loaded, and one unit of
-each position in turn is spread over a register and multiplied with them.
+A tile covers `rows` positions of the output and `vectors` vectors of channels. Its sums stay in rows x vectors
+registers while it runs through the depth, a unit of 32 bits at a time: it loads `vectors` registers of weights,
+broadcasts one unit of each position in turn to a register, and multiplies them.
 
     unit    x            weights     sums
     bytes   4 uint8      int8        int32, by one instruction (VNNI)
@@ -27,8 +27,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from tflm.delegates.compiled.language import Int64s, emitted
-from tflm.delegates.compiled.processor import processor
+from tflm.compiler.language import Int64s, emitted
+from tflm.compiler.processor import processor
 
 Value: TypeAlias = Any
 
@@ -53,7 +53,7 @@ def channel_order(vectors: int, bits: int) -> npt.NDArray[np.intp]:
 
 
 class Writer:
-    """A builder, and the types and vectors that tiles are made of."""
+    """A builder with the types and vector operations of tiles."""
 
     def __init__(self, builder: Any):
         from llvmlite import ir
@@ -88,11 +88,11 @@ class Writer:
         return self.b.inttoptr(address, kind.as_pointer())
 
     def load(self, address: Value, kind: Any) -> Value:
-        """What is at an address."""
+        """Load a value from an address."""
         return self.b.load(self.pointer(address, kind), align=1)
 
     def store(self, value: Value, address: Value) -> None:
-        """Put something at an address."""
+        """Store a value at an address."""
         self.b.store(value, self.pointer(address, value.type), align=1)
 
     def add(self, address: Value, *offsets: Value | int) -> Value:
@@ -106,7 +106,7 @@ class Writer:
         return self.b.mul(a, self.number(c) if isinstance(c, int) else c)
 
     def variable(self, kind: Any, value: Value | None = None) -> Value:
-        """A place for a value; LLVM makes a register of it."""
+        """A stack slot for a value, which LLVM turns into a register."""
         with self.b.goto_entry_block():
             place = self.b.alloca(kind)
         if value is not None:
@@ -115,7 +115,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loop(self, count: Value) -> Iterator[Value]:
-        """Go through 0 to count - 1."""
+        """Loop over 0 to count - 1."""
         b = self.b
         place = self.variable(self.i64, self.number(0))
         head, body, end = (b.append_basic_block() for _ in range(3))
@@ -168,7 +168,7 @@ class Writer:
         products = []
         for first in range(2):
             lanes_of = list(range(first, count, 2))
-            halves = [self.b.sext(self.shuffled(of, of, lanes_of), wide) for of in (x, weights)]
+            halves = [self.b.sext(self.shuffled(value, value, lanes_of), wide) for value in (x, weights)]
             products.append(self.b.mul(*halves))
         return self.b.add(*products)
 
@@ -178,7 +178,7 @@ class Writer:
         """Lanes of two vectors in turn: of the low halves of their 128 bits, and of the high halves."""
         count, group = a.type.count, 128 // a.type.element.width
         orders = [
-            [of + start + lane for start in range(0, count, group) for lane in half for of in (0, count)]
+            [value + start + lane for start in range(0, count, group) for lane in half for value in (0, count)]
             for half in (range(group // 2), range(group // 2, group))
         ]
         return [self.shuffled(a, c, order) for order in orders]
@@ -195,10 +195,10 @@ class Writer:
         order = [
             lane
             for start in range(0, a.type.count, group)
-            for of in (0, a.type.count)
-            for lane in range(of + start, of + start + group)
+            for value in (0, a.type.count)
+            for lane in range(value + start, value + start + group)
         ]
-        halves = [self.saturated(of, bits) for of in (a, c)]
+        halves = [self.saturated(value, bits) for value in (a, c)]
         return self.shuffled(halves[0], halves[1], order)
 
     def saturated(self, values: Value, bits: int) -> Value:
@@ -212,14 +212,14 @@ class Writer:
 # --- From sums to outputs ----------------------------------------------------------------------------------------
 
 
-class Finish:
-    """What is made of the sums of a tile.
+class Epilogue:
+    """Turns the sums of a tile into outputs.
 
     Args:
         scale: "double", "wide"; "float" for an activation alone.
         bits: of the output.
-        rounds: how results below zero are rounded: "away" from zero, as is right; or "up", where they are clamped.
-        left: whether there are multipliers that shift sums to the left, first.
+        rounds: how results below zero are rounded: "away" from zero, or "up" where they are clamped anyway.
+        left: whether any multiplier shifts sums to the left first.
         zero_point, least, most: of the output, int64; for "float", `least` and `most` are the bits of a float64.
     """
 
@@ -229,12 +229,12 @@ class Finish:
         self.w, self.scale, self.bits, self.rounds, self.left = w, scale, bits, rounds, left
         b = w.b
         if scale == "float":
-            limits = [b.fptrunc(b.bitcast(of, w.ir.DoubleType()), w.f32) for of in (least, most)]
-            self.least, self.most = (w.splat(of, w.width) for of in limits)
+            limits = [b.fptrunc(b.bitcast(value, w.ir.DoubleType()), w.f32) for value in (least, most)]
+            self.least, self.most = (w.splat(value, w.width) for value in limits)
             return
         kind = w.i16
-        limits = [b.trunc(of, kind) for of in (zero_point, least, most)]
-        self.zero_point, self.least, self.most = (w.splat(of, 2 * w.width) for of in limits)
+        limits = [b.trunc(value, kind) for value in (zero_point, least, most)]
+        self.zero_point, self.least, self.most = (w.splat(value, 2 * w.width) for value in limits)
 
     def __call__(self, rows: list[list[Value]], constants: Value) -> list[list[Value]]:
         """Vectors of outputs in the order of channels, for each position, from the vectors of its sums.
@@ -244,19 +244,19 @@ class Finish:
         """
         w = self.w
         if self.scale == "float":
-            return [[self._activated(of, constants, place) for place, of in enumerate(sums)] for sums in rows]
+            return [[self._activated(value, constants, place) for place, value in enumerate(sums)] for sums in rows]
         step = SCALE_ROWS * 4 * w.width + (4 * w.width if self.left else 0)
-        scaled = [[self._scaled(of, w.add(constants, v * step)) for v, of in enumerate(sums)] for sums in rows]
+        scaled = [[self._scaled(value, w.add(constants, v * step)) for v, value in enumerate(sums)] for sums in rows]
         together = 4 // len(scaled[0])  # positions whose bytes fill a vector
         if self.bits == 8 and len(rows) % together == 0:
             groups = (scaled[first : first + together] for first in range(0, len(rows), together))
             return [row for group in groups for row in self._bytes(group)]
-        return [self._narrowed(of) for of in scaled]
+        return [self._narrowed(value) for value in scaled]
 
     def _bytes(self, rows: list[list[Value]]) -> list[list[Value]]:
-        """Bytes from as many positions as fill a vector with them."""
+        """Bytes of as many positions as fill one vector."""
         w = self.w
-        a, c, d, e = (of for row in rows for of in row)
+        a, c, d, e = (value for row in rows for value in row)
         words = [self._clamped(w.packed(a, c)), self._clamped(w.packed(d, e))]
         packed, parts = w.packed(*words), len(rows)
         if parts == 1:
@@ -279,7 +279,7 @@ class Finish:
             words = [self._halved(words[0])]
         if self.bits == 16:
             return words
-        return [self.w.b.trunc(of, self.w.vector(self.w.i8, of.type.count)) for of in words]
+        return [self.w.b.trunc(value, self.w.vector(self.w.i8, value.type.count)) for value in words]
 
     def _activated(self, sums: Value, constants: Value, place: int) -> Value:
         """Bias, and C's max and min, which let NaN through."""
@@ -373,22 +373,22 @@ def product(
     """The outputs of all positions for blocks of channels.
 
     Args:
-        image: what is multiplied.
-        offsets: where in the image the first unit of each position is, in bytes.
-        segments, segment_offsets, units: a position's units: as many in a row, in segments that begin there.
+        image: address of the image.
+        offsets: of the first unit of each position in the image, in bytes.
+        segments, segment_offsets, units: a position has `segments` runs of `units` units, at these offsets in bytes.
         weights: (blocks, segments, units, vectors, lanes) units.
         bias: (blocks, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
-        constants, constants_bytes: what `Finish` needs, and how much of it there is for a block.
-        y, y_step: the output, and how far its positions are apart, in bytes.
-        direct: how many tiles may write beyond their channels, onto the next position. The others may not.
-        valid: how many bytes of a position belong to the block.
-        split: over how many sets of registers the units are dealt out, one after the other.
+        constants, constants_bytes: constants of `Epilogue`, and their size for one block.
+        y, y_step: address of the output, and bytes from one position to the next.
+        direct: number of tiles that may write beyond their channels, onto the next position.
+        valid: bytes of a position that belong to the block.
+        split: number of register sets among which the units are distributed in turn.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
     element = w.f32 if unit == "float" else w.i32
     kind = w.vector(element, w.width)
-    finish = Finish(w, scale, bits, rounds, left, zero_point, least, most)
+    epilogue = Epilogue(w, scale, bits, rounds, left, zero_point, least, most)
     block_bytes, unit_bytes = vectors * w.width * bits // 8, vectors * vector_bytes
     y_place, w_place = w.variable(w.i64, y), w.variable(w.i64, weights)
     bias_place, constants_place = w.variable(w.i64, bias), w.variable(w.i64, constants)
@@ -436,12 +436,13 @@ def product(
                     with w.loop(b.srem(units, w.number(split))) as rest:
                         multiply(w.add(w.times(steps, split), rest), 1)
                 b.store(w.add(w_segment, w.times(units, vectors * vector_bytes)), w_place)
-            totals = [[b.load(of) for of in sums[0][r]] for r in range(rows)]
+            totals = [[b.load(value) for value in sums[0][r]] for r in range(rows)]
             for part in range(1, split):
                 totals = [
-                    [b.add(total, b.load(of)) for total, of in zip(row, sums[part][r])] for r, row in enumerate(totals)
+                    [b.add(total, b.load(value)) for total, value in zip(row, sums[part][r])]
+                    for r, row in enumerate(totals)
                 ]
-            outputs = finish(totals, constants_block)
+            outputs = epilogue(totals, constants_block)
             targets = [w.add(y_block, w.times(w.add(first, r), y_step)) for r in range(rows)]
             with b.if_else(b.icmp_signed("<", tile, direct)) as (direct_ones, others):
                 with direct_ones:
@@ -557,26 +558,26 @@ def channelwise(
     rounds: str,
     left: int,
 ) -> None:
-    """The outputs of runs, in which each element comes from those at the same place of as many runs of the image.
+    """The outputs of runs. Each element comes from the elements at its place in a run of the image for each tap.
 
     Args:
-        image: what is multiplied.
-        offsets: where in the image each run begins, in bytes.
+        image: address of the image.
+        offsets: of the begin of each run in the image, in bytes.
         tiles: of a run; the weights of every `period` tiles are the same.
-        groups: of taps; what does not make up a group has weights of 0.
-        taps: how far each tap's elements are from the run's, in bytes.
+        groups: of taps; the last group is filled up with weights of 0.
+        taps: offset of each tap from the begin of the run, in bytes.
         weights: (period, groups, vectors, lanes) units.
         bias: (period, vectors, lanes) int32 that sums begin with; for floats they begin with 0.
-        constants, constants_bytes: what `Finish` needs, and how much of it there is for a tile.
-        y, y_step: the output, and how far its runs are apart, in bytes.
-        direct: how many runs may write beyond their end, onto the next one. The others may not.
-        valid: how many bytes of a run's last tile belong to the run.
+        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
+        y, y_step: address of the output, and bytes from one run to the next.
+        direct: number of runs that may write beyond their end, onto the next one.
+        valid: bytes of a run's last tile that belong to the run.
     """
     w = Writer(builder)
     b, vector_bytes = builder, 4 * w.width
     count, together = VECTORS_OF_RUN[unit], TAPS_OF_UNIT[unit]
     kind = w.vector(w.f32 if unit == "float" else w.i32, w.width)
-    finish = Finish(w, scale, bits, rounds, left, zero_point, least, most)
+    epilogue = Epilogue(w, scale, bits, rounds, left, zero_point, least, most)
     tile_bytes = count * w.width * bits // 8
     loaded_bytes = count * vector_bytes // together
     with b.goto_entry_block():
@@ -591,12 +592,12 @@ def channelwise(
             place = b.load(turn)
             following = w.add(place, 1)
             b.store(b.select(b.icmp_signed("==", following, period), w.number(0), following), turn)
-            for v, of in enumerate(sums):
+            for v, value in enumerate(sums):
                 start = w.ir.Constant(kind, None)
                 if unit != "float":
                     at = w.add(bias, w.times(place, count * vector_bytes), v * vector_bytes)
                     start = w.load(at, kind)
-                b.store(start, of)
+                b.store(start, value)
             source = w.add(begin, w.times(tile, loaded_bytes))
             factors = w.add(weights, w.times(w.times(place, groups), count * vector_bytes))
             with w.loop(groups) as group:
@@ -606,7 +607,8 @@ def channelwise(
                 for v, x in enumerate(_interleaved(w, unit, seen)):
                     factor = w.load(w.add(at, v * vector_bytes), x.type)
                     b.store(w.sum_of_products(unit, b.load(sums[v]), x, factor), sums[v])
-            outputs = finish([[b.load(of) for of in sums]], w.add(constants, w.times(place, constants_bytes)))[0]
+            totals = [b.load(value) for value in sums]
+            (outputs,) = epilogue([totals], w.add(constants, w.times(place, constants_bytes)))
             goal = w.add(target, w.times(tile, tile_bytes))
             is_last = b.icmp_signed("==", tile, w.add(tiles, -1))
             is_confined = b.and_(is_last, b.icmp_signed(">=", run, direct))
@@ -620,7 +622,7 @@ def channelwise(
 
 
 def _interleaved(w: Writer, unit: str, addresses: list[Value]) -> list[Value]:
-    """What taps see of as many channels as a tile has: vectors of units, in the order of `channel_order`."""
+    """The inputs of the taps, for the channels of one tile: vectors of units, in the order of `channel_order`."""
     vector_bytes = 4 * w.width
     if unit == "float":
         kind = w.vector(w.f32, w.width)
@@ -629,6 +631,6 @@ def _interleaved(w: Writer, unit: str, addresses: list[Value]) -> list[Value]:
     vectors = [w.load(address, w.vector(element, 8 * vector_bytes // element.width)) for address in addresses]
     vectors = w.zipped(vectors[0], vectors[1]) + w.zipped(vectors[-2], vectors[-1])[: len(vectors) - 2]
     if unit == "bytes":
-        low_ab, high_ab, low_cd, high_cd = (w.b.bitcast(of, w.vector(w.i16, 2 * w.width)) for of in vectors)
+        low_ab, high_ab, low_cd, high_cd = (w.b.bitcast(value, w.vector(w.i16, 2 * w.width)) for value in vectors)
         vectors = w.zipped(low_ab, low_cd) + w.zipped(high_ab, high_cd)
-    return [w.b.bitcast(of, w.vector(w.i32, w.width)) for of in vectors]
+    return [w.b.bitcast(value, w.vector(w.i32, w.width)) for value in vectors]

@@ -1,154 +1,60 @@
-"""TFLite's builtin operators that stand between Flex operators, in types that TFLM's kernels do not have.
+"""TFLite's builtin operators between Flex operators, in types that TFLM's kernels lack.
 
-A converter that leaves some operators to TensorFlow leaves complex numbers and unsigned quantized tensors between its
-own ones, too, as well as operators that TFLM lacks. They are the same functions under other names.
+A converter that leaves some operators to TensorFlow also leaves complex numbers and unsigned quantized tensors between
+its own operators, as well as operators that TFLM lacks. They are the same functions under other names.
 """
 
 from __future__ import annotations
 
+import enum
+import re
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import OPERATORS, Array
+from tflm.delegates.flex.registry import OPERATORS, Array, bound
 from tflm.errors import OperatorError
-from tflm.kernels.registration import Node, Registration
+from tflm.kernels.node import Node
+from tflm.kernels.registration import Registration
 from tflm.memory.tensor import affine_quantization
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.schema.tables import Tensor
 
-Attributes = Callable[[Any], dict[str, Any]]
-"""From the options of a builtin operator to the attributes of TensorFlow's."""
+SAME_NAME = """
+    Abs Add AddN ArgMax ArgMin Atan2 BitwiseXor BroadcastArgs BroadcastTo Ceil ComplexAbs Cos Cumsum Div Elu Equal Exp
+    ExpandDims Fill Floor FloorDiv FloorMod GatherNd Greater GreaterEqual Imag Less LessEqual Log LogSoftmax LogicalAnd
+    LogicalNot LogicalOr MatrixDiag MatrixSetDiag Maximum Mean Minimum Mul Neg NotEqual OneHot Pack Pad Pow Range Rank
+    Real Relu Relu6 Reshape ReverseSequence ReverseV2 RightShift Round Rsqrt ScatterNd SegmentSum Select SelectV2 Shape
+    Sign Sin Slice SparseToDense Split Sqrt Square SquaredDifference Squeeze StridedSlice Sub Sum Tanh Tile Transpose
+    Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentProd UnsortedSegmentSum Where ZerosLike
+"""
+"""TensorFlow's names of operators that TFLite calls the same, in capitals and with underscores."""
 
-
-def _none(options: Any) -> dict[str, Any]:
-    return {}
-
-
-def _reducer(options: Any) -> dict[str, Any]:
-    return {"keep_dims": options.keep_dims}
-
-
-def _of(**names: str) -> Attributes:
-    """Attributes that are fields of the options under other names."""
-    return lambda options: {} if options is None else {ours: getattr(options, theirs) for ours, theirs in names.items()}
-
-
-MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
-
-SAME_FUNCTION: dict[str, tuple[str, Attributes]] = {
-    **{
-        builtin: (name, _none)
-        for builtin, name in {
-            "ABS": "Abs",
-            "ADD": "Add",
-            "ADD_N": "AddN",
-            "ATAN2": "Atan2",
-            "BITWISE_XOR": "BitwiseXor",
-            "BROADCAST_ARGS": "BroadcastArgs",
-            "BROADCAST_TO": "BroadcastTo",
-            "CEIL": "Ceil",
-            "COMPLEX_ABS": "ComplexAbs",
-            "COS": "Cos",
-            "DIV": "Div",
-            "ELU": "Elu",
-            "EQUAL": "Equal",
-            "EXP": "Exp",
-            "EXPAND_DIMS": "ExpandDims",
-            "FILL": "Fill",
-            "FLOOR": "Floor",
-            "FLOOR_DIV": "FloorDiv",
-            "FLOOR_MOD": "FloorMod",
-            "GATHER_ND": "GatherNd",
-            "GREATER": "Greater",
-            "GREATER_EQUAL": "GreaterEqual",
-            "IMAG": "Imag",
-            "LESS": "Less",
-            "LESS_EQUAL": "LessEqual",
-            "LOG": "Log",
-            "LOGICAL_AND": "LogicalAnd",
-            "LOGICAL_NOT": "LogicalNot",
-            "LOGICAL_OR": "LogicalOr",
-            "LOGISTIC": "Sigmoid",
-            "LOG_SOFTMAX": "LogSoftmax",
-            "MATRIX_DIAG": "MatrixDiag",
-            "MATRIX_SET_DIAG": "MatrixSetDiag",
-            "MAXIMUM": "Maximum",
-            "MINIMUM": "Minimum",
-            "MUL": "Mul",
-            "NEG": "Neg",
-            "NOT_EQUAL": "NotEqual",
-            "PAD": "Pad",
-            "PADV2": "PadV2",
-            "POW": "Pow",
-            "RANGE": "Range",
-            "RANK": "Rank",
-            "REAL": "Real",
-            "RELU": "Relu",
-            "RELU6": "Relu6",
-            "RESHAPE": "Reshape",
-            "REVERSE_V2": "ReverseV2",
-            "RFFT2D": "RFFT2D",
-            "RIGHT_SHIFT": "RightShift",
-            "ROUND": "Round",
-            "RSQRT": "Rsqrt",
-            "SCATTER_ND": "ScatterNd",
-            "SEGMENT_SUM": "SegmentSum",
-            "SELECT": "Select",
-            "SELECT_V2": "SelectV2",
-            "SHAPE": "Shape",
-            "SIGN": "Sign",
-            "SIN": "Sin",
-            "SLICE": "Slice",
-            "SPARSE_TO_DENSE": "SparseToDense",
-            "SQRT": "Sqrt",
-            "SQUARE": "Square",
-            "SQUARED_DIFFERENCE": "SquaredDifference",
-            "SUB": "Sub",
-            "TANH": "Tanh",
-            "TILE": "Tile",
-            "TOPK_V2": "TopKV2",
-            "TRANSPOSE": "Transpose",
-            "UNSORTED_SEGMENT_MAX": "UnsortedSegmentMax",
-            "UNSORTED_SEGMENT_MIN": "UnsortedSegmentMin",
-            "UNSORTED_SEGMENT_PROD": "UnsortedSegmentProd",
-            "UNSORTED_SEGMENT_SUM": "UnsortedSegmentSum",
-            "WHERE": "Where",
-            "ZEROS_LIKE": "ZerosLike",
-        }.items()
-    },
-    "ARG_MAX": ("ArgMax", _none),
-    "ARG_MIN": ("ArgMin", _none),
-    "BATCH_MATMUL": ("BatchMatMulV2", _of(adj_x="adj_x", adj_y="adj_y")),
-    "CONCATENATION": ("Concat", _none),
-    "CUMSUM": ("Cumsum", _of(exclusive="exclusive", reverse="reverse")),
-    "GATHER": ("GatherV2", _of(batch_dims="batch_dims")),
-    "LOCAL_RESPONSE_NORMALIZATION": (
-        "LRN",
-        _of(depth_radius="radius", bias="bias", alpha="alpha", beta="beta"),
-    ),
-    "MEAN": ("Mean", _reducer),
-    "ONE_HOT": ("OneHot", _of(axis="axis")),
-    "PACK": ("Pack", _of(axis="axis")),
-    "REDUCE_ALL": ("All", _reducer),
-    "REDUCE_ANY": ("Any", _reducer),
-    "REDUCE_MAX": ("Max", _reducer),
-    "REDUCE_MIN": ("Min", _reducer),
-    "REDUCE_PROD": ("Prod", _reducer),
-    "REVERSE_SEQUENCE": ("ReverseSequence", _of(seq_dim="seq_dim", batch_dim="batch_dim")),
-    "SPLIT": ("Split", _of(num_split="num_splits")),
-    "SPLIT_V": ("SplitV", _none),
-    "SQUEEZE": ("Squeeze", lambda options: {"squeeze_dims": list(options.squeeze_dims or ())}),
-    "STRIDED_SLICE": ("StridedSlice", _of(**{mask: mask for mask in MASKS})),
-    "SUM": ("Sum", _reducer),
-    "UNPACK": ("Unpack", _of(axis="axis")),
+TENSORFLOW_NAMES = {
+    **{re.sub(r"(?<=[a-z\d])(?=[A-Z])", "_", name).upper(): name for name in SAME_NAME.split()},
+    "BATCH_MATMUL": "BatchMatMulV2",
+    "CONCATENATION": "Concat",
+    "GATHER": "GatherV2",
+    "LOCAL_RESPONSE_NORMALIZATION": "LRN",
+    "LOGISTIC": "Sigmoid",
+    "PADV2": "PadV2",
+    "REDUCE_ALL": "All",
+    "REDUCE_ANY": "Any",
+    "REDUCE_MAX": "Max",
+    "REDUCE_MIN": "Min",
+    "REDUCE_PROD": "Prod",
+    "RFFT2D": "RFFT2D",
+    "SPLIT_V": "SplitV",
+    "TOPK_V2": "TopKV2",
 }
+"""TensorFlow's name of each builtin operator that one of its functions computes."""
 
-LEADING_AXIS = frozenset({"CONCATENATION"})
-TRAILING_AXIS = frozenset({"GATHER"})
-"""Operators whose options hold what is an input of TensorFlow's, the first or the last."""
+RENAMED_OPTIONS = {"num_splits": "num_split", "radius": "depth_radius"}
+"""TensorFlow's names of attributes that TFLite's options call otherwise."""
+
+LEADING_AXIS, TRAILING_AXIS = "CONCATENATION", "GATHER"
+"""Operators whose options hold the axis that is the first or the last input of TensorFlow's operator."""
 
 ACTIVATIONS: dict[ActivationFunctionType, Callable[[Array], Array]] = {
     ActivationFunctionType.RELU: lambda x: np.maximum(x, 0),
@@ -157,18 +63,17 @@ ACTIVATIONS: dict[ActivationFunctionType, Callable[[Array], Array]] = {
     ActivationFunctionType.TANH: np.tanh,
 }
 
-
 FOREIGN = frozenset({TensorType.UINT8, TensorType.COMPLEX64, TensorType.COMPLEX128, TensorType.FLOAT64})
-"""Types that TFLM does not convert from, nor to."""
+"""Types that TFLM converts neither from nor to."""
 
 
 def is_left_over(node: Node, registration: Registration, tensors: Sequence[Tensor]) -> bool:
-    """Whether TFLM has no kernel for a builtin operator with these types, and there is a function here.
+    """Whether TFLM has no kernel for a builtin operator with these types, but a function here computes it.
 
     Args:
         tensors: the tables of the subgraph's tensors.
     """
-    if node.operator not in SAME_FUNCTION and node.operator not in CONVERSIONS:
+    if node.operator not in TENSORFLOW_NAMES and node.operator not in CONVERSIONS:
         return False
     used = [tensors[tensor] for tensor in (*node.inputs, *node.outputs) if tensor >= 0]
     is_missing = registration.bind is None and registration.invoke is None
@@ -180,7 +85,7 @@ def is_left_over(node: Node, registration: Registration, tensors: Sequence[Tenso
 
 
 def _by_channel(table: Tensor) -> tuple[Array, Array]:
-    """Scales and zero points, in the shape of the dimension that they count along."""
+    """Scales and zero points, shaped to broadcast along the quantized dimension."""
     parameters = affine_quantization(table)
     if parameters is None:
         raise OperatorError("has no scale and zero point", tensor=table.name or "")
@@ -218,24 +123,23 @@ CONVERSIONS: dict[str, Callable[[Sequence[Tensor], Tensor], Callable[[Array], Ar
     "DEQUANTIZE": _dequantized,
     "QUANTIZE": _quantized,
 }
-"""Operators that depend on the tensors themselves: their types and quantization."""
+"""Operators that depend on the types and the quantization of their tensors."""
 
 
 def bound_builtin(node: Node, tensors: Sequence[Tensor]) -> Callable[..., tuple[Array, ...]]:
-    """What computes a builtin operator: a function of arrays, which gives a tuple of them."""
+    """The function that computes a builtin operator; it takes the inputs and returns the outputs."""
     if node.operator in CONVERSIONS:
         convert = CONVERSIONS[node.operator]([tensors[i] for i in node.inputs], tensors[node.outputs[0]])
         return lambda x: (convert(x),)
-    name, attributes = SAME_FUNCTION[node.operator]
-    function, options = OPERATORS[name], node.builtin_options
-    given = attributes(options)
-    axis = (np.asarray(getattr(options, "axis", 0), np.int32),)
-    before, after = axis if node.operator in LEADING_AXIS else (), axis if node.operator in TRAILING_AXIS else ()
-    activation = ACTIVATIONS.get(getattr(options, "fused_activation_function", None) or ActivationFunctionType.NONE)
-
-    def call(*inputs: Array) -> tuple[Array, ...]:
-        outputs = function(*before, *inputs, *after, **given)
-        results = tuple(outputs) if isinstance(outputs, (tuple, list)) else (np.asarray(outputs, None),)
-        return results if activation is None else tuple(map(activation, results))
-
-    return call
+    options = vars(node.builtin_options) if node.builtin_options else {}
+    # A type among the options repeats that of the output, to which results are cast anyway.
+    attributes = {
+        RENAMED_OPTIONS.get(key, key): value
+        for key, value in options.items()
+        if value is not None and not isinstance(value, enum.IntEnum)
+    }
+    function = bound(TENSORFLOW_NAMES[node.operator], attributes)
+    axis = (np.asarray(options.get("axis", 0), np.int32),)
+    before, after = axis if node.operator == LEADING_AXIS else (), axis if node.operator == TRAILING_AXIS else ()
+    activation = ACTIVATIONS.get(options.get("fused_activation_function", ActivationFunctionType.NONE), np.asarray)
+    return lambda *inputs: tuple(map(activation, function(*before, *inputs, *after)))

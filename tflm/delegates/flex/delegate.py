@@ -1,4 +1,4 @@
-"""The delegate that takes operators named `Flex...`: nodes of TensorFlow's graph that a converter left as they were."""
+"""The delegate for operators named `Flex...`: nodes of TensorFlow's graph that a converter did not replace."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tflm.delegates.flex.builtin_operators import bound_builtin, is_left_over
 from tflm.delegates.flex.node_def import flex_node
 from tflm.delegates.flex.registry import OPERATORS, Array, bound
 from tflm.errors import OperatorError
-from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 from tflm.schema.model import FLEX_PREFIX
@@ -25,10 +26,10 @@ class FlexDelegate(Delegate):
     """Runs Flex operators on the host, with numpy or through TensorFlow.
 
     Args:
-        use_tensorflow: through TensorFlow, which takes every operator; None for only those that numpy lacks here, and
-            where TensorFlow is installed.
+        use_tensorflow: run every operator with TensorFlow, or none. By default (None), TensorFlow runs the operators
+            that have no numpy function, where it is installed.
 
-    Raises of `bind`, in `allocate_tensors`: OperatorError for an operator that neither can run, naming what to install.
+    `allocate_tensors` raises an `OperatorError` for an operator that neither can run; it names what to install.
     """
 
     runs_in_order = True
@@ -48,8 +49,8 @@ class FlexDelegate(Delegate):
         context.replace_node_subsets_with_delegate_kernels(registration, taken)
 
     def _bind_one(self, context: KernelContext, node: Node) -> Run:
-        inputs = [context.get_eval_input(node, i) for i in range(len(node.inputs))]
-        outputs = [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+        inputs = [node.eval_input(i) for i in range(len(node.inputs))]
+        outputs = [node.eval_output(i) for i in range(len(node.outputs))]
         try:
             function = self._function(context, node, inputs, outputs)
         except OperatorError as error:
@@ -93,13 +94,13 @@ def _takes(node: Node, registration: Registration, tensors: Sequence[Tensor]) ->
 
 
 def _check_shapes(context: DelegateContext, node: Node) -> None:
-    """Refuse an output of which the model says only when it runs how large it is."""
+    """Raise an error for an output whose size is only known at run time."""
     tables = context.tensors
     read = [tables[tensor] for tensor in node.inputs if tensor >= 0]
-    given = any(-1 in (table.shape_signature or ()) for table in read)
+    has_open_input = any(-1 in (table.shape_signature or ()) for table in read)
     for tensor in node.outputs:
         table = tables[tensor]
-        is_open = -1 in (table.shape or ()) or (not given and -1 in (table.shape_signature or ()))
+        is_open = -1 in (table.shape or ()) or (not has_open_input and -1 in (table.shape_signature or ()))
         if is_open:
             shape = list(table.shape_signature or table.shape or ())
             reason = f"has the open shape {shape}; only outputs of a fixed shape can be given memory"

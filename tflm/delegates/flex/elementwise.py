@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,7 @@ SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
 
 
 def _by_element(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of the mathematics library over an array; outside of its domain it gives nan."""
+    """Apply a function of the `math` module to each element; at poles and on overflow the result is infinite."""
 
     def guarded(value: float) -> float:
         try:
@@ -47,10 +48,6 @@ def _sigmoid(x: Array) -> Array:
 
 def _sign(x: Array) -> Array:
     return np.where(x == 0, 0, x / np.where(x == 0, 1, abs(x))) if x.dtype.kind == "c" else np.sign(x)
-
-
-def _population_count(x: Array) -> Array:
-    return np.bitwise_count(x.view(f"u{x.itemsize}"))
 
 
 UNARY: dict[str, Callable[[Array], Any]] = {
@@ -86,7 +83,7 @@ UNARY: dict[str, Callable[[Array], Any]] = {
     "LogicalNot": np.logical_not,
     "Neg": np.negative,
     "OnesLike": np.ones_like,
-    "PopulationCount": _population_count,
+    "PopulationCount": lambda x: np.bitwise_count(x.view(f"u{x.itemsize}")),
     "Real": np.real,
     "Reciprocal": lambda x: 1 / x,
     "Relu": lambda x: np.maximum(x, 0),
@@ -110,7 +107,7 @@ UNARY: dict[str, Callable[[Array], Any]] = {
         ("Identity", "StopGradient", "PreventGradient", "DeepCopy", "DebugGradientIdentity", "Snapshot"), np.copy
     ),
 }
-"""Functions of one input, in the precision that they are given."""
+"""Functions of one input, in the precision of the input."""
 
 
 def _shift(shift: np.ufunc) -> Callable[[Array, Array], Array]:
@@ -132,10 +129,6 @@ def _truncated_division(x: Array, y: Array) -> Array:
     return quotient + ((quotient < 0) & (quotient * y != x))
 
 
-def _truncated_remainder(x: Array, y: Array) -> Array:
-    return np.fmod(x, y)
-
-
 def _where_nonzero(gate: Array, values: Array) -> Array:
     return np.where(np.broadcast_to(gate, values.shape) == 0, 0, values)
 
@@ -143,10 +136,6 @@ def _where_nonzero(gate: Array, values: Array) -> Array:
 def _power(x: Array, y: Array) -> Array:
     require(x.dtype.kind not in "iu" or np.all(y >= 0), "raises an integer to a negative power")
     return np.power(x, y)
-
-
-def _squared_difference(x: Array, y: Array) -> Array:
-    return np.conj(x - y) * (x - y)
 
 
 BINARY: dict[str, Callable[[Array, Array], Any]] = {
@@ -158,6 +147,7 @@ BINARY: dict[str, Callable[[Array, Array], Any]] = {
     "BitwiseXor": np.bitwise_xor,
     "Div": _by_nonzero(lambda x, y: _truncated_division(x, y) if x.dtype.kind in "iu" else x / y),
     "DivNoNan": lambda x, y: _where_nonzero(y, x / np.where(y == 0, 1, y)),
+    "Equal": np.equal,
     "FloorDiv": _by_nonzero(np.floor_divide),
     "FloorMod": _by_nonzero(np.mod),
     "Greater": np.greater,
@@ -169,17 +159,18 @@ BINARY: dict[str, Callable[[Array, Array], Any]] = {
     "LogicalOr": np.logical_or,
     "Maximum": np.maximum,
     "Minimum": np.minimum,
-    "Mod": _by_nonzero(_truncated_remainder),
+    "Mod": _by_nonzero(np.fmod),
     "Mul": np.multiply,
     "MulNoNan": lambda x, y: _where_nonzero(y, x * y),
     "NextAfter": np.nextafter,
+    "NotEqual": np.not_equal,
     "Pow": _power,
     "RealDiv": np.true_divide,
     "RightShift": _shift(np.right_shift),
-    "SquaredDifference": _squared_difference,
+    "SquaredDifference": lambda x, y: np.conj(x - y) * (x - y),
     "Sub": np.subtract,
     "TruncateDiv": _by_nonzero(_truncated_division),
-    "TruncateMod": _by_nonzero(_truncated_remainder),
+    "TruncateMod": _by_nonzero(np.fmod),
     "Xdivy": lambda x, y: _where_nonzero(x, x / y),
     "Xlog1py": lambda x, y: _where_nonzero(x, x * np.log1p(y)),
     "Xlogy": lambda x, y: _where_nonzero(x, x * np.log(y)),
@@ -200,24 +191,16 @@ GRADIENTS: dict[str, Callable[[Array, Array], Any]] = {
     "SqrtGrad": lambda y, gradient: 0.5 * gradient / np.conj(y),
     "TanhGrad": lambda y, gradient: gradient * (1 - y * y),
 }
-"""Gradients with respect to the input; some take the input x, some the output y, in TensorFlow's order."""
+"""Gradients with respect to the input x; some take x, some the output y, in TensorFlow's order."""
 
-OPERATORS.update({**UNARY, **BINARY, **GRADIENTS})
-
-
-@operator("Equal")
-def _equal(x: Array, y: Array) -> Array:
-    return np.equal(x, y)
-
-
-@operator("NotEqual")
-def _not_equal(x: Array, y: Array) -> Array:
-    return np.not_equal(x, y)
-
-
-@operator("ApproximateEqual")
-def _approximate_equal(x: Array, y: Array, *, tolerance: float = 1e-5) -> Array:
-    return abs(x - y) < x.dtype.type(tolerance)
+OPERATORS |= {**UNARY, **BINARY, **GRADIENTS}
+OPERATORS |= {  # of one expression each
+    "ApproximateEqual": lambda x, y, *, tolerance=1e-5: abs(x - y) < x.dtype.type(tolerance),
+    "Cast": lambda x, *, DstT: (x if DstT.kind == "c" else x.real).astype(DstT),  # noqa: N803
+    "LeakyRelu": lambda x, *, alpha=0.2: np.where(x > 0, x, x * x.dtype.type(alpha)),
+    "LeakyReluGrad": lambda slope, x, *, alpha=0.2: np.where(x > 0, slope, slope * slope.dtype.type(alpha)),
+    "SelectV2": lambda condition, x, y: np.where(condition, x, y),
+}
 
 
 @operator("Complex")
@@ -227,22 +210,9 @@ def _complex(real: Array, imaginary: Array) -> Array:
     return made
 
 
-@operator("LeakyRelu")
-def _leaky_relu(x: Array, *, alpha: float = 0.2) -> Array:
-    return np.where(x > 0, x, x * x.dtype.type(alpha))
-
-
-@operator("LeakyReluGrad")
-def _leaky_relu_gradient(gradient: Array, x: Array, *, alpha: float = 0.2) -> Array:
-    return np.where(x > 0, gradient, gradient * gradient.dtype.type(alpha))
-
-
 @operator("AddN", "AccumulateNV2")
 def _add_n(*inputs: Array) -> Array:
-    total = np.array(inputs[0], None)
-    for other in inputs[1:]:
-        total = total + other
-    return total
+    return functools.reduce(np.add, inputs)
 
 
 @operator("CheckNumerics", "CheckNumericsV2")
@@ -256,16 +226,6 @@ def _select(condition: Array, x: Array, y: Array) -> Array:
     if condition.ndim == 1 and x.ndim > 1:
         condition = condition.reshape(-1, *[1] * (x.ndim - 1))
     return np.where(condition, x, y)
-
-
-@operator("SelectV2")
-def _select_v2(condition: Array, x: Array, y: Array) -> Array:
-    return np.where(condition, x, y)
-
-
-@operator("Cast")
-def _cast(x: Array, *, DstT: np.dtype[Any]) -> Array:  # noqa: N803  # TensorFlow's name
-    return (x.real if x.dtype.kind == "c" and DstT.kind != "c" else x).astype(DstT)
 
 
 @operator("Bitcast")

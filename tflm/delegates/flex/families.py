@@ -1,4 +1,4 @@
-"""The modules that hold the functions, imported so that they are in the registry."""
+"""Imports the modules of the families, which fill the registry."""
 
 from __future__ import annotations
 

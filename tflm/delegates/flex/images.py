@@ -1,4 +1,4 @@
-"""Colours, resizing, cutting out and patches of images, [batch, height, width, channels]."""
+"""Colours, resizing, crops, boxes and projections of images, [batch, height, width, channels]."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import Array, ints, operator, require
+from tflm.delegates.flex.registry import OPERATORS, Array, ints, operator, require
+
+OPERATORS |= {  # of one expression each
+    "AdjustContrast": lambda x, factor, low, high: np.clip(_adjust_contrast(x.astype(np.float32), factor), low, high),
+    "HSVToRGB": lambda x: _rgb(x).astype(x.dtype),
+    "RGBToHSV": lambda x: _hsv(x).astype(x.dtype),
+}
 
 
 @operator("AdjustContrastv2")
@@ -15,11 +21,6 @@ def _adjust_contrast(x: Array, factor: Array) -> Array:
     wide = x.astype(np.float64)
     mean = wide.mean((-3, -2), keepdims=True)
     return ((wide - mean) * factor.item() + mean).astype(x.dtype)
-
-
-@operator("AdjustContrast")
-def _adjust_contrast_within(x: Array, factor: Array, low: Array, high: Array) -> Array:
-    return np.clip(_adjust_contrast(x.astype(np.float32), factor), low, high)
 
 
 def _hsv(rgb: Array) -> Array:
@@ -44,16 +45,6 @@ def _rgb(hsv: Array) -> Array:
     return np.stack([(1 + saturation * (part - 1)) * value for part in parts], -1)
 
 
-@operator("RGBToHSV")
-def _rgb_to_hsv(x: Array) -> Array:
-    return _hsv(x).astype(x.dtype)
-
-
-@operator("HSVToRGB")
-def _hsv_to_rgb(x: Array) -> Array:
-    return _rgb(x).astype(x.dtype)
-
-
 @operator("AdjustHue")
 def _adjust_hue(x: Array, delta: Array) -> Array:
     hsv = _hsv(x)
@@ -72,7 +63,7 @@ def _adjust_saturation(x: Array, scale: Array) -> Array:
 
 
 def _source_places(count: int, size: int, align_corners: bool, half_pixel_centers: bool) -> Array:
-    """Where in the source each of `size` pixels lies."""
+    """The position in the source of each of `size` pixels."""
     if align_corners and size > 1:
         return np.arange(size, dtype=np.int64) * np.float32((count - 1) / (size - 1))
     scale = np.float32(count / size)
@@ -84,7 +75,7 @@ def _source_places(count: int, size: int, align_corners: bool, half_pixel_center
 
 
 def _linear_weights(places: Array, count: int) -> Array:
-    """A matrix that interpolates at places: two weights a row; beyond the border is the border."""
+    """A matrix that interpolates at places: two weights per row. Places outside the image take its border."""
     lower = np.floor(places)
     fraction = (places - lower).astype(np.float64)
     weights = np.zeros((len(places), count), np.float64)
@@ -131,10 +122,9 @@ def _resize_nearest(x: Array, size: Array, *, align_corners: bool = False, half_
 def _resize_nearest_gradient(
     gradient: Array, size: Array, *, align_corners: bool = False, half_pixel_centers: bool = False
 ) -> Array:
-    height, width = ints(size)
-    rows = _nearest(height, gradient.shape[1], align_corners, half_pixel_centers)
-    columns = _nearest(width, gradient.shape[2], align_corners, half_pixel_centers)
-    made = np.zeros((len(gradient), height, width, gradient.shape[3]), gradient.dtype)
+    sizes = ints(size)
+    rows, columns = (_nearest(n, m, align_corners, half_pixel_centers) for n, m in zip(sizes, gradient.shape[1:3]))
+    made = np.zeros((len(gradient), *sizes, gradient.shape[3]), gradient.dtype)
     np.add.at(made, np.ix_(np.arange(len(gradient), dtype=np.int64), rows, columns), gradient)
     return made
 
@@ -177,30 +167,11 @@ def _sampled(image: Array, rows: Array, columns: Array, method: bytes) -> Array:
     return np.einsum("ij,kl,jlc->ikc", *weights, image, optimize=True)
 
 
-@operator("ExtractImagePatches")
-def _extract_image_patches(
-    x: Array, *, ksizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: bytes
-) -> Array:
-    made = _patches(x, ksizes[1:3], strides[1:3], rates[1:3], padding, 0)
-    return made.reshape(*made.shape[:3], -1)
-
-
-def _patches(
-    x: Array, sizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: bytes, value: float
-) -> Array:
-    """[batch, rows, columns, height, width, channels]."""
-    spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates)]
-    sides = [(0, 0)] * 2
-    if padding == b"SAME":
-        needed = [max(0, (-(-n // s) - 1) * s + span - n) for n, s, span in zip(x.shape[1:3], strides, spans)]
-        sides = [(n // 2, n - n // 2) for n in needed]
-    padded = np.pad(x, [(0, 0), *sides, (0, 0)], constant_values=value)
-    windows = np.lib.stride_tricks.sliding_window_view(padded, spans, (1, 2))
-    windows = windows[:, :: strides[0], :: strides[1], :, :: rates[0], :: rates[1]]
-    return windows.transpose(0, 1, 2, 4, 5, 3)
-
-
 # Boxes.
+
+
+NO_SCORE = np.float64(-np.inf)
+"""Least score that every box exceeds."""
 
 
 def _overlaps(box: Array, others: Array) -> Array:
@@ -213,34 +184,28 @@ def _overlaps(box: Array, others: Array) -> Array:
     return np.where((areas > 0) & (area > 0), common / np.where(union > 0, union, 1), 0)
 
 
-def _suppressed(boxes: Array, scores: Array, limit: int, overlap: float, least: float) -> Array:
+def _suppressed(boxes: Array, scores: Array, limit: Array, overlap: Any, least: Any = NO_SCORE) -> Array:
     kept: list[int] = []
-    for i in np.argsort(-scores, kind="stable").tolist():
-        if len(kept) < limit and scores[i] > least and (_overlaps(boxes[i], boxes[kept]) <= overlap).all():
+    order = np.argsort(-scores, kind="stable")
+    for i in order[scores[order] > least.item()].tolist():
+        if len(kept) < ints(limit)[0] and (_overlaps(boxes[i], boxes[kept]) <= overlap.item()).all():
             kept.append(i)
     return np.asarray(kept, np.int32)
 
 
 @operator("NonMaxSuppression")
 def _non_max_suppression(boxes: Array, scores: Array, limit: Array, *, iou_threshold: float = 0.5) -> Array:
-    return _suppressed(boxes, scores, ints(limit)[0], iou_threshold, -np.inf)
+    return _suppressed(boxes, scores, limit, np.float64(iou_threshold))
 
 
-@operator("NonMaxSuppressionV2")
-def _non_max_suppression_v2(boxes: Array, scores: Array, limit: Array, overlap: Array) -> Array:
-    return _suppressed(boxes, scores, ints(limit)[0], overlap.item(), -np.inf)
-
-
-@operator("NonMaxSuppressionV3")
-def _non_max_suppression_v3(boxes: Array, scores: Array, limit: Array, overlap: Array, least: Array) -> Array:
-    return _suppressed(boxes, scores, ints(limit)[0], overlap.item(), least.item())
+OPERATORS["NonMaxSuppressionV2"] = OPERATORS["NonMaxSuppressionV3"] = _suppressed
 
 
 @operator("NonMaxSuppressionV4")
 def _non_max_suppression_v4(
     boxes: Array, scores: Array, limit: Array, overlap: Array, least: Array, *, pad_to_max_output_size: bool = False
 ) -> tuple[Array, Array]:
-    kept = _non_max_suppression_v3(boxes, scores, limit, overlap, least)
+    kept = _suppressed(boxes, scores, limit, overlap, least)
     count = np.asarray(len(kept), np.int32)
     return (np.pad(kept, (0, ints(limit)[0] - len(kept))) if pad_to_max_output_size else kept), count
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import INT32, Array, exact, ints, operator, require
+from tflm.delegates.flex.registry import INT32, OPERATORS, Array, exact, ints, operator, require
+from tflm.errors import OperatorError
 
 ALIGN_LEFT = {b"LEFT_LEFT": (True, True), b"LEFT_RIGHT": (True, False), b"RIGHT_LEFT": (False, True)}
-"""Whether superdiagonals and subdiagonals begin at the left of their row; to the right otherwise."""
+"""Whether superdiagonals and subdiagonals are aligned left in their row, rather than right."""
 
 
 def _adjoint(x: Array) -> Array:
@@ -37,38 +39,23 @@ def _einsum(*inputs: Array, equation: bytes) -> Array:
     return np.asarray(made, None).astype(inputs[0].dtype)
 
 
-@operator("Cross")
-def _cross(a: Array, b: Array) -> Array:
-    return np.cross(a, b)
-
-
-def _solved(a: Array, solve: Any) -> Any:
+def _solved(a: Array, solve: Callable[[Array], Any]) -> Array:
     try:
-        return solve(exact(a))
+        return np.asarray(solve(exact(a)), None).astype(a.dtype)
     except np.linalg.LinAlgError as error:
-        require(False, f"can't be computed: {error}")
+        raise OperatorError(f"can't be computed: {error}") from None
 
 
-@operator("MatrixInverse", "BatchMatrixInverse")
+@operator("MatrixInverse")
 def _inverse(a: Array, *, adjoint: bool = False) -> Array:
-    made = np.asarray(_solved(a, np.linalg.inv), None).astype(a.dtype)
+    made = _solved(a, np.linalg.inv)
     return _adjoint(made) if adjoint else made
-
-
-@operator("MatrixDeterminant", "BatchMatrixDeterminant")
-def _determinant(a: Array) -> Array:
-    return np.asarray(np.linalg.det(exact(a)), None).astype(a.dtype)
 
 
 @operator("LogMatrixDeterminant")
 def _log_determinant(a: Array) -> tuple[Array, Array]:
     sign, logarithm = np.linalg.slogdet(exact(a))
     return np.asarray(sign, None).astype(a.dtype), np.asarray(logarithm, None).astype(a.dtype)
-
-
-@operator("Cholesky", "BatchCholesky")
-def _cholesky(a: Array) -> Array:
-    return np.asarray(_solved(a, np.linalg.cholesky), None).astype(a.dtype)
 
 
 @operator("Qr")
@@ -95,13 +82,7 @@ def _self_adjoint_eigenvalues(a: Array, *, compute_v: bool = True) -> tuple[Arra
 @operator("MatrixSolve")
 def _solve(a: Array, b: Array, *, adjoint: bool = False) -> Array:
     left = _adjoint(a) if adjoint else a
-    return np.asarray(_solved(left, lambda matrix: np.linalg.solve(matrix, exact(b))), None).astype(a.dtype)
-
-
-@operator("MatrixTriangularSolve", "BatchMatrixTriangularSolve")
-def _triangular_solve(a: Array, b: Array, *, lower: bool = True, adjoint: bool = False) -> Array:
-    triangle = np.tril(a) if lower else np.triu(a)
-    return _solve(triangle, b, adjoint=adjoint)
+    return _solved(left, lambda matrix: np.linalg.solve(matrix, exact(b)))
 
 
 @operator("MatrixSolveLs")
@@ -110,9 +91,7 @@ def _least_squares(a: Array, b: Array, regularizer: Array, *, fast: bool = True)
     if not fast:
         return np.matmul(np.linalg.pinv(left), right).astype(a.dtype)
     gram = np.matmul(_adjoint(left), left) + regularizer.item() * np.eye(a.shape[-1], dtype=np.float64)
-    return np.asarray(_solved(gram, lambda g: np.linalg.solve(g, np.matmul(_adjoint(left), right))), None).astype(
-        a.dtype
-    )
+    return _solve(gram, np.matmul(_adjoint(left), right)).astype(a.dtype)
 
 
 @operator("Lu")
@@ -131,7 +110,7 @@ def _lu(a: Array, *, output_idx_type: np.dtype[Any] = INT32) -> tuple[Array, Arr
     return lu.reshape(a.shape).astype(a.dtype), order.reshape(a.shape[:-1]).astype(output_idx_type)
 
 
-@operator("MatrixBandPart", "BatchMatrixBandPart")
+@operator("MatrixBandPart")
 def _band_part(a: Array, lower: Array, upper: Array) -> Array:
     (below,), (above,) = ints(lower), ints(upper)
     distance = np.subtract.outer(np.arange(a.shape[-2], dtype=np.int64), np.arange(a.shape[-1], dtype=np.int64))
@@ -140,11 +119,6 @@ def _band_part(a: Array, lower: Array, upper: Array) -> Array:
 
 
 # Diagonals. Diagonal d runs from row max(0, -d) and column max(0, d); bands list the highest first.
-
-
-@operator("Diag")
-def _diag(x: Array) -> Array:
-    return np.diag(x.reshape(-1)).reshape(x.shape * 2)
 
 
 @operator("DiagPart")
@@ -169,11 +143,11 @@ def _row_start(d: int, length: int, longest: int, align: bytes) -> int:
     return 0 if (d >= 0 and left_above) or (d <= 0 and left_below) else longest - length
 
 
-def _diagonal_part(x: Array, k: Array, padding: Any, align: bytes) -> Array:
+def _diagonal_part(x: Array, k: Array, padding: Array, *, align: bytes = b"RIGHT_LEFT") -> Array:
     rows, columns = x.shape[-2:]
     band = _band(k)
     longest = max(_length(d, rows, columns) for d in band)
-    made = np.full((*x.shape[:-2], len(band), longest), padding, x.dtype)
+    made = np.full((*x.shape[:-2], len(band), longest), padding.item(), x.dtype)
     for i, d in enumerate(band):
         length = _length(d, rows, columns)
         start = _row_start(d, length, longest, align)
@@ -181,8 +155,8 @@ def _diagonal_part(x: Array, k: Array, padding: Any, align: bytes) -> Array:
     return made if np.asarray(k, None).size > 1 and len(band) > 1 else made[..., 0, :]
 
 
-def _set_diagonals(made: Array, diagonals: Array, k: Array, align: bytes) -> Array:
-    band = _band(k)
+def _with_diagonals(x: Array, diagonals: Array, k: Array, *, align: bytes = b"RIGHT_LEFT") -> Array:
+    band, made = _band(k), np.array(x, None)
     longest = diagonals.shape[-1]
     for i, d in enumerate(band):
         length = _length(d, *made.shape[-2:])
@@ -191,33 +165,6 @@ def _set_diagonals(made: Array, diagonals: Array, k: Array, align: bytes) -> Arr
         places = np.arange(length, dtype=np.int64)
         made[..., places + max(0, -d), places + max(0, d)] = row[..., start : start + length]
     return made
-
-
-@operator("MatrixDiagPart", "BatchMatrixDiagPart")
-def _matrix_diag_part(x: Array) -> Array:
-    return x.diagonal(0, -2, -1)
-
-
-@operator("MatrixDiagPartV2")
-def _matrix_diag_part_v2(x: Array, k: Array, padding: Array) -> Array:
-    return _diagonal_part(x, k, padding.item(), b"LEFT_LEFT")
-
-
-@operator("MatrixDiagPartV3")
-def _matrix_diag_part_v3(x: Array, k: Array, padding: Array, *, align: bytes = b"RIGHT_LEFT") -> Array:
-    return _diagonal_part(x, k, padding.item(), align)
-
-
-@operator("MatrixDiag", "BatchMatrixDiag")
-def _matrix_diag(diagonal: Array) -> Array:
-    return _set_diagonals(
-        np.zeros((*diagonal.shape, diagonal.shape[-1]), diagonal.dtype), diagonal, np.array(0, np.int32), b""
-    )
-
-
-@operator("MatrixDiagV2")
-def _matrix_diag_v2(diagonal: Array, k: Array, rows: Array, columns: Array, padding: Array) -> Array:
-    return _matrix_diag_v3(diagonal, k, rows, columns, padding, align=b"LEFT_LEFT")
 
 
 @operator("MatrixDiagV3")
@@ -234,19 +181,31 @@ def _matrix_diag_v3(
     column_count = least_columns if column_count == -1 else column_count
     batch = diagonal.shape[: -2 if len(band) > 1 else -1]
     made = np.full((*batch, row_count, column_count), padding.item(), diagonal.dtype)
-    return _set_diagonals(made, diagonal, k, align)
+    return _with_diagonals(made, diagonal, k, align=align)
 
 
-@operator("MatrixSetDiag", "BatchMatrixSetDiag")
-def _matrix_set_diag(x: Array, diagonal: Array) -> Array:
-    return _set_diagonals(np.array(x, None), diagonal, np.array(0, np.int32), b"")
+OPERATORS |= {
+    "Cholesky": lambda a: _solved(a, np.linalg.cholesky),
+    "Cross": np.cross,
+    "Diag": lambda x: np.diag(x.reshape(-1)).reshape(x.shape * 2),
+    "MatrixDeterminant": lambda a: np.asarray(np.linalg.det(exact(a)), None).astype(a.dtype),
+    "MatrixDiag": lambda x: np.where(np.eye(x.shape[-1], dtype=np.bool_), x[..., np.newaxis], np.zeros((), x.dtype)),
+    "MatrixDiagPart": lambda x: x.diagonal(0, -2, -1),
+    "MatrixDiagPartV2": lambda x, k, padding: _diagonal_part(x, k, padding, align=b"LEFT_LEFT"),
+    "MatrixDiagPartV3": _diagonal_part,
+    "MatrixDiagV2": lambda *inputs: _matrix_diag_v3(*inputs, align=b"LEFT_LEFT"),
+    "MatrixSetDiag": lambda x, diagonal: _with_diagonals(x, diagonal, np.zeros((), np.int32)),
+    "MatrixSetDiagV2": lambda x, diagonal, k: _with_diagonals(x, diagonal, k, align=b"LEFT_LEFT"),
+    "MatrixSetDiagV3": _with_diagonals,
+    "MatrixTriangularSolve": lambda a, b, *, lower=True, adjoint=False: _solve(
+        np.tril(a) if lower else np.triu(a), b, adjoint=adjoint
+    ),
+}
 
+HAVE_BATCH_NAMES = (
+    *("Cholesky", "MatrixBandPart", "MatrixDeterminant", "MatrixDiag", "MatrixDiagPart", "MatrixInverse"),
+    *("MatrixSetDiag", "MatrixTriangularSolve"),
+)
+"""Operators that TensorFlow also has under an older name."""
 
-@operator("MatrixSetDiagV2")
-def _matrix_set_diag_v2(x: Array, diagonal: Array, k: Array) -> Array:
-    return _set_diagonals(np.array(x, None), diagonal, k, b"LEFT_LEFT")
-
-
-@operator("MatrixSetDiagV3")
-def _matrix_set_diag_v3(x: Array, diagonal: Array, k: Array, *, align: bytes = b"RIGHT_LEFT") -> Array:
-    return _set_diagonals(np.array(x, None), diagonal, k, align)
+OPERATORS |= {f"Batch{name}": OPERATORS[name] for name in HAVE_BATCH_NAMES}

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import INT64, OPERATORS, Array, exact, ints, operator, require
+from tflm.delegates.flex.registry import INT64, OPERATORS, Array, Function, exact, ints, lowest, operator, require
+
+OPERATORS |= {  # of one expression each
+    "L2Loss": lambda x: np.asarray((exact(x) ** 2).sum(dtype=None) / 2, None).astype(x.dtype),
+    "LogSoftmax": lambda x: _log_softmax(x).astype(x.dtype),
+    "Softmax": lambda x: np.exp(_log_softmax(x)).astype(x.dtype),
+}
+
 
 CHANNELS_FIRST = (b"NCHW", b"NCDHW")
-LAYOUTS = {2: b"NHWC", 3: b"NDHWC"}
 
 
 def _channels_last(x: Array, data_format: bytes) -> Array:
@@ -22,327 +29,208 @@ def _as_given(x: Array, data_format: bytes) -> Array:
     return np.moveaxis(x, -1, 1) if data_format in CHANNELS_FIRST else x
 
 
-def _inner(values: Sequence[int], data_format: bytes) -> list[int]:
-    """The entries for the dimensions of space."""
-    return list(values[2:] if data_format in CHANNELS_FIRST else values[1:-1])
+@dataclass(frozen=True)
+class _Geometry:
+    """The attributes of an operator on windows, as TensorFlow names them; sequences follow `data_format`."""
+
+    strides: Sequence[int]
+    padding: bytes
+    ksize: Sequence[int] = ()
+    data_format: bytes = b"NHWC"
+    dilations: Sequence[int] = ()
+    explicit_paddings: Sequence[int] = ()
+
+    def last(self, x: Array) -> Array:
+        """An array of the operator with its channels moved last."""
+        return _channels_last(x, self.data_format)
+
+    def as_given(self, x: Array) -> Array:
+        """An array with channels last in the layout of the operator."""
+        return _as_given(x, self.data_format)
+
+    def spatial(self, values: Sequence[Any]) -> list[Any]:
+        """The entries of the spatial dimensions."""
+        return list(values[2:] if self.data_format in CHANNELS_FIRST else values[1:-1])
+
+    def over(self, shape: Sequence[int], sizes: Sequence[int] | None = None) -> _Windows:
+        """The windows over an input [batch, space..., channels]; their sizes are those of `ksize` by default."""
+        return _Windows(self, shape, self.spatial(self.ksize) if sizes is None else sizes)
 
 
 class _Windows:
-    """Where windows lie over the dimensions of space of [batch, space..., channels].
+    """Windows over the spatial dimensions of an input [batch, space..., channels].
 
-    Args:
-        shape: of the input.
-        sizes, strides, rates: for each dimension of space; `rates` is the distance between taps.
-        padding: SAME, VALID or EXPLICIT.
-        explicit: before and after, for each dimension of space, where that is EXPLICIT.
+    Attributes:
+        space: sizes of the spatial dimensions.
+        pads: padding before and after each spatial dimension.
+        taps: each position within a window, with the index of the padded input's elements that lie there.
     """
 
-    def __init__(
-        self,
-        shape: Sequence[int],
-        sizes: Sequence[int],
-        strides: Sequence[int],
-        padding: bytes,
-        rates: Sequence[int] | None = None,
-        explicit: Sequence[tuple[int, int]] | None = None,
-    ):
-        self.space = list(shape[1:-1])
-        self.sizes, self.strides, self.rates = list(sizes), list(strides), list(rates or [1] * len(sizes))
-        spans = [(size - 1) * rate + 1 for size, rate in zip(self.sizes, self.rates)]
-        if padding == b"SAME":
-            self.counts = [-(-n // stride) for n, stride in zip(self.space, self.strides)]
-            needed = [
-                max(0, (count - 1) * stride + span - n)
-                for count, stride, span, n in zip(self.counts, self.strides, spans, self.space)
-            ]
+    def __init__(self, geometry: _Geometry, shape: Sequence[int], sizes: Sequence[int]):
+        self.space = shape[1:-1]
+        strides, rates = geometry.spatial(geometry.strides), geometry.spatial(geometry.dilations) or [1] * len(sizes)
+        spans = [(size - 1) * rate + 1 for size, rate in zip(sizes, rates)]
+        if geometry.padding == b"SAME":
+            outputs = [-(-n // stride) for n, stride in zip(self.space, strides)]
+            needed = [max(0, (m - 1) * k + span - n) for m, k, span, n in zip(outputs, strides, spans, self.space)]
             self.pads = [(n // 2, n - n // 2) for n in needed]
         else:
-            self.pads = list(explicit or [(0, 0)] * len(spans))
-            room = [n + sum(pad) for n, pad in zip(self.space, self.pads)]
-            self.counts = [(n - span) // stride + 1 for n, span, stride in zip(room, spans, self.strides)]
-
-    def taps(self) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
-        """Each place within a window, with the slices of the padded input that lie there."""
-        for tap in itertools.product(*map(range, self.sizes)):
-            starts = [t * rate for t, rate in zip(tap, self.rates)]
-            yield (
-                tap,
-                tuple(
-                    slice(start, start + (count - 1) * stride + 1, stride)
-                    for start, count, stride in zip(starts, self.counts, self.strides)
-                ),
-            )
+            pairs = list(zip(geometry.explicit_paddings[::2], geometry.explicit_paddings[1::2]))
+            self.pads = geometry.spatial(pairs) or [(0, 0)] * len(spans)
+        room = [n + sum(pad) - span for n, pad, span in zip(self.space, self.pads, spans)]
+        reach = [n // stride * stride + 1 for n, stride in zip(room, strides, strict=True)]
+        self.taps: list[tuple[tuple[int, ...], tuple[slice, ...]]] = []
+        for tap in itertools.product(*map(range, sizes)):
+            starts = [position * rate for position, rate in zip(tap, rates)]
+            place = [slice(start, start + n, stride) for start, n, stride in zip(starts, reach, strides)]
+            self.taps.append((tap, (slice(None), *place)))
 
     def padded(self, x: Array, value: float = 0) -> Array:
-        """The input with its borders."""
+        """The input with its padding."""
         return np.pad(x, [(0, 0), *self.pads, (0, 0)], constant_values=value)
 
     def inside(self, padded: Array) -> Array:
-        """What lies within the borders."""
+        """A padded input without its padding."""
         return padded[(slice(None), *(slice(pad[0], pad[0] + n) for pad, n in zip(self.pads, self.space)))]
 
+    def elements(self, padded: Array) -> list[Array]:
+        """For each tap, the elements of a padded input that lie there."""
+        return [padded[place] for _, place in self.taps]
 
-def _explicit(paddings: Sequence[int], data_format: bytes) -> list[tuple[int, int]]:
-    pairs = list(zip(paddings[::2], paddings[1::2]))
-    return pairs[2:] if data_format in CHANNELS_FIRST else pairs[1:-1]
-
-
-def _convolution_windows(
-    shape: Sequence[int],
-    sizes: Sequence[int],
-    strides: Sequence[int],
-    padding: bytes,
-    data_format: bytes,
-    dilations: Sequence[int],
-    explicit_paddings: Sequence[int],
-) -> _Windows:
-    """Windows of a convolution, from the attributes of its node."""
-    return _Windows(
-        shape,
-        sizes,
-        _inner(strides, data_format),
-        padding,
-        _inner(dilations, data_format),
-        _explicit(explicit_paddings, data_format) or None,
-    )
+    def counts(self) -> Array:
+        """The number of elements in each window that are not padding."""
+        return np.sum(self.elements(self.padded(np.ones((1, *self.space, 1), np.float64))), 0, dtype=None)
 
 
-def _convolution(rank: int) -> Callable[..., Array]:
-    def convolved(
-        x: Array,
-        filters: Array,
-        *,
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = LAYOUTS[rank],
-        dilations: Sequence[int] = (1,) * (rank + 2),
-        explicit_paddings: Sequence[int] = (),
-    ) -> Array:
-        last = _channels_last(x, data_format)
-        windows = _convolution_windows(
-            last.shape, filters.shape[:-2], strides, padding, data_format, dilations, explicit_paddings
-        )
-        groups = last.shape[-1] // filters.shape[-2]
-        weights = exact(filters).reshape(*filters.shape[:-1], groups, -1)
-        padded = exact(windows.padded(last))
-        padded = padded.reshape(*padded.shape[:-1], groups, -1)
-        total: Any = 0
-        for tap, place in windows.taps():
-            total = total + np.einsum("...gi,igo->...go", padded[(slice(None), *place)], weights[tap])
-        return _as_given(total.reshape(*total.shape[:-2], -1), data_format).astype(x.dtype)
+def _window_operator(*names: str) -> Callable[[Function], Function]:
+    """Register a function that takes a `_Geometry` before its inputs, and return it as it is."""
 
-    return convolved
+    def added(function: Function) -> Function:
+        @operator(*names)
+        def with_attributes(
+            *inputs: Array,
+            padding: bytes,
+            strides: Sequence[int] = (),
+            ksize: Sequence[int] = (),
+            data_format: bytes = b"NHWC",
+            dilations: Sequence[int] = (),
+            explicit_paddings: Sequence[int] = (),
+        ) -> Any:
+            geometry = _Geometry(strides, padding, ksize, data_format, dilations, explicit_paddings)
+            return function(geometry, *inputs)
+
+        return function
+
+    return added
 
 
-OPERATORS["Conv2D"] = _convolution(2)
-OPERATORS["Conv3D"] = _convolution(3)
+@_window_operator("Conv2D", "Conv3D")
+def _convolution(geometry: _Geometry, x: Array, filters: Array) -> Array:
+    last = geometry.last(x)
+    windows = geometry.over(last.shape, filters.shape[:-2])
+    groups = last.shape[-1] // filters.shape[-2]
+    weights = exact(filters).reshape(*filters.shape[:-1], groups, -1)
+    padded = exact(windows.padded(last))
+    padded = padded.reshape(*padded.shape[:-1], groups, -1)
+    total: Any = sum(np.einsum("...gi,igo->...go", padded[place], weights[tap]) for tap, place in windows.taps)
+    return geometry.as_given(total.reshape(*total.shape[:-2], -1)).astype(x.dtype)
 
 
-@operator("DepthwiseConv2dNative")
-def _depthwise_convolution(
-    x: Array,
-    filters: Array,
-    *,
-    strides: Sequence[int],
-    padding: bytes,
-    data_format: bytes = b"NHWC",
-    dilations: Sequence[int] = (1, 1, 1, 1),
-    explicit_paddings: Sequence[int] = (),
-) -> Array:
+@_window_operator("DepthwiseConv2dNative")
+def _depthwise_convolution(geometry: _Geometry, x: Array, filters: Array) -> Array:
     height, width, channels, multiplier = filters.shape
-    return OPERATORS["Conv2D"](
-        x,
-        filters.reshape(height, width, 1, channels * multiplier),
-        strides=strides,
-        padding=padding,
-        data_format=data_format,
-        dilations=dilations,
-        explicit_paddings=explicit_paddings,
-    )
+    return _convolution(geometry, x, filters.reshape(height, width, 1, channels * multiplier))
 
 
-def _convolution_input_gradient(rank: int) -> Callable[..., Array]:
-    def spread(
-        sizes: Array,
-        filters: Array,
-        gradient: Array,
-        *,
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = LAYOUTS[rank],
-        dilations: Sequence[int] = (1,) * (rank + 2),
-        explicit_paddings: Sequence[int] = (),
-    ) -> Array:
-        last, shape = exact(_channels_last(gradient, data_format)), ints(sizes)
-        space = _inner(shape, data_format) if len(shape) == rank + 2 else shape
-        full = (len(last), *space, filters.shape[-2])
-        windows = _convolution_windows(
-            full, filters.shape[:rank], strides, padding, data_format, dilations, explicit_paddings
-        )
-        made = windows.padded(np.zeros(full, np.float64))
-        for tap, place in windows.taps():
-            made[(slice(None), *place)] += last @ exact(filters)[tap].T
-        return _as_given(windows.inside(made), data_format).astype(gradient.dtype)
-
-    return spread
+@_window_operator("Conv2DBackpropInput", "Conv3DBackpropInputV2")
+def _convolution_input_gradient(geometry: _Geometry, sizes: Array, filters: Array, gradient: Array) -> Array:
+    slopes, shape = exact(geometry.last(gradient)), ints(sizes)
+    space = geometry.spatial(shape) if len(shape) == filters.ndim else shape
+    full = (len(slopes), *space, filters.shape[-2])
+    windows = geometry.over(full, filters.shape[:-2])
+    made = windows.padded(np.zeros(full, np.float64))
+    for tap, place in windows.taps:
+        made[place] += slopes @ exact(filters)[tap].T
+    return geometry.as_given(windows.inside(made)).astype(gradient.dtype)
 
 
-def _convolution_filter_gradient(rank: int) -> Callable[..., Array]:
-    def gathered(
-        x: Array,
-        sizes: Array,
-        gradient: Array,
-        *,
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = LAYOUTS[rank],
-        dilations: Sequence[int] = (1,) * (rank + 2),
-        explicit_paddings: Sequence[int] = (),
-    ) -> Array:
-        last, slopes = _channels_last(x, data_format), exact(_channels_last(gradient, data_format))
-        windows = _convolution_windows(
-            last.shape, ints(sizes)[:rank], strides, padding, data_format, dilations, explicit_paddings
-        )
-        padded, made, axes = exact(windows.padded(last)), np.zeros(ints(sizes), np.float64), tuple(range(rank + 1))
-        for tap, place in windows.taps():
-            made[tap] = np.tensordot(padded[(slice(None), *place)], slopes, (axes, axes))
-        return made.astype(x.dtype)
-
-    return gathered
-
-
-for _rank, _suffix in {2: "", 3: "V2"}.items():
-    OPERATORS[f"Conv{_rank}DBackpropInput{_suffix}"] = _convolution_input_gradient(_rank)
-    OPERATORS[f"Conv{_rank}DBackpropFilter{_suffix}"] = _convolution_filter_gradient(_rank)
+@_window_operator("Conv2DBackpropFilter", "Conv3DBackpropFilterV2")
+def _convolution_filter_gradient(geometry: _Geometry, x: Array, sizes: Array, gradient: Array) -> Array:
+    last, slopes = geometry.last(x), exact(geometry.last(gradient))
+    windows = geometry.over(last.shape, ints(sizes)[:-2])
+    padded, made, axes = exact(windows.padded(last)), np.zeros(ints(sizes), np.float64), tuple(range(x.ndim - 1))
+    for tap, place in windows.taps:
+        made[tap] = np.tensordot(padded[place], slopes, (axes, axes))
+    return made.astype(x.dtype)
 
 
 @operator("Dilation2D")
 def _dilation(x: Array, filters: Array, *, strides: Sequence[int], rates: Sequence[int], padding: bytes) -> Array:
-    windows = _Windows(x.shape, filters.shape[:2], strides[1:3], padding, rates[1:3])
+    windows = _Geometry(strides, padding, dilations=rates).over(x.shape, filters.shape[:2])
     padded = windows.padded(x.astype(np.float64), -np.inf)
-    taps = [padded[(slice(None), *place)] + filters[tap] for tap, place in windows.taps()]
-    return np.max(taps, 0).astype(x.dtype)
+    return np.max([padded[place] + filters[tap] for tap, place in windows.taps], 0).astype(x.dtype)
+
+
+@operator("ExtractImagePatches")
+def _extract_image_patches(
+    x: Array, *, ksizes: Sequence[int], strides: Sequence[int], rates: Sequence[int], padding: bytes
+) -> Array:
+    windows = _Geometry(strides, padding, ksizes, dilations=rates).over(x.shape)
+    return np.concatenate(windows.elements(windows.padded(x)), -1)
 
 
 # Pooling.
 
 
-def _pool_windows(x: Array, ksize: Sequence[int], strides: Sequence[int], padding: bytes, layout: bytes) -> _Windows:
-    return _Windows(x.shape, _inner(ksize, layout), _inner(strides, layout), padding)
+@_window_operator("MaxPool", "MaxPool3D")
+def _max_pool(geometry: _Geometry, x: Array) -> Array:
+    last = geometry.last(x)
+    windows = geometry.over(last.shape)
+    return geometry.as_given(np.max(windows.elements(windows.padded(last, lowest(x.dtype))), 0))
 
 
-def _tap_counts(windows: _Windows, x: Array) -> Array:
-    """How many elements of the input, not of its borders, each window has."""
-    ones = windows.padded(np.ones((1, *windows.space, 1), np.float64))
-    total: Any = 0
-    for _, place in windows.taps():
-        total = total + ones[(slice(None), *place)]
-    return np.asarray(total, None)
+@_window_operator("AvgPool", "AvgPool3D")
+def _average_pool(geometry: _Geometry, x: Array) -> Array:
+    last = geometry.last(x)
+    windows = geometry.over(last.shape)
+    total: Any = sum(windows.elements(windows.padded(exact(last))))
+    return geometry.as_given(total / windows.counts()).astype(x.dtype)
 
 
-def _max_pool(default: bytes) -> Callable[..., Array]:
-    def pooled(
-        x: Array,
-        *,
-        ksize: Sequence[int],
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = default,
-        explicit_paddings: Sequence[int] = (),
-    ) -> Array:
-        last = _channels_last(x, data_format)
-        windows = _pool_windows(last, ksize, strides, padding, data_format)
-        if explicit_paddings:
-            inner = _inner(ksize, data_format), _inner(strides, data_format)
-            windows = _Windows(last.shape, *inner, padding, None, _explicit(explicit_paddings, data_format))
-        lowest = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
-        padded = windows.padded(last, lowest)
-        made = np.max([padded[(slice(None), *place)] for _, place in windows.taps()], 0)
-        return _as_given(made, data_format)
-
-    return pooled
+@_window_operator("AvgPoolGrad", "AvgPool3DGrad")
+def _average_pool_gradient(geometry: _Geometry, shape: Array, gradient: Array) -> Array:
+    slopes, sizes = exact(geometry.last(gradient)), ints(shape)
+    full = [sizes[0], *geometry.spatial(sizes), slopes.shape[-1]]
+    windows = geometry.over(full)
+    made = windows.padded(np.zeros(full, np.float64))
+    shares = slopes / windows.counts()
+    for _, place in windows.taps:
+        made[place] += shares
+    return geometry.as_given(windows.inside(made)).astype(gradient.dtype)
 
 
-def _average_pool(default: bytes) -> Callable[..., Array]:
-    def pooled(
-        x: Array, *, ksize: Sequence[int], strides: Sequence[int], padding: bytes, data_format: bytes = default
-    ) -> Array:
-        last = _channels_last(x, data_format)
-        windows = _pool_windows(last, ksize, strides, padding, data_format)
-        padded = windows.padded(exact(last))
-        total: Any = 0
-        for _, place in windows.taps():
-            total = total + padded[(slice(None), *place)]
-        return _as_given(total / _tap_counts(windows, last), data_format).astype(x.dtype)
-
-    return pooled
+@_window_operator("MaxPoolGrad", "MaxPool3DGrad")
+def _max_pool_gradient(geometry: _Geometry, x: Array, y: Array, gradient: Array) -> Array:
+    last, slopes = geometry.last(x), geometry.last(gradient)
+    windows = geometry.over(last.shape)
+    padded = windows.padded(last.astype(np.float64), -np.inf)
+    made = np.zeros(padded.shape, np.float64)
+    largest = np.argmax(windows.elements(padded), 0)
+    for i, (_, place) in enumerate(windows.taps):
+        made[place] += np.where(largest == i, slopes, 0)
+    return geometry.as_given(windows.inside(made)).astype(x.dtype)
 
 
-def _average_pool_gradient(default: bytes) -> Callable[..., Array]:
-    def spread(
-        shape: Array,
-        gradient: Array,
-        *,
-        ksize: Sequence[int],
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = default,
-    ) -> Array:
-        slopes = exact(_channels_last(gradient, data_format))
-        sizes = ints(shape)
-        full = [sizes[0], *_inner(sizes, data_format), slopes.shape[-1]]
-        windows = _pool_windows(np.empty(full, np.float64), ksize, strides, padding, data_format)
-        made = windows.padded(np.zeros(full, np.float64))
-        slopes = slopes / _tap_counts(windows, made)
-        for _, place in windows.taps():
-            made[(slice(None), *place)] += slopes
-        return _as_given(windows.inside(made), data_format).astype(gradient.dtype)
-
-    return spread
+@_window_operator("MaxPoolV2")
+def _max_pool_v2(geometry: _Geometry, x: Array, ksize: Array, strides: Array) -> Array:
+    return _max_pool(replace(geometry, ksize=ints(ksize), strides=ints(strides)), x)
 
 
-def _max_pool_gradient(default: bytes) -> Callable[..., Array]:
-    def routed(
-        x: Array,
-        y: Array,
-        gradient: Array,
-        *,
-        ksize: Sequence[int],
-        strides: Sequence[int],
-        padding: bytes,
-        data_format: bytes = default,
-    ) -> Array:
-        last, slopes = _channels_last(x, data_format), _channels_last(gradient, data_format)
-        windows = _pool_windows(last, ksize, strides, padding, data_format)
-        padded = windows.padded(last.astype(np.float64), -np.inf)
-        made = np.zeros(padded.shape, np.float64)
-        places = [place for _, place in windows.taps()]
-        largest = np.argmax([padded[(slice(None), *place)] for place in places], 0)
-        for i, place in enumerate(places):
-            made[(slice(None), *place)] += np.where(largest == i, slopes, 0)
-        return _as_given(windows.inside(made), data_format).astype(x.dtype)
-
-    return routed
-
-
-for _suffix, _layout in {"": b"NHWC", "3D": b"NDHWC"}.items():
-    OPERATORS[f"MaxPool{_suffix}"] = _max_pool(_layout)
-    OPERATORS[f"AvgPool{_suffix}"] = _average_pool(_layout)
-    OPERATORS[f"AvgPool{_suffix}Grad"] = _average_pool_gradient(_layout)
-    OPERATORS[f"MaxPool{_suffix}Grad"] = _max_pool_gradient(_layout)
-
-
-@operator("MaxPoolV2")
-def _max_pool_v2(x: Array, ksize: Array, strides: Array, *, padding: bytes, data_format: bytes = b"NHWC") -> Array:
-    return OPERATORS["MaxPool"](x, ksize=ints(ksize), strides=ints(strides), padding=padding, data_format=data_format)
-
-
-@operator("MaxPoolGradV2")
+@_window_operator("MaxPoolGradV2")
 def _max_pool_gradient_v2(
-    x: Array, y: Array, gradient: Array, ksize: Array, strides: Array, *, padding: bytes, data_format: bytes = b"NHWC"
+    geometry: _Geometry, x: Array, y: Array, gradient: Array, ksize: Array, strides: Array
 ) -> Array:
-    sizes = {"ksize": ints(ksize), "strides": ints(strides)}
-    return OPERATORS["MaxPoolGrad"](x, y, gradient, **sizes, padding=padding, data_format=data_format)
+    return _max_pool_gradient(replace(geometry, ksize=ints(ksize), strides=ints(strides)), x, y, gradient)
 
 
 @operator("MaxPoolWithArgmax")
@@ -355,17 +243,15 @@ def _max_pool_with_arg_max(
     include_batch_in_index: bool = False,
     Targmax: np.dtype[Any] = INT64,  # noqa: N803  # TensorFlow's name
 ) -> tuple[Array, Array]:
-    windows = _pool_windows(x, ksize, strides, padding, b"NHWC")
-    padded = windows.padded(x.astype(np.float64), -np.inf)
+    windows = _Geometry(strides, padding, ksize).over(x.shape)
     indices = np.arange(x.size, dtype=np.int64).reshape(x.shape)
     if not include_batch_in_index:
         indices = indices - indices.reshape(len(x), -1)[:, :1].reshape(-1, 1, 1, 1)
-    numbers = windows.padded(indices)
-    places = [(slice(None), *place) for _, place in windows.taps()]
-    values = np.stack([padded[place] for place in places])
+    values = np.stack(windows.elements(windows.padded(x.astype(np.float64), -np.inf)))
+    numbers = np.stack(windows.elements(windows.padded(indices)))
     largest = np.argmax(values, 0)[np.newaxis]
-    found = np.take_along_axis(np.stack([numbers[place] for place in places]), largest, 0)[0]
-    return np.take_along_axis(values, largest, 0)[0].astype(x.dtype), found.astype(Targmax)
+    made, found = (np.take_along_axis(of_taps, largest, 0)[0] for of_taps in (values, numbers))
+    return made.astype(x.dtype), found.astype(Targmax)
 
 
 @operator("MaxPoolGradWithArgmax")
@@ -381,13 +267,9 @@ def _max_pool_gradient_with_arg_max(
 # Biases and normalization.
 
 
-def _along_channels(values: Array, rank: int, data_format: bytes) -> Array:
-    return values.reshape(-1, *[1] * (rank - 2)) if data_format in CHANNELS_FIRST else values
-
-
 @operator("BiasAdd", "BiasAddV1")
 def _bias_add(x: Array, bias: Array, *, data_format: bytes = b"NHWC") -> Array:
-    return x + _along_channels(bias, x.ndim, data_format)
+    return x + (bias.reshape(-1, *[1] * (x.ndim - 2)) if data_format in CHANNELS_FIRST else bias)
 
 
 @operator("BiasAddGrad")
@@ -454,24 +336,9 @@ def _local_response_normalization(
     return (x / (bias + alpha * sums) ** beta).astype(x.dtype)
 
 
-@operator("L2Loss")
-def _l2_loss(x: Array) -> Array:
-    return np.asarray((exact(x) ** 2).sum(dtype=None) / 2, None).astype(x.dtype)
-
-
 def _log_softmax(x: Array) -> Array:
     shifted = exact(x) - exact(x).max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True, dtype=None))
-
-
-@operator("Softmax")
-def _softmax(x: Array) -> Array:
-    return np.exp(_log_softmax(x)).astype(x.dtype)
-
-
-@operator("LogSoftmax")
-def _log_softmax_rounded(x: Array) -> Array:
-    return _log_softmax(x).astype(x.dtype)
 
 
 @operator("SoftmaxCrossEntropyWithLogits")

@@ -32,7 +32,7 @@ DTYPES = {
     22: np.dtype(np.uint32),
     23: np.dtype(np.uint64),
 }
-"""numpy's dtype for numbers of TensorFlow's DataType; a quantized one is an integer."""
+"""numpy's dtype for each number of TensorFlow's DataType; quantized types are integers."""
 
 MESSAGES: dict[str, list[tuple[str, int, str]]] = {
     "Dim": [("size", 1, "int64")],
@@ -57,7 +57,7 @@ MESSAGES: dict[str, list[tuple[str, int, str]]] = {
     "AttrEntry": [("key", 1, "string"), ("value", 2, "AttrValue")],
     "NodeDef": [("name", 1, "string"), ("op", 2, "string"), ("input", 3, "string*"), ("attr", 5, "AttrEntry*")],
 }
-"""Fields of TensorFlow's messages: name, number, type, * for repeated. Those that are not listed are skipped over."""
+"""Fields of TensorFlow's messages: name, number, type, * for repeated. Unlisted fields are skipped."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,10 @@ class FlexNode:
 
 
 def flex_node(custom_options: bytes | memoryview) -> FlexNode:
-    """What the custom options of a Flex operator say.
+    """Read the custom options of a Flex operator.
 
     Raises:
-        OperatorError: they are something else; or the protobuf package is not there.
+        OperatorError: they are not a Flex operator's options, or the protobuf package is missing.
     """
     name, serialized = _name_and_node(bytes(custom_options))
     try:
@@ -99,7 +99,7 @@ def _name_and_node(options: bytes) -> tuple[str, bytes]:
         root = flexbuffers.GetRoot(options)
         name, node = list(root.AsVector)
         return name.AsString, bytes(node.AsBlob if node.IsBlob else node.AsStringBytes)
-    except Exception as error:  # whatever the reader comes across in bytes that are none of its own
+    except Exception as error:  # whatever the reader raises for arbitrary bytes
         reason = "has custom options that are not a flexbuffer of a name and a NodeDef"
         raise OperatorError(f"{reason}: {type(error).__name__} {error}") from None
 

@@ -1,4 +1,4 @@
-"""Quantizing to integers and back, and numbers that are rounded as if they were quantized."""
+"""Quantization to integers, dequantization, and rounding of floats as if they were quantized."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FLOAT32 = np.dtype(np.float32)
 
 
 def _nudged(low: Array, high: Array, bits: int, narrow: bool) -> tuple[Array, Array, Array]:
-    """The range moved so that zero is one of its steps: its ends and the step, in float32."""
+    """The ends and the step of a range, moved so that zero is one of its steps; in float32."""
     first, last = np.float32(1 if narrow else 0), np.float32(2**bits - 1)
     scale = (high - low) / (last - first)
     zero = np.clip(np.floor(first - low / scale + np.float32(0.5)), first, last)

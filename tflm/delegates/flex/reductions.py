@@ -1,4 +1,4 @@
-"""Reductions over dimensions, cumulative ones, over segments, and those that find or count elements."""
+"""Reductions over dimensions and segments, cumulative sums, and operators that find or count elements."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import INT32, INT64, OPERATORS, Array, axis_of, exact, ints, operator, require
+from tflm.delegates.flex.registry import INT32, INT64, OPERATORS, Array, axis_of, exact, ints, lowest, operator, require
+
+OPERATORS |= {  # of one expression each
+    "ArgMax": lambda x, dimension, *, output_type=INT64: np.argmax(x, axis_of(dimension, x.ndim)).astype(output_type),
+    "ArgMin": lambda x, dimension, *, output_type=INT64: np.argmin(x, axis_of(dimension, x.ndim)).astype(output_type),
+    "InTopK": lambda predictions, targets, *, k: _in_top_k_v2(predictions, targets, np.asarray(k, np.int32)),
+    "TopK": lambda x, *, k: _top_k_v2(x, np.asarray(k, np.int32)),
+    "Unique": lambda x, *, out_idx=INT32: _unique_with_counts(x, out_idx=out_idx)[:2],
+    "UniqueV2": lambda x, axis, *, out_idx=INT32: _unique_with_counts_v2(x, axis, out_idx=out_idx)[:2],
+    "Where": lambda condition: np.argwhere(condition).astype(np.int64),
+}
 
 
 def _reduction(reduce: Callable[..., Any]) -> Callable[..., Array]:
@@ -20,7 +30,7 @@ def _reduction(reduce: Callable[..., Any]) -> Callable[..., Array]:
 
 
 def _sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """Integers are added in 64 bits, on a machine of 32 bits, too."""
+    """The type that sums are computed in: 64 bits for integers, also on 32-bit hosts."""
     return np.dtype({"b": np.int64, "i": np.int64, "u": np.uint64}.get(dtype.kind, dtype))
 
 
@@ -37,7 +47,7 @@ OPERATORS.update(
         "All": _reduction(np.all),
         "Any": _reduction(np.any),
         "EuclideanNorm": _reduction(lambda x, **where: np.sqrt((abs(x) ** 2).sum(**where, dtype=_sum_type(x.dtype)))),
-        "Max": _reduction(lambda x, **where: np.max(x, initial=_lowest(x.dtype), **where)),
+        "Max": _reduction(lambda x, **where: np.max(x, initial=lowest(x.dtype), **where)),
         "Mean": _reduction(_mean),
         "Min": _reduction(lambda x, **where: np.min(x, initial=_highest(x.dtype), **where)),
         "Prod": _reduction(np.prod),
@@ -46,22 +56,8 @@ OPERATORS.update(
 )
 
 
-def _lowest(dtype: np.dtype[Any]) -> Any:
-    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min
-
-
 def _highest(dtype: np.dtype[Any]) -> Any:
     return np.inf if dtype.kind == "f" else np.iinfo(dtype).max
-
-
-@operator("ArgMax")
-def _arg_max(x: Array, dimension: Array, *, output_type: np.dtype[Any] = INT64) -> Array:
-    return np.argmax(x, axis_of(dimension, x.ndim)).astype(output_type)
-
-
-@operator("ArgMin")
-def _arg_min(x: Array, dimension: Array, *, output_type: np.dtype[Any] = INT64) -> Array:
-    return np.argmin(x, axis_of(dimension, x.ndim)).astype(output_type)
 
 
 def _cumulative(accumulate: Callable[..., Any], start: float) -> Callable[..., Array]:
@@ -85,16 +81,8 @@ OPERATORS.update(
     }
 )
 
-SEGMENTS: dict[str, tuple[np.ufunc, Callable[[np.dtype[Any]], Any]]] = {
-    "Max": (np.maximum, lambda dtype: np.finfo(dtype).min if dtype.kind == "f" else np.iinfo(dtype).min),
-    "Min": (np.minimum, lambda dtype: np.finfo(dtype).max if dtype.kind == "f" else np.iinfo(dtype).max),
-    "Prod": (np.multiply, lambda dtype: 1),
-    "Sum": (np.add, lambda dtype: 0),
-}
-"""How elements of a segment are combined, and what an unsorted segment without any gives."""
 
-
-def _combined(data: Array, ids: Array, count: int, combine: np.ufunc, start: Any) -> Array:
+def _combined(data: Array, ids: Array, count: int, combine: np.ufunc = np.add, start: Any = 0) -> Array:
     """The rows of each segment, combined; those with a negative id are left out."""
     rows = data.reshape(ids.size, *data.shape[ids.ndim :])
     flat = ids.reshape(-1)
@@ -104,65 +92,69 @@ def _combined(data: Array, ids: Array, count: int, combine: np.ufunc, start: Any
     return made.astype(data.dtype)
 
 
-def _unsorted(combine: np.ufunc, start: Callable[[np.dtype[Any]], Any]) -> Callable[..., Array]:
-    return lambda data, ids, count: _combined(data, ids, ints(count)[0], combine, start(data.dtype))
+def _segment_count(ids: Array) -> int:
+    """The number of segments of sorted ids."""
+    return int(ids[-1]) + 1 if ids.size else 0
 
 
-def _sorted(combine: np.ufunc, start: Callable[[np.dtype[Any]], Any], empty: int) -> Callable[..., Array]:
+def _add_segments(name: str, combine: np.ufunc, start: Callable[[Any], Any], empty: int) -> None:
+    """Add the two operators that combine the elements of segments.
+
+    Args:
+        start: the value of an unsorted segment without elements, from the limits of the type.
+        empty: the value of a sorted segment without elements.
+    """
+
+    def initial(data: Array) -> Any:
+        return start(np.finfo(data.dtype) if data.dtype.kind == "f" else np.iinfo(data.dtype))
+
     def by_segment(data: Array, ids: Array) -> Array:
-        count = int(ids[-1]) + 1 if ids.size else 0
-        made = _combined(data, ids, count, combine, start(data.dtype))
-        made[np.setdiff1d(np.arange(count, dtype=np.int64), ids)] = empty
+        made = _combined(data, ids, _segment_count(ids), combine, initial(data))
+        made[np.setdiff1d(np.arange(len(made), dtype=np.int64), ids)] = empty
         return made
 
-    return by_segment
+    OPERATORS[f"Segment{name}"] = by_segment
+    OPERATORS[f"UnsortedSegment{name}"] = lambda data, ids, count: _combined(
+        data, ids, ints(count)[0], combine, initial(data)
+    )
 
 
-for _name, (_ufunc, _start) in SEGMENTS.items():
-    OPERATORS[f"UnsortedSegment{_name}"] = _unsorted(_ufunc, _start)
-    OPERATORS[f"Segment{_name}"] = _sorted(_ufunc, _start, int(_name == "Prod"))
+_add_segments("Max", np.maximum, lambda limits: limits.min, 0)
+_add_segments("Min", np.minimum, lambda limits: limits.max, 0)
+_add_segments("Prod", np.multiply, lambda limits: 1, 1)
+_add_segments("Sum", np.add, lambda limits: 0, 0)
 
 
 def _sizes(ids: Array, count: int, rank: int) -> Array:
-    """How many rows each segment has, at least 1; to divide by."""
+    """The number of rows of each segment, at least 1, as a divisor."""
     return np.maximum(np.bincount(ids.reshape(-1).astype(np.intp), minlength=count), 1).reshape(-1, *[1] * (rank - 1))
 
 
 @operator("SegmentMean")
 def _segment_mean(data: Array, ids: Array) -> Array:
-    count = int(ids[-1]) + 1 if ids.size else 0
-    return (_combined(exact(data), ids, count, np.add, 0) / _sizes(ids, count, data.ndim)).astype(data.dtype)
+    count = _segment_count(ids)
+    return (_combined(exact(data), ids, count) / _sizes(ids, count, data.ndim)).astype(data.dtype)
 
 
-def _sparse_segments(divide: Callable[[Array, Array], Array]) -> Callable[..., Array]:
+def _add_sparse_segments(name: str, divide: Callable[[Array, Array], Array]) -> None:
+    """Add the operators that sum rows by segment; `divide` normalizes sums by the sizes of their segments."""
+
     def by_segment(data: Array, indices: Array, ids: Array, num_segments: Any = None) -> Array:
-        count = (int(ids[-1]) + 1 if ids.size else 0) if num_segments is None else ints(num_segments)[0]
-        total = _combined(exact(data)[indices], ids, count, np.add, 0)
+        count = _segment_count(ids) if num_segments is None else ints(num_segments)[0]
+        total = _combined(exact(data)[indices], ids, count)
         return divide(total, _sizes(ids, count, data.ndim)).astype(data.dtype)
 
-    return by_segment
+    def gradient(slopes: Array, indices: Array, ids: Array, count: Array) -> Array:
+        shares = divide(exact(slopes), _sizes(ids, len(slopes), slopes.ndim))[ids]
+        return _combined(shares, indices, ints(count)[0]).astype(slopes.dtype)
+
+    OPERATORS[f"SparseSegment{name}"] = OPERATORS[f"SparseSegment{name}WithNumSegments"] = by_segment
+    OPERATORS[f"SparseSegment{name}Grad"] = gradient
 
 
-for _name, _divide in {
-    "Sum": lambda total, sizes: total,
-    "Mean": lambda total, sizes: total / sizes,
-    "SqrtN": lambda total, sizes: total / np.sqrt(sizes),
-}.items():
-    OPERATORS[f"SparseSegment{_name}"] = _sparse_segments(_divide)
-    OPERATORS[f"SparseSegment{_name}WithNumSegments"] = _sparse_segments(_divide)
-
-
-def _sparse_segment_gradients(divide: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    def spread(gradient: Array, indices: Array, ids: Array, count: Array) -> Array:
-        shares = divide(exact(gradient), _sizes(ids, len(gradient), gradient.ndim))[ids]
-        return _combined(shares, indices, ints(count)[0], np.add, 0).astype(gradient.dtype)
-
-    return spread
-
-
-OPERATORS["SparseSegmentSumGrad"] = _sparse_segment_gradients(lambda gradient, sizes: gradient)
-OPERATORS["SparseSegmentMeanGrad"] = _sparse_segment_gradients(lambda gradient, sizes: gradient / sizes)
-OPERATORS["SparseSegmentSqrtNGrad"] = _sparse_segment_gradients(lambda gradient, sizes: gradient / np.sqrt(sizes))
+_add_sparse_segments("Sum", lambda total, sizes: total)
+_add_sparse_segments("Mean", lambda total, sizes: total / sizes)
+_add_sparse_segments("SqrtN", lambda total, sizes: total / np.sqrt(sizes))
 
 
 @operator("Bincount")
@@ -178,14 +170,10 @@ def _bincount(values: Array, size: Array, weights: Array) -> Array:
 @operator("DenseBincount")
 def _dense_bincount(values: Array, size: Array, weights: Array, *, binary_output: bool = False) -> Array:
     (count,) = ints(size)
-    if values.ndim < 2:
-        made = _bincount(values, size, weights[:0] if binary_output else weights)
-    else:
-        made = np.zeros((len(values), count), weights.dtype)
-        for i, row in enumerate(values):
-            made[i] = _bincount(
-                row, size, weights[i] if weights.size and not binary_output else weights.reshape(-1)[:0]
-            )
+    rows = np.atleast_2d(values)
+    shares = np.ones(rows.shape, weights.dtype) if binary_output or not weights.size else weights.reshape(rows.shape)
+    counts = [_bincount(row, size, share) for row, share in zip(rows, shares)]
+    made = np.asarray(counts, weights.dtype).reshape(*values.shape[:-1], count)
     return (made > 0).astype(weights.dtype) if binary_output else made
 
 
@@ -193,11 +181,6 @@ def _dense_bincount(values: Array, size: Array, weights: Array, *, binary_output
 def _top_k_v2(x: Array, k: Array, *, index_type: np.dtype[Any] = INT32) -> tuple[Array, Array]:
     order = np.argsort(-exact(x) if x.dtype.kind == "f" else -x.astype(object), -1, kind="stable")[..., : ints(k)[0]]
     return np.take_along_axis(x, order, -1), order.astype(index_type)
-
-
-@operator("TopK")
-def _top_k(x: Array, *, k: int) -> tuple[Array, Array]:
-    return _top_k_v2(x, np.asarray(k, np.int32))
 
 
 @operator("InTopKV2")
@@ -209,11 +192,6 @@ def _in_top_k_v2(predictions: Array, targets: Array, k: Array) -> Array:
     return inside & np.isfinite(target) & np.isfinite(predictions).all(1) & (larger < ints(k)[0])
 
 
-@operator("InTopK")
-def _in_top_k(predictions: Array, targets: Array, *, k: int) -> Array:
-    return _in_top_k_v2(predictions, targets, np.asarray(k, np.int32))
-
-
 @operator("UniqueWithCounts")
 def _unique_with_counts(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
     _, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True)
@@ -223,25 +201,10 @@ def _unique_with_counts(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Ar
     return x[first[order]], places[inverse.reshape(-1)].astype(out_idx), counts[order].astype(out_idx)
 
 
-@operator("Unique")
-def _unique(x: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array]:
-    return _unique_with_counts(x, out_idx=out_idx)[:2]
-
-
 @operator("UniqueWithCountsV2")
 def _unique_with_counts_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array, Array]:
     require(x.ndim == 1, "takes one dimension only")
     return _unique_with_counts(x, out_idx=out_idx)
-
-
-@operator("UniqueV2")
-def _unique_v2(x: Array, axis: Array, *, out_idx: np.dtype[Any] = INT32) -> tuple[Array, Array]:
-    return _unique_with_counts_v2(x, axis, out_idx=out_idx)[:2]
-
-
-@operator("Where")
-def _where(condition: Array) -> Array:
-    return np.argwhere(condition).astype(np.int64)
 
 
 @operator("ListDiff")

@@ -1,7 +1,7 @@
-"""Which TensorFlow operators numpy computes: a function each, found by TensorFlow's name.
+"""The TensorFlow operators that numpy computes: one function each, found by TensorFlow's name.
 
-A function takes the inputs as arrays, and those attributes of the NodeDef that it names as keyword arguments, with
-TensorFlow's defaults; it gives an array, or a tuple of them. What it can't take it refuses with an `OperatorError`.
+A function takes the inputs as arrays, and the attributes of the NodeDef that it needs as keyword-only arguments, with
+TensorFlow's defaults. It returns an array or a tuple of arrays, and raises an `OperatorError` for unsupported inputs.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from tflm.errors import OperatorError
 Array = npt.NDArray[Any]
 Function = Callable[..., Any]
 
-INT32, INT64 = np.dtype(np.int32), np.dtype(np.int64)
+INT32, INT64, FLOAT32 = np.dtype(np.int32), np.dtype(np.int64), np.dtype(np.float32)
 
 OPERATORS: dict[str, Function] = {}
-"""The functions by the operator's name, without `Flex`."""
+"""The functions by the name of the operator, without `Flex`."""
 
 
 def operator(*names: str) -> Callable[[Function], Function]:
-    """Make a function the one for these operators."""
+    """Register a function for these operators."""
 
     def added(function: Function) -> Function:
         OPERATORS.update(dict.fromkeys(names, function))
@@ -35,14 +35,15 @@ def operator(*names: str) -> Callable[[Function], Function]:
 
 
 def bound(name: str, attributes: Mapping[str, Any]) -> Callable[..., tuple[Array, ...]]:
-    """The function of an operator, given these attributes; it takes the inputs and gives the outputs.
+    """The function of an operator with these attributes; it takes the inputs and returns the outputs.
 
-    Attributes that it does not ask for change nothing on a host, such as `T` and `_output_shapes`.
+    Attributes that it does not name, such as `T` and `_output_shapes`, change nothing on a host.
     """
     function = OPERATORS[name]
     # A ufunc takes no attributes, and in older numpy has no signature.
     parameters = {} if isinstance(function, np.ufunc) else inspect.signature(function).parameters
-    given = {key: value for key, value in attributes.items() if key in parameters}
+    named = {key for key, parameter in parameters.items() if parameter.kind is parameter.KEYWORD_ONLY}
+    given = {key: value for key, value in attributes.items() if key in named}
 
     def call(*inputs: Array) -> tuple[Array, ...]:
         outputs = function(*inputs, **given)
@@ -52,17 +53,13 @@ def bound(name: str, attributes: Mapping[str, Any]) -> Callable[..., tuple[Array
 
 
 def require(condition: Any, reason: str) -> None:
-    """Refuse, where a condition does not hold.
-
-    Raises:
-        OperatorError: with that reason.
-    """
+    """Raise an `OperatorError` with this reason unless a condition holds."""
     if not condition:
         raise OperatorError(reason)
 
 
 def ints(values: Any) -> list[int]:
-    """The elements of an array, or a number, as a list."""
+    """A number, or the elements of an array, as a list."""
     return [int(value) for value in np.asarray(values, None).reshape(-1)]
 
 
@@ -70,7 +67,7 @@ def axis_of(axis: Any, rank: int) -> int:
     """A dimension counted from 0; negative ones count from the end.
 
     Raises:
-        OperatorError: there is no such dimension.
+        OperatorError: the dimension does not exist.
     """
     (index,) = ints(axis)
     require(-rank <= index < rank, f"has no dimension {index}, its input has {rank}")
@@ -79,5 +76,9 @@ def axis_of(axis: Any, rank: int) -> int:
 
 def exact(x: Array) -> Array:
     """Floats in double precision, to be rounded once at the end; integers as they are."""
-    wider = {np.dtype(np.float16): np.float64, np.dtype(np.float32): np.float64, np.dtype(np.complex64): np.complex128}
-    return x.astype(wider.get(x.dtype, x.dtype))
+    return x.astype({"f": np.float64, "c": np.complex128}.get(x.dtype.kind, x.dtype))
+
+
+def lowest(dtype: np.dtype[Any]) -> Any:
+    """The smallest value of a type: where a maximum starts."""
+    return -np.inf if dtype.kind == "f" else np.iinfo(dtype).min

@@ -11,6 +11,36 @@ import numpy as np
 
 from tflm.delegates.flex.registry import INT32, OPERATORS, Array, axis_of, ints, operator, require
 
+OPERATORS |= {  # of one expression each
+    "BatchToSpace": lambda x, crops, *, block_size: _batch_to_space_nd(x, np.full(2, block_size, np.int64), crops),
+    "BroadcastArgs": lambda a, b: np.asarray(np.broadcast_shapes(tuple(a), tuple(b)), a.dtype),
+    "BroadcastTo": lambda x, shape: np.broadcast_to(x, ints(shape)),
+    "Concat": lambda axis, *values: np.concatenate(values, axis_of(axis, values[0].ndim)),
+    "ConjugateTranspose": lambda x, order: np.conj(x.transpose(ints(order))),
+    "DynamicPartition": lambda x, partitions, *, num_partitions: [x[partitions == i] for i in range(num_partitions)],
+    "Empty": lambda shape, *, dtype: np.zeros(ints(shape), dtype),
+    "ExpandDims": lambda x, axis: np.expand_dims(x, axis_of(axis, x.ndim + 1)),
+    "Fill": lambda dims, value: np.full(ints(dims), value, value.dtype),
+    "GatherNd": lambda params, indices, *, batch_dims=0: params[_split_indices(indices, params.shape)],
+    "IdentityN": lambda *inputs: inputs,
+    "LinSpace": lambda start, stop, count: np.linspace(start.item(), stop.item(), ints(count)[0]).astype(start.dtype),
+    "Pack": lambda *values, axis=0: np.stack(values, axis),
+    "Pad": lambda x, paddings: np.pad(x, paddings),
+    "PadV2": lambda x, paddings, value: np.pad(x, paddings, constant_values=value.item()),
+    "ParallelConcat": lambda *values: np.concatenate(values),
+    "Rank": lambda x: np.asarray(x.ndim, np.int32),
+    "Reverse": lambda x, dims: np.flip(x, tuple(int(i) for i in np.flatnonzero(dims))),
+    "ReverseV2": lambda x, axis: np.flip(x, tuple(axis_of(index, x.ndim) for index in ints(axis))),
+    "Roll": lambda x, shift, axis: np.roll(x, ints(shift), ints(axis)),
+    "Shape": lambda x, *, out_type=INT32: np.asarray(x.shape, out_type),
+    "ShapeN": lambda *inputs, out_type=INT32: [np.asarray(x.shape, out_type) for x in inputs],
+    "Size": lambda x, *, out_type=INT32: np.asarray(x.size, out_type),
+    "Split": lambda axis, x, *, num_split: np.split(x, num_split, axis_of(axis, x.ndim)),
+    "Tile": lambda x, multiples: np.tile(x, ints(multiples)),
+    "Transpose": lambda x, order: x.transpose(ints(order)),
+    "Unpack": lambda x, *, axis=0: list(np.moveaxis(x, axis_of(axis, x.ndim), 0)),
+}
+
 
 @operator("Reshape")
 def _reshape(x: Array, shape: Array) -> Array:
@@ -25,44 +55,9 @@ def _ensure_shape(x: Array, *, shape: Any = None) -> Array:
     return x
 
 
-@operator("ExpandDims")
-def _expand_dims(x: Array, axis: Array) -> Array:
-    return np.expand_dims(x, axis_of(axis, x.ndim + 1))
-
-
 @operator("Squeeze")
 def _squeeze(x: Array, *, squeeze_dims: Sequence[int] = ()) -> Array:
     return np.squeeze(x, tuple(axis_of(axis, x.ndim) for axis in squeeze_dims) or None)
-
-
-@operator("Shape")
-def _shape(x: Array, *, out_type: np.dtype[Any] = INT32) -> Array:
-    return np.asarray(x.shape, out_type)
-
-
-@operator("ShapeN")
-def _shape_n(*inputs: Array, out_type: np.dtype[Any] = INT32) -> list[Array]:
-    return [np.asarray(x.shape, out_type) for x in inputs]
-
-
-@operator("Size")
-def _size(x: Array, *, out_type: np.dtype[Any] = INT32) -> Array:
-    return np.asarray(x.size, out_type)
-
-
-@operator("Rank")
-def _rank(x: Array) -> Array:
-    return np.asarray(x.ndim, np.int32)
-
-
-@operator("Fill")
-def _fill(dims: Array, value: Array) -> Array:
-    return np.full(ints(dims), value, value.dtype)
-
-
-@operator("Empty")
-def _empty(shape: Array, *, dtype: np.dtype[Any]) -> Array:
-    return np.zeros(ints(shape), dtype)
 
 
 @operator("Range")
@@ -70,26 +65,6 @@ def _range(start: Array, limit: Array, delta: Array) -> Array:
     require(delta.item(), "has a step of zero")
     count = max(0, int(np.ceil((limit.item() - start.item()) / delta.item())))
     return (start + np.arange(count, dtype=np.int64) * delta).astype(start.dtype)
-
-
-@operator("LinSpace")
-def _lin_space(start: Array, stop: Array, count: Array) -> Array:
-    return np.linspace(start.item(), stop.item(), ints(count)[0]).astype(start.dtype)
-
-
-@operator("Tile")
-def _tile(x: Array, multiples: Array) -> Array:
-    return np.tile(x, ints(multiples))
-
-
-@operator("BroadcastTo")
-def _broadcast_to(x: Array, shape: Array) -> Array:
-    return np.broadcast_to(x, ints(shape))
-
-
-@operator("BroadcastArgs")
-def _broadcast_args(a: Array, b: Array) -> Array:
-    return np.asarray(np.broadcast_shapes(tuple(a), tuple(b)), a.dtype)
 
 
 @operator("BroadcastGradientArgs")
@@ -106,20 +81,10 @@ def _broadcast_gradient_args(a: Array, b: Array) -> list[Array]:
 # Joining and splitting.
 
 
-@operator("Concat")
-def _concat(axis: Array, *values: Array) -> Array:
-    return np.concatenate(values, axis_of(axis, values[0].ndim))
-
-
 @operator("ConcatV2")
 def _concat_v2(*values_and_axis: Array) -> Array:
     *values, axis = values_and_axis
     return np.concatenate(values, axis_of(axis, values[0].ndim))
-
-
-@operator("ParallelConcat")
-def _parallel_concat(*values: Array) -> Array:
-    return np.concatenate(values)
 
 
 @operator("ConcatOffset")
@@ -132,32 +97,12 @@ def _concat_offset(axis: Array, *shapes: Array) -> list[Array]:
     return offsets
 
 
-@operator("Split")
-def _split(axis: Array, x: Array, *, num_split: int) -> list[Array]:
-    return np.split(x, num_split, axis_of(axis, x.ndim))
-
-
 @operator("SplitV")
 def _split_v(x: Array, sizes: Array, axis: Array) -> list[Array]:
     index = axis_of(axis, x.ndim)
     lengths = ints(sizes)
     lengths = [x.shape[index] - sum(lengths) - 1 if length == -1 else length for length in lengths]
     return np.split(x, np.cumsum(lengths, dtype=np.int64)[:-1], index)
-
-
-@operator("Pack")
-def _pack(*values: Array, axis: int = 0) -> Array:
-    return np.stack(values, axis)
-
-
-@operator("Unpack")
-def _unpack(x: Array, *, axis: int = 0) -> list[Array]:
-    return list(np.moveaxis(x, axis_of(axis, x.ndim), 0))
-
-
-@operator("IdentityN")
-def _identity_n(*inputs: Array) -> tuple[Array, ...]:
-    return inputs
 
 
 # Slices.
@@ -169,81 +114,56 @@ def _slice(x: Array, begin: Array, size: Array) -> Array:
     return x[tuple(slice(first, end) for first, end in zip(ints(begin), ends))]
 
 
-MASKS = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+def _strided(function: Callable[..., Array]) -> Callable[..., Array]:
+    """Give a function numpy's index of a strided slice in place of begin, end, strides and the masks."""
 
-
-def _strided_index(begin: Array, end: Array, strides: Array, masks: dict[str, int]) -> tuple[Any, ...]:
-    """The index of numpy for a strided slice; bit i of a mask is for entry i."""
-
-    def bit(mask: str, i: int) -> bool:
-        return bool(masks[mask] >> i & 1)
-
-    index: list[Any] = []
-    for i, (first, last, step) in enumerate(zip(ints(begin), ints(end), ints(strides))):
-        if bit("ellipsis_mask", i):
-            index.append(Ellipsis)
-        elif bit("new_axis_mask", i):
-            index.append(np.newaxis)
-        elif bit("shrink_axis_mask", i):
-            index.append(first)
-        else:
-            starts, ends = None if bit("begin_mask", i) else first, None if bit("end_mask", i) else last
-            index.append(slice(starts, ends, step))
-    return tuple(index)
-
-
-def _with_masks(function: Callable[..., Array]) -> Callable[..., Array]:
-    def with_masks(
-        *inputs: Array,
+    def with_index(
+        x: Array,
+        begin: Array,
+        end: Array,
+        strides: Array,
+        *values: Array,
         begin_mask: int = 0,
         end_mask: int = 0,
         ellipsis_mask: int = 0,
         new_axis_mask: int = 0,
         shrink_axis_mask: int = 0,
     ) -> Array:
-        values = begin_mask, end_mask, ellipsis_mask, new_axis_mask, shrink_axis_mask
-        return function(*inputs, masks=dict(zip(MASKS, values)))
+        index: list[Any] = []
+        for i, (first, last, step) in enumerate(zip(ints(begin), ints(end), ints(strides))):
+            if ellipsis_mask >> i & 1:
+                index.append(Ellipsis)
+            elif new_axis_mask >> i & 1:
+                index.append(np.newaxis)
+            elif shrink_axis_mask >> i & 1:
+                index.append(first)
+            else:
+                index.append(slice(None if begin_mask >> i & 1 else first, None if end_mask >> i & 1 else last, step))
+        return function(x, tuple(index), *values)
 
-    return with_masks
-
-
-@operator("StridedSlice")
-@_with_masks
-def _strided_slice(x: Array, begin: Array, end: Array, strides: Array, *, masks: dict[str, int]) -> Array:
-    return x[_strided_index(begin, end, strides, masks)]
+    return with_index
 
 
 @operator("StridedSliceGrad")
-@_with_masks
-def _strided_slice_gradient(
-    shape: Array, begin: Array, end: Array, strides: Array, gradient: Array, *, masks: dict[str, int]
-) -> Array:
+@_strided
+def _strided_slice_gradient(shape: Array, index: tuple[Any, ...], gradient: Array) -> Array:
     made = np.zeros(ints(shape), gradient.dtype)
-    made[_strided_index(begin, end, strides, masks)] = gradient
+    made[index] = gradient
     return made
 
 
 @operator("TensorStridedSliceUpdate")
-@_with_masks
-def _strided_slice_update(
-    x: Array, begin: Array, end: Array, strides: Array, value: Array, *, masks: dict[str, int]
-) -> Array:
+@_strided
+def _strided_slice_update(x: Array, index: tuple[Any, ...], value: Array) -> Array:
     made = np.array(x, None)
-    made[_strided_index(begin, end, strides, masks)] = value
+    made[index] = value
     return made
 
 
+OPERATORS["StridedSlice"] = _strided(lambda x, index: x[index])
+
+
 # Orders.
-
-
-@operator("Transpose")
-def _transpose(x: Array, order: Array) -> Array:
-    return x.transpose(ints(order))
-
-
-@operator("ConjugateTranspose")
-def _conjugate_transpose(x: Array, order: Array) -> Array:
-    return np.conj(x.transpose(ints(order)))
 
 
 @operator("InvertPermutation")
@@ -252,27 +172,12 @@ def _invert_permutation(x: Array) -> Array:
     return np.argsort(x).astype(x.dtype)
 
 
-@operator("Reverse")
-def _reverse(x: Array, dims: Array) -> Array:
-    return np.flip(x, tuple(int(i) for i in np.flatnonzero(dims)))
-
-
-@operator("ReverseV2")
-def _reverse_v2(x: Array, axis: Array) -> Array:
-    return np.flip(x, tuple(axis_of(index, x.ndim) for index in ints(axis)))
-
-
 @operator("ReverseSequence")
 def _reverse_sequence(x: Array, lengths: Array, *, seq_dim: int, batch_dim: int = 0) -> Array:
     moved = np.array(np.moveaxis(x, (batch_dim, seq_dim), (0, 1)), None)
     for row, length in zip(moved, ints(lengths)):
         row[:length] = row[:length][::-1].copy()
     return np.moveaxis(moved, (0, 1), (batch_dim, seq_dim))
-
-
-@operator("Roll")
-def _roll(x: Array, shift: Array, axis: Array) -> Array:
-    return np.roll(x, ints(shift), ints(axis))
 
 
 def _layout(src: bytes, dst: bytes) -> list[int]:
@@ -322,11 +227,6 @@ def _split_indices(indices: Array, shape: Sequence[int]) -> tuple[Array, ...]:
     for i, column in enumerate(np.moveaxis(indices, -1, 0)):
         _check_indices(column, shape[i])
     return tuple(np.moveaxis(indices, -1, 0))
-
-
-@operator("GatherNd")
-def _gather_nd(params: Array, indices: Array, *, batch_dims: int = 0) -> Array:
-    return params[_split_indices(indices, params.shape)]
 
 
 @operator("ScatterNd")
@@ -384,11 +284,6 @@ def _dynamic_stitch(*indices_and_data: Array) -> Array:
     return made
 
 
-@operator("DynamicPartition")
-def _dynamic_partition(x: Array, partitions: Array, *, num_partitions: int) -> list[Array]:
-    return [x[partitions == i] for i in range(num_partitions)]
-
-
 @operator("OneHot")
 def _one_hot(indices: Array, depth: Array, on: Array, off: Array, *, axis: int = -1) -> Array:
     (count,) = ints(depth)
@@ -405,16 +300,6 @@ def _sparse_to_dense(indices: Array, shape: Array, values: Array, default: Array
 
 
 # Padding and blocks.
-
-
-@operator("Pad")
-def _pad(x: Array, paddings: Array) -> Array:
-    return np.pad(x, paddings)
-
-
-@operator("PadV2")
-def _pad_v2(x: Array, paddings: Array, value: Array) -> Array:
-    return np.pad(x, paddings, constant_values=value.item())
 
 
 @operator("MirrorPad")
@@ -456,11 +341,6 @@ def _batch_to_space_nd(x: Array, block: Array, crops: Array) -> Array:
 @operator("SpaceToBatch")
 def _space_to_batch(x: Array, paddings: Array, *, block_size: int) -> Array:
     return _space_to_batch_nd(x, np.full(2, block_size, np.int64), paddings)
-
-
-@operator("BatchToSpace")
-def _batch_to_space(x: Array, crops: Array, *, block_size: int) -> Array:
-    return _batch_to_space_nd(x, np.full(2, block_size, np.int64), crops)
 
 
 @operator("SpaceToDepth")

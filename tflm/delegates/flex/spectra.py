@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tflm.delegates.flex.registry import OPERATORS, Array, ints, operator, require
+from tflm.delegates.flex.registry import FLOAT32, OPERATORS, Array, ints, operator, require
 
 COMPLEX64 = np.dtype(np.complex64)
-FLOAT32 = np.dtype(np.float32)
-RANKS = {"": 1, "2D": 2, "3D": 3}
 
 
-def _complex_transform(transform: Callable[..., Any], rank: int) -> Callable[[Array], Array]:
-    def transformed(x: Array) -> Array:
-        return np.asarray(transform(x.astype(np.complex128), axes=range(-rank, 0)), None).astype(x.dtype)
+def _add_transforms(suffix: str, rank: int) -> None:
+    """Add the transforms over the last `rank` dimensions."""
+    axes = range(-rank, 0)
 
-    return transformed
+    def real(x: Array, length: Array, *, Tcomplex: np.dtype[Any] = COMPLEX64) -> Array:  # noqa: N803
+        return np.fft.rfftn(x.astype(np.float64), ints(length), axes).astype(Tcomplex)
 
+    def inverse_real(x: Array, length: Array, *, Treal: np.dtype[Any] = FLOAT32) -> Array:  # noqa: N803
+        return np.fft.irfftn(x.astype(np.complex128), ints(length), axes).astype(Treal)
 
-def _real_transform(rank: int) -> Callable[..., Array]:
-    def transformed(x: Array, length: Array, *, Tcomplex: np.dtype[Any] = COMPLEX64) -> Array:  # noqa: N803
-        return np.fft.rfftn(x.astype(np.float64), ints(length), range(-rank, 0)).astype(Tcomplex)
-
-    return transformed
-
-
-def _inverse_real_transform(rank: int) -> Callable[..., Array]:
-    def transformed(x: Array, length: Array, *, Treal: np.dtype[Any] = FLOAT32) -> Array:  # noqa: N803
-        return np.fft.irfftn(x.astype(np.complex128), ints(length), range(-rank, 0)).astype(Treal)
-
-    return transformed
+    OPERATORS[f"FFT{suffix}"] = lambda x: np.fft.fftn(x.astype(np.complex128), axes=axes).astype(x.dtype)
+    OPERATORS[f"IFFT{suffix}"] = lambda x: np.fft.ifftn(x.astype(np.complex128), axes=axes).astype(x.dtype)
+    OPERATORS[f"RFFT{suffix}"], OPERATORS[f"IRFFT{suffix}"] = real, inverse_real
 
 
-for _suffix, _rank in RANKS.items():
-    OPERATORS[f"FFT{_suffix}"] = _complex_transform(np.fft.fftn, _rank)
-    OPERATORS[f"IFFT{_suffix}"] = _complex_transform(np.fft.ifftn, _rank)
-    OPERATORS[f"RFFT{_suffix}"] = _real_transform(_rank)
-    OPERATORS[f"IRFFT{_suffix}"] = _inverse_real_transform(_rank)
+for _suffix, _rank in {"": 1, "2D": 2, "3D": 3}.items():
+    _add_transforms(_suffix, _rank)
 OPERATORS.update({f"Batch{name}": OPERATORS[name] for name in ("FFT", "IFFT", "FFT2D", "IFFT2D", "FFT3D", "IFFT3D")})
 
 

@@ -1,4 +1,4 @@
-"""Flex operators through TensorFlow itself, where it is installed: eagerly, whatever the operator."""
+"""Runs any Flex operator with TensorFlow, where it is installed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tflm.errors import OperatorError
 
 
 def is_installed() -> bool:
-    """Whether TensorFlow can be imported; it is not, here."""
+    """Whether TensorFlow can be imported. Does not import it."""
     return importlib.util.find_spec("tensorflow") is not None
 
 
 def bound(node: FlexNode, inputs: list[Array], output_count: int) -> Callable[..., tuple[Array, ...]]:
-    """What runs a node: a function of arrays, made from a graph of this node and a placeholder for each input.
+    """A function of arrays that runs a node, made from a graph of the node and a placeholder for each input.
 
     Raises:
-        OperatorError: TensorFlow can't take the node.
+        OperatorError: TensorFlow rejects the node.
     """
     import tensorflow as tf
 
@@ -42,7 +42,7 @@ def bound(node: FlexNode, inputs: list[Array], output_count: int) -> Callable[..
         fetches = wrapped.graph.get_operation_by_name("node").outputs[:output_count]
         function = wrapped.prune(feeds, fetches)
     except Exception as error:  # TensorFlow has many
-        raise OperatorError(f"is not what TensorFlow can take: {error}") from None
+        raise OperatorError(f"is rejected by TensorFlow: {error}") from None
 
     def call(*values: Array) -> tuple[Array, ...]:
         try:

@@ -11,27 +11,24 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from tflm.delegates.compiled.entry import INT64, entry_of
-from tflm.delegates.compiled.language import DONE, PACKAGE, Emitted, Kernel
-from tflm.delegates.compiled.processor import processor
+from tflm.compiler.entry import INT64, entry_of
+from tflm.compiler.language import DONE, PACKAGE, Emitted, Kernel
+from tflm.compiler.processor import processor
 
 
 def kernel_of(name: str, constants: dict[str, int | str]) -> Kernel:
-    """The kernel of that name, "module.function"; constants are those of an `Emitted`."""
+    """The kernel of that name, "module.function"; constants are those that chose it from its family."""
     module, _, function = name.rpartition(".")
     kernel = getattr(importlib.import_module(PACKAGE + module), function)
     assert isinstance(kernel, Kernel)
-    if not constants:
-        return kernel
-    assert isinstance(kernel, Emitted)
-    return kernel.of(**constants)
+    return kernel.of(**constants) if constants else kernel
 
 
 def object_of(kernel: Kernel) -> bytes:
     """The object file of a kernel."""
     if isinstance(kernel, Emitted):
         return _object_of_emitted(kernel)
-    from tflm.delegates.compiled import numba_compiler  # importing numba takes half a second
+    from tflm.compiler import numba_compiler  # importing numba takes half a second
 
     return numba_compiler.object_of(kernel)
 

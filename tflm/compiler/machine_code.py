@@ -12,8 +12,8 @@ from logging import getLogger
 
 import llvmlite.binding as llvm
 
-from tflm.delegates.compiled import cache
-from tflm.delegates.compiled.language import Kernel
+from tflm.compiler import cache
+from tflm.compiler.language import Kernel
 
 _log = getLogger(__name__)
 
@@ -95,7 +95,7 @@ def _compile(kernels: list[Kernel]) -> None:
     """Compile, link and keep kernels, and warn of those where that fails."""
     if not kernels:
         return
-    from tflm.delegates.compiled import compiler_process  # a process that finds all in files does without
+    from tflm.compiler import compiler_process  # a process that finds all in files does without
 
     _tell()
     failed = defaultdict(list)
@@ -103,7 +103,7 @@ def _compile(kernels: list[Kernel]) -> None:
         try:
             made = compiler_process.object_of(kernel)
         except compiler_process.NoCompilerError as error:
-            _warn(f"kernels can't be compiled, numpy runs in their place: {error}")
+            _warn(f"kernels can't be compiled, Python and numpy run in their place: {error}")
             break
         except compiler_process.CompilerError as error:
             failed[str(error)].append(kernel.name)
@@ -114,7 +114,7 @@ def _compile(kernels: list[Kernel]) -> None:
         else:
             cache.write(kernel, made)
     for reason, names in failed.items():
-        _warn(f"can't compile {', '.join(names)}; numpy runs in their place: {reason}")
+        _warn(f"can't compile {', '.join(names)}; Python and numpy run in their place: {reason}")
 
 
 @functools.cache

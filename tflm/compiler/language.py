@@ -8,27 +8,49 @@ A kernel takes addresses, integers and floats, each by its name, and returns a s
             y[i] = max(x[i], 0.0)
         return DONE
 
+A parameter that is annotated with a NamedTuple stands for its fields, each a parameter such as "problem.size".
+
 Nothing checks an index. Addresses come as pointers to elements of the type that the annotation says; integers have 64
 bits, floats too. `relu.step(x=array, y=array, count=8)` is a call of it with these arguments, ready for a program: they
 stand in one array of int64, whose address is all that the machine code is given.
 
+A kernel may be generic, a family of kernels with one body. `Elements` may have any type, and a parameter annotated with
+a table stands for one of the functions in it, which is called by its key:
+
+    FUNCTIONS = {"ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b}
+    Function = Annotated[Callable[..., Any], FUNCTIONS]
+
+    @kernel
+    def each(function: Function, x: Elements, y: Elements, count: int) -> int:
+        for i in range(count):
+            y[i] = function(x[i], y[i])
+        return DONE
+
+`each.step(function="ADD", x=array, y=array, count=8)` takes the types from the arrays: each set of types and functions
+is a kernel of its own, compiled when it is first called.
+
 What several kernels share is a function under `@inlined`. What Python has no words for (vectors, a cast of bits) is an
-`@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.delegates.compiled.vectors`.
+`@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
 
 This module imports no compiler: a process that finds its machine code in the cache needs none.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
+import sys
 import typing
-from collections.abc import Callable, Iterator, MutableSequence
+from collections.abc import Callable, Iterator, Mapping, MutableSequence
 from dataclasses import dataclass
 from types import CodeType, FunctionType
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 DONE, ABORTED, REFUSED = range(3)
 """What a kernel returns: go on; end the invoke early, as `InvokeAborted` does; the numpy kernel is to run instead, and
@@ -44,9 +66,10 @@ Int64s = Annotated[MutableSequence[int], "int64"]
 UInt64s = Annotated[MutableSequence[int], "uint64"]
 Float32s = Annotated[MutableSequence[float], "float32"]
 Float64s = Annotated[MutableSequence[float], "float64"]
+Elements = Annotated[MutableSequence[Any], "any"]
 
-PACKAGE = __name__.rpartition(".")[0] + "."
-"""Where modules of kernels are."""
+PACKAGE = __name__.partition(".")[0] + "."
+"""Names of kernels leave it out."""
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -56,6 +79,11 @@ class Kind(typing.NamedTuple):
 
     dtype: str
     is_pointer: bool
+
+    @property
+    def is_generic(self) -> bool:
+        """Whether each type, or each function, makes a kernel of its own."""
+        return self in (ELEMENTS, FUNCTION)
 
 
 @dataclass(frozen=True)
@@ -78,15 +106,22 @@ class Step:
 
 
 class Kernel:
-    """A function that is compiled by itself, with an entry that takes the address of its arguments."""
+    """A function that is compiled by itself, with an entry that takes the address of its arguments.
 
-    def __init__(self, function: FunctionType, name: str = "", types: dict[str, Any] | None = None):
+    Attributes:
+        constants: what makes a kernel of a generic one: for each generic parameter a type, or the key of a function.
+    """
+
+    def __init__(self, function: FunctionType, constants: Mapping[str, int | str] | None = None, name: str = ""):
         self.function = function
         self.function_name = f"{function.__module__.removeprefix(PACKAGE)}.{name or function.__name__}"
+        self.constants = dict(constants or {})
         self.name = self.function_name
+        if self.constants:
+            self.name += ":" + ",".join(f"{name}={value}" for name, value in self.constants.items())
         self.__doc__ = function.__doc__
-        self._types = types or {}
         self._kinds: dict[str, Kind] | None = None
+        self._family: dict[str, Self] = {}
 
     @property
     def symbol(self) -> str:
@@ -95,29 +130,48 @@ class Kernel:
 
     @property
     def parameters(self) -> dict[str, Kind]:
-        """What each parameter is."""
+        """What each parameter is, but for functions that were chosen."""
         if self._kinds is None:
-            self._kinds = kinds(self.function) | {name: _kind(hint) for name, hint in self._types.items()}
-            del self._kinds["return"]
+            self._kinds = self._parameters()
         return self._kinds
 
-    def variant(self, name: str, **types: Any) -> Kernel:
-        """The same for parameters of other types: what `name`, of the same module, is set to."""
-        return Kernel(self.function, name, types)
+    def _parameters(self) -> dict[str, Kind]:
+        of = kinds(self.function)
+        of |= {name: Kind(str(self.constants[name]), True) for name in self.constants if of[name] == ELEMENTS}
+        return {name: kind for name, kind in of.items() if name != "return" and name not in self.functions}
+
+    @functools.cached_property
+    def functions(self) -> dict[str, FunctionType]:
+        """The functions that were chosen, by parameter."""
+        hints = {name: _hint(self.function, name) for name in self.constants}
+        tables = {name: hint.__metadata__[0] for name, hint in hints.items() if _kind(hint) == FUNCTION}
+        return {name: table[self.constants[name]] for name, table in tables.items()}
+
+    def of(self, **constants: int | str) -> Self:
+        """The member of the family that these constants make."""
+        member = type(self)(self.function, constants)
+        return self._family.setdefault(member.name, member)
 
     def step(self, **values: Any) -> Step:
         """A call with these arguments, one for each parameter.
 
         Arrays stand for the address of their first element, for an integer, too. They must be contiguous where the
-        kernel takes them to be so, and they stay alive as long as the step does.
+        kernel takes them to be so, and they stay alive as long as the step does. Truth values are bytes.
         """
+        for name in [name for name in values if record_of(self.function, name)]:
+            values |= {f"{name}.{field}": value for field, value in values.pop(name)._asdict().items()}
         if values.keys() != self.parameters.keys():
             raise TypeError(f"{self.name} takes {', '.join(self.parameters)}, not {', '.join(values)}")
+        generic = [name for name, kind in self.parameters.items() if kind.is_generic]
+        if generic:
+            constants = {name: _choice(values[name]) for name in generic}
+            member = self.of(**constants)
+            return member.step(**{name: values[name] for name in member.parameters})
         arguments, owners = [], []
         for name, kind in self.parameters.items():
             value = values[name]
             if isinstance(value, np.ndarray):
-                if kind.is_pointer and value.dtype.name != kind.dtype:
+                if kind.is_pointer and _choice(value) != kind.dtype:
                     raise TypeError(f"{name} of {self.name} points to {kind.dtype}, not {value.dtype}")
                 owners.append(value)
                 arguments.append(value.ctypes.data)
@@ -128,42 +182,27 @@ class Kernel:
         return Step(self, tuple(arguments), tuple(owners))
 
 
+def _choice(value: npt.NDArray[Any] | str) -> str:
+    """The constant that a generic parameter is given with an argument."""
+    if isinstance(value, str):
+        return value
+    return "uint8" if value.dtype == np.bool_ else value.dtype.name
+
+
 class Emitted(Kernel):
     """A kernel whose LLVM IR is written by a function: of a builder, then its parameters, then constants by name.
 
     The function returns nothing, the kernel `DONE`. Each set of constants makes a kernel of its own.
     """
 
-    def __init__(self, function: FunctionType, constants: dict[str, int | str] | None = None):
-        super().__init__(function)
-        self.constants = constants or {}
-        if constants:
-            self.name += ":" + ",".join(f"{name}={value}" for name, value in constants.items())
-        self._variants: dict[str, Emitted] = {}
-
-    @property
-    def parameters(self) -> dict[str, Kind]:
-        if self._kinds is None:
-            given = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
-            of = kinds(self.function)
-            self._kinds = {name: of[name] for name in given}
-        return self._kinds
-
-    def of(self, **constants: int | str) -> Emitted:
-        """The kernel with these constants."""
-        variant = Emitted(self.function, constants)
-        return self._variants.setdefault(variant.name, variant)
-
-
-class Inlined:
-    """A function that kernels call."""
-
-    def __init__(self, function: FunctionType):
-        self.function = function
+    def _parameters(self) -> dict[str, Kind]:
+        given = self.function.__code__.co_varnames[1 : self.function.__code__.co_argcount]
+        of = kinds(self.function)
+        return {name: of[name] for name in given}
 
 
 class Intrinsic:
-    """A function that kernels call, and whose LLVM IR `tflm.delegates.compiled.vectors` writes."""
+    """A function that kernels call, and whose LLVM IR `tflm.compiler.vectors` writes."""
 
     def __init__(self, function: FunctionType):
         self.function = function
@@ -171,6 +210,7 @@ class Intrinsic:
 
 
 INTEGER, FLOAT = Kind("int64", False), Kind("float64", False)
+ELEMENTS, FUNCTION = Kind("any", True), Kind("function", False)
 
 
 def kernel(function: Callable[..., int]) -> Kernel:
@@ -186,12 +226,12 @@ def emitted(function: Callable[..., None]) -> Emitted:
 
 
 def inlined(function: Function) -> Function:
-    """Let kernels call a function; what is called by it must be inlined, too."""
-    return typing.cast(Function, Inlined(typing.cast(FunctionType, function)))
+    """Mark a function that kernels call: it is compiled with them."""
+    return function
 
 
 def intrinsic(function: Function) -> Function:
-    """Let kernels call what the function of this name in `tflm.delegates.compiled.vectors` emits."""
+    """Let kernels call what the function of this name in `tflm.compiler.vectors` emits."""
     return typing.cast(Function, Intrinsic(typing.cast(FunctionType, function)))
 
 
@@ -200,13 +240,34 @@ def kinds(function: FunctionType) -> dict[str, Kind]:
 
     Annotations are names: to look them up takes a hundredth of the time of `typing.get_type_hints`.
     """
-    known = {"int": int, "float": float, **function.__globals__}
-    return {name: _kind(known.get(hint)) for name, hint in function.__annotations__.items()}
+    found: dict[str, Kind] = {}
+    for name in function.__annotations__:
+        record = record_of(function, name)
+        names = {f"{name}.{field}": _field_hint(record, field) for field in record._fields} if record else {}
+        found |= {each: _kind(hint) for each, hint in (names or {name: _hint(function, name)}).items()}
+    return found
+
+
+def record_of(function: FunctionType, name: str) -> Any:
+    """The NamedTuple whose fields a parameter stands for, or None."""
+    hint = _hint(function, name)
+    return hint if hasattr(hint, "_fields") else None
+
+
+def _field_hint(record: Any, field: str) -> Any:
+    hint = record.__annotations__[field]
+    return vars(sys.modules[record.__module__]).get(hint.__forward_arg__)
+
+
+def _hint(function: FunctionType, name: str) -> Any:
+    hint: str = function.__annotations__.get(name, "")
+    return float if hint == "float" else function.__globals__.get(hint)
 
 
 def _kind(hint: Any) -> Kind:
     if typing.get_origin(hint) is Annotated:
-        return Kind(hint.__metadata__[0], True)
+        of = hint.__metadata__[0]
+        return Kind(of, True) if isinstance(of, str) else FUNCTION
     return FLOAT if hint is float else INTEGER
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
-from tflm.delegates.compiled.compiler_main import is_working_directory
+from tflm.compiler.compiler_main import is_working_directory
 
 PACKAGES = ("tflm", "numpy", "flatbuffers", "llvmlite", "numba")
 """What the compiler process imports beside the standard library."""

@@ -1,8 +1,8 @@
-"""What kernels can call and Python has no words for; `tflm.delegates.compiled.vectors` says what becomes of it."""
+"""What kernels can call and Python has no words for; `tflm.compiler.vectors` says what becomes of it."""
 
 from __future__ import annotations
 
-from tflm.delegates.compiled.language import Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+from tflm.compiler.language import Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
 
 
 @intrinsic
@@ -44,18 +44,6 @@ def float32_at(address: int) -> Float32s:
 @intrinsic
 def call(address: int, argument: int) -> int:
     """What a C function gives, which takes an int64 or an address."""
-    raise NotImplementedError
-
-
-@intrinsic
-def call_with_two_arguments(address: int, first: int, second: int) -> int:
-    """What a C function gives, which takes two int64 or addresses."""
-    raise NotImplementedError
-
-
-@intrinsic
-def call_without_arguments(address: int) -> int:
-    """What a C function gives."""
     raise NotImplementedError
 
 

@@ -41,22 +41,8 @@ uint8_at = int8_at
 
 def call(builder: ir.IRBuilder, address: Value, argument: Value) -> Value:
     """Call a C function that takes an int64 or an address."""
-    return _call(builder, address, [argument])
-
-
-def call_without_arguments(builder: ir.IRBuilder, address: Value) -> Value:
-    """Call a C function."""
-    return _call(builder, address, [])
-
-
-def call_with_two_arguments(builder: ir.IRBuilder, address: Value, first: Value, second: Value) -> Value:
-    """Call a C function that takes two int64 or addresses."""
-    return _call(builder, address, [first, second])
-
-
-def _call(builder: ir.IRBuilder, address: Value, arguments: list[Value]) -> Value:
-    function = ir.FunctionType(INT64, [INT64] * len(arguments))
-    return builder.call(builder.inttoptr(address, function.as_pointer()), arguments)
+    function = ir.FunctionType(INT64, [INT64])
+    return builder.call(builder.inttoptr(address, function.as_pointer()), [argument])
 
 
 def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:

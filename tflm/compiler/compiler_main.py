@@ -103,7 +103,7 @@ def _keep_watch(watch: Watch, tick_seconds: float) -> None:
 
 def _reply_to(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
     try:
-        compiler = importlib.import_module("tflm.delegates.compiled.compiler")
+        compiler = importlib.import_module("tflm.compiler.compiler")
         made = compiler.object_of(compiler.kernel_of(request["kernel"], request["constants"]))
     except ImportError as error:
         return {"missing": str(error)}, b""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from tflm.delegates.compiled.language import Kernel, Kind
+from tflm.compiler.language import Kernel, Kind
 
 INT64 = ir.IntType(64)
 

@@ -19,9 +19,9 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
-from tflm.delegates.compiled import compiler_main
-from tflm.delegates.compiled.language import Emitted, Kernel
-from tflm.delegates.compiled.packages import PACKAGES, package_file
+from tflm.compiler import compiler_main
+from tflm.compiler.language import Kernel
+from tflm.compiler.packages import PACKAGES, package_file
 
 SCRIPT = Path(compiler_main.__file__)
 
@@ -94,8 +94,7 @@ class _Compiler:
         assert requests is not None
         assert replies is not None
         number = next(self._numbers)
-        constants = kernel.constants if isinstance(kernel, Emitted) else {}
-        request = {"request": number, "kernel": kernel.function_name, "constants": constants}
+        request = {"request": number, "kernel": kernel.function_name, "constants": kernel.constants}
         requests.write(json.dumps(request).encode() + b"\n")
         reply = _header(replies)
         if reply.get("request") != number:

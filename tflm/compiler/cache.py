@@ -24,9 +24,9 @@ import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
 
-from tflm.delegates.compiled.language import Inlined, Intrinsic, Kernel, called
-from tflm.delegates.compiled.packages import package_file
-from tflm.delegates.compiled.processor import processor
+from tflm.compiler.language import Intrinsic, Kernel, called
+from tflm.compiler.packages import package_file
+from tflm.compiler.processor import processor
 
 CACHE_VARIABLE = "TFLM_CACHE_DIR"
 
@@ -170,7 +170,7 @@ def key(kernel: Kernel) -> str:
     """A hash of all that decides the machine code of a kernel."""
     made_from = hashlib.sha256(_environment())
     made_from.update(repr((kernel.name, list(kernel.parameters.items()))).encode())
-    for text in sorted(_sources(kernel.function)):
+    for text in sorted(_sources(kernel)):
         made_from.update(text)
     return made_from.hexdigest()[:24]
 
@@ -189,19 +189,19 @@ def _numba_version() -> bytes:
     return Path(file).with_name("_version.py").read_bytes()
 
 
-def _sources(function: FunctionType) -> set[bytes]:
-    """The text of all modules that a function's code comes from, and the constants that it names."""
-    package = function.__module__.partition(".")[0]
-    texts, pending, seen = {_text(path) for path in COMPILER_SOURCES}, [function], {function}
+def _sources(kernel: Kernel) -> set[bytes]:
+    """The text of all modules that a kernel's code comes from, and the constants that it names."""
+    package = kernel.function.__module__.partition(".")[0]
+    pending = [kernel.function, *kernel.functions.values()]
+    texts, seen = {_text(path) for path in COMPILER_SOURCES}, set(pending)
     while pending:
         function = pending.pop()
         texts.add(_text(Path(function.__code__.co_filename)))
         for name, value in called(function):
-            reached = value.function if isinstance(value, Inlined) else value
-            if isinstance(reached, FunctionType) and reached.__module__.partition(".")[0] == package:
-                if reached not in seen:
-                    seen.add(reached)
-                    pending.append(reached)
+            if isinstance(value, FunctionType) and value.__module__.partition(".")[0] == package:
+                if value not in seen:
+                    seen.add(value)
+                    pending.append(value)
             elif isinstance(value, Intrinsic):
                 texts.add(_text(VECTORS))
             elif isinstance(value, (int, float, str, tuple, dict, np.generic)):

@@ -8,15 +8,16 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+from collections.abc import Mapping
 from types import FunctionType
 from typing import Any
 
 from llvmlite import ir
 
-from tflm.delegates.compiled import vectors
-from tflm.delegates.compiled.entry import entry_of
-from tflm.delegates.compiled.language import Inlined, Intrinsic, Kernel, Kind, called, kinds
-from tflm.delegates.compiled.processor import processor
+from tflm.compiler import vectors
+from tflm.compiler.entry import entry_of
+from tflm.compiler.language import Intrinsic, Kernel, Kind, called, kinds, record_of
+from tflm.compiler.processor import processor
 
 os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().name, processor().features
 
@@ -27,7 +28,11 @@ from numba.extending import intrinsic  # noqa: E402
 
 def object_of(kernel: Kernel) -> bytes:
     """The object file of a kernel."""
-    arguments = tuple(_type(kind) for kind in kernel.parameters.values())
+    functions = {name: types.Dispatcher(_of_function(of)) for name, of in kernel.functions.items()}
+    given = functions | {name: _type(kind) for name, kind in kernel.parameters.items()}
+    arguments = tuple(
+        _argument(kernel.function, name, given) for name in kernel.function.__annotations__ if name != "return"
+    )
     return _object_with_entry(kernel, _compiled(kernel.function, types.int64(*arguments)), arguments)
 
 
@@ -40,7 +45,15 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
     library = context.codegen().create_library(kernel.symbol)
     library.enable_object_caching()
     module = library.create_ir_module(kernel.symbol)
-    builder, values = entry_of(module, kernel)
+    builder, given = entry_of(module, kernel)
+    left = iter(given)
+
+    def value_of(kind: types.Type) -> Any:
+        if isinstance(kind, types.NamedTuple):
+            return context.make_tuple(builder, kind, [value_of(field) for field in kind])
+        return context.get_dummy_value() if isinstance(kind, types.Dispatcher) else next(left)
+
+    values = [value_of(kind) for kind in arguments]
     callee = context.declare_function(module, compiled.fndesc)
     _, result = context.call_conv.call_function(builder, callee, types.int64, arguments, values)
     builder.ret(result)
@@ -50,6 +63,12 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
         library.finalize()
     made: bytes = library._get_compiled_object()
     return made
+
+
+def _argument(function: FunctionType, name: str, given: Mapping[str, types.Type]) -> types.Type:
+    """The type of a function's argument, of a kernel's parameters or of fields that are."""
+    record = record_of(function, name)
+    return types.NamedTuple([given[f"{name}.{field}"] for field in record._fields], record) if record else given[name]
 
 
 def _type(kind: Kind) -> types.Type:
@@ -65,8 +84,8 @@ def _compiled(function: FunctionType, *signature: Any) -> Any:
 
 
 @functools.cache
-def _of_inlined(inlined: Inlined) -> Any:
-    return _compiled(inlined.function)
+def _of_function(function: FunctionType) -> Any:
+    return _compiled(function)
 
 
 @functools.cache
@@ -88,6 +107,6 @@ def _of_intrinsic(stub: Intrinsic) -> Any:
 
 
 def _callable(value: Any) -> Any:
-    if isinstance(value, Inlined):
-        return _of_inlined(value)
+    if isinstance(value, FunctionType):
+        return _of_function(value)
     return _of_intrinsic(value) if isinstance(value, Intrinsic) else value

@@ -1,0 +1,8 @@
+"""The compiler of kernels: functions written in Python, made machine code through LLVM. Needs the extra `fast`.
+
+- `language` says how a kernel is written, `intrinsics` what it can call (`vectors` has the LLVM IR of that).
+- `compiler` makes object files of kernels (`numba_compiler` by way of numba; `entry` is what both put around them). It
+  runs in a process whose main program is `compiler_main`, started by `compiler_process`. `machine_code` loads object
+  files, `cache` keeps them, for the `processor` of this machine.
+- `calls` makes a function of a kernel; without the extra, its definition in Python.
+"""

@@ -1,0 +1,83 @@
+"""TRANSPOSE_CONV as an ordinary convolution: the windows and the weights of each phase of the output.
+
+Seen from the output, it is a convolution with a stride of 1. Every stride-th row of the output, which is one of its
+phases, has windows that reach over ceil(taps / stride) rows of the input, for every stride-th row of the filter. All
+phases together are one product of these windows with weights that have all channels once for each phase.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.kernels.layers.geometry import Axis
+
+
+@dataclass(frozen=True)
+class Phases:
+    """How one dimension of the output comes from windows along the input.
+
+    Place o of the output is phase (o + before) modulo stride of window (o + before) / stride.
+
+    Attributes:
+        taps: of the filter.
+        outputs: places of the output.
+        windows: the windows of the input that the output sees.
+    """
+
+    taps: int
+    outputs: int
+    stride: int
+    before: int
+    windows: Axis
+
+    @property
+    def count(self) -> int:
+        """The number of phases that differ: those beyond the filter are all alike."""
+        return min(self.stride, self.taps + 1)
+
+    @property
+    def fills_windows(self) -> bool:
+        """Whether all phases have equally many taps, so that none is filled up with zeros."""
+        return self.taps % self.stride == 0
+
+    def places(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+        """For each place of the output, the window and the phase of it."""
+        window, phase = np.divmod(np.arange(self.outputs, dtype=np.intp) + self.before, self.stride)
+        return window - window[0], np.minimum(phase, self.count - 1)
+
+
+def phases(axis: Axis) -> Phases:
+    """The phases of one dimension; the axis is that of a convolution from the output to the input."""
+    first, last = axis.before // axis.stride, (axis.before + axis.size - 1) // axis.stride
+    taps = -(-axis.taps // axis.stride)
+    windows = Axis(axis.windows, taps, last - first + 1, before=taps - 1 - first)
+    return Phases(axis.taps, axis.size, axis.stride, axis.before, windows)
+
+
+def by_phase(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> npt.NDArray[Any]:
+    """Weights (channels, rows, columns, depth) by phase.
+
+    Returns:
+        (row phases * column phases * channels, row taps, column taps, depth).
+    """
+    channels, depth = weights.shape[0], weights.shape[3]
+    row_taps, column_taps = rows.windows.taps, columns.windows.taps
+    padded = np.zeros((channels, row_taps * rows.count, column_taps * columns.count, depth), weights.dtype)
+    padded[:, : rows.taps, : columns.taps] = weights
+    # A window goes forward through the input, which is backward through the filter.
+    split = padded.reshape(channels, row_taps, rows.count, column_taps, columns.count, depth)[:, ::-1, :, ::-1]
+    return split.transpose(2, 4, 0, 1, 3, 5).reshape(-1, row_taps, column_taps, depth)
+
+
+def places_by_window(batches: int, rows: Phases, columns: Phases) -> npt.NDArray[np.intp]:
+    """For each place of the output, its number where places lie by window and then by phase."""
+    (row, row_phase), (column, column_phase) = rows.places(), columns.places()
+    batch = np.arange(batches, dtype=np.intp)[:, np.newaxis]
+    line = ((batch * rows.windows.windows + row) * columns.windows.windows)[:, :, np.newaxis] + column
+    phase = row_phase[:, np.newaxis] * columns.count + column_phase
+    places: npt.NDArray[np.intp] = (line * (rows.count * columns.count) + phase).reshape(-1)
+    return places
