@@ -15,7 +15,7 @@ Tensors are named by their index, as in the format. An argument that is not what
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -218,7 +218,7 @@ class SubgraphBuilder:
         """
         is_operator = isinstance(operator, BuiltinOperator | str)
         _require(is_operator, "an operator is one of BuiltinOperator, or a name", operator)
-        is_options = options is None or isinstance(options, (*get_args(BuiltinOptions), *get_args(BuiltinOptions2)))
+        is_options = options is None or isinstance(options, BuiltinOptions | BuiltinOptions2)
         _require(is_options, "an operator's options are one of the tables of options, such as AddOptions()", options)
         table = Operator(
             inputs=self._indices(inputs, "inputs"),
@@ -226,13 +226,10 @@ class SubgraphBuilder:
             custom_options=custom_options,
             intermediates=None if intermediates is None else self._indices(intermediates, "intermediates"),
         )
-        if isinstance(options, get_args(BuiltinOptions2)):
-            table.builtin_options_2 = cast(BuiltinOptions2, options)
+        if isinstance(options, BuiltinOptions2):
+            table.builtin_options_2 = options
         else:
-            table.builtin_options = cast(BuiltinOptions | None, options)
-        _require(
-            isinstance(operator, BuiltinOperator | str), "an operator is one of BuiltinOperator, or a name", operator
-        )
+            table.builtin_options = options
         if version is None:
             version = 1 if isinstance(operator, str) else needed_version(signature_of(operator, table, self.table))
         table.opcode_index = self.builder.operator_code(operator, version)

@@ -1,6 +1,7 @@
 """How a class of typed fields lays itself out in a flatbuffer.
 
-A schema table is a subclass of `Table` whose annotations name wire types, in the order of the schema:
+A schema table is a subclass of `Table` whose annotations name wire types, in the order of the schema. A union is a
+subclass of `TableUnion`, and its members are subclasses of it. For example:
 
     class Tensor(Table):
         shape: IntVector = None
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform():
-        """Tells type checkers that subclasses are dataclasses; needed by nobody at run time."""
+        """Tells type checkers that subclasses are dataclasses; has no effect at run time."""
         return lambda cls: cls
 
 
@@ -60,7 +61,7 @@ class StringType:
 
 
 class ScalarVector(NamedTuple):
-    """A vector of scalars, read as a tuple; its first element is aligned to `align` bytes at least."""
+    """A vector of scalars, read as a tuple; its first element is aligned to at least `align` bytes."""
 
     code: str
     enum: type[enum.IntEnum] | None = None
@@ -122,7 +123,7 @@ AlignedByteVector = Annotated[memoryview | bytes | None, Bytes(align=16)]
 
 
 class _DataclassFields:
-    """What makes a class a dataclass, worked out when somebody first asks for it."""
+    """The fields that make a class a dataclass, computed on first use."""
 
     def __get__(self, instance: object, owner: type) -> Any:
         dataclass(init=False, repr=False, eq=False)(owner)  # puts its own fields into the class
@@ -137,8 +138,8 @@ SHOWN_ELEMENTS, SHOWN_CHARACTERS = 8, 60
 class Table:
     """Base of every schema table. Subclasses are dataclasses: `dataclasses.fields` and `replace` work on them.
 
-    Their constructor, equality and repr are these three methods rather than generated code, and their fields are worked
-    out when they are first needed, which keeps the import of more than 150 tables cheap.
+    Constructor, equality and repr are methods of this class rather than generated code, and fields are computed on
+    first use, which keeps the import of more than 150 tables cheap.
     """
 
     def __init_subclass__(cls) -> None:
@@ -181,11 +182,15 @@ def _short(value: object) -> str:
 AnyTable = TypeVar("AnyTable", bound=Table)
 
 
+class TableUnion(Table):
+    """Base of every union. The members of a union are its subclasses, in the order of the schema."""
+
+
 _FIELDS: dict[type, tuple[Field, ...]] = {}
 
 
 def fields_of(table: type[Table]) -> tuple[Field, ...]:
-    """The fields of a table in the order of the schema, with their vtable slots. Worked out on first use."""
+    """The fields of a table in the order of the schema, with their vtable slots; computed on first use."""
     if table not in _FIELDS:
         _FIELDS[table] = _declared_fields(table)
     return _FIELDS[table]
@@ -212,5 +217,6 @@ def _wire_of(annotation: Any) -> Wire:
         members = [member for member in typing.get_args(annotation) if member is not type(None)]
         if typing.get_origin(members[0]) is list:
             return TableVector(*typing.get_args(members[0]))
-        return SubTable(members[0]) if len(members) == 1 else UnionType(tuple(members))
+        (table,) = members
+        return UnionType(tuple(table.__subclasses__())) if TableUnion in table.__bases__ else SubTable(table)
     raise TypeError(f"{annotation!r} is not a wire type")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import stat
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
+from tflm.late_imports import MODEL_REPORT, VERSION_FINDINGS, late_import
 from tflm.schema import verifier
 from tflm.schema.outside import take_data_inside
 from tflm.schema.reader import read_model
@@ -43,8 +43,6 @@ class Model:
         ModelError: on the first error, naming the table and the field. `tflm.verify` gives them all.
         ValueError: there are no such checks.
     """
-
-    _repr_html_: ClassVar[Callable[[Model], str]]
 
     def __init__(self, data: Any, checks: str = "all"):
         if checks not in CHECKS:
@@ -87,6 +85,10 @@ class Model:
         operators = sum(len(subgraph.operators or ()) for subgraph in self.subgraphs)
         what = f"{self.description[:60]!r}, " if self.description else ""
         return f"Model({what}{len(self.data)} bytes, operators: {operators}, subgraphs: {len(self.subgraphs)})"
+
+    def _repr_html_(self) -> str:
+        shown: str = late_import(MODEL_REPORT)(self)
+        return shown
 
     @property
     def description(self) -> str:
@@ -167,7 +169,7 @@ def verify(data: Any) -> list[ModelError]:
     if outside:
         reason = "the data lies outside of the flatbuffer, where TFLM does not read it; tflm strip writes it inside"
         findings.append(ModelError(reason, table="Model", place=outside[0], level="warning"))
-    return [*findings, *verifier.oddities_in(root)]
+    return [*findings, *late_import(VERSION_FINDINGS)(root)]
 
 
 def _has_error(findings: list[ModelError]) -> bool:

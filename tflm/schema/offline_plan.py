@@ -54,6 +54,11 @@ def encode_offsets(offsets: Sequence[int]) -> bytes:
     return np.asarray([VERSION, 0, len(offsets), *offsets], "<i4").tobytes()
 
 
+def drop_plan(model: Model) -> None:
+    """Remove the plan from a model's tables, so that the device places every tensor."""
+    model.metadata = [entry for entry in model.metadata or () if entry.name != METADATA_NAME] or None
+
+
 def broken_plan(reason: str, *, unsound: bool = False) -> ModelError:
     """A finding on the plan."""
     reason = f"the offline plan is broken: {reason}"

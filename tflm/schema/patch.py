@@ -1,8 +1,8 @@
-"""Changes to the bytes of a model that leave all others as they are.
+"""Changes single parts of a model's bytes and leaves all others as they are.
 
-A flatbuffer's offsets lead forwards, from one place in the file to a later one. So what is added goes to the front: a
-new root table, which leads to the new parts and to all that the old one leads to. The old bytes follow as they were,
-for their offsets are relative to each other.
+Offsets in a flatbuffer point forward in the file. New parts are therefore added at the front, behind a new root table
+that refers to them and to everything the old root refers to. The old bytes follow unchanged, since their offsets are
+relative.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from tflm.errors import ModelError
 from tflm.schema.layout import Table, fields_of
 from tflm.schema.model import Model
+from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.tables import Buffer, Metadata, SubGraph
 from tflm.schema.tables import Model as Root
 from tflm.schema.writer import write_model
@@ -21,14 +22,14 @@ HEADER_BYTES = 8
 """Offset of the root table, and the identifier."""
 
 LARGEST_ALIGNMENT = 16
-"""Of anything in the format: what is moved by a multiple of this stays aligned."""
+"""Largest alignment in the format; bytes moved by a multiple of it stay aligned."""
 
 
 def with_metadata(model: Model, name: str, content: bytes) -> bytes:
-    """The bytes of the model with an entry of metadata, which takes the place of any of that name.
+    """The bytes of the model with an entry of metadata, which replaces any entry of that name.
 
-    An entry of the same length is overwritten where it stands. Otherwise the new one goes to the front of the file, and
-    all that was there follows unchanged.
+    An entry of the same length is overwritten in place. Otherwise the new one is added at the front of the file, and
+    the old bytes follow unchanged.
 
     Raises:
         ModelError: the model has parts that can't be moved.
@@ -40,14 +41,30 @@ def with_metadata(model: Model, name: str, content: bytes) -> bytes:
     return _Front(model).with_metadata(name, content)
 
 
+def with_plan(model: Model, offsets: Sequence[int]) -> bytes:
+    """The bytes of the model with an offset for each tensor; the device places those of -1.
+
+    Raises:
+        ModelError: the model has parts that can't be moved.
+    """
+    return with_metadata(model, METADATA_NAME, encode_offsets(offsets))
+
+
+def without_plan(model: Model) -> Model:
+    """The model with every tensor of its plan, if it has one, left to the device; no other byte changes."""
+    if model.metadata(METADATA_NAME) is None:
+        return model
+    return Model(with_plan(model, [ONLINE] * sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)))
+
+
 def with_operator_order(model: Model, subgraph_index: int, order: Sequence[int]) -> bytes:
     """The bytes of the model with the operators of a subgraph in another order; only their list changes.
 
     Args:
-        order: for each place, the operator that is to stand there, by its present index.
+        order: the present index of the operator for each place.
 
     Raises:
-        ModelError: the list of operators overlaps what it leads to.
+        ModelError: the list of operators overlaps the operators.
     """
     data = bytearray(model.data)
     subgraphs = _vector(data, _root(data), Root, "subgraphs")
@@ -63,7 +80,7 @@ def with_operator_order(model: Model, subgraph_index: int, order: Sequence[int])
 
 
 def with_data_inside(model: Model) -> Model:
-    """The model itself; or, where data of its file lies outside of the tables, the model written with all data in them.
+    """The model, rewritten with all data inside its tables if some of it lies outside of them.
 
     Raises:
         ModelError: the model can't be written.
@@ -72,7 +89,7 @@ def with_data_inside(model: Model) -> Model:
 
 
 class _Front:
-    """What goes between the header of a file and the rest of its bytes."""
+    """Builds what is inserted between the header of a file and the rest of its bytes."""
 
     def __init__(self, model: Model):
         self._model = model
@@ -107,7 +124,7 @@ class _Front:
         return header + parts.joined() + bytes(self._data[HEADER_BYTES:])
 
     def _put_root(self, parts: _Parts, position: int, moved: int, new: dict[str, int]) -> bytes:
-        """Put the root table, whose fields lead to new parts or to old ones that were moved; gives the header."""
+        """Put the root table, whose fields refer to new parts or to moved old ones, and return the header."""
         root = _root(self._data)
         present = _present(self._data, root, Root)
         targets = {}
@@ -121,14 +138,14 @@ class _Front:
 
 
 class _Parts:
-    """Bytes from a position of the file on, of which parts are reserved first and filled later."""
+    """Bytes from a position of the file on, in parts that are reserved first and filled later."""
 
     def __init__(self, position: int):
         self._position = position
         self._content = bytearray()
 
     def reserve(self, size: int, alignment: int = 4, before: int = 0) -> int:
-        """The position of a new part. What comes `before` bytes after its begin is aligned."""
+        """The position of a new part. The byte that is `before` bytes after its start is aligned."""
         position = self._position + len(self._content)
         gap = -(position + before) % alignment
         self._content.extend(bytes(gap + size + -(position + gap + size) % 4))
@@ -139,7 +156,7 @@ class _Parts:
         self._content[begin : begin + len(content)] = content
 
     def end(self) -> int:
-        """Where the parts end; they are filled up so that what follows stays aligned."""
+        """The end of the parts, padded so that the bytes after it stay aligned."""
         self._content.extend(bytes(-len(self._content) % LARGEST_ALIGNMENT))
         return self._position + len(self._content)
 
@@ -148,11 +165,11 @@ class _Parts:
 
 
 class _Table:
-    """How a table whose fields all have 4 bytes lies in the file: its vtable, then itself.
+    """Layout of a table whose fields all have 4 bytes: its vtable, then the table.
 
     Attributes:
-        start: where it begins, after its vtable.
-        size: of both.
+        start: offset of the table, after its vtable.
+        size: bytes of both.
     """
 
     def __init__(self, kind: type[Table], present: set[str]):
@@ -184,11 +201,11 @@ def _check_movable(model: Model) -> None:
     vtable = root - _i32(model.data, root)
     for slot in range(len(fields_of(Root)), _u16(model.data, vtable) // 2 - 2):
         if _u16(model.data, vtable + 4 + 2 * slot):
-            raise ModelError("has fields that are not known, and can't be moved for that", table="Model")
+            raise ModelError("has unknown fields, so its parts can't be moved", table="Model")
 
 
 def _place_of_metadata(model: Model, name: str, size: int) -> int | None:
-    """Where the bytes of the only entry of that name are, if they are so many and no other part's as well."""
+    """Position of the data of the only entry of that name, if it has this size and nothing else uses its buffer."""
     entries = [entry for entry in model.root.metadata or () if entry.name == name]
     if len(entries) != 1 or len(model.buffers[entries[0].buffer].data or b"") != size or size == 0:
         return None
@@ -202,7 +219,7 @@ def _place_of_metadata(model: Model, name: str, size: int) -> int | None:
     return field + _u32(model.data, field) + 4
 
 
-# Places in a file that was verified.
+# Positions in a verified file.
 
 
 def _root(data: memoryview | bytearray) -> int:
@@ -210,7 +227,7 @@ def _root(data: memoryview | bytearray) -> int:
 
 
 def _field(data: memoryview | bytearray, table: int, kind: type[Table], name: str) -> int:
-    """Where a field is; 0 where the table does not have it."""
+    """Position of a field; 0 if the table lacks it."""
     (slot,) = (field.slot for field in fields_of(kind) if field.name == name)
     vtable = table - _i32(data, table)
     offset = _u16(data, vtable + 4 + 2 * slot) if 4 + 2 * slot < _u16(data, vtable) else 0
@@ -222,7 +239,7 @@ def _present(data: memoryview | bytearray, table: int, kind: type[Table]) -> set
 
 
 def _vector(data: memoryview | bytearray, table: int, kind: type[Table], name: str) -> list[int]:
-    """Where the tables of a vector are."""
+    """Positions of the tables of a vector."""
     field = _field(data, table, kind, name)
     if not field:
         return []

@@ -1,7 +1,5 @@
 """The tables of a model file, from the root down to a tensor's quantization."""
 
-from typing import Union
-
 from tflm.schema.enums import (
     BuiltinOperator,
     CustomOptionsFormat,
@@ -20,6 +18,7 @@ from tflm.schema.layout import (
     LongVector,
     String,
     Table,
+    TableUnion,
     UInt32,
     UInt64,
     UShortVector,
@@ -28,28 +27,25 @@ from tflm.schema.layout import (
 from tflm.schema.options import BuiltinOptions, BuiltinOptions2
 
 
-class CustomQuantization(Table):
+class QuantizationDetails(TableUnion):
+    """Quantization of another kind than one scale and zero point per channel."""
+
+
+class CustomQuantization(QuantizationDetails):
     custom: AlignedByteVector = None
 
 
-class BlockwiseQuantization(Table):
+class BlockwiseQuantization(QuantizationDetails):
     scales: Int32 = 0
     zero_points: Int32 = 0
     block_size: Int32 = 0
 
 
-class MultiAxisQuantization(Table):
+class MultiAxisQuantization(QuantizationDetails):
     scales: Int32 = 0
     zero_points: Int32 = 0
     block_size: Int32 = 0
     quantized_dimensions: IntVector = None
-
-
-QuantizationDetails = Union[
-    CustomQuantization,
-    BlockwiseQuantization,
-    MultiAxisQuantization,
-]
 
 
 class QuantizationParameters(Table):
@@ -61,23 +57,20 @@ class QuantizationParameters(Table):
     quantized_dimension: Int32 = 0
 
 
-class Int32Vector(Table):
+class SparseIndexVector(TableUnion):
+    """Indices of a sparse dimension, in the smallest type that holds them."""
+
+
+class Int32Vector(SparseIndexVector):
     values: IntVector = None
 
 
-class Uint16Vector(Table):
+class Uint16Vector(SparseIndexVector):
     values: UShortVector = None
 
 
-class Uint8Vector(Table):
+class Uint8Vector(SparseIndexVector):
     values: WordAlignedByteVector = None
-
-
-SparseIndexVector = Union[
-    Int32Vector,
-    Uint16Vector,
-    Uint8Vector,
-]
 
 
 class DimensionMetadata(Table):

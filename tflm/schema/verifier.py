@@ -1,23 +1,24 @@
-"""What the schema can't say: rules between the fields of a model whose structure is sound.
+"""Rules that the schema can't express, between the fields of a model whose structure is sound.
 
-Each rule is a generator of findings over the tables. Together they make sure that no index in the model leads
-nowhere, that every constant is as large as its shape, that every tensor has one writer, which comes before its
-readers, that every scale can be divided by, and that no subgraph runs itself.
+Each rule is a generator of findings over the tables. Together they ensure that every index is in range, that every
+constant has the size of its shape, that every tensor has one writer, which comes before its readers, that every scale
+can be divided by, and that no subgraph runs itself.
 
-What is odd and runs in TFLM all the same is a warning. What runs there, but on bytes that nobody has written or to
-answers that depend on who writes last, is an error that is marked as unsound: it can be run if that is wanted.
+Oddities that TFLM runs anyway are warnings. A model that TFLM runs on bytes nobody has written, or whose results depend
+on which operator writes last, has an error that is marked as unsound: it can be run on request.
 
-A dimension of zero is no fault: such models run in TFLM. The operators that can't take one say so when they prepare.
+A dimension of zero is allowed: such models run in TFLM. Operators that don't support it raise an error in `prepare`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from tflm.errors import ModelError
+from tflm.late_imports import PLAN_FINDINGS, late_import
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
@@ -31,20 +32,20 @@ MAXIMUM_TENSOR_BYTES = 2**31 - 1
 """TFLM counts the bytes of a tensor in a 32-bit int."""
 
 MAXIMUM_RANK = 32
-"""No array of numpy has more dimensions, in any version."""
+"""The most dimensions that every version of numpy supports."""
 
 MAXIMUM_DEPTH = 100
-"""Of subgraphs that run subgraphs. TFLM plans and runs them by recursion, on a small stack."""
+"""Nesting of subgraphs that run subgraphs. TFLM plans and runs them by recursion, on a small stack."""
 
 MAXIMUM_STEPS = 100_000
-"""Operators in one pass through a model, those of the subgraphs that it runs included."""
+"""Operators in one pass through a model, including those of the subgraphs that it runs."""
 
 CALLED_SUBGRAPHS: dict[type, tuple[str, ...]] = {
     IfOptions: ("then_subgraph_index", "else_subgraph_index"),
     CallOnceOptions: ("init_subgraph_index",),
     WhileOptions: ("cond_subgraph_index", "body_subgraph_index"),
 }
-"""The options of operators that run other subgraphs, and the fields that name them, in the order they are planned."""
+"""The fields that name subgraphs in the options of control flow operators, in the order they are planned."""
 
 SMALLEST_SCALE, LARGEST_SCALE = float(np.finfo(np.float32).tiny), float(np.finfo(np.float32).max)
 
@@ -57,7 +58,7 @@ Findings = Iterator[ModelError]
 def findings_in(model: Model) -> Findings:
     """Every finding in a model's tables, in the order of the file; nothing for a good model.
 
-    Whether an offline plan loses values can be told only of a model without errors in all else.
+    An offline plan is checked for lost values only if the model has no other errors.
     """
     is_good = True
     for finding in _findings_in_tables(model):
@@ -69,36 +70,7 @@ def findings_in(model: Model) -> Findings:
         yield finding
         return
     if is_good and offsets is not None and any(offset != ONLINE for offset in offsets):
-        for check in _plan_checks:
-            yield from check(model, offsets)
-
-
-PlanCheck = Callable[[Model, "tuple[int, ...]"], Findings]
-"""Gives what is wrong with a model's offline plan, from the model and the offset of each tensor."""
-
-_plan_checks: list[PlanCheck] = []
-
-
-def add_plan_check(check: PlanCheck) -> None:
-    """Let offline plans be judged by what knows operators, which is above the file format."""
-    _plan_checks.append(check)
-
-
-Oddities = Callable[[Model], Findings]
-"""Gives warnings of a model that is good."""
-
-_oddities: list[Oddities] = []
-
-
-def add_oddities(oddities: Oddities) -> None:
-    """Let `tflm.verify` warn of what only the layers above the file format can tell."""
-    _oddities.append(oddities)
-
-
-def oddities_in(model: Model) -> Findings:
-    """The warnings of what was added by `add_oddities`. The model must have no errors."""
-    for oddities in _oddities:
-        yield from oddities(model)
+        yield from late_import(PLAN_FINDINGS)(model, offsets)
 
 
 def _findings_in_tables(model: Model) -> Findings:
@@ -223,20 +195,20 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
 
 
 def _has_scratch_inputs(model: Model, operator: Operator) -> bool:
-    """Whether inputs of the operator may be memory that only it writes: those of an NPU's command stream are."""
+    """Whether inputs of the operator may be memory that only it writes, as for an NPU's command stream."""
     codes = model.operator_codes or []
     return 0 <= operator.opcode_index < len(codes) and codes[operator.opcode_index].custom_code == "ethos-u"
 
 
 def _assigns_variable(model: Model, operator: Operator) -> bool:
-    """Whether the operator sets a resource variable, whose first value tools leave out where it is the default."""
+    """Whether the operator sets a resource variable; tools omit its first value where that is the default."""
     codes = model.operator_codes or []
     is_known = 0 <= operator.opcode_index < len(codes)
     return is_known and builtin_code(codes[operator.opcode_index]) is BuiltinOperator.ASSIGN_VARIABLE
 
 
 def _is_filled(model: Model, tensor: Tensor) -> bool:
-    """Whether a tensor has its elements before any operator runs, or has none."""
+    """Whether a tensor is empty or has its elements before any operator runs."""
     has_data = tensor.buffer < len(model.buffers or ()) and bool((model.buffers or [])[tensor.buffer].data)
     return has_data or tensor.is_variable or 0 in (tensor.shape or ())
 
@@ -319,7 +291,7 @@ def _indices(table: Table, field: str, lowest: int, tensors: list[Tensor], place
 
 
 def _calls(model: Model) -> Findings:
-    """Subgraphs that run others must come to an end in sight: none runs itself, nor too deep, nor too often."""
+    """Check that no subgraph runs itself, and that nesting and the number of steps stay within limits."""
     subgraphs = model.subgraphs or []
     calls = [
         [i for operator in subgraph.operators or () for i in called_subgraphs(operator) if 0 <= i < len(subgraphs)]
@@ -344,7 +316,7 @@ def _calls(model: Model) -> Findings:
 
 
 def _callees_first(calls: list[list[int]]) -> tuple[list[int], int | None]:
-    """All nodes, each after those that it calls; and a node on a cycle, if there is one. Without recursion."""
+    """All nodes, each after those that it calls, and a node on a cycle, if there is one. Not recursive."""
     order: list[int] = []
     finished: set[int] = set()
     path: dict[int, Iterator[int]] = {}

@@ -1,7 +1,7 @@
-"""Versions of operators: what each needs, which runtime first had it, and models brought to what they need.
+"""Versions of operators: which version each needs, which runtime introduced it, and how to update models.
 
-`rules` says what a version depends on, `runtimes` which runtime brought it, `signature` what of an operator the rules
-look at. Imports nothing but the tables of the format.
+`rules` computes the version that an operator needs from its `Signature`; `runtimes` lists the runtime that introduced
+each version.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from tflm.schema.enums import BuiltinOperator
+from tflm.schema.signature import Signature, signature_of
 from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph
 from tflm.schema.verifier import builtin_code
 from tflm.schema.versioning.rules import brought_by, needed_version
 from tflm.schema.versioning.runtimes import first_runtime, release
-from tflm.schema.versioning.signature import Signature, signature_of
 
 __all__ = [
     "OperatorVersion",
@@ -39,10 +39,10 @@ class OperatorVersion:
     """The version of one operator of a model.
 
     Attributes:
-        subgraph_index, index: where it stands.
-        operator: which one it is.
-        version: what the model says.
-        needed: what its options, types and shapes need; None for a custom operator, which has no rule.
+        subgraph_index, index: its subgraph, and its place there.
+        operator: its kind.
+        version: the version in the model.
+        needed: the version that its options, types and shapes need; None for a custom operator, which has no rule.
     """
 
     subgraph_index: int
@@ -62,7 +62,7 @@ def operator_versions(model: Model) -> list[OperatorVersion]:
 
 
 def runtime_of(model: Model) -> str:
-    """The first TensorFlow Lite runtime that has all operators in the versions that the model says; "" for none."""
+    """The first TensorFlow Lite runtime that has all operators in the versions of the model; "" for none."""
     return _newest(first_runtime(found.operator, found.version) for found in operator_versions(model))
 
 
@@ -72,7 +72,7 @@ def runtime_needed(model: Model) -> str:
 
 
 def min_runtime_version(model: Model) -> str | None:
-    """What the model's metadata says of the runtime that it needs; None where it says nothing."""
+    """The runtime that the model's metadata says it needs; None if there is no such entry."""
     for entry in model.metadata or ():
         if entry.name == METADATA_NAME:
             data = (model.buffers or [])[entry.buffer].data or b""
@@ -81,7 +81,7 @@ def min_runtime_version(model: Model) -> str | None:
 
 
 def set_versions(model: Model, *, downgrade: bool = True) -> None:
-    """Give every builtin operator the version that it needs, and the metadata the runtime that has them all.
+    """Set the version of every builtin operator to the one it needs, and update the runtime in the metadata.
 
     Args:
         model: changed in place. Operators that shared a code and need different versions get codes of their own.
@@ -100,7 +100,7 @@ def set_versions(model: Model, *, downgrade: bool = True) -> None:
 
 
 def _operators(model: Model, subgraph: SubGraph) -> Iterator[tuple[int, Operator, OperatorCode, int | None]]:
-    """Each operator with its place, its code, and the version that it needs."""
+    """Each operator with its index, its code, and the version that it needs."""
     for index, operator in enumerate(subgraph.operators or ()):
         code = (model.operator_codes or [])[operator.opcode_index]
         builtin = builtin_code(code)

@@ -1,11 +1,11 @@
-"""The TensorFlow Lite runtime that first had each version of each builtin operator, by TFLite's versioning tool."""
+"""The first TensorFlow Lite runtime with each version of each builtin operator, from TFLite's versioning tool."""
 
 from __future__ import annotations
 
 from tflm.schema.enums import BuiltinOperator
 
 UNRELEASED = ""
-"""In place of a runtime's version: there is none that has this version of the operator."""
+"""In place of a runtime: no runtime has this version of the operator."""
 
 FIRST_RUNTIMES: dict[str, tuple[str, ...]] = {
     "ABS": ("1.13.0", "2.4.0", "2.5.0", "2.6.0", "2.12.0"),
@@ -54,20 +54,8 @@ FIRST_RUNTIMES: dict[str, tuple[str, ...]] = {
     "FLOOR_DIV": ("1.14.0", "1.14.0", "2.13.0"),
     "FLOOR_MOD": ("1.13.0", "2.13.0"),
     "FULLY_CONNECTED": (
-        "1.5.0",
-        "1.10.0",
-        "1.14.0",
-        "1.14.0",
-        "2.0.0",
-        "2.1.0",
-        "2.3.0",
-        "2.3.0",
-        "2.3.0",
-        "2.11.0",
-        "2.15.0",
-        "2.17.0",
-        "2.18.0",
-        "2.21.0",
+        *("1.5.0", "1.10.0", "1.14.0", "1.14.0", "2.0.0", "2.1.0", "2.3.0"),
+        *("2.3.0", "2.3.0", "2.11.0", "2.15.0", "2.17.0", "2.18.0", "2.21.0"),
     ),
     "GATHER": ("1.6.0", "1.14.0", "1.15.0", "2.4.0", "2.5.0", "2.13.0", "2.15.0", "2.23.0"),
     "GATHER_ND": ("1.14.0", "2.3.0", "2.5.0", "2.13.0", "2.16.0", "2.23.0"),
@@ -197,15 +185,15 @@ FIRST_RUNTIMES: dict[str, tuple[str, ...]] = {
     "WHILE": ("1.15.0",),
     "ZEROS_LIKE": ("1.12.0",),
 }
-"""For each operator the runtimes that first had its versions 1, 2, ..."""
+"""For each operator, the first runtimes with its versions 1, 2, ..."""
 
 
 def first_runtime(operator: BuiltinOperator, version: int) -> str | None:
-    """The runtime version, such as "2.4.0", that first had this version of the operator; None where none is known."""
+    """The runtime version, such as "2.4.0", that first had this version of the operator; None if none is known."""
     versions = FIRST_RUNTIMES.get(operator.name, ())
     return versions[version - 1] or None if 1 <= version <= len(versions) else None
 
 
 def release(runtime: str) -> tuple[int, ...]:
-    """A runtime version as numbers, which compare as versions do."""
+    """A runtime version as numbers, for comparison."""
     return tuple(int(part) for part in runtime.split("."))

@@ -1,4 +1,4 @@
-"""What the version of an operator follows from: its options, and types, shapes and quantization of its tensors."""
+"""An operator as a file describes it: its options, and types, shapes and quantization of its tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflm.schema.tables import Operator, QuantizationParameters, SubGraph, Tenso
 
 @dataclass(frozen=True)
 class Signature:
-    """An operator as the rules of versions see it.
+    """An operator as the rules of versions and shapes see it.
 
     Attributes:
         operator: which one.

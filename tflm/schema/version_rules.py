@@ -1,0 +1,143 @@
+"""Versions of an operator as a table: what each added, tried in the order of the table; the first that holds decides.
+
+The conditions are those of TFLite's versioning tool (`op_version.cc`). Where that tool looks at an output that the
+operator does not have (16-bit weights of convolutions), the operator's own output is meant here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tflm.schema.enums import TensorType
+from tflm.schema.signature import Signature
+
+Condition = Callable[[Signature], bool]
+
+
+@dataclass(frozen=True)
+class Feature:
+    """What a version of an operator added.
+
+    Attributes:
+        brought: the feature in a few words; None for the lowest version of an operator that lost its first.
+        holds: whether an operator uses it.
+    """
+
+    brought: str | None
+    holds: Condition
+
+    def __call__(self, signature: Signature) -> bool:
+        """Whether an operator uses the feature."""
+        return self.holds(signature)
+
+
+Versions = Mapping[int, Feature]
+"""By version. An operator for which nothing holds needs version 1."""
+
+BOTH_OF_8_BITS = ("FLOAT8_E4M3FN", "FLOAT8_E5M2")
+"""What the name FLOAT8 stands for below."""
+
+
+def input_is(*types: str, index: int = 0) -> Feature:
+    """An input has one of these types, by name."""
+    members = _types(types)
+    return Feature(_words(members), lambda signature: signature.type(index) in members)
+
+
+def output_is(*types: str) -> Feature:
+    """The first output has one of these types, by name."""
+    members = _types(types)
+    return Feature(_words(members), lambda signature: signature.output_type(0) in members)
+
+
+def input_or_output_is(*types: str) -> Feature:
+    """The first input or the first output has one of these types, by name."""
+    return Feature(_words(_types(types)), either(input_is(*types), output_is(*types)))
+
+
+def _types(names: Sequence[str]) -> list[TensorType]:
+    return [TensorType[each] for name in names for each in (BOTH_OF_8_BITS if name == "FLOAT8" else (name,))]
+
+
+def _words(types: Sequence[TensorType]) -> str:
+    return " and ".join(type.name for type in types)
+
+
+def by_input(*, index: int = 0, **versions: int) -> Versions:
+    """The version that each type of an input needs, by the type's name: `by_input(INT16=3, INT8=2, UINT8=2)`."""
+    return {
+        version: input_is(*names, index=index) for version, names in groupby(versions, key=lambda name: versions[name])
+    }
+
+
+def option(name: str) -> Feature:
+    """An option is set: true, not 0, not the first of its values."""
+    return Feature(name, lambda signature: bool(signature.option(name)))
+
+
+def rank_above(rank: int) -> Feature:
+    """The first input has more dimensions than this."""
+    return Feature(f"more than {rank} dimensions", lambda signature: len(signature.shape(0)) > rank)
+
+
+def every(*conditions: Condition) -> Condition:
+    """All conditions hold."""
+    return lambda signature: all(holds(signature) for holds in conditions)
+
+
+def either(*conditions: Condition) -> Condition:
+    """At least one condition holds."""
+    return lambda signature: any(holds(signature) for holds in conditions)
+
+
+def no(condition: Condition) -> Condition:
+    """The condition does not hold."""
+    return lambda signature: not condition(signature)
+
+
+def signed(activations: str, weights: str, index: int = 1) -> Condition:
+    """Input and output have one type, and the weights, input `index`, another."""
+    return every(input_is(activations), input_is(weights, index=index), output_is(activations))
+
+
+def quantized(*indices: int) -> Condition:
+    """At least one of these inputs is quantized."""
+
+    def holds(signature: Signature) -> bool:
+        inputs = (signature.input(index) for index in indices)
+        return any(tensor is not None and tensor.quantization is not None for tensor in inputs)
+
+    return holds
+
+
+def _broadcasts_beyond_four_dimensions(signature: Signature) -> bool:
+    ranks = [len(signature.shape(index)) for index in range(len(signature.inputs))]
+    return len(ranks) > 1 and signature.shape(0) != signature.shape(1) and max(ranks) > 4
+
+
+def hybrid(index: int = 1) -> Feature:
+    """Activations of float32 with weights, input `index`, of int8."""
+    return Feature("INT8 weights with FLOAT32 activations", signed("FLOAT32", "INT8", index))
+
+
+def asymmetric_hybrid(index: int = 1) -> Feature:
+    """Hybrid, and the activations are quantized with a zero point."""
+    holds = every(hybrid(index), option("asymmetric_quantize_inputs"))
+    return Feature("asymmetric quantization of hybrid inputs", holds)
+
+
+def hybrid_by_channel(dimension: int) -> Feature:
+    """Hybrid, and the weights have a scale for each slice along a dimension."""
+    holds = every(hybrid(), lambda signature: signature.has_scale_for_each_slice(1, dimension))
+    return Feature("hybrid weights with a scale for each channel", holds)
+
+
+BEYOND_FOUR_DIMENSIONS = Feature("broadcasting of more than 4 dimensions", _broadcasts_beyond_four_dimensions)
+INT16_ACTIVATIONS = Feature("INT16", every(input_is("INT16"), output_is("INT16")))
+INT16_INDICES = Feature("INT16 indices", input_is("INT16", index=1))
+INT16_WEIGHTS = Feature("INT16 weights", signed("INT16", "INT16"))
+INT8_WEIGHTS = Feature("INT8", signed("INT8", "INT8"))
+INT4_WEIGHTS = Feature("INT4 weights", signed("INT8", "INT4"))
+QUANTIZED_BIAS = Feature("quantized_bias_type", every(signed("INT16", "INT8"), option("quantized_bias_type")))
