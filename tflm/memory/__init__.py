@@ -2,14 +2,18 @@
 
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.best_fit_memory_planner import BestFitMemoryPlanner, BreadthMemoryPlanner
+from tflm.memory.buffer import Buffer, lower_bound_bytes, plan_bytes
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
 from tflm.memory.linear_memory_planner import LinearMemoryPlanner
 from tflm.memory.offsets_planner import OffsetsPlanner
 from tflm.memory.optimal_memory_planner import OptimalPlanner
-from tflm.memory.plan_search import SearchedPlan, SearchLimits, SearchProgress, Stopped, search_plan
-from tflm.memory.planner import BufferRequirements, MemoryPlanner, PlacingPlanner, lower_bound_bytes, plan_bytes
+from tflm.memory.plan_search import SearchedPlan, SearchLimits, Stopped, search_plan
+from tflm.memory.planner import MemoryPlanner, PlacingPlanner, SearchProgress
 from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
 from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
+
+BufferRequirements = Buffer
+"""The name that TFLM's planners have for a buffer."""
 
 PLANNERS: dict[str, type[PlacingPlanner]] = {
     "greedy": GreedyMemoryPlanner,
@@ -31,6 +35,7 @@ __all__ = [
     "Arena",
     "BestFitMemoryPlanner",
     "BreadthMemoryPlanner",
+    "Buffer",
     "BufferRequirements",
     "GreedyMemoryPlanner",
     "LinearMemoryPlanner",

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.errors import ArenaError
 
 ARENA_ALIGNMENT = 16
-"""Alignment in bytes of tensors, scratch buffers and everything that a kernel asks for."""
+"""Alignment in bytes of tensors, scratch buffers and everything that a kernel requests."""
 
 
 class Arena:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
+from tflm.memory.buffer import Place
 from tflm.memory.native_order import set_order, unstable_sorted
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -29,7 +30,7 @@ SMALLEST_SHARED_BYTES = 5
 """Smaller ones are often placeholders of tensors that were not resized yet."""
 
 SHARED_INPUTS = 3
-"""How many of an operator's inputs may be shared, at the most."""
+"""How many of an operator's inputs may be shared, at most."""
 
 UNCHANGED = {
     BuiltinOperator.RESHAPE: (0,),
@@ -64,13 +65,6 @@ class Temporary(NamedTuple):
     bytes: int
 
 
-class Place(NamedTuple):
-    """Where a tensor lies: bytes from the start of its arena, and its size without alignment."""
-
-    offset: int
-    bytes: int
-
-
 @dataclass
 class ArenaPlan:
     """Places of a subgraph's tensors, by index; `high_water_mark` is the size of the arena that they share.
@@ -86,7 +80,7 @@ class ArenaPlan:
     @property
     def arena_bytes(self) -> int:
         """Bytes of the arena, to the end of its last tensor."""
-        return max((place.offset + place.bytes for place in self.arena.values()), default=0)
+        return max((place.end for place in self.arena.values()), default=0)
 
 
 class _Lifetime(NamedTuple):
@@ -109,7 +103,7 @@ def plan_as_tflite(
     """Where LiteRT puts the tensors of a subgraph whose shapes are all known.
 
     Args:
-        temporaries: what its kernels ask for beside the tensors.
+        temporaries: memory that its kernels request besides the tensors.
         preserve_all_tensors: no tensor is given up before the end, and none shares another's place.
     """
     return _Planner(model, model.subgraphs[subgraph_index], tuple(temporaries), preserve_all_tensors).plan()
@@ -254,7 +248,7 @@ class _Arena:
             # As in TFLite, a gap is judged from its aligned start, and remembered from the other one.
             if start + size <= gap_end and gap_end - start < fit:
                 best, fit = start, gap_end - end
-            end = max(end, gap_end + placed.place.bytes)
+            end = max(end, placed.place.end)
             if fit == 0:
                 break
         return align_up(end, TENSOR_ALIGNMENT) if best is None else best

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflm.memory.placed_buffers import PlacedBuffers
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, PlacingPlanner
+from tflm.memory.buffer import Buffer
+from tflm.memory.placed_buffers import PlacedBuffers, place_in_order
+from tflm.memory.planner import PlacingPlanner
 from tflm.targets import BOOL, HOST, INT, POINTER, Struct
 
 GREEDY_MEMORY_PLANNER = Struct(
@@ -40,24 +41,15 @@ TABLE_ROW = Struct(
 )
 
 
-def place_greedily(buffers: Sequence[BufferRequirements]) -> list[int]:
+def place_greedily(buffers: Sequence[Buffer]) -> list[int]:
     """The offset of each buffer.
 
     Buffers with an offline offset come first and stay where they are told. The others follow by falling size; of two
     of one size, the one added later comes first. Each goes to the lowest offset where it fits between the buffers
     placed so far that are alive at a common step.
     """
-    offline = [i for i, buffer in enumerate(buffers) if buffer.offline_offset != ONLINE_PLANNED_BUFFER]
-    online = [i for i, buffer in enumerate(buffers) if buffer.offline_offset == ONLINE_PLANNED_BUFFER]
-    online.sort(key=lambda i: (-buffers[i].size, -i))
-    offsets = [buffer.offline_offset for buffer in buffers]
-    placed = PlacedBuffers(len(buffers))
-    for i in offline:
-        placed.add(buffers[i], offsets[i])
-    for i in online:
-        offsets[i] = placed.lowest_gap(buffers[i])
-        placed.add(buffers[i], offsets[i])
-    return offsets
+    order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, -i))
+    return place_in_order(buffers, order, PlacedBuffers.lowest_gap)
 
 
 class GreedyMemoryPlanner(PlacingPlanner):

@@ -1,13 +1,14 @@
-"""From when to when each tensor and scratch buffer is needed, in steps of the invocation."""
+"""Lifetimes of tensors and scratch buffers, in steps of the invocation."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from tflm.errors import ArenaError, ModelError
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, UNUSED, Buffer
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.model import Model
 from tflm.targets import BOOL, INT, INT32, POINTER, SIZE_T, Since, Struct
@@ -25,8 +26,6 @@ SCRATCH_BUFFER_REQUEST = Struct(
     "internal::ScratchBufferRequest", bytes=SIZE_T, node_idx=INT, subgraph_idx=Since("8c41f9606", INT)
 )
 
-UNINITIALIZED_LIFETIME = -1
-
 
 @dataclass
 class ScratchBufferRequest:
@@ -37,37 +36,8 @@ class ScratchBufferRequest:
     node_index: int
 
 
-@dataclass
-class AllocationInfo:
-    """What the planner has to know of one tensor or scratch buffer.
-
-    Attributes:
-        owner: the eval tensor, or the request, whose bytes these are.
-        bytes: size.
-        needs_allocating: whether the planner is to place it at all; constants and variables, for two, are not.
-        offline_offset: where an offline plan wants it, or -1.
-        first_created, last_used: steps, both included; -1 for what is never reached from the first subgraph.
-    """
-
-    owner: TfLiteEvalTensor | ScratchBufferRequest
-    bytes: int
-    needs_allocating: bool
-    offline_offset: int = ONLINE_PLANNED_BUFFER
-    first_created: int = UNINITIALIZED_LIFETIME
-    last_used: int = UNINITIALIZED_LIFETIME
-
-    def create(self, step: int) -> None:
-        """Alive from `step` on, unless it already is."""
-        if self.first_created == UNINITIALIZED_LIFETIME:
-            self.first_created = step
-
-    def use(self, step: int) -> None:
-        """Alive until `step`; steps only ever rise."""
-        self.last_used = step
-
-
-class StepNode(Protocol):
-    """A node of an execution plan, as far as lifetimes depend on it; tensors by index, -1 for an input left out."""
+class NodeUses(Protocol):
+    """The tensors of a node, by index, on which lifetimes depend; -1 for an input that is left out."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -86,15 +56,58 @@ class StepNode(Protocol):
         """The subgraphs that it runs."""
 
 
-class Step(NamedTuple):
-    """A step of the invocation: the node that runs, by its place in the plan, or None where a subgraph is entered."""
+class InvocationStep(NamedTuple):
+    """The node that runs at a step, by its place in the execution plan; None where a subgraph is entered."""
 
     subgraph_index: int
     node_index: int | None
 
 
-class AllocationInfoBuilder:
-    """Works out the lifetimes of everything in a model that was prepared.
+class _Lifetimes:
+    """First and last uses of tensors, then scratch buffers, by number; both are -1 for what is never reached."""
+
+    def __init__(self, tensors: Sequence[TfLiteEvalTensor], requests: Sequence[ScratchBufferRequest]):
+        self._tensors, self._requests = tensors, requests
+        count = len(tensors) + len(requests)
+        self._first, self._last = [UNUSED] * count, [UNUSED] * count
+
+    def create(self, numbers: Iterable[int], step: int) -> None:
+        """Alive from `step` on, unless they already are."""
+        for number in numbers:
+            if self._first[number] == UNUSED:
+                self._first[number] = step
+
+    def use(self, numbers: Iterable[int], step: int) -> None:
+        """Alive until `step`; steps only ever rise."""
+        for number in numbers:
+            self._last[number] = step
+
+    def all(self) -> list[tuple[int, int]]:
+        """First and last use of each."""
+        return list(zip(self._first, self._last))
+
+    def buffers(self, placed: Sequence[int], offsets: Sequence[int], start: int = 0) -> list[Buffer]:
+        """What is to be placed: some tensors, then all scratch buffers.
+
+        Args:
+            placed: the tensors, by number.
+            offsets: the place that each tensor must have, or -1.
+            start: the number that the model counts the first tensor as.
+        """
+        uses = self.all()
+        count = len(self._tensors)
+        tensors = ((i, self._tensors[i]) for i in placed)
+        return [
+            *(
+                Buffer(t.byte_length, *uses[i], offsets[i], t.name, "tensor", t.type, t.dims, start + i)
+                for i, t in tensors
+            ),
+            *(Buffer(r.bytes, *life, kind="scratch") for r, life in zip(self._requests, uses[count:])),
+        ]
+
+
+class LifetimeBuilder:
+    """Computes the lifetimes of everything in a model that was prepared.
 
     The steps count operators through the whole invocation; an operator that runs a subgraph is followed by one step
     to enter it and by the subgraph's own operators.
@@ -114,43 +127,47 @@ class AllocationInfoBuilder:
     def __init__(
         self,
         model: Model,
-        nodes: Sequence[Sequence[StepNode]],
+        nodes: Sequence[Sequence[NodeUses]],
         tensors: Sequence[Sequence[TfLiteEvalTensor]],
         unplaced: Sequence[frozenset[int]],
         requests: Sequence[ScratchBufferRequest],
         offline_offsets: Sequence[int] | None,
     ):
-        self._model = model
-        self._nodes = nodes
-        self._step = 0
-        self.steps: list[Step] = [Step(0, None)]
-        self._tensors = [
-            [
-                _tensor_info(tensor, not table.is_variable and i not in without_place)
-                for i, (tensor, table) in enumerate(zip(eval_tensors, subgraph.tensors or ()))
-            ]
-            for eval_tensors, subgraph, without_place in zip(tensors, model.subgraphs, unplaced)
-        ]
-        self._scratch: dict[tuple[int, int], list[AllocationInfo]] = {}
-        self._infos = [info for infos in self._tensors for info in infos]
+        self._model, self._nodes, self._tensors, self._unplaced = model, nodes, tensors, unplaced
+        self.steps = [InvocationStep(0, None)]
+        self._starts = list(itertools.accumulate(map(len, tensors), initial=0))
+        count = self._starts[-1]
+        self._offsets = [ONLINE_PLANNED_BUFFER] * count if offline_offsets is None else offline_offsets
+        self._lifetimes = _Lifetimes([tensor for of_subgraph in tensors for tensor in of_subgraph], requests)
+        self._scratch: dict[tuple[int, int], list[int]] = {}
+        for number, request in enumerate(requests, count):
+            self._scratch.setdefault((request.subgraph_index, request.node_index), []).append(number)
         self._check_intermediates()
-        if offline_offsets is not None:
-            self._apply(offline_offsets)
-        for request in requests:
-            info = AllocationInfo(request, request.bytes, needs_allocating=True)
-            self._scratch.setdefault((request.subgraph_index, request.node_index), []).append(info)
-            self._infos.append(info)
 
-    def build(self) -> list[AllocationInfo]:
-        """All tensors, subgraph after subgraph, then all scratch buffers in the order of their requests."""
+    def build(self) -> list[Buffer]:
+        """What needs a place: tensors, subgraph after subgraph, then scratch buffers in the order of their requests."""
         self._mark_subgraph(0)
-        return self._infos
+        return self._lifetimes.buffers(list(self._placed()), self._offsets)
+
+    def lifetimes(self) -> list[tuple[int, int]]:
+        """First and last use of every tensor and scratch buffer, once `build` has been called."""
+        return self._lifetimes.all()
+
+    def _placed(self) -> Iterator[int]:
+        """The tensors that need a place: no constants, and variables only where an offline plan has one for them."""
+        for start, subgraph, tensors, unplaced in zip(
+            self._starts, self._model.subgraphs, self._tensors, self._unplaced
+        ):
+            for i, (table, tensor) in enumerate(zip(subgraph.tensors or (), tensors)):
+                is_planned = self._offsets[start + i] != ONLINE_PLANNED_BUFFER
+                if is_planned if table.is_variable else i not in unplaced and _needs_place(tensor):
+                    yield start + i
 
     def _check_intermediates(self) -> None:
         for i, nodes in enumerate(self._nodes):
             for j, node in enumerate(nodes):
                 for tensor in node.intermediates:
-                    if self._tensors[i][tensor].bytes:
+                    if self._tensors[i][tensor].byte_length:
                         raise ModelError(
                             f"intermediate tensor {tensor} has a size; only empty ones, which carry quantization, "
                             "are supported",
@@ -159,48 +176,40 @@ class AllocationInfoBuilder:
                             place=f"subgraphs[{i}].operators[{j}]",
                         )
 
-    def _apply(self, offline_offsets: Sequence[int]) -> None:
-        variables = (table.is_variable for subgraph in self._model.subgraphs for table in subgraph.tensors or ())
-        for info, offset, is_variable in zip(self._infos, offline_offsets, variables):
-            info.offline_offset = offset
-            if is_variable and offset != ONLINE_PLANNED_BUFFER:
-                info.needs_allocating = True
+    @property
+    def _step(self) -> int:
+        return len(self.steps) - 1
+
+    def _numbers(self, subgraph: int, tensors: Iterable[int] | None) -> list[int]:
+        return [self._starts[subgraph] + tensor for tensor in tensors or () if tensor >= 0]
 
     def _mark_subgraph(self, index: int) -> None:
-        subgraph, infos = self._model.subgraphs[index], self._tensors[index]
-        for tensor in subgraph.inputs or ():
-            infos[tensor].create(self._step)
-            infos[tensor].use(self._step)
+        subgraph = self._model.subgraphs[index]
+        self._mark_end(self._numbers(index, subgraph.inputs))
         for position, node in enumerate(self._nodes[index]):
-            self._advance(index, position)
-            self._mark_node(node, infos, self._scratch.get((index, position), ()))
-        for tensor in subgraph.outputs or ():
-            infos[tensor].create(self._step)
-            infos[tensor].use(self._step)
+            self.steps.append(InvocationStep(index, position))
+            self._mark_node(node, index, self._scratch.get((index, position), []))
+        self._mark_end(self._numbers(index, subgraph.outputs))
 
-    def _advance(self, subgraph_index: int, node_index: int | None) -> None:
-        self._step += 1
-        self.steps.append(Step(subgraph_index, node_index))
+    def _mark_end(self, numbers: list[int]) -> None:
+        self._lifetimes.create(numbers, self._step)
+        self._lifetimes.use(numbers, self._step)
 
-    def _mark_node(self, node: StepNode, infos: Sequence[AllocationInfo], scratch: Sequence[AllocationInfo]) -> None:
-        outputs = [infos[tensor] for tensor in node.outputs]
-        for info in (*outputs, *scratch):
-            info.create(self._step)
+    def _mark_node(self, node: NodeUses, subgraph: int, scratch: list[int]) -> None:
+        made = self._numbers(subgraph, node.outputs) + scratch
+        self._lifetimes.create(made, self._step)
         for called in node.called_subgraphs:
-            self._advance(called, None)
+            self.steps.append(InvocationStep(called, None))
             self._mark_subgraph(called)
-        inputs = [infos[tensor] for tensor in node.inputs if tensor >= 0]
-        for info in (*inputs, *outputs, *scratch):
-            info.use(self._step)
+        self._lifetimes.use(self._numbers(subgraph, node.inputs) + made, self._step)
 
 
-def _tensor_info(tensor: TfLiteEvalTensor, may_be_planned: bool) -> AllocationInfo:
-    size = tensor.byte_length
-    return AllocationInfo(tensor, size, needs_allocating=tensor.data is None and may_be_planned and size != 0)
+def _needs_place(tensor: TfLiteEvalTensor) -> bool:
+    return tensor.data is None and tensor.byte_length != 0
 
 
-class SubgraphInfoBuilder:
-    """Works out the lifetimes in one subgraph, as TFLM did while it planned each subgraph on its own.
+class SubgraphLifetimeBuilder:
+    """Computes the lifetimes in one subgraph, as TFLM did while it planned each subgraph on its own.
 
     What an operator calls is not looked at. Scratch buffers of all subgraphs are in every plan, at the steps of the
     operators of this one with the same places.
@@ -208,63 +217,63 @@ class SubgraphInfoBuilder:
     Args:
         subgraph_index: the subgraph.
         nodes, tensors: its execution plan and its eval tensors.
-        requests, offline_offsets: as for `AllocationInfoBuilder`.
+        requests, offline_offsets: as for `LifetimeBuilder`.
 
     Attributes:
-        steps: what happens at each step, once `build` has been called.
+        steps: what happens at each step.
     """
 
     def __init__(
         self,
         model: Model,
         subgraph_index: int,
-        nodes: Sequence[tuple[StepNode, object]],
+        nodes: Sequence[tuple[NodeUses, object]],
         tensors: Sequence[TfLiteEvalTensor],
         requests: Sequence[ScratchBufferRequest],
         offline_offsets: Sequence[int] | None,
     ):
         self._subgraph = model.subgraphs[subgraph_index]
+        self._start = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs[:subgraph_index])
         self._nodes = [node for node, _ in nodes]
-        self._infos = [
-            _tensor_info(tensor, not table.is_variable) for tensor, table in zip(tensors, self._subgraph.tensors or ())
-        ]
-        for info, offset in zip(self._infos, offline_offsets or ()):
-            info.offline_offset = offset
-        self._requests = requests
+        self._tensors, self._requests = tensors, requests
+        self._offsets = [ONLINE_PLANNED_BUFFER] * len(tensors) if offline_offsets is None else offline_offsets
         last = max((request.node_index for request in requests), default=0)
         count = max(len(self._nodes), last + 1)
-        self.steps = [Step(subgraph_index, None)]
-        self.steps += [Step(subgraph_index, i if i < len(self._nodes) else None) for i in range(count)]
+        self.steps = [InvocationStep(subgraph_index, None)]
+        self.steps += [InvocationStep(subgraph_index, i if i < len(self._nodes) else None) for i in range(count)]
 
-    def build(self, *, unread_outputs_fail: bool) -> list[AllocationInfo]:
+    def build(self, *, unread_outputs_fail: bool) -> list[Buffer]:
         """What is to be placed: tensors, then scratch buffers in the order of their requests.
 
         Raises:
             ArenaError: a tensor is made or read, but not both.
         """
-        infos = self._infos
-        for tensor in self._subgraph.inputs or ():
-            infos[tensor].create(0)
+        life = _Lifetimes(self._tensors, self._requests)
+        life.create(self._subgraph.inputs or (), 0)
         for step, node in enumerate(self._nodes, 1):
-            for tensor in node.outputs:
-                infos[tensor].create(step)
-            read = [tensor for tensor in node.inputs if tensor >= 0]
-            for tensor in read if unread_outputs_fail else (*read, *node.outputs):
-                infos[tensor].use(step)
-        for tensor in self._subgraph.outputs or ():
-            infos[tensor].use(len(self._nodes))
-        for i, info in enumerate(infos):
-            self._check(i, info)
-        scratch = [AllocationInfo(request, request.bytes, needs_allocating=True) for request in self._requests]
-        for info, request in zip(scratch, self._requests):
-            info.create(request.node_index + 1)
-            info.use(request.node_index + 1)
-        return [info for info in (*infos, *scratch) if info.needs_allocating]
+            life.create(node.outputs, step)
+            life.use((tensor for tensor in node.inputs if tensor >= 0), step)
+            if not unread_outputs_fail:
+                life.use(node.outputs, step)
+        life.use(self._subgraph.outputs or (), len(self._nodes))
+        for number, request in enumerate(self._requests, len(self._tensors)):
+            life.create([number], request.node_index + 1)
+            life.use([number], request.node_index + 1)
+        tables, uses = self._subgraph.tensors or (), life.all()
+        placed = [
+            i
+            for i, (table, tensor) in enumerate(zip(tables, self._tensors))
+            if not table.is_variable and _needs_place(tensor)
+        ]
+        for i in placed:
+            _require_uses(i, *uses[i])
+        return life.buffers(placed, self._offsets, self._start)
 
-    def _check(self, index: int, info: AllocationInfo) -> None:
-        is_made, is_read = info.first_created >= 0, info.last_used >= 0
-        if info.needs_allocating and not is_read:
-            raise ArenaError(
-                f"Logic error in memory planner, tensor {index} has an invalid lifetime: nothing "
-                f"{'reads' if is_made else 'makes or reads'} it, which TFLM of then can't plan"
-            )
+
+def _require_uses(tensor: int, first: int, last: int) -> None:
+    if last == UNUSED:
+        missing = "makes or reads" if first == UNUSED else "reads"
+        raise ArenaError(
+            f"Logic error in memory planner, tensor {tensor} has an invalid lifetime: nothing {missing} it, which TFLM "
+            "of then can't plan"
+        )

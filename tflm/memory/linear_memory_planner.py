@@ -1,4 +1,4 @@
-"""The planner that gives every buffer memory of its own, so that all tensors can be looked at after an invoke."""
+"""The planner that gives every buffer memory of its own, so that all tensors can be read after an invoke."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import itertools
 from collections.abc import Sequence
 
 from tflm.errors import ArenaError
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, PlacingPlanner
+from tflm.memory.buffer import Buffer
+from tflm.memory.planner import PlacingPlanner
 from tflm.targets import INT, POINTER, SIZE_T, Array, Struct
 
 MAXIMUM_BUFFERS = 1024
@@ -20,9 +21,9 @@ LINEAR_MEMORY_PLANNER = Struct(
 )
 
 
-def place_linearly(buffers: Sequence[BufferRequirements]) -> list[int]:
+def place_linearly(buffers: Sequence[Buffer]) -> list[int]:
     """The offset of each buffer: one behind the other, in the order in which they were added."""
-    if any(buffer.offline_offset != ONLINE_PLANNED_BUFFER for buffer in buffers):
+    if any(buffer.is_placed for buffer in buffers):
         raise ArenaError("the linear planner places every buffer itself; it can't obey a model's offline plan")
     return list(itertools.accumulate((buffer.size for buffer in buffers), initial=0))[:-1]
 
@@ -33,4 +34,7 @@ class LinearMemoryPlanner(PlacingPlanner):
     STRUCT = LINEAR_MEMORY_PLANNER
     MAXIMUM_BUFFERS = MAXIMUM_BUFFERS
     place = staticmethod(place_linearly)
-    preserves_all_tensors = True
+
+    @property
+    def preserves_all_tensors(self) -> bool:
+        return True

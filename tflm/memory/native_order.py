@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 BUCKET_COUNTS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933)
-"""How many buckets a set has as it grows: it takes the next when it has as many elements."""
+"""Bucket counts of a growing set: it moves to the next when it has as many elements."""
 
 INSERTION_SORTED = 16
 """Ranges of so many elements are left to the insertion sort at the end."""
@@ -20,7 +20,7 @@ Less = Callable[[int, int], bool]
 
 
 def set_order(values: Iterable[int]) -> list[int]:
-    """Distinct numbers from 0 on, in the order in which an `unordered_set<int>` that they were put into gives them."""
+    """Distinct numbers from 0 in the iteration order of an `unordered_set<int>` that they were inserted into."""
     order: list[int] = []
     buckets = BUCKET_COUNTS[0]
     for value in values:
@@ -43,7 +43,7 @@ def _put_first(order: list[int], value: int, buckets: int) -> None:
 
 
 def unstable_sorted(values: Iterable[int], less: Less) -> list[int]:
-    """The values in the order that `std::sort` gives them: quicksort with the median of three, then insertions.
+    """The values as `std::sort` orders them: quicksort with the median of three, then insertions.
 
     The heap sort that it falls back to, where partitions are bad many times over, is left out.
     """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflm.errors import ArenaError
-from tflm.memory.planner import BufferRequirements, PlacingPlanner
+from tflm.memory.buffer import Buffer
+from tflm.memory.planner import PlacingPlanner
 
 
 class OffsetsPlanner(PlacingPlanner):
@@ -21,10 +22,10 @@ class OffsetsPlanner(PlacingPlanner):
 
     def __init__(self, offsets: Sequence[int]):
         super().__init__()
-        self._given = [int(offset) for offset in offsets]
+        self.offsets = [int(offset) for offset in offsets]
         self.place = self._take
 
-    def _take(self, buffers: Sequence[BufferRequirements]) -> list[int]:
-        if len(buffers) != len(self._given):
-            raise ArenaError(f"the plan has {len(self._given)} offsets, the model needs {len(buffers)} buffers")
-        return self._given
+    def _take(self, buffers: Sequence[Buffer]) -> list[int]:
+        if len(buffers) != len(self.offsets):
+            raise ArenaError(f"the plan has {len(self.offsets)} offsets, the model needs {len(buffers)} buffers")
+        return self.offsets

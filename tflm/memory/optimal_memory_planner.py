@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from tflm.memory.buffer import Buffer
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
 from tflm.memory.plan_search import (
     DEFAULT_TIME_LIMIT,
@@ -14,7 +15,6 @@ from tflm.memory.plan_search import (
     Stopped,
     search_plan,
 )
-from tflm.memory.planner import BufferRequirements
 
 
 class OptimalPlanner(GreedyMemoryPlanner):
@@ -24,7 +24,7 @@ class OptimalPlanner(GreedyMemoryPlanner):
         time_limit: seconds, None without a limit. They count from the moment at which a search is ready to run.
         step_limit: the largest number of search steps. With `time_limit=None`, equal models have equal plans.
         capacity: bytes that are good enough: the search ends at the first plan that is not larger.
-        progress: is called about twice a second while the search goes on.
+        progress: called about twice a second during the search.
 
     Attributes:
         searched: the plan in full, with the reason why its search ended; None before there is one.
@@ -44,18 +44,23 @@ class OptimalPlanner(GreedyMemoryPlanner):
         self.place = self._search
 
     @property
+    def limited_search(self) -> OptimalPlanner:
+        """The planner itself."""
+        return self
+
+    @property
     def time_limit(self) -> float | None:
         """Seconds, None without a limit."""
         return self._limits.seconds
 
     @property
     def progress(self) -> Progress | None:
-        """Who is told how far a search is."""
+        """Called with the progress of a search."""
         return self._limits.progress
 
     @contextmanager
     def within(self, seconds: float | None) -> Iterator[None]:
-        """Have another time limit meanwhile."""
+        """Apply another time limit until the context ends."""
         limits, self._limits = self._limits, self._limits._replace(seconds=seconds)
         try:
             yield
@@ -67,6 +72,6 @@ class OptimalPlanner(GreedyMemoryPlanner):
         """Whether the plan is known to be the smallest there is."""
         return self.searched is not None and self.searched.stopped is Stopped.PROVED_OPTIMAL
 
-    def _search(self, buffers: Sequence[BufferRequirements]) -> list[int]:
+    def _search(self, buffers: Sequence[Buffer]) -> list[int]:
         self.searched = search_plan(buffers, self._limits)
         return self.searched.offsets

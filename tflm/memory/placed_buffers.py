@@ -1,17 +1,17 @@
-"""Buffers that have a place already, and the gaps that they leave to others."""
+"""Placed buffers and the gaps between them."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.memory.planner import BufferRequirements
-
-Integers = npt.NDArray[np.int64]
+from tflm.memory.buffer import Buffer, Integers
 
 
 class PlacedBuffers:
-    """Keeps placed buffers where those that are alive with another one are found without a look at all.
+    """Indexes placed buffers by lifetime, to find those alive with another one without visiting all.
 
     A buffer that is alive for less than 2^n steps is in a cell of 2^n steps: the one in which it begins. So all that
     are alive with another one are in the cells that this one touches, and in the cell before those, for each n.
@@ -25,40 +25,40 @@ class PlacedBuffers:
         self._columns = np.zeros((4, capacity), np.int64)  # offset, end, first step, last step
         self._cells: dict[int, dict[int, list[int]]] = {}
 
-    def add(self, buffer: BufferRequirements, offset: int) -> None:
+    def add(self, buffer: Buffer, offset: int) -> None:
         """Take note of a buffer's place."""
-        first, last = buffer.first_time_used, buffer.last_time_used
-        self._columns[:, self._count] = offset, offset + buffer.size, first, last
+        size, first, last, _ = buffer
+        self._columns[:, self._count] = offset, offset + size, first, last
         power = (last - first).bit_length()
         self._cells.setdefault(power, {}).setdefault(first >> power, []).append(self._count)
         self._count += 1
 
-    def lowest_gap(self, wanted: BufferRequirements) -> int:
+    def lowest_gap(self, wanted: Buffer) -> int:
         """The lowest offset at which a buffer is in the way of none that is alive with it."""
         floors, rooms = self._gaps(wanted)
         fits = rooms >= wanted.size
         at = int(fits.argmax()) if fits.any() else -1
         return int(floors[at])
 
-    def tightest_gap(self, wanted: BufferRequirements) -> int:
+    def tightest_gap(self, wanted: Buffer) -> int:
         """The begin of the smallest gap in which a buffer fits, the lowest of several; on top of all without one."""
         floors, rooms = self._gaps(wanted)
         fits = np.flatnonzero(rooms >= wanted.size)
         at = fits[rooms[fits].argmin()] if fits.size else -1
         return int(floors[at])
 
-    def in_the_way(self, wanted: BufferRequirements, offset: int) -> npt.NDArray[np.intp]:
+    def in_the_way(self, wanted: Buffer, offset: int) -> npt.NDArray[np.intp]:
         """Those that share bytes with a buffer at an offset while both are alive, by the order in which they came."""
         near = self._near(wanted)
         start, end, first, last = self._columns[:, near]
-        in_time = (first <= wanted.last_time_used) & (last >= wanted.first_time_used)
+        in_time = (first <= wanted.last_use) & (last >= wanted.first_use)
         found: npt.NDArray[np.intp] = near[in_time & (start < offset + wanted.size) & (end > offset)]
         return found
 
-    def _gaps(self, wanted: BufferRequirements) -> tuple[Integers, Integers]:
+    def _gaps(self, wanted: Buffer) -> tuple[Integers, Integers]:
         """Where each gap between buffers alive with `wanted` begins, and its bytes; last, the top, without bytes."""
         offset, end, first, last = self._columns[:, self._near(wanted)]
-        alive = (first <= wanted.last_time_used) & (last >= wanted.first_time_used)
+        alive = (first <= wanted.last_use) & (last >= wanted.first_use)
         by_offset = offset[alive].argsort(kind="stable")
         offset, end = offset[alive][by_offset], end[alive][by_offset]
         floors = np.zeros(len(end) + 1, np.int64)
@@ -66,11 +66,27 @@ class PlacedBuffers:
         np.maximum(floors, 0, out=floors)
         return floors, offset - floors[:-1]
 
-    def _near(self, wanted: BufferRequirements) -> npt.NDArray[np.intp]:
+    def _near(self, wanted: Buffer) -> npt.NDArray[np.intp]:
         """The columns of all buffers that are alive with `wanted`, and of some others."""
         columns: list[int] = []
         for power, cells in self._cells.items():
-            touched = range((wanted.first_time_used >> power) - 1, (wanted.last_time_used >> power) + 1)
+            touched = range((wanted.first_use >> power) - 1, (wanted.last_use >> power) + 1)
             for cell in touched if len(touched) < len(cells) else [cell for cell in cells if cell in touched]:
                 columns += cells.get(cell, ())
         return np.array(columns, np.intp)
+
+
+def place_in_order(
+    buffers: Sequence[Buffer], order: Iterable[int], gap: Callable[[PlacedBuffers, Buffer], int]
+) -> list[int]:
+    """The offset of each buffer: first those that have one, then the others by their place in `order`, into gaps."""
+    offsets = [buffer.offset for buffer in buffers]
+    placed = PlacedBuffers(len(buffers))
+    for buffer in buffers:
+        if buffer.is_placed:
+            placed.add(buffer, buffer.offset)
+    for i in order:
+        if not buffers[i].is_placed:
+            offsets[i] = gap(placed, buffers[i])
+            placed.add(buffers[i], offsets[i])
+    return offsets

@@ -7,11 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements, lower_bound_bytes
-
-Integers = npt.NDArray[np.int64]
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Integers, lower_bound_bytes, table_of
 
 
 class Problem(NamedTuple):
@@ -40,9 +37,9 @@ class Problem(NamedTuple):
     members_from: Integers
 
 
-def problem_of(buffers: Sequence[BufferRequirements]) -> Problem:
+def problem_of(buffers: Sequence[Buffer]) -> Problem:
     """The problem of placing buffers, none of which is empty or used for the last time before the first."""
-    table = np.array(buffers, np.int64)
+    table = table_of(buffers)
     size, fixed = table[:, 0].copy(), table[:, 3].copy()
     first, end = _sections(table[:, 1], table[:, 2])
     is_fixed = fixed != ONLINE_PLANNED_BUFFER
@@ -58,10 +55,10 @@ def problem_of(buffers: Sequence[BufferRequirements]) -> Problem:
     return Problem(size, counted, fixed, first, end, *_flat(neighbours), *_flat(members))
 
 
-def least_height(buffers: Sequence[BufferRequirements]) -> int:
+def least_height(buffers: Sequence[Buffer]) -> int:
     """A bound that no placement can be lower than: bytes alive at once, and the ends of fixed buffers."""
     alone = [buffer for buffer, shares in zip(buffers, _share_memory(buffers)) if not shares]
-    ends = [buffer.offline_offset + buffer.size for buffer in buffers if _is_fixed(buffer)]
+    ends = [buffer.offset + buffer.size for buffer in buffers if buffer.is_placed]
     return max(lower_bound_bytes(alone), *ends, 0)
 
 
@@ -70,30 +67,26 @@ def height_unit(problem: Problem) -> int:
     return math.gcd(*problem.size.tolist(), *(offset for offset in problem.fixed.tolist() if offset > 0))
 
 
-def pairs_alive_together(buffers: Sequence[BufferRequirements]) -> int:
+def pairs_alive_together(buffers: Sequence[Buffer]) -> int:
     """The number of pairs of buffers that are alive at a common step, each counted twice."""
-    table = np.array(buffers, np.int64)
+    table = table_of(buffers)
     first, last = np.sort(table[:, 1]), np.sort(table[:, 2])
     begun = first.searchsorted(table[:, 2], side="right")
     over = last.searchsorted(table[:, 1], side="left")
     return int((begun - over - 1).sum(dtype=np.int64))
 
 
-def _share_memory(buffers: Sequence[BufferRequirements]) -> list[bool]:
+def _share_memory(buffers: Sequence[Buffer]) -> list[bool]:
     """Which buffers are fixed to bytes where another one that is alive with them is fixed, too."""
-    fixed = [buffer for buffer in buffers if _is_fixed(buffer)]
-    table = np.array(fixed, np.int64).reshape(-1, 4)
+    fixed = [buffer for buffer in buffers if buffer.is_placed]
+    table = table_of(fixed)
     first, last, begin, end = table[:, 1], table[:, 2], table[:, 3], table[:, 3] + table[:, 0]
 
     def shares(size: int, first_step: int, last_step: int, offset: int) -> bool:
         together = (first <= last_step) & (first_step <= last) & (begin < offset + size) & (offset < end)
         return bool(np.count_nonzero(together) > 1)
 
-    return [_is_fixed(buffer) and shares(*buffer) for buffer in buffers]
-
-
-def _is_fixed(buffer: BufferRequirements) -> bool:
-    return buffer.offline_offset != ONLINE_PLANNED_BUFFER
+    return [buffer.is_placed and shares(*buffer) for buffer in buffers]
 
 
 def _sections(first_step: Integers, last_step: Integers) -> tuple[Integers, Integers]:

@@ -9,8 +9,7 @@ Memory Allocator for Hardware-Accelerated Machine Learning" (ASPLOS 2023). Here 
 held implies: it must lie on a neighbour that gets in its way, so the lowest top of such neighbours bounds its offset,
 and where no neighbour can get in its way the node fails.
 
-Everything here works on flat arrays of integers, without objects, so that it can be compiled; see `machine_code`.
-Importing this module loads the compiler, if there is one, so it is imported when a search begins.
+The search itself is a kernel (see `tflm.compiler.language`): functions over flat arrays and integers.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from tflm.memory.machine_code import call, compiled
-from tflm.memory.placement_problem import Integers, Problem
+from tflm.compiler.language import inlined, kernel
+from tflm.memory.buffer import Floats, Integers
+from tflm.memory.placement_problem import Problem
 
 UNFINISHED, FOUND, INFEASIBLE, TRAIL_IS_FULL = 0, 1, 2, 3
 """How a call of `run` ends."""
@@ -37,7 +36,15 @@ class Search(NamedTuple):
     """Where a search stands. A frame is the state after a placement; frame 0 has none.
 
     Attributes:
-        state: `support`, `least` and `urgency` of each buffer, `unplaced` and `top` of each section; see `_parts`.
+        buffers, sections: how many the problem has.
+        room: the length of the trail up to which there is room for another step.
+        state: `support`, `least`, `urgency`, `unplaced` and `top`, one behind the other.
+        support: the top of what lies below a buffer; its offset, once it is placed.
+        least: the lowest offset that a buffer may still have, more than its support where it is held, and -1 once it
+            is placed.
+        urgency: bytes of the section that is the fullest of those that a buffer is alive in.
+        unplaced: bytes of the buffers of a section that are yet to be placed.
+        top: the top of those of a section that are.
         trail, trail_old: positions of the state that were changed, and what they held, for going back.
         stamp: at which step a position was last put on the trail.
         order: a permutation of the buffers in which those that a frame has to place are one segment.
@@ -47,15 +54,25 @@ class Search(NamedTuple):
             before where others solved an independent part in between.
         mark: length of the trail when a frame began.
         waiting: the first of the parts that are to be solved after the one of this frame, or -1.
-        used_parts: number of entries in `parts` that this frame and those below it made.
-        parts: low, high, back_to, and next part of each independent part of the problem.
+        used_parts: number of entries in the lists of parts that this frame and those below it made.
+        part_low, part_high, part_back_to, part_next: low, high, back_to, and next part of each independent part of
+            the problem.
         weight: which of the buffers with the same support to place first: the one with the most.
         blame: how often each buffer had a share in a failure.
-        scratch: a number for each section, and two for each buffer.
+        reach: a number for each section, while parts are told from each other.
+        counts, sorted_order: likewise two for each buffer.
         progress: the frame, the number of steps since the start, the length of the trail.
     """
 
+    buffers: int
+    sections: int
+    room: int
     state: Integers
+    support: Integers
+    least: Integers
+    urgency: Integers
+    unplaced: Integers
+    top: Integers
     trail: Integers
     trail_old: Integers
     stamp: Integers
@@ -67,10 +84,15 @@ class Search(NamedTuple):
     mark: Integers
     waiting: Integers
     used_parts: Integers
-    parts: Integers
-    weight: npt.NDArray[np.float64]
-    blame: npt.NDArray[np.float64]
-    scratch: Integers
+    part_low: Integers
+    part_high: Integers
+    part_back_to: Integers
+    part_next: Integers
+    weight: Floats
+    blame: Floats
+    reach: Integers
+    counts: Integers
+    sorted_order: Integers
     progress: Integers
 
 
@@ -81,8 +103,8 @@ class Rules(NamedTuple):
         capacity: bytes that the placement may take.
         by_urgency: whether the tightest section decides, before the weight, between buffers with the same support.
             It is worked out anew when the problem falls apart.
-        large_below: whether of two buffers with the same lifetime, of which one lies right on the other, the larger
-            must be the lower one. No height is lost by that, for they can be swapped; searches end sooner when there
+        large_below: whether the larger of two adjacent buffers with the same lifetime must be the lower one. This
+            loses no solution, since they can be swapped; searches end sooner when there
             is no placement, and may end later when there is.
     """
 
@@ -95,17 +117,26 @@ def new_search(problem: Problem) -> Search:
     """Memory for searches of a problem."""
     buffers, sections = len(problem.size), len(problem.members_from) - 1
 
-    def integers(*shape: int) -> Integers:
-        return np.zeros(shape, np.int64)
+    def integers(count: int) -> Integers:
+        return np.zeros(count, np.int64)
 
-    frames = buffers + 1
-    state_length = 3 * buffers + 2 * sections
-    trail_length = 8 * state_length
+    frames, parts = buffers + 1, 2 * sections + 2
+    state = integers(3 * buffers + 2 * sections)
+    support, least, urgency = state[: 3 * buffers].reshape(3, buffers)
+    unplaced, top = state[3 * buffers :].reshape(2, sections)
     return Search(
-        state=integers(state_length),
-        trail=integers(trail_length),
-        trail_old=integers(trail_length),
-        stamp=integers(state_length),
+        buffers=buffers,
+        sections=sections,
+        room=7 * len(state),
+        state=state,
+        support=support,
+        least=least,
+        urgency=urgency,
+        unplaced=unplaced,
+        top=top,
+        trail=integers(8 * len(state)),
+        trail_old=integers(8 * len(state)),
+        stamp=integers(len(state)),
         order=integers(buffers),
         low=integers(frames),
         high=integers(frames),
@@ -114,10 +145,15 @@ def new_search(problem: Problem) -> Search:
         mark=integers(frames),
         waiting=integers(frames),
         used_parts=integers(frames),
-        parts=integers(2 * sections + 2, 4),
+        part_low=integers(parts),
+        part_high=integers(parts),
+        part_back_to=integers(parts),
+        part_next=integers(parts),
         weight=np.zeros(buffers, np.float64),
         blame=np.zeros(buffers, np.float64),
-        scratch=integers(sections + 2 * (buffers + 1)),
+        reach=integers(sections),
+        counts=integers(frames),
+        sorted_order=integers(buffers),
         progress=integers(3),
     )
 
@@ -125,54 +161,42 @@ def new_search(problem: Problem) -> Search:
 def with_longer_trail(search: Search) -> Search:
     """The same search with twice the room on its trail."""
     return search._replace(
+        room=search.room + len(search.trail),
         trail=np.concatenate([search.trail, search.trail]),
         trail_old=np.concatenate([search.trail_old, search.trail_old]),
     )
 
 
-def compile_now(problem: Problem, search: Search) -> None:
-    """Compile what a search runs, or load it, so that this does not count as a part of the search."""
-    rules = Rules(capacity=0, by_urgency=False, large_below=False)
-    call(start, problem, search, rules)
-    call(run, problem, search, rules, 0)
-
-
-@compiled
-def start(problem: Problem, search: Search, rules: Rules) -> None:
-    """Go to the root, with no buffer placed. The weights must have been set."""
-    support, least, urgency, unplaced, top = _parts(problem, search.state)
-    unplaced[:] = 0
-    top[:] = 0
-    for b in range(len(problem.size)):
-        search.order[b] = b
-        support[b] = max(problem.fixed[b], 0)
-        least[b] = support[b]
-        for section in range(problem.first[b], problem.end[b]):
-            unplaced[section] += problem.counted[b]
-    urgency[:] = 0
+def start(problem: Problem, search: Search) -> None:
+    """Forget what was searched: the next step begins at the root, with no buffer placed."""
+    search.state[:] = 0
+    search.support[:] = search.least[:] = np.maximum(problem.fixed, 0)
+    search.unplaced[:] = np.add.reduceat(problem.counted[problem.members], problem.members_from[:-1], dtype=np.int64)
+    search.order[:] = np.arange(len(search.order), dtype=np.int64)
     search.blame[:] = 0
     search.stamp[:] = -1
-    search.progress[:] = 0
+    search.progress[:] = NO_FRAME, 0, 0
     search.low[0], search.high[0] = 0, len(problem.size)
     search.back_to[0] = search.waiting[0] = NO_FRAME
     search.mark[0] = search.used_parts[0] = 0
-    _rate_urgency(problem, search, rules, 0, len(problem.size))
-    _divide(problem, search, rules, 0, NO_FRAME)
 
 
-@compiled
+@kernel
 def run(problem: Problem, search: Search, rules: Rules, step_limit: int) -> int:
-    """Go on until a placement is found (it is in `offsets_of`), there is none, or `step_limit` steps were made.
+    """Go on until a placement is found (it is in `support`), there is none, or `step_limit` steps were made.
 
     A step is a buffer that is placed, or held.
     """
     k = search.progress[0]
-    room = len(search.trail) - len(search.state)
+    if k == NO_FRAME:
+        k = 0
+        _rate_urgency(problem, search, rules, 0, search.buffers)
+        _divide(problem, search, rules, 0, NO_FRAME)
     while True:
         if search.progress[1] >= step_limit:
             search.progress[0] = k
             return UNFINISHED
-        if search.progress[2] > room:
+        if search.progress[2] > search.room:
             search.progress[0] = k
             return TRAIL_IS_FULL
         b = _next_buffer(problem, search, rules, k)
@@ -200,21 +224,7 @@ def run(problem: Problem, search: Search, rules: Rules, step_limit: int) -> int:
             back = search.back_to[k]
 
 
-@compiled
-def _parts(problem: Problem, state: Integers) -> tuple[Integers, Integers, Integers, Integers, Integers]:
-    """The parts of a state.
-
-    `support`: the top of what lies below a buffer; its offset, once it is placed. `least`: the lowest offset that it
-    may still have, more than its support where it is held, and -1 once it is placed. `urgency`: bytes of the section
-    that is the fullest of those it is alive in. `unplaced`: bytes of the buffers of a section that are yet to be
-    placed. `top`: the top of those that are.
-    """
-    n = len(problem.size)
-    m = len(problem.members_from) - 1
-    return state[:n], state[n : 2 * n], state[2 * n : 3 * n], state[3 * n : 3 * n + m], state[3 * n + m :]
-
-
-@compiled
+@inlined
 def _set(search: Search, position: int, value: int) -> None:
     if search.stamp[position] != search.progress[1]:
         search.stamp[position] = search.progress[1]
@@ -225,7 +235,7 @@ def _set(search: Search, position: int, value: int) -> None:
     search.state[position] = value
 
 
-@compiled
+@inlined
 def _go_back(search: Search, k: int) -> None:
     """Undo everything since frame `k` was left."""
     for entry in range(search.progress[2] - 1, search.mark[k + 1] - 1, -1):
@@ -233,10 +243,10 @@ def _go_back(search: Search, k: int) -> None:
     search.progress[2] = search.mark[k + 1]
 
 
-@compiled
+@inlined
 def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
     """The buffer that may lie on its support and has the lowest one; -1 where there is none."""
-    support, least, urgency, _, _ = _parts(problem, search.state)
+    support, least, urgency = search.support, search.least, search.urgency
     best = -1
     for i in range(search.low[k], search.high[k]):
         b = search.order[i]
@@ -255,11 +265,11 @@ def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
     return best
 
 
-@compiled
+@inlined
 def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
     """Put a buffer on its support, which leads to frame `k` + 1; False where that can't be completed."""
-    n, m = len(problem.size), len(problem.members_from) - 1
-    support, least, _, unplaced, top = _parts(problem, search.state)
+    n, m = search.buffers, search.sections
+    support, least, unplaced, top = search.support, search.least, search.unplaced, search.top
     height = support[b] + problem.size[b]
     if height > rules.capacity:
         return False
@@ -284,7 +294,7 @@ def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bo
     return _deduce(problem, search, rules, k, low, high)
 
 
-@compiled
+@inlined
 def _is_wrong_way_round(problem: Problem, rules: Rules, below: int, above: int) -> bool:
     """Whether two buffers are to be stacked only the other way round."""
     return (
@@ -296,11 +306,11 @@ def _is_wrong_way_round(problem: Problem, rules: Rules, below: int, above: int) 
     )
 
 
-@compiled
+@inlined
 def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
     """Take it that a buffer lies higher than its support, and so do those just like it; False where it can't."""
-    n = len(problem.size)
-    support, least, _, _, _ = _parts(problem, search.state)
+    n = search.buffers
+    support, least = search.support, search.least
     _set(search, n + b, support[b] + 1)
     for i in range(search.low[k], search.high[k]):
         other = search.order[i]
@@ -316,14 +326,14 @@ def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> boo
     return _deduce(problem, search, rules, k, problem.first[b], problem.end[b])
 
 
-@compiled
+@inlined
 def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, high: int) -> bool:
     """Raise the least offsets of held buffers as far as can be concluded; False where something can't fit any more.
 
     Frame `k` says which buffers may be concerned. The sections from `low` to `high` have changed.
     """
-    n = len(problem.size)
-    support, least, _, _, _ = _parts(problem, search.state)
+    n = search.buffers
+    support, least = search.support, search.least
     changed = True
     while changed:
         changed = False
@@ -344,11 +354,11 @@ def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, hi
     return _sections_fit(problem, search, rules, low, high)
 
 
-@compiled
+@inlined
 def _lowest_perch(problem: Problem, least: Integers, b: int, height: int) -> int:
     """The lowest top that a neighbour can have which begins below `height`, and so keeps a held buffer off its support.
 
-    Without such a neighbour the buffer could be pressed down, and the placement is none of those that are searched.
+    Without such a neighbour the buffer could be pressed down, and the placement is not one that is searched.
     """
     perch = FAR
     for i in range(problem.neighbours_from[b], problem.neighbours_from[b + 1]):
@@ -358,10 +368,10 @@ def _lowest_perch(problem: Problem, least: Integers, b: int, height: int) -> int
     return perch
 
 
-@compiled
+@inlined
 def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> bool:
     """Whether what is unplaced in each section would fit above its floor, if it were fluid."""
-    _, least, _, unplaced, top = _parts(problem, search.state)
+    least, unplaced, top = search.least, search.unplaced, search.top
     for section in range(low, high):
         if unplaced[section] == 0:
             continue
@@ -378,7 +388,7 @@ def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high
     return True
 
 
-@compiled
+@inlined
 def _divide(problem: Problem, search: Search, rules: Rules, k: int, before: int) -> bool:
     """Give a new frame the part of the problem that it has to solve; False where all is solved.
 
@@ -393,18 +403,18 @@ def _divide(problem: Problem, search: Search, rules: Rules, k: int, before: int)
     if found == 1:
         return True
     for i in range(search.used_parts[k] - found, search.used_parts[k]):
-        _rate_urgency(problem, search, rules, search.parts[i, 0], search.parts[i, 1])
+        _rate_urgency(problem, search, rules, search.part_low[i], search.part_high[i])
     part = search.waiting[k]
     if part < 0:
         return False
-    search.low[k], search.high[k] = search.parts[part, 0], search.parts[part, 1]
-    search.back_to[k], search.waiting[k] = search.parts[part, 2], search.parts[part, 3]
+    search.low[k], search.high[k] = search.part_low[part], search.part_high[part]
+    search.back_to[k], search.waiting[k] = search.part_back_to[part], search.part_next[part]
     return True
 
 
-@compiled
+@inlined
 def _drop(search: Search, before: int) -> int:
-    """Move the buffer that was placed in a frame to the end of its segment; gives the end without it."""
+    """Move the buffer that was placed in a frame to the end of its segment; returns the end without it."""
     end: int = search.high[before] - 1
     for i in range(search.low[before], end):
         if search.order[i] == search.tried[before]:
@@ -414,17 +424,17 @@ def _drop(search: Search, before: int) -> int:
     return end
 
 
-@compiled
+@inlined
 def _separate(problem: Problem, search: Search, k: int, before: int) -> int:
     """Sort the segment of a frame by parts; notes them, unless there is but one. Gives their number."""
     low, high = search.low[k], search.high[k]
-    n, m = len(problem.size), len(problem.members_from) - 1
-    reach = search.scratch[:m]
-    first, last = m, 0
+    reach, counts, sorted_order = search.reach, search.counts, search.sorted_order
+    first, last = search.sections, 0
     for i in range(low, high):
         first = min(first, problem.first[search.order[i]])
         last = max(last, problem.end[search.order[i]])
-    reach[first:last] = 0
+    for section in range(first, last):
+        reach[section] = 0
     for i in range(low, high):
         b = search.order[i]
         reach[problem.first[b]] = max(reach[problem.first[b]], problem.end[b])
@@ -437,44 +447,38 @@ def _separate(problem: Problem, search: Search, k: int, before: int) -> int:
         reach[section] = found  # from here on: the number of the part
     if found <= 1:
         return found
-    count = search.scratch[m : m + n + 1]
-    sorted_order = search.scratch[m + n + 1 :]
-    count[: found + 1] = 0
+    for part in range(found + 1):
+        counts[part] = 0
     for i in range(low, high):
-        count[reach[problem.first[search.order[i]]]] += 1
+        counts[reach[problem.first[search.order[i]]]] += 1
     for part in range(1, found + 1):
-        count[part] += count[part - 1]
+        counts[part] += counts[part - 1]
     for part in range(found):
         entry = search.used_parts[k]
-        search.parts[entry, 0] = low + count[part]
-        search.parts[entry, 1] = low + count[part + 1]
-        search.parts[entry, 2] = before
-        search.parts[entry, 3] = search.waiting[k]
+        search.part_low[entry] = low + counts[part]
+        search.part_high[entry] = low + counts[part + 1]
+        search.part_back_to[entry] = before
+        search.part_next[entry] = search.waiting[k]
         search.waiting[k] = entry
         search.used_parts[k] += 1
     for i in range(low, high):
         part = reach[problem.first[search.order[i]]] - 1
-        sorted_order[count[part]] = search.order[i]
-        count[part] += 1
+        sorted_order[counts[part]] = search.order[i]
+        counts[part] += 1
     for i in range(low, high):
         search.order[i] = sorted_order[i - low]
     return found
 
 
-@compiled
+@inlined
 def _rate_urgency(problem: Problem, search: Search, rules: Rules, low: int, high: int) -> None:
     if not rules.by_urgency:
         return
-    n = len(problem.size)
-    _, _, _, unplaced, _ = _parts(problem, search.state)
+    n = search.buffers
+    unplaced = search.unplaced
     for i in range(low, high):
         b = search.order[i]
         fullest = 0
         for section in range(problem.first[b], problem.end[b]):
             fullest = max(fullest, unplaced[section])
         _set(search, 2 * n + b, fullest)
-
-
-def offsets_of(problem: Problem, search: Search) -> Integers:
-    """The offset of each buffer, once a placement is found."""
-    return search.state[: len(problem.size)].copy()

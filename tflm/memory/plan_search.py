@@ -8,25 +8,24 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.calls import as_function
+from tflm.memory import placement_search
 from tflm.memory.best_fit_memory_planner import place_by_breadth, place_in_best_fit
+from tflm.memory.buffer import Buffer, Integers, plan_bytes
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.placement_problem import (
-    Integers,
     Problem,
     height_unit,
     least_height,
     pairs_alive_together,
     problem_of,
 )
-from tflm.memory.planner import BufferRequirements, plan_bytes
-
-if TYPE_CHECKING:
-    from tflm.memory.placement_search import Rules
+from tflm.memory.planner import SearchProgress
 
 DEFAULT_TIME_LIMIT = 10.0
 """Seconds that a search may take unless told otherwise."""
@@ -34,7 +33,7 @@ DEFAULT_TIME_LIMIT = 10.0
 SECONDS_BETWEEN_CLOCKS = 0.01
 SECONDS_BETWEEN_REPORTS = 0.5
 LARGEST_NUMBER_OF_PAIRS = 1 << 26
-"""Pairs of buffers alive together above which no search is begun, for want of memory."""
+"""Largest number of pairs of buffers alive together for which there is memory to search."""
 
 
 class Stopped(str, Enum):
@@ -47,32 +46,15 @@ class Stopped(str, Enum):
     TOO_LARGE = "there are too many buffers to search"
 
 
-class SearchProgress(NamedTuple):
-    """How far a search has come.
-
-    Attributes:
-        seconds, steps: since it began.
-        head_bytes: of the best plan so far.
-        lower_bound_bytes: no plan is smaller than this.
-        stage: what is searched for: "searching" for places, "ordering" for another order of the operators.
-    """
-
-    seconds: float
-    steps: int
-    head_bytes: int
-    lower_bound_bytes: int
-    stage: str = "searching"
-
-
 Progress = Callable[[SearchProgress], None]
-"""Is called about twice a second while a search goes on."""
+"""Called about twice a second during a search."""
 
 
 class Reporter:
-    """Tells how far a search is, about twice a second.
+    """Reports the progress of a search, about twice a second.
 
     Args:
-        progress: who is told; None for nobody.
+        progress: the function to call, or None.
         stage: see `SearchProgress`.
     """
 
@@ -81,7 +63,7 @@ class Reporter:
         self._reported = time.monotonic()
 
     def report(self, seconds: float, steps: int, head_bytes: int, lower_bound_bytes: int) -> None:
-        """Tell it, if it is time to."""
+        """Report if it is due."""
         now = time.monotonic()
         if self._progress is not None and now - self._reported >= SECONDS_BETWEEN_REPORTS:
             self._reported = now
@@ -89,13 +71,13 @@ class Reporter:
 
 
 class SearchLimits(NamedTuple):
-    """When a search is to end before it has found the smallest plan.
+    """Limits that end a search before the smallest plan is found.
 
     Attributes:
         seconds: time limit, or None.
         steps: limit on search steps, or None. With this one alone, a plan does not depend on the machine.
         capacity: bytes that are good enough: the first plan that is not larger ends the search.
-        progress: is called about twice a second while the search goes on.
+        progress: called about twice a second during the search.
     """
 
     seconds: float | None = DEFAULT_TIME_LIMIT
@@ -141,7 +123,7 @@ STRATEGIES = (
     Strategy("area", by_urgency=True),
     Strategy("blame", by_urgency=False),
 )
-"""What is tried in turn. How long a search takes depends on luck by orders of magnitude; many short ones have more."""
+"""The ways in turn. The length of a search varies by orders of magnitude, so many short ones are tried first."""
 
 FIRST_STEPS_PER_BUFFER = 4
 """Length of the first searches."""
@@ -156,7 +138,7 @@ TIE_BREAK = 1e-6
 """What chance adds to blame."""
 
 
-def search_plan(buffers: Sequence[BufferRequirements], limits: SearchLimits) -> SearchedPlan:
+def search_plan(buffers: Sequence[Buffer], limits: SearchLimits) -> SearchedPlan:
     """The best plan that a search within limits finds; it is never larger than greedy's.
 
     Equal buffers and equal limits on steps give equal plans, provided that no time limit is met.
@@ -176,10 +158,10 @@ def search_plan(buffers: Sequence[BufferRequirements], limits: SearchLimits) -> 
     return SearchedPlan(offsets, plan_bytes(buffers, offsets), descent.bound, clock.steps, stopped)
 
 
-def _in_time_order(buffer: BufferRequirements) -> BufferRequirements:
+def _in_time_order(buffer: Buffer) -> Buffer:
     """A buffer that is used for the last time before the first, which can't be, is taken to be alive in between."""
     size, first, last, offset = buffer
-    return BufferRequirements(size, min(first, last), max(first, last), offset)
+    return Buffer(size, min(first, last), max(first, last), offset)
 
 
 class _Clock:
@@ -213,7 +195,7 @@ class _Clock:
         return sys.maxsize if self.limits.steps is None else self.limits.steps - self.steps
 
     def report(self, height: int, bound: int) -> None:
-        """Tell the caller how far the search is, if it is time to."""
+        """Report the progress if it is due."""
         self._reporter.report(self.seconds(), self.steps, height, bound)
 
     @contextmanager
@@ -232,7 +214,7 @@ class _Descent:
         bound: no plan is lower.
     """
 
-    def __init__(self, buffers: Sequence[BufferRequirements], offsets: list[int], clock: _Clock):
+    def __init__(self, buffers: Sequence[Buffer], offsets: list[int], clock: _Clock):
         self.offsets = offsets
         self.height = plan_bytes(buffers, offsets)
         self.bound = least_height(buffers)
@@ -246,7 +228,7 @@ class _Descent:
             return stopped
         if pairs_alive_together(self._buffers) > LARGEST_NUMBER_OF_PAIRS:
             return Stopped.TOO_LARGE
-        lifetimes = np.array([buffer.last_time_used + 1 - buffer.first_time_used for buffer in self._buffers], np.int64)
+        lifetimes = np.array([buffer.last_use + 1 - buffer.first_use for buffer in self._buffers], np.int64)
         engine = _Engine(problem_of(self._buffers), lifetimes, self._clock)
         shares = SHARES if self._clock.limits.capacity < self.bound else SHARES[:1]
         rounds = itertools.count()
@@ -285,7 +267,7 @@ class _Descent:
 
 
 class _Engine:
-    """Runs searches of one problem, and remembers what they stumbled over.
+    """Runs searches of one problem, and accumulates the blame for failures.
 
     Attributes:
         unit: all heights are multiples of this.
@@ -293,30 +275,27 @@ class _Engine:
     """
 
     def __init__(self, problem: Problem, lifetimes: Integers, clock: _Clock):
-        from tflm.memory import placement_search  # which brings the compiler
-
         self.unit = height_unit(problem)
         self.exhausted = False
         self._problem = problem
         self._clock = clock
-        self._code = placement_search
         self._memory = placement_search.new_search(problem)
         self._weights = _weights(problem, lifetimes)
         self._blame: npt.NDArray[np.float64] = np.zeros(len(problem.size), np.float64)
         self._chance = np.random.default_rng(0)
         self._chunk = 1
         with clock.paused():
-            placement_search.compile_now(problem, self._memory)
+            self._run_kernel = as_function(placement_search.run)  # which may compile it
 
     def search(self, capacity: int, strategy: Strategy, steps: int, large_below: bool) -> list[int] | None:
         """The offsets of a placement within `capacity`; None where none was found in so many steps."""
-        code = self._code
+        code = placement_search
         rules = code.Rules(capacity, strategy.by_urgency, large_below)
         if strategy.order == "blame":
             self._memory.weight[:] = self._blame + TIE_BREAK * self._chance.random(len(self._blame))
         else:
             self._memory.weight[:] = self._weights[strategy.order]
-        code.start(self._problem, self._memory, rules)
+        code.start(self._problem, self._memory)
         done, outcome = 0, code.UNFINISHED
         while outcome in (code.UNFINISHED, code.TRAIL_IS_FULL) and done < steps:
             if self._clock.limit_reached() is not None:
@@ -328,12 +307,12 @@ class _Engine:
             done = int(self._memory.progress[1])
         self._blame = BLAME_KEPT * self._blame + self._memory.blame
         self.exhausted = outcome == code.INFEASIBLE
-        return code.offsets_of(self._problem, self._memory).tolist() if outcome == code.FOUND else None
+        return self._memory.support.tolist() if outcome == code.FOUND else None
 
-    def _run(self, rules: Rules, step_limit: int) -> int:
+    def _run(self, rules: placement_search.Rules, step_limit: int) -> int:
         """Search on, and see to it that the clock is looked at neither too often nor too rarely."""
         begin = time.monotonic()
-        outcome = self._code.run(self._problem, self._memory, rules, step_limit)
+        outcome = self._run_kernel(problem=self._problem, search=self._memory, rules=rules, step_limit=step_limit)
         seconds = time.monotonic() - begin
         if seconds < SECONDS_BETWEEN_CLOCKS:
             self._chunk *= 2

@@ -3,10 +3,9 @@
     0                                                            size
     | head: planned buffers | temp -> |      free      | <- tail |
 
-The head grows and shrinks as a whole, temp allocations stand on top of it and are given back together, the tail only
-grows, downwards. They don't overlap, but that the tail may take the end of temp memory that nothing reads any more.
-Positions are offsets into the arena. An allocation that fails raises
-`ArenaExhausted` and changes nothing.
+The head is resized as a whole, temp allocations above it are released together, and the tail only grows, downwards. The
+tail may overlap the end of temp memory that nothing reads any more. Positions are offsets into the arena. An allocation
+that fails raises `ArenaExhausted` and changes nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR = Struct(
 
 
 class Checkpoint(NamedTuple):
-    """A state of an allocator to come back to."""
+    """A state of an allocator that can be restored."""
 
     head: int
     temp: int
@@ -82,13 +81,12 @@ class SimpleMemoryAllocator:
     def allocate_persistent_buffer(
         self, size: int, alignment: int, what: str = "a persistent buffer", floor: int | None = None
     ) -> int:
-        """Take `size` bytes from the tail; gives their offset, a multiple of `alignment`.
+        """Allocate `size` bytes of the tail; returns their offset, a multiple of `alignment`.
 
         Args:
             size, alignment: in bytes.
             what: names them in errors.
-            floor: an offset that they must not lie below: temp's end, or, where nothing reads the end of temp memory
-                any more, one that is lower, but not below the head's end.
+            floor: the lowest allowed offset, at least the head's end; the default is temp's end.
         """
         require_size(what, size)
         floor = self._floor(floor)
@@ -102,7 +100,7 @@ class SimpleMemoryAllocator:
         return self.temp if floor is None else max(floor, self.head)
 
     def allocate_temp(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
-        """Take `size` bytes above the head until they are given back; gives their offset."""
+        """Allocate `size` bytes above the head until they are released; returns their offset."""
         start = align_up(self.temp, alignment)
         self._check_fits(what, size, start)
         self.temp = start + size
@@ -110,23 +108,23 @@ class SimpleMemoryAllocator:
         return start
 
     def deallocate_temp(self, offset: int) -> None:
-        """Give one temp allocation back. Its bytes are free again after `reset_temp_allocations`."""
+        """Release one temp allocation. Its bytes are free after `reset_temp_allocations`."""
         if offset not in self._live_temps:
-            raise ArenaError(f"there is no temp allocation at offset {offset} to give back")
+            raise ArenaError(f"there is no temp allocation at offset {offset} to release")
         self._live_temps.remove(offset)
 
     def is_all_temp_deallocated(self) -> bool:
-        """Whether every temp allocation was given back."""
+        """Whether every temp allocation was released."""
         return not self._live_temps
 
     def reset_temp_allocations(self) -> None:
-        """Make the bytes of all temp allocations free again; each must have been given back before."""
+        """Free the bytes of all temp allocations, which must have been released."""
         if self._live_temps:
-            raise ArenaError(f"{len(self._live_temps)} temp allocations have not been given back")
+            raise ArenaError(f"{len(self._live_temps)} temp allocations were not released")
         self.temp = self.head
 
     def allocate_resizable_buffer(self, size: int, alignment: int, what: str = "a resizable buffer") -> int:
-        """Make the head one buffer of `size` bytes; gives its offset. There is only one such buffer at a time."""
+        """Make the head one buffer of `size` bytes; returns its offset. There is only one such buffer at a time."""
         self.resize_buffer(0, size, alignment, what)
         return 0
 
@@ -166,7 +164,7 @@ class SimpleMemoryAllocator:
         return Checkpoint(self.head, self.temp, self.tail, tuple(self._live_temps))
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Go back to an earlier state, as if nothing had been allocated since."""
+        """Restore an earlier state, as if nothing had been allocated since."""
         self.head, self.temp, self.tail = checkpoint.head, checkpoint.temp, checkpoint.tail
         self._live_temps = list(checkpoint.live_temps)
 
@@ -178,13 +176,9 @@ class SimpleMemoryAllocator:
 
 
 def require_size(what: str, size: int) -> None:
-    """Refuse to allocate less than nothing.
-
-    Raises:
-        ArenaError: naming what it was for.
-    """
+    """Raise `ArenaError` for a negative size."""
     if size < 0:
-        raise ArenaError(f"{what} can't have {size} bytes; 0 is the least")
+        raise ArenaError(f"{what} can't have {size} bytes; must be 0 or more")
 
 
 class Allocation(NamedTuple):
@@ -194,7 +188,7 @@ class Allocation(NamedTuple):
         section: "head", "temp" or "tail".
         what: what it was for.
         offset, size, alignment: where, and how large, in bytes.
-        floor: the offset that it could not lie below; 0 in head and temp.
+        floor: the lowest offset that was allowed; 0 in head and temp.
     """
 
     section: str
@@ -206,7 +200,7 @@ class Allocation(NamedTuple):
 
 
 class RecordingSimpleMemoryAllocator(SimpleMemoryAllocator):
-    """The same allocator, which keeps account of what it gives.
+    """The same allocator, with a log of its allocations.
 
     Attributes:
         log: every allocation that succeeded, in order.

@@ -1,4 +1,4 @@
-"""What the runtime knows of a tensor, and its bytes: `TfLiteEvalTensor` while running, `TfLiteTensor` in full."""
+"""A tensor's type, shape, quantization and bytes: `TfLiteEvalTensor` while running, `TfLiteTensor` in full."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ UNSIZED_TYPES = {
     TensorType.FLOAT8_E4M3FN,
     TensorType.FLOAT8_E5M2,
 }
-"""Types that TFLM has no size for, so that it can't run a model that has a tensor of them."""
+"""Types that TFLM has no size for: it cannot run models with such tensors."""
 
 
 def int_array_bytes(count: int) -> int:
@@ -118,13 +118,13 @@ class TfLiteEvalTensor:
 
     @property
     def elements(self) -> npt.NDArray[Any]:
-        """`data`, where it is known to be there: while an operator binds or runs."""
+        """`data`, which exists while an operator binds or runs."""
         assert self.data is not None, f"tensor {self.name!r} was not planned"
         return self.data
 
     @property
     def byte_length(self) -> int:
-        """Bytes that the tensor takes in the arena; 4-bit elements take one each."""
+        """Size in the arena, in bytes; 4-bit elements take one each."""
         if self.type in UNSIZED_TYPES:
             reason = f"{self.type.name} has no fixed size and can't be run (tensor {self.name!r})"
             raise ModelError(reason, table="Tensor", field="type")
@@ -139,7 +139,7 @@ def _constant_array(constant: memoryview, type: TensorType, dims: tuple[int, ...
 
 
 class TensorData(np.ndarray[Any, np.dtype[Any]]):
-    """The elements of an input or output: a numpy view of the arena that takes only what the tensor can hold.
+    """The elements of an input or output: a numpy view of the arena that accepts only values that the tensor can hold.
 
     Writing an array of another dtype or shape, or a number that does not fit, raises `TensorError`; so no value is
     ever rounded, wrapped or broadcast by accident. A single number fills whatever it is assigned to.
@@ -223,13 +223,13 @@ class TfLiteTensor:
     def dequantized(self) -> npt.NDArray[np.float32]:
         """The real values, a float32 copy of shape `dims`: scale * (integer - zero_point), by channel where needed.
 
-        A tensor without quantization gives its values as they are.
+        The values of a tensor without quantization are returned unchanged.
 
         Raises:
             TensorError: the tensor holds complex numbers; or it has scales that do not go with its shape.
         """
         if self.data.dtype.kind == "c":
-            raise TensorError(f"{self.name!r} holds {self.data.dtype}, which are no real values; look at its data")
+            raise TensorError(f"{self.name!r} holds {self.data.dtype}, which are not real values; use its data")
         with np.errstate(all="ignore"):
             values = np.array(self.data, np.float64)
             if self.quantization is not None:
@@ -240,7 +240,7 @@ class TfLiteTensor:
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
         """Real values as the tensor would hold them: an array of its dtype, rounded half away from zero, saturated.
 
-        A tensor without quantization takes the values as they are.
+        Without quantization, the values are only converted.
 
         Raises:
             TensorError: a value is not a real number, or not one that an unquantized tensor can hold; or the scale is
@@ -273,7 +273,7 @@ class TfLiteTensor:
         with np.errstate(all="ignore"):
             held = real.astype(dtype)
         if dtype.kind in "iu" and not np.array_equal(held, real):
-            raise TensorError(f"{self.name!r} holds {dtype} without a scale; it takes whole numbers in range only")
+            raise TensorError(f"{self.name!r} holds {dtype} without a scale; values must be whole numbers in its range")
         return held
 
     def _by_channel(self, values: tuple[float, ...] | tuple[int, ...]) -> npt.NDArray[np.float64]:

@@ -4,61 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflm.errors import ArenaError
 from tflm.memory.arena_planner import TENSOR_ALIGNMENT, Temporary, plan_as_tflite
+from tflm.memory.buffer import Buffer
 from tflm.memory.greedy_memory_planner import GreedyMemoryPlanner
-from tflm.memory.lifetimes import AllocationInfo, ScratchBufferRequest
-from tflm.memory.planner import BufferRequirements, PlacingPlanner
-from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.memory.lifetimes import ScratchBufferRequest
+from tflm.memory.offsets_planner import OffsetsPlanner
 from tflm.schema.model import Model
 from tflm.targets import align_up
 
 
-class TfLiteMemoryPlanner(PlacingPlanner):
+class TfLiteMemoryPlanner(OffsetsPlanner):
     """Puts each tensor where LiteRT would, with TFLM's scratch buffers as its operators' temporaries.
 
-    It goes by the model, not by the lifetimes that the other planners are told: lifetimes are ArenaPlanner's, outputs
-    share places with inputs, and offsets are multiples of 64. Subgraphs have memory of their own, one after the other.
-    On a device such a plan is a list of offsets in the model, so it takes the room of TFLM's greedy planner.
+    It uses ArenaPlanner's lifetimes instead of those of `add_buffer`: outputs share places with inputs, and offsets are
+    multiples of 64. Subgraphs have memory of their own, one after the other.
+    On a device such a plan is stored in the model, so the arena has TFLM's greedy planner.
     """
 
     STRUCT = GreedyMemoryPlanner.STRUCT
 
     def __init__(self) -> None:
-        super().__init__()
-        self._given: list[int] = []
-        self.place = self._take
+        super().__init__(())
 
-    def set_model(
-        self, model: Model, tensors: Sequence[Sequence[TfLiteEvalTensor]], infos: Sequence[AllocationInfo]
-    ) -> None:
-        """Tell of the buffers that `add_buffer` will be called for, in that order.
+    def set_model(self, model: Model, buffers: Sequence[Buffer], requests: Sequence[ScratchBufferRequest]) -> None:
+        """Announce the buffers that `add_buffer` will be called for, in that order.
 
         Args:
-            tensors: of each subgraph.
-            infos: what needs a place.
+            buffers: what needs a place, scratch buffers last.
+            requests: of the scratch buffers.
         """
-        places: dict[int, int] = {}
-        base = 0
-        for index, subgraph in enumerate(tensors):
-            requests = [
-                info.owner
-                for info in infos
-                if isinstance(info.owner, ScratchBufferRequest) and info.owner.subgraph_index == index
-            ]
-            owners = [*subgraph, *requests]
-            temporaries = [
-                Temporary(request.node_index, len(subgraph) + i, request.bytes) for i, request in enumerate(requests)
-            ]
+        scratch = len(buffers) - len(requests)
+        places: dict[tuple[bool, int], int] = {}  # of scratch buffers and tensors, by number
+        base = first_tensor = 0
+        for index, subgraph in enumerate(model.subgraphs):
+            count = len(subgraph.tensors or ())
+            own = [(i, request) for i, request in enumerate(requests, scratch) if request.subgraph_index == index]
+            temporaries = [Temporary(r.node_index, number, r.bytes) for number, (_, r) in enumerate(own, count)]
+            keys = [*((False, first_tensor + i) for i in range(count)), *((True, i) for i, _ in own)]
             plan = plan_as_tflite(model, index, temporaries=temporaries)
             for arena in (plan.arena, plan.persistent_arena):
-                places |= {id(owners[tensor]): base + place.offset for tensor, place in arena.items()}
-                end = max((place.offset + place.bytes for place in arena.values()), default=0)
-                base += align_up(end, TENSOR_ALIGNMENT)
+                places |= {keys[tensor]: base + place.offset for tensor, place in arena.items()}
+                base += align_up(max((place.end for place in arena.values()), default=0), TENSOR_ALIGNMENT)
+            first_tensor += count
+        keyed = ((True, i) if buffer.tensor is None else (False, buffer.tensor) for i, buffer in enumerate(buffers))
         # What no operator makes or reads has no place, and no value either.
-        self._given = [places.get(id(info.owner), 0) for info in infos]
-
-    def _take(self, buffers: Sequence[BufferRequirements]) -> list[int]:
-        if len(buffers) != len(self._given):
-            raise ArenaError(f"the model has {len(self._given)} buffers to place, {len(buffers)} were added")
-        return self._given
+        self.offsets = [places.get(key, 0) for key in keyed]
