@@ -40,32 +40,22 @@ from tflm.errors import (
 )
 from tflm.kernels import KernelContext, Node, Registration
 from tflm.kernels.reference.ethos_u import ethos_u
+from tflm.memory.buffer import Buffer as PlannedBuffer
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.runtime.micro_allocator import (
-    MicroAllocator,
-    PlannedBuffer,
-    RecordedAllocation,
-    RecordedAllocationType,
-    RecordingMicroAllocator,
-)
+from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_interpreter import MicroInterpreter
-from tflm.runtime.micro_measurement import (
-    ArenaMeasurement,
-    Peak,
-    SeparateArenas,
-    measure_arena,
-    measure_separate_arenas,
-)
+from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.micro_profiler import MicroProfiler
-from tflm.runtime.value_tags import findings_in_plan
-from tflm.runtime.version_findings import unknown_versions
-from tflm.schema import verifier
+from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
 from tflm.schema.builder import ModelBuilder, quantized
 from tflm.schema.model import Model, verify
 
 if TYPE_CHECKING:
     from tflm import boards
+    from tflm.application.fit import Fit, FitStep, fit
     from tflm.boards.board_fit import BoardFit, board_fit
     from tflm.boards.device_check import DeviceFinding, check_device
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
@@ -91,6 +81,8 @@ __all__ = [
     "Estimate",
     "Evaluation",
     "FirmwareError",
+    "Fit",
+    "FitStep",
     "Flash",
     "InterpreterError",
     "KernelContext",
@@ -133,6 +125,7 @@ __all__ = [
     "estimate",
     "ethos_u",
     "evaluate",
+    "fit",
     "flash",
     "fold",
     "libraries",
@@ -151,18 +144,6 @@ __all__ = [
 ]
 
 
-verifier.add_plan_check(findings_in_plan)
-verifier.add_oddities(unknown_versions)
-
-
-def _html_of_model(model: Model) -> str:
-    from tflm.runtime.model_report import model_report, shown  # only notebooks ask
-
-    return shown(model_report(model)).html()
-
-
-Model._repr_html_ = _html_of_model  # which is above the file format, for it counts by operators
-
 _LATER = {
     "tflm.boards.board_fit": ("BoardFit", "board_fit"),
     "tflm.boards.device_check": ("DeviceFinding", "check_device"),
@@ -170,6 +151,7 @@ _LATER = {
     "tflm.firmware.flash": ("Flash", "flash"),
     "tflm.firmware.instructions": ("Estimate", "estimate"),
     "tflm.planning": ("ModelPlan", "plan"),
+    "tflm.application.fit": ("Fit", "FitStep", "fit"),
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
     "tflm.schema.versioning.update": ("update_versions",),
 }

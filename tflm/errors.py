@@ -1,29 +1,29 @@
-"""Every way in which tflm says no: one tree, so that `except tflm.TflmError` catches all of it; and its warnings.
+"""All errors, which derive from `tflm.TflmError`, and warnings.
 
-Each kind keeps its parts as attributes beside the message, for programs that want to act on them.
+Errors have their details as attributes, in addition to the message.
 """
 
 from __future__ import annotations
 
 
 class TflmError(Exception):
-    """The root of all errors raised on purpose by this package."""
+    """The base class of all errors that this package raises on purpose."""
 
 
 class ArgumentError(TflmError, TypeError, ValueError):
-    """A call was given something else than it takes; the message says what it takes, and how to come by it."""
+    """An argument is invalid; the message says what is allowed, and how to get it."""
 
 
 class ModelError(TflmError):
-    """The bytes are not a model that can be trusted.
+    """The bytes are not a valid model.
 
     Attributes:
         place: path from the root to the table, such as `subgraphs[0].tensors[3]`; empty for the file.
         table: name of the schema table, or `file`.
         field: name of the field, or empty.
-        reason: what is wrong, and where possible what would be right.
-        level: "error", or "warning" for what is odd and runs all the same.
-        unsound: whether the model does run, in TFLM and with `checks="tflm"`, to answers that mean nothing.
+        reason: what is wrong and, if possible, what would be right.
+        level: "error", or "warning" for an oddity that does not prevent running.
+        unsound: whether the model runs in TFLM and with `checks="tflm"`, but its results are meaningless.
     """
 
     def __init__(
@@ -43,19 +43,19 @@ class ModelError(TflmError):
 
 
 class ArenaError(TflmError):
-    """The buffer given as arena can't serve as one, or memory was asked for out of turn."""
+    """A buffer cannot be used as an arena, or memory was requested at the wrong time."""
 
 
 class ArenaExhausted(ArenaError):
-    """An allocation does not fit. Nothing was changed by it.
+    """An allocation does not fit; it changed nothing.
 
     Attributes:
-        what: the thing that was being placed.
+        what: what was being allocated.
         requested: its size in bytes.
-        available: bytes that were left for it between head and tail, after alignment.
+        available: bytes left between head and tail, after alignment.
         missing: bytes by which the arena is too small for this allocation (later ones may need more).
 
-    Alignment alone may leave less than nothing; then `available` is 0, and `missing` counts what is lacking to that.
+    If alignment alone exceeds the free bytes, `available` is 0, and `missing` includes the excess.
     """
 
     def __init__(self, what: str, *, requested: int, available: int):
@@ -68,11 +68,11 @@ class ArenaExhausted(ArenaError):
 
 
 class PlanFileError(TflmError):
-    """A file does not hold the buffers to plan, or their plan.
+    """A file of buffers or of their plan is invalid.
 
     Attributes:
         line: number of the line, from 1.
-        reason: what is wrong there, and where possible what would be right.
+        reason: what is wrong there and, if possible, what would be right.
     """
 
     def __init__(self, reason: str, *, line: int):
@@ -81,27 +81,27 @@ class PlanFileError(TflmError):
 
 
 class PlanIgnored(UserWarning):
-    """The memory plan that a model has is not followed, because every tensor is to have memory of its own."""
+    """The model's memory plan is ignored, because all tensors are preserved."""
 
 
 class VersionAssumed(UserWarning):
-    """A release of TFLM does not say which version of a kernel library it has: the message says which one is taken."""
+    """A TFLM release does not determine the version of a kernel library; the message says which one is assumed."""
 
 
 class RewriteError(TflmError):
-    """A rewritten model does not do what the one did that it came from; a fault of this package, found in time."""
+    """A rewritten model's results differ from the original's: a bug in this package, found before writing the model."""
 
 
 class ResolverError(TflmError):
-    """An operator can't be added to a resolver: no room left, already there, or not known."""
+    """An operator cannot be added to a resolver: the resolver is full, or the operator is already there or unknown."""
 
 
 class UnresolvedOperator(TflmError):
-    """The model uses an operator, or a version of one, that the resolver does not have.
+    """The resolver lacks an operator of the model, or its version.
 
     Attributes:
         operator: builtin name (`FULLY_CONNECTED`) or custom name.
-        version: the version that the model asks for.
+        version: the version in the model.
     """
 
     def __init__(self, operator: str, version: int, reason: str):
@@ -110,17 +110,17 @@ class UnresolvedOperator(TflmError):
 
 
 class DelegateError(TflmError):
-    """A delegate takes what it can't have: a node that is not there, or another's, or of a version it does not know."""
+    """A delegate claims a node that does not exist, belongs to another delegate, or has an unknown version."""
 
 
 class OperatorError(TflmError):
-    """An operator was given what it can't take.
+    """An operator does not support its tensors or options.
 
-    A kernel raises it with `reason` and, where it is about one, `tensor`; the graph adds where in the
-    model the operator stands.
+    A kernel raises it with `reason` and, if it is about one tensor, `tensor`; the graph adds the operator's place in
+    the model.
 
     Attributes:
-        reason: what the operator can't take, and what it could.
+        reason: what the operator does not support, and what it does.
         tensor: name of the tensor, or empty.
         operator: name of the operator.
         subgraph_index, operator_index: its place in the model, or None before the graph added it.
@@ -134,7 +134,7 @@ class OperatorError(TflmError):
         self.operator_index: int | None = None
 
     def locate(self, subgraph_index: int, operator_index: int, operator: str) -> None:
-        """Add where the operator stands, unless an inner subgraph has already done so."""
+        """Add the operator's place, unless an inner subgraph has already done so."""
         if self.operator_index is None:
             self.subgraph_index, self.operator_index = subgraph_index, operator_index
             self.operator = operator
@@ -149,11 +149,11 @@ class OperatorError(TflmError):
 
 
 class TensorError(TflmError, ValueError):
-    """Values of the wrong dtype or shape were written to a tensor, or it has no data to give."""
+    """Values written to a tensor have the wrong dtype or shape, or a tensor that is read has no data."""
 
 
 class TensorIndexError(TflmError, IndexError):
-    """There is no input, output or tensor with that index."""
+    """An index of an input, output or tensor is out of range."""
 
 
 class InterpreterError(TflmError, RuntimeError):
@@ -161,8 +161,8 @@ class InterpreterError(TflmError, RuntimeError):
 
 
 class FirmwareError(TflmError):
-    """What a firmware takes can't be said: something was not measured, or a file of measurements can't be read."""
+    """A firmware's size or time is unknown: it was not measured, or a file of measurements is invalid."""
 
 
 class DataError(TflmError):
-    """A file or an array does not hold what a model's inputs take, or what is said of them."""
+    """A file or an array does not match a model's inputs."""

@@ -1,13 +1,13 @@
-"""The machines that a firmware runs on: their data models, and parts with the extensions that they have.
+"""Machines that firmware runs on: data models, and parts with their extensions.
 
-TFLM places C structures in the arena, and how large they are depends on the machine and its compiler. A structure is
-declared once, by its fields, in the module that uses it:
+TFLM places C structures in the arena, whose sizes depend on the machine and its compiler. A structure is declared once,
+by its fields, in the module that uses it:
 
     TFLITE_EVAL_TENSOR = Struct("TfLiteEvalTensor", data=POINTER, dims=POINTER, type=TFLITE_TYPE)
 
-and `TFLITE_EVAL_TENSOR.size(target)` is what `sizeof` gives on `target`: each field at the next multiple of its
-alignment, the whole rounded up to the largest alignment in it. A field that is not in every TFLM is `Since` a commit,
-`Until` one, or there `When` TFLM is built with an option; `size(target, release)` looks at that.
+and `TFLITE_EVAL_TENSOR.size(target)` is `sizeof` on `target`: each field starts at the next multiple of its
+alignment, and the size is rounded up to the largest alignment. A field that only some TFLM builds have is declared
+`Since` a commit, `Until` one, or `When` TFLM is built with an option; `size(target, release)` takes that into account.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Target:
     """A machine: its data model, and what its kernels can use.
 
     Attributes:
-        name: what the command line and `by_name` call it.
-        description: the parts and compilers that have it.
+        name: its name for `--target` and `by_name`.
+        description: its parts and compilers.
         pointer_size: bytes of a pointer and of size_t.
         short_enums: whether an enum takes the smallest integer that holds its values (1, 2 or 4 bytes) or always an
             int of 4 bytes.
         int64_alignment, double_alignment: alignment in bytes of 64-bit integers and doubles.
-        family: which kernel libraries are made for it: "cortex-m", "espressif"; empty for those of no maker.
-        extensions: what kernel libraries choose their code by: "dsp" and "mve" of Cortex-M, "esp32s3" and "esp32p4".
+        family: the family of kernel libraries for it: "cortex-m" or "espressif"; empty for mere data models.
+        extensions: extensions by which libraries select code: "dsp" and "mve" of Cortex-M, "esp32s3", "esp32p4".
     """
 
     name: str
@@ -61,7 +61,7 @@ RISCV32 = Target("riscv32", "32-bit RISC-V (ilp32)", pointer_size=4, short_enums
 XTENSA = Target("xtensa", "Xtensa LX (ESP32, HiFi DSPs)", pointer_size=4, short_enums=False)
 
 TARGETS: dict[str, Target] = {target.name: target for target in (HOST, CORTEX_M, RISCV32, XTENSA, HOST_WHEEL)}
-"""The data models. Any other `Target` may be given wherever a target is asked for."""
+"""The data models. Functions accept any other `Target` as well."""
 
 
 def _part(model: Target, family: str, name: str, description: str, *extensions: str) -> Target:
@@ -93,43 +93,43 @@ PARTS: dict[str, Target] = {
         _esp32_riscv("esp32p4", "Espressif ESP32-P4 (RISC-V with vectors)", "esp32p4"),
     )
 }
-"""Parts that kernel libraries tell apart. A part without an extension that its kind may have is
+"""Parts that kernel libraries distinguish. A part without an optional extension is
 `dataclasses.replace(part, extensions=frozenset())`."""
 
 
 def by_name(name: str) -> Target:
-    """The data model or part called `name`.
+    """Return a data model or part by name.
 
     Raises:
-        ArgumentError: there is none of that name; the message lists them.
+        ArgumentError: the name is unknown; the message lists the known ones.
     """
     known = TARGETS | PARTS
     if name not in known:
-        raise ArgumentError(f"unknown target {name!r}; known are {', '.join(known)}")
+        raise ArgumentError(f"unknown target {name!r}; use one of {', '.join(known)}")
     return known[name]
 
 
 def require_target(value: object) -> Target:
-    """The value, which must be a target.
+    """Check that a value is a target, and return it.
 
     Raises:
-        ArgumentError: it is something else.
+        ArgumentError: it is not.
     """
     if isinstance(value, Target):
         return value
     name = value if isinstance(value, str) and value in TARGETS | PARTS else CORTEX_M.name
     known = ", ".join(TARGETS | PARTS)
-    raise ArgumentError(f"{value!r} is not a target; tflm.targets.by_name({name!r}) gives one by its name: {known}")
+    raise ArgumentError(f"{value!r} is not a target; use tflm.targets.by_name({name!r}), with one of {known}")
 
 
 class CType(Protocol):
     """Something that has a size and an alignment, in bytes, on every target, in every release of TFLM."""
 
     def size(self, target: Target, release: Release = TODAY) -> int:
-        """What `sizeof` gives."""
+        """Return `sizeof` of it."""
 
     def alignment(self, target: Target, release: Release = TODAY) -> int:
-        """What `alignof` gives."""
+        """Return `alignof` of it."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class Array(CType):
 
 @dataclass(frozen=True)
 class When(CType):
-    """A type that is there only in builds with an option, such as "compression" of weights."""
+    """A type that exists only in builds with an option, such as "compression" of weights."""
 
     option: str
     type: CType
@@ -202,7 +202,7 @@ class When(CType):
 
 @dataclass(frozen=True)
 class Since(CType):
-    """A type that is there from a commit of TFLM's on."""
+    """A type that was added in a TFLM commit."""
 
     commit: str
     type: CType
@@ -216,7 +216,7 @@ class Since(CType):
 
 @dataclass(frozen=True)
 class Until(CType):
-    """A type that was there until a commit of TFLM's took it away."""
+    """A type that was removed in a TFLM commit."""
 
     commit: str
     type: CType
@@ -298,10 +298,10 @@ POINTER = SIZE_T = TargetSized("pointer_size", "pointer_size")
 
 
 def align_up(value: int, alignment: int) -> int:
-    """The smallest multiple of `alignment` that is not below `value`."""
+    """Return the smallest multiple of `alignment` that is at least `value`."""
     return -(-value // alignment) * alignment
 
 
 def align_down(value: int, alignment: int) -> int:
-    """The largest multiple of `alignment` that is not above `value`."""
+    """Return the largest multiple of `alignment` that is at most `value`."""
     return value // alignment * alignment

@@ -11,7 +11,8 @@ import functools
 import importlib
 from collections.abc import Iterator, Mapping
 
-from tflm.kernels.registration import KernelContext, Node, Registration
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import OPAQUE, Registration
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "add_n": ("ADD_N",),
@@ -107,4 +108,4 @@ def _registrations_of(module: str) -> dict[str, Registration]:
 REGISTRATIONS = Registrations()
 """Every operator of this package, by name."""
 
-__all__ = ["REGISTRATIONS", "KernelContext", "Node", "Registration"]
+__all__ = ["OPAQUE", "REGISTRATIONS", "KernelContext", "Node", "Registration"]

@@ -1,6 +1,6 @@
-"""Memory of the host that operators keep for themselves, beside the arena and the model.
+"""Memory of the host that operators keep for themselves, outside the arena and the model.
 
-Weights as floats, tables, sums of a block and the like: a kernel declares each such array where it makes it, by `kept`.
+Weights as floats, tables and the like: a kernel declares each such array where it makes it, with `track_host_array`.
 While an account is open, it counts what was declared in its context, for as long as the arrays are there.
 """
 
@@ -25,8 +25,8 @@ Array = TypeVar("Array", bound=npt.NDArray[Any])
 _open_account: ContextVar[HostMemory | None] = ContextVar("_open_account", default=None)
 
 
-def kept(array: Array) -> Array:
-    """Declare an array that an operator keeps, and give it back.
+def track_host_array(array: Array) -> Array:
+    """Declare an array that an operator keeps, and return it.
 
     A view counts as the array that it looks into; one of the arena or of the model is not counted. What is gone by the
     time that the operator is ready was working memory of a moment, and does not count in the end.
@@ -66,7 +66,7 @@ class HostMemory:
             _open_account.reset(token)
 
     def add(self, array: npt.NDArray[Any]) -> None:
-        """Count an array; see `kept`."""
+        """Count an array; see `track_host_array`."""
         while isinstance(array.base, np.ndarray):
             array = array.base
         key, size = id(array), array.nbytes
@@ -81,6 +81,6 @@ class HostMemory:
         self.bytes += size
         if self.bytes > self.limit:
             raise OperatorError(
-                f"with it, operators keep {self.bytes} bytes of the host's memory, more than the {self.limit} that "
-                "go with this model and arena; the model uses the same tensors too often"
+                f"operators keep {self.bytes} bytes of the host's memory, more than the limit of {self.limit} for this "
+                "model and arena; the model uses the same tensors too often"
             )

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.layout import Table
+from tflm.schema.tables import Model, Operator, SubGraph
 
 
 class TensorFacts(NamedTuple):
@@ -43,7 +44,7 @@ class TensorFacts(NamedTuple):
 
     @property
     def bytes(self) -> int:
-        """Bytes that the tensor takes in the arena."""
+        """Size in the arena, in bytes."""
         return self.elements * self.itemsize
 
     def integers(self) -> npt.NDArray[Any] | None:
@@ -59,6 +60,18 @@ class OperatorFacts(NamedTuple):
     inputs: Sequence[TensorFacts | None]
     outputs: Sequence[TensorFacts]
     options: Table | None
+
+    @classmethod
+    def of(cls, model: Model, subgraph: SubGraph, operator: Operator) -> OperatorFacts:
+        """What a model's tables say of one of its operators."""
+        tensors, buffers = subgraph.tensors or [], model.buffers or []
+
+        def facts(index: int) -> TensorFacts:
+            data = buffers[tensors[index].buffer].data
+            return TensorFacts(tensors[index].type, tensors[index].shape or (), memoryview(data) if data else None)
+
+        inputs = [facts(index) if index >= 0 else None for index in operator.inputs or ()]
+        return cls(inputs, [facts(index) for index in operator.outputs or ()], operator.builtin_options)
 
 
 Overlap = Callable[[OperatorFacts, int], range]
@@ -120,9 +133,24 @@ def row_wise(operator: OperatorFacts, input: int) -> range:
     return element_wise(operator, input)
 
 
+def anywhere(operator: OperatorFacts, input: int) -> range:
+    """Any common bytes are allowed."""
+    return range(-FAR, FAR)
+
+
+def nowhere(operator: OperatorFacts, input: int) -> range:
+    """No common byte is allowed."""
+    return NOWHERE
+
+
+def both(one: range, other: range) -> range:
+    """What is in two ranges of distances."""
+    return range(max(one.start, other.start), min(one.stop, other.stop))
+
+
 def never_read(operator: OperatorFacts, input: int) -> range:
     """The kernel looks at shapes only."""
-    return range(-FAR, FAR)
+    return anywhere(operator, input)
 
 
 def first_in_its_place(operator: OperatorFacts, input: int) -> range:

@@ -1,25 +1,20 @@
-"""What an operator is to the runtime: a registration; and what a kernel may ask for: the context."""
+"""What an operator is to the runtime: a registration, with its phases and what it asks of the arena."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from tflm.errors import OperatorError
-from tflm.kernels.overlap import Moves, Overlap, copied, copied_in_order
-from tflm.kernels.requests import OperatorMemory, Options, Refusal, Requests, nothing
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.releases import STATIC_MEMORY, Release
+from tflm.kernels.node import KernelContext, Node, Requests
+from tflm.kernels.overlap import Moves, Overlap, copied, copied_in_order, element_wise, row_wise
+from tflm.kernels.requests import nothing
+from tflm.kernels.shapes import OutputShapes, OutputValues, broadcast, same_as_input
+from tflm.releases import STATIC_MEMORY
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.layout import Table
-from tflm.schema.model import Model
-from tflm.schema.tables import SubGraph
-from tflm.targets import BOOL, INT, POINTER, CType, Either, Since, Struct, Target
+from tflm.schema.version_rules import Versions
+from tflm.targets import BOOL, INT, POINTER, CType, Either, Since, Struct
 
 TFLITE_NODE = Either(
     STATIC_MEMORY,
@@ -53,169 +48,43 @@ LOWEST_VERSION, HIGHEST_VERSION = -(2**31), 2**31 - 1
 """Of an operator in a file: for a registration that takes every version."""
 
 
-class InvokeAborted(Exception):
-    """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
-
-
-@dataclass
-class Node:
-    """An operator at its place in a subgraph.
+class Refusal(NamedTuple):
+    """What TFLM's kernel refused for a time, while it prepares, and the kernel of today takes.
 
     Attributes:
-        operator: builtin name or custom name.
-        index: its number in the subgraph.
-        inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an input that is left out.
-        builtin_options: the table of options, or None.
-        custom_options: the bytes that a custom operator was given; empty if none.
-        version: the version of the operator that the model asks for.
-        called_subgraphs: the subgraphs that it runs, in the order in which they are planned.
-        op_data: whatever the kernel keeps from one phase for the next; at first, the bytes reserved for that.
-        pending: what the present phase has still to take from the arena.
-        persistent, scratch: what it got, by the names of its requests: arrays of bytes, and handles for
-            `KernelContext.get_scratch_buffer`.
+        applies: whether a node is refused.
+        message: what TFLM says, or what happens.
+        until: the commit from which it is taken.
+        since: the commit from which it was refused; empty where it always had been.
     """
 
-    operator: str
-    index: int
-    inputs: tuple[int, ...]
-    outputs: tuple[int, ...]
-    intermediates: tuple[int, ...]
-    builtin_options: Table | None
-    custom_options: memoryview
-    version: int = 1
-    called_subgraphs: tuple[int, ...] = ()
-    op_data: Any = field(default=None, repr=False)
-    pending: Requests = field(default=nothing, repr=False)
-    persistent: dict[str, npt.NDArray[np.uint8]] = field(default_factory=dict, repr=False)
-    scratch: dict[str, int] = field(default_factory=dict, repr=False)
+    applies: Callable[[Node], bool]
+    message: str
+    until: str
+    since: str = ""
 
-    def __repr__(self) -> str:
-        return f"Node({self.index} {self.operator}, inputs={list(self.inputs)}, outputs={list(self.outputs)})"
-
-    def options(self, kind: type[Options]) -> Options | None:
-        """The options, if they are of that kind; None if there are none, or others."""
-        return self.builtin_options if isinstance(self.builtin_options, kind) else None
-
-    def array(self, name: str, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """What was asked for by that name, as elements. Where a kernel library asks for none, the host keeps it."""
-        held = self.persistent.get(name)
-        return np.zeros(count, dtype) if held is None else held.view(dtype)[:count]
-
-    def has_input(self, index: int) -> bool:
-        """Whether input `index` is there and was not left out."""
-        return index < len(self.inputs) and self.inputs[index] >= 0
-
-    def expect(self, inputs: int | range | None = None, outputs: int | None = None) -> None:
-        """Refuse another number of inputs or outputs than these.
-
-        Raises:
-            OperatorError: naming the numbers.
-        """
-        allowed = range(inputs, inputs + 1) if isinstance(inputs, int) else inputs
-        if allowed is not None and len(self.inputs) not in allowed:
-            wanted = " or ".join(map(str, allowed))
-            raise OperatorError(f"takes {wanted} inputs, not {len(self.inputs)}")
-        if outputs is not None and len(self.outputs) != outputs:
-            raise OperatorError(f"gives {outputs} outputs, not {len(self.outputs)}")
+    def concerns(self, node: Node) -> bool:
+        """Whether the release that a node is prepared in refuses it."""
+        release = node.release
+        if release.holds(self.until) or (self.since and not release.holds(self.since)):
+            return False
+        return self.applies(node)
 
 
-class KernelContext(Protocol):
-    """What the runtime offers to a kernel. `MicroContext` is the real one.
+class OperatorMemory(NamedTuple):
+    """All that an operator asks of the arena.
 
-    Tensor getters refuse an input or output that the node does not have with an `OperatorError`.
+    Attributes:
+        op_data: the C structure that its kernel keeps, reserved when the operator initialises; None for no structure.
+        prepare: what it asks for while it prepares.
+        init: what it asks for while it initialises, after the structure.
+        since: the commit of TFLM from which a kernel library has its own kernel; empty where it always had.
     """
 
-    @property
-    def target(self) -> Target:
-        """The machine whose data model the arena follows."""
-
-    @property
-    def release(self) -> Release:
-        """The TFLM that the model runs in."""
-
-    @property
-    def model(self) -> Model:
-        """The model that is being run."""
-
-    @property
-    def subgraph(self) -> SubGraph:
-        """The subgraph that the node is in."""
-
-    # While an operator initialises or prepares.
-
-    def allocate_requested(self, node: Node) -> None:
-        """Take from the arena what the node's declaration asks for in this phase.
-
-        The runtime does so after the phase. A kernel that fills arrays, or changes the shapes that the requests follow
-        from, has it done earlier, once its checks are through; a second call does nothing.
-        """
-
-    def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
-        """Bytes of the arena's tail, aligned to 16, for as long as the model is there."""
-
-    def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """A one-dimensional array in the arena's tail, like `allocate_persistent_buffer`."""
-
-    def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        """Input `index` in full; takes nothing from the arena."""
-
-    def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        """Output `index` in full; takes nothing from the arena."""
-
-    # While an operator prepares, for one that does not declare what it asks for.
-
-    def request_scratch_buffer_in_arena(self, size: int) -> int:
-        """Ask for `size` bytes that are there while this operator runs; gives a handle. 12 requests at the most."""
-
-    def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        """Input `index` in full. The arena holds it until the operator has prepared."""
-
-    def allocate_temp_output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        """Output `index` in full. The arena holds it until the operator has prepared."""
-
-    def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        """Intermediate tensor `index` in full. The arena holds it until the operator has prepared."""
-
-    def reset_decompression_memory_allocations(self) -> None:
-        """Give back all of the alternate decompression memory: each operator has it from its start."""
-
-    def allocate_decompression_memory(self, size: int) -> npt.NDArray[np.uint8] | None:
-        """Bytes of the alternate decompression memory, aligned to 16; None where it has no room, or is not there."""
-
-    # While an operator prepares, binds or runs.
-
-    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Input `index`; its data is there when the operator binds."""
-
-    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Output `index`; its data is there when the operator binds."""
-
-    def find_or_create_resource(self, container: str, shared_name: str) -> int:
-        """The id of the resource variable of that name."""
-
-    def allocate_resource(self, resource_id: int, value: TfLiteTensor) -> None:
-        """Give a resource variable the size of `value`, unless it already has one; while an operator prepares."""
-
-    # While an operator binds or runs.
-
-    def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
-        """The bytes of a resource variable."""
-
-    def subgraph_inputs(self, index: int) -> list[TfLiteEvalTensor]:
-        """The inputs of another subgraph."""
-
-    def subgraph_outputs(self, index: int) -> list[TfLiteEvalTensor]:
-        """The outputs of another subgraph."""
-
-    def invoke_subgraph(self, index: int) -> None:
-        """Run another subgraph; while an operator runs."""
-
-    @property
-    def while_limit(self) -> int | None:
-        """How many times the body of a WHILE may run in a row; None for no limit."""
-
-    def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
-        """The bytes of a scratch buffer that was asked for."""
+    op_data: CType | None
+    prepare: Requests
+    init: Requests
+    since: str = ""
 
 
 Prepare = Callable[[KernelContext, Node], None]
@@ -231,6 +100,9 @@ Shape = Sequence[int]
 
 MultiplyAccumulates = Callable[[Sequence[Shape], Shape], int]
 """How many one run takes, from the shapes of the inputs (empty for one that is left out) and of the first output."""
+
+
+IMPLIED_SHAPES: dict[Overlap | None, OutputShapes] = {element_wise: broadcast, row_wise: same_as_input}
 
 
 @dataclass(frozen=True)
@@ -267,6 +139,12 @@ class Registration:
         since: the commit of TFLM from which its resolver has a method for the operator; empty for one that it always
             had.
         int8_registration: whether CMSIS-NN has one for int8 alone, such as Register_CONV_2D_INT8.
+        activations: the input that weights are multiplied by, and whose type is one of `types`.
+        weights: the inputs that are weights, which TFLite also takes as integers where activations are floats.
+        output_shapes: the shapes of the outputs, from the shapes, constants and options of the node; see `shape_rule`.
+        output_values: the elements of the first output where those of all inputs are known: for operators that
+            models compute shapes with.
+        versions: what each version of a builtin operator added, in the order in which the conditions are tried.
     """
 
     operator: BuiltinOperator | str
@@ -293,6 +171,11 @@ class Registration:
     refusals: tuple[Refusal, ...] = ()
     since: str = ""
     int8_registration: bool = False
+    activations: int = 0
+    weights: tuple[int, ...] = ()
+    output_shapes: OutputShapes | None = None
+    output_values: OutputValues | None = None
+    versions: Versions = field(default_factory=dict)
 
     def __repr__(self) -> str:
         types = ", ".join(type.name for type in self.types)
@@ -310,8 +193,13 @@ class Registration:
 
     @property
     def only_copies(self) -> bool:
-        """Whether it gives the elements of its first input as they are, in another shape at the most."""
+        """Whether it gives the elements of its first input as they are, in another shape at most."""
         return self.moves in (copied, copied_in_order)
+
+    @property
+    def shape_rule(self) -> OutputShapes | None:
+        """`output_shapes`, or what `overlap` implies; None for an operator whose inputs cannot be resized."""
+        return self.output_shapes or IMPLIED_SHAPES.get(self.overlap)
 
     @property
     def resolver_method(self) -> str:
@@ -328,3 +216,7 @@ class Registration:
     def memory(self) -> OperatorMemory:
         """All that the operator asks of the arena with TFLM's own kernels."""
         return OperatorMemory(self.op_data, self.requests, self.init_requests)
+
+
+OPAQUE = Registration("unknown operator", opaque=True)
+"""What counts for operators that the package does not have."""

@@ -8,55 +8,11 @@ another declaration, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol, TypeVar, Union
+from typing import NamedTuple, Union
 
 from tflm.memory.tensor import TfLiteTensor, int_array_bytes
-from tflm.releases import Release
-from tflm.schema.layout import Table
-from tflm.targets import CType, Target
-
-Options = TypeVar("Options", bound=Table)
-
-
-class NodeView(Protocol):
-    """A node as a declaration sees it: its tensors, whose shapes and types have been checked, and its options."""
-
-    @property
-    def target(self) -> Target:
-        """The machine whose data model the arena follows."""
-
-    @property
-    def release(self) -> Release:
-        """The TFLM whose requests these are."""
-
-    @property
-    def input_count(self) -> int:
-        """Number of inputs, those that are left out among them."""
-
-    @property
-    def output_count(self) -> int:
-        """Number of outputs."""
-
-    @property
-    def custom_options(self) -> memoryview:
-        """The bytes that a custom operator was given."""
-
-    def has_input(self, index: int) -> bool:
-        """Whether input `index` is there and was not left out."""
-
-    def has_intermediate(self, index: int) -> bool:
-        """Whether intermediate tensor `index` is there and was not left out."""
-
-    def input(self, index: int) -> TfLiteTensor:
-        """Input `index`; takes nothing from the arena."""
-
-    def output(self, index: int) -> TfLiteTensor:
-        """Output `index`; takes nothing from the arena."""
-
-    def options(self, kind: type[Options]) -> Options:
-        """The options of that kind; the defaults, where the node has none."""
 
 
 class TempInput(NamedTuple):
@@ -116,60 +72,18 @@ class ScratchBuffer(NamedTuple):
 
 Request = Union[TempInput, TempOutput, TempIntermediate, Released, PersistentBuffer, ScratchBuffer]
 
-Requests = Callable[[NodeView], Iterable[Request]]
-"""What a node asks for, in order."""
 
-
-class Refusal(NamedTuple):
-    """What TFLM's kernel refused for a time, while it prepares, and the kernel of today takes.
-
-    Attributes:
-        applies: whether a node is refused.
-        message: what TFLM says, or what happens.
-        until: the commit from which it is taken.
-        since: the commit from which it was refused; empty where it always had been.
-    """
-
-    applies: Callable[[NodeView], bool]
-    message: str
-    until: str
-    since: str = ""
-
-    def concerns(self, node: NodeView) -> bool:
-        """Whether the release that a node is prepared in refuses it."""
-        release = node.release
-        if release.holds(self.until) or (self.since and not release.holds(self.since)):
-            return False
-        return self.applies(node)
-
-
-class OperatorMemory(NamedTuple):
-    """All that an operator asks of the arena.
-
-    Attributes:
-        op_data: the C structure that its kernel keeps, reserved when the operator initialises; None for no structure.
-        prepare: what it asks for while it prepares.
-        init: what it asks for while it initialises, after the structure.
-        since: the commit of TFLM from which a kernel library has its own kernel; empty where it always had.
-    """
-
-    op_data: CType | None
-    prepare: Requests
-    init: Requests
-    since: str = ""
-
-
-def always(*requests: Request) -> Requests:
+def always(*requests: Request) -> Callable[[object], Sequence[Request]]:
     """The same requests for every node."""
     return lambda node: requests
 
 
-def nothing(node: NodeView) -> Iterable[Request]:
+def nothing(node: object) -> Sequence[Request]:
     """No request."""
     return ()
 
 
-def tensors(inputs: int = 1, outputs: int = 1) -> Requests:
+def tensors(inputs: int = 1, outputs: int = 1) -> Callable[[object], Sequence[Request]]:
     """The first inputs in full, then the first outputs: what most kernels take while they prepare."""
     return always(*map(TempInput, range(inputs)), *map(TempOutput, range(outputs)))
 

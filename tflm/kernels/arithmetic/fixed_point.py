@@ -6,18 +6,16 @@ overflows by accident; where the reference wraps or saturates in 32 bits, the fu
 
 from __future__ import annotations
 
-import functools
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.numpy_calls import scalar
-from tflm.kernels.host_memory import kept
+from tflm.kernels.host_memory import track_host_array
 
 Raw = npt.NDArray[np.int64]
 """Raw values of a fixed-point format."""
@@ -26,9 +24,6 @@ Transform = Callable[[npt.NDArray[np.float32]], npt.NDArray[np.float32]]
 """A real function, over arrays."""
 
 INT32_MAX = 2**31 - 1
-
-_SIGN_BIT, _LOW_BITS = scalar(1 << 31), scalar((1 << 32) - 1)
-_HALF_OF_Q31, _BITS_OF_Q31, _BITS_BELOW_THE_SIGN = scalar(1 << 30), scalar(31), scalar(63)
 
 
 # --- Multipliers -------------------------------------------------------------------------------------------------
@@ -52,228 +47,140 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     return (significand, shift) if significand and shift >= -31 else (0, 0)
 
 
-class FloatScaling(NamedTuple):
-    """A multiplication of integers in float64, every step of it exact.
+def multiply_by_quantized_multiplier(values: npt.ArrayLike, significand: npt.ArrayLike, shift: npt.ArrayLike) -> Raw:
+    """32-bit integers times significand (Q0.31) * 2^shift, rounded twice: MultiplyByQuantizedMultiplier.
 
-    The result is floor(x * factor + 1/2); where `right` is positive, then divided by 2^right and rounded, halves away
-    from zero.
+    Args:
+        significand, shift: numbers, or arrays that broadcast with the values.
+    """
+    shift = np.asarray(shift, np.int64)
+    # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
+    shifted = wrap_int32(np.left_shift(values, np.maximum(shift, 0) & 31, dtype=np.int64))
+    return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(shifted, significand), np.maximum(-shift, 0))
 
-    Attributes:
-        factor: float64, one for all values or one for each channel.
-        right: powers of two, likewise.
+
+def multiply_by_quantized_multiplier_64(values: npt.ArrayLike, significand: npt.ArrayLike, shift: npt.ArrayLike) -> Raw:
+    """Integers of up to 48 bits times a significand reduced to Q0.15, rounded once, wrapped to 32 bits.
+
+    This is what MultiplyByQuantizedMultiplier does to 64-bit accumulators.
+    """
+    fraction_bits = 15 - np.asarray(shift, np.int64)
+    # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
+    half = np.left_shift(np.int64(1), (fraction_bits - 1) & 63)
+    product = np.multiply(values, reduced_significand(significand), dtype=np.int64)
+    return wrap_int32((product + half) >> (fraction_bits & 63))
+
+
+def reduced_significand(significand: npt.ArrayLike) -> Raw:
+    """A significand in Q0.31 as Q0.15, rounded, below 1."""
+    reduced: Raw = np.minimum((np.asarray(significand, np.int64) + (1 << 15)) >> 16, 0x7FFF)
+    return reduced
+
+
+class Float64Multiplier:
+    """A multiplication by a quantized multiplier in float64, every step of it exact.
+
+    Args:
+        factor: one for all values or one for each channel.
+        right: the power of two of the second rounding, likewise.
     """
 
-    factor: npt.NDArray[np.float64]
-    right: Raw
+    def __init__(self, factor: npt.NDArray[np.float64], right: Raw):
+        self._factor, self._power, self._half = factor, np.ldexp(1.0, -right), np.where(right > 0, 0.5, 0.0)
+        self._factor_and_power = self._factor * self._power
+        self._both_halves = self._half + 0.5 * self._power
+        for constants in (factor, self._power, self._half, self._factor_and_power, self._both_halves):
+            track_host_array(np.asarray(constants, None))
 
-    def in_one_step(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        """(f, a) such that floor(x * f + a) is the result wherever that is positive; elsewhere it is not.
+    def __call__(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Scale `values`, which are changed, and return them."""
+        values *= self._factor
+        values += 0.5
+        np.floor(values, out=values)  # SaturatingRoundingDoublingHighMul
+        values *= self._power
+        values += np.copysign(self._half, values)
+        return np.trunc(values, out=values)  # RoundingDivideByPOT
+
+    def positive(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """The same, except that negative results may differ by one.
 
         For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k): where no sign is to be regarded, both
-        roundings are one, of (x * factor + 1/2 + 2^(right - 1)) / 2^right.
+        roundings are one.
         """
-        half = np.where(self.right > 0, 0.5, 0.0)
-        return np.ldexp(self.factor, -self.right), half + np.ldexp(0.5, -self.right)
+        values *= self._factor_and_power
+        values += self._both_halves
+        return np.floor(values, out=values)
 
 
-class Multiplier(ABC):
-    """Multiplies integers by significand * 2^shift. Two of one kind are equal where these are.
+@dataclass(frozen=True)
+class QuantizedMultiplier:
+    """Multiplies 32-bit integers, rounding twice.
 
-    Args:
+    Attributes:
         significand: Q0.31, one for all values, or an array that broadcasts with them.
         shift: powers of two, likewise.
-
-    Attributes:
-        significand, shift: the same as int64, one number where all are equal.
     """
 
-    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        self.significand = _constant_if_equal(np.asarray(significand, np.int64))
-        self.shift = _constant_if_equal(np.asarray(shift, np.int64))
+    significand: Any
+    shift: Any
 
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self._parts() == other._parts()
-
-    def __hash__(self) -> int:
-        return hash(self._parts())
-
-    def _parts(self) -> tuple[object, ...]:
-        return self.significand.shape, self.significand.tobytes(), self.shift.shape, self.shift.tobytes()
-
-    @abstractmethod
-    def scale(self, values: Raw, scratch: Raw) -> Raw:
-        """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
-
-    @abstractmethod
-    def in_float64(self, limit: int) -> FloatScaling | None:
-        """The same for integers of absolute value `limit` at the most, in float64; None where that is not exact."""
-
-    @abstractmethod
-    def largest_result(self, limit: int) -> int | None:
-        """A bound on absolute results for such integers; None where there is no one multiplier, or it may wrap."""
-
-    def spread(self, shape: tuple[int, ...], channels: tuple[int, ...]) -> Multiplier:
-        """The multiplier for arrays of `shape`, of which one for each channel broadcasts with them as `channels`."""
-        return type(self)(spread(self.significand, shape, channels), spread(self.shift, shape, channels))
-
-
-def spread(values: npt.NDArray[Any], shape: tuple[int, ...], channels: tuple[int, ...]) -> npt.NDArray[Any]:
-    """A new array of `shape` with what there is for each channel, or once for all, where it belongs.
-
-    Args:
-        channels: the shape that what there is for each channel broadcasts with.
-    """
-    return kept(np.broadcast_to(values.reshape(channels) if values.ndim else values, shape).copy())
-
-
-class _RoundedShift(NamedTuple):
-    """How a quantized multiplier shifts: to the left before the product, to the right after it, rounding.
-
-    Attributes:
-        left, right: powers of two.
-        shifts_left, shifts_right: whether there are any.
-        half: half of 2^right; 0 where nothing is shifted to the right.
-        sign_mask: half is rounded away from zero: the sign of a negative value, -1, is taken off before the shift. All
-            bits where there is one, 0 elsewhere; None where there is one everywhere.
-    """
-
-    left: Raw
-    right: Raw
-    shifts_left: bool
-    shifts_right: bool
-    half: Raw
-    sign_mask: Raw | None
-
-    @classmethod
-    def by(cls, shift: Raw) -> _RoundedShift:
-        """By 2^shift."""
-        # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
-        left = np.asarray(np.maximum(shift, 0) & 31, np.int64)
-        right = np.asarray(np.maximum(-shift, 0), np.int64)
-        rounds = right > 0
-        half = np.asarray(np.where(rounds, np.left_shift(1, np.maximum(right - 1, 0)), 0), np.int64)
-        sign_mask = None if rounds.all() else np.asarray(np.negative(rounds, dtype=np.int64), np.int64)
-        for array in (left, right, half) if sign_mask is None else (left, right, half, sign_mask):
-            kept(array)
-        return cls(left, right, bool(left.any()), bool(right.any()), half, sign_mask)
-
-
-class QuantizedMultiplier(Multiplier):
-    """Multiplies 32-bit integers, rounding twice."""
-
-    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        super().__init__(significand, shift)
-        if self.shift.ndim:  # one number takes no memory to speak of, and is often never shifted by
-            self._shift.left  # noqa: B018
-
-    @functools.cached_property
-    def _shift(self) -> _RoundedShift:
-        return _RoundedShift.by(self.shift)
+    def __post_init__(self) -> None:
+        for constants in (self.significand, self.shift):
+            track_host_array(np.asarray(constants, None))
 
     @classmethod
     def of(cls, real: float) -> QuantizedMultiplier:
         """The multiplier nearest to a real number."""
         return cls(*quantize_multiplier(real))
 
-    def in_float64(self, limit: int) -> FloatScaling | None:
-        """The same in float64, where that is exact.
+    def __call__(self, values: npt.ArrayLike) -> Raw:
+        """The product, a new array."""
+        return multiply_by_quantized_multiplier(values, self.significand, self.shift)
+
+    def in_float64(self, limit: int) -> Float64Multiplier | None:
+        """The same for integers of absolute value `limit` at most, in float64; None where that is not exact.
 
         The product with the significand is an integer of steps of 2^-31. While that and what is added to round it,
         once or twice, stay below 2^53, float64 holds every step exactly, and no shift to the left has left 32 bits.
         """
-        number = np.left_shift(self.significand, self._shift.left)
-        halves = (1 << 30) + (1 << 30 + int(self._shift.right.max()))
-        if limit * int(number.max()) + halves > 1 << 53:
+        shift = np.asarray(self.shift, np.int64)
+        left, right = np.maximum(shift, 0) & 31, np.maximum(-shift, 0)
+        number = np.left_shift(self.significand, left, dtype=np.int64)
+        if limit * int(number.max()) + (1 << 30) + (1 << 30 + int(right.max())) > 1 << 53:
             return None
-        return FloatScaling(np.ldexp(np.asarray(number, np.float64), -31), self._shift.right)
-
-    def largest_result(self, limit: int) -> int | None:
-        left, right = self._shift.left, self._shift.right
-        if max(a.ndim for a in (self.significand, left, right)) or limit << int(left) >= 1 << 31:
-            return None
-        return (limit << int(left)) >> int(right)
-
-    def scale(self, values: Raw, scratch: Raw) -> Raw:
-        """Multiply `values` in place and give them back; `scratch` is an array of the same shape to work in."""
-        shift = self._shift
-        if shift.shifts_left:
-            wrap_int32(np.left_shift(values, shift.left, values))
-        np.multiply(values, self.significand, values)
-        np.add(values, _HALF_OF_Q31, values)
-        np.right_shift(values, _BITS_OF_Q31, values)
-        if shift.shifts_right:
-            np.right_shift(values, _BITS_BELOW_THE_SIGN, scratch)
-            if shift.sign_mask is not None:
-                np.bitwise_and(scratch, shift.sign_mask, scratch)
-            np.add(values, scratch, values)
-            np.add(values, shift.half, values)
-            np.right_shift(values, shift.right, values)
-        return values
+        return Float64Multiplier(np.ldexp(np.asarray(number, np.float64), -31), right)
 
 
-class WideQuantizedMultiplier(Multiplier):
-    """Multiplies integers of up to 48 bits by a significand reduced to Q0.15, rounding once.
+class WideQuantizedMultiplier(QuantizedMultiplier):
+    """Multiplies integers of up to 48 bits, rounding once."""
 
-    This is what the reference does to 64-bit accumulators. The result wraps to 32 bits.
-    """
+    def __call__(self, values: npt.ArrayLike) -> Raw:
+        """The product, a new array."""
+        return multiply_by_quantized_multiplier_64(values, self.significand, self.shift)
 
-    def __init__(self, significand: npt.ArrayLike, shift: npt.ArrayLike):
-        super().__init__(significand, shift)
-        wide = self.significand
-        self._reduced = np.asarray(np.where(wide < 0x7FFF0000, (wide + (1 << 15)) >> 16, 0x7FFF), np.int64)
-        self._fraction_bits = 15 - self.shift
-        # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
-        self._right = np.asarray(self._fraction_bits & 63, np.int64)
-        self._half = np.asarray(np.left_shift(np.int64(1), (self._fraction_bits - 1) & 63), np.int64)
-
-    def in_float64(self, limit: int) -> FloatScaling | None:
-        """The same in float64, where that is exact.
+    def in_float64(self, limit: int) -> Float64Multiplier | None:
+        """The same for integers of absolute value `limit` at most, in float64; None where that is not exact.
 
         The product is an integer of steps of 2^-fraction_bits. While that and the rounding half stay below 2^53,
-        float64 holds it exactly. The result must fit in 32 bits too, so that nothing wraps.
+        float64 holds it exactly. The result must stay below 2^30 too, so that nothing wraps.
         """
-        fewest, most = int(self._fraction_bits.min()), int(self._fraction_bits.max())
+        fraction_bits = 15 - np.asarray(self.shift, np.int64)
+        fewest, most = int(fraction_bits.min()), int(fraction_bits.max())
         if fewest < 1 or most > 53:
             return None
-        largest = limit * int(self._reduced.max()) + (1 << (most - 1))
-        if largest > 1 << 53 or largest >> fewest >= 1 << 31:
+        reduced = reduced_significand(self.significand)
+        largest = limit * int(reduced.max()) + (1 << (most - 1))
+        if largest > 1 << 53 or largest >> fewest >= 1 << 30:
             return None
-        factor = np.ldexp(np.asarray(self._reduced, np.float64), -self._fraction_bits)
-        return FloatScaling(factor, np.zeros_like(self._right))
-
-    def largest_result(self, limit: int) -> int | None:
-        if max(a.ndim for a in (self._reduced, self._fraction_bits)) or self.in_float64(limit) is None:
-            return None
-        return limit * int(self._reduced) >> int(self._fraction_bits)
-
-    def scale(self, values: Raw, scratch: Raw) -> Raw:
-        """Multiply `values` in place and give them back; `scratch` is not needed and may be anything."""
-        np.multiply(values, self._reduced, values)
-        np.add(values, self._half, values)
-        np.right_shift(values, self._right, values)
-        return wrap_int32(values)
+        return Float64Multiplier(
+            np.ldexp(np.asarray(reduced, np.float64), -fraction_bits), np.zeros_like(fraction_bits)
+        )
 
 
-def multiply_by_quantized_multiplier(values: npt.ArrayLike, significand: int, shift: int) -> Raw:
-    """32-bit integers times significand (Q0.31) * 2^shift; a new array."""
-    product = np.array(values, np.int64)
-    return QuantizedMultiplier(significand, shift).scale(product, np.empty_like(product))
-
-
-def wrap_int32(values: Raw) -> Raw:
-    """Keep the low 32 bits of each value, as a signed number; in place."""
-    np.add(values, _SIGN_BIT, values)
-    np.bitwise_and(values, _LOW_BITS, values)
-    np.subtract(values, _SIGN_BIT, values)
-    return values
-
-
-def _constant_if_equal(values: Raw) -> Raw:
-    """One number for an array of equal ones: numpy shifts by a scalar several times faster."""
-    if values.ndim == 0:
-        return values
-    first = values.reshape(-1)[:1]
-    return first.reshape(()) if values.size and (values == first).all() else values
+def wrap_int32(values: npt.ArrayLike) -> Raw:
+    """The low 32 bits of each integer, as a signed number, in a new array."""
+    wrapped: Raw = np.asarray(values, np.int64).astype(np.int32).astype(np.int64)
+    return wrapped
 
 
 # --- Rounding ----------------------------------------------------------------------------------------------------
@@ -287,40 +194,23 @@ def round_half_away(value: float) -> int:
 
 def round_half_away_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`round_half_away` for an array of floats, in the array's own precision."""
-    return round_half_away_in_place(np.array(values, values.dtype), np.empty_like(values))
-
-
-def round_half_away_in_place(values: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Round an array of floats and give it back; `scratch` is an array of the same kind to work in."""
     # The float just below one half keeps 0.49999997 from rounding up, and still carries exact halves over.
     below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))
-    np.copysign(below_half, values, out=scratch)
-    np.add(values, scratch, out=values)
-    np.trunc(values, out=values)
-    return values
+    rounded: npt.NDArray[Any] = np.trunc(values + np.copysign(below_half, values))
+    return rounded
 
 
 def int32_from_float(values: npt.ArrayLike) -> Raw:
     """Floats cut off to 32-bit integers. C leaves it undefined where they don't fit: as on x86, that gives -2^31."""
-    wide = np.array(values, np.float64)
-    return int32_from_float_into(np.empty(wide.shape, np.int64), wide, np.empty(wide.shape, np.bool_))
-
-
-def int32_from_float_into(integers: Raw, values: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> Raw:
-    """`int32_from_float` into an array that is there; `values` are changed and `mask` is an array to work in."""
-    limit = values.dtype.type(2**31)
-    np.less(values, limit, out=mask)
-    np.logical_not(mask, out=mask)  # what is too large, and what is not a number
-    np.copyto(values, -limit, where=mask)
-    np.maximum(values, -limit, out=values)
-    np.copyto(integers, values, casting="unsafe")
-    return integers
+    wide = np.asarray(values, np.float64)
+    fits = (wide >= -(2.0**31)) & (wide < 2.0**31)
+    return np.where(fits, wide, -(2.0**31)).astype(np.int64)
 
 
 def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) -> Raw:
     """Product of two Q0.31 (or Qm.n and Qk.l, giving Q(m+k)): the high half of 2ab, rounded, halves up.
 
-    Only -1 * -1 saturates.
+    This is SaturatingRoundingDoublingHighMul; only -1 * -1 saturates.
     """
     product = np.multiply(a, b, dtype=np.int64)
     high: Raw = np.minimum((product + (1 << 30)) >> 31, INT32_MAX)
@@ -328,9 +218,10 @@ def saturating_rounding_doubling_high_mul(a: npt.ArrayLike, b: npt.ArrayLike) ->
 
 
 def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Raw:
-    """Values over 2^exponent (1 or more), rounded, halves away from zero."""
+    """Values over 2^exponent, rounded, halves away from zero: RoundingDivideByPOT."""
     raw, bits = np.asarray(values, np.int64), np.asarray(exponent, np.int64)
-    quotient: Raw = (raw + (raw >> 63) + np.left_shift(np.int64(1), bits - 1)) >> bits
+    half, rounds = np.left_shift(np.int64(1), bits) >> 1, np.minimum(bits, 1)
+    quotient: Raw = (raw + (raw >> 63) * rounds + half) >> bits
     return quotient
 
 
@@ -341,7 +232,7 @@ def rounding_divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
     the value modulo 32; a mask of all ones makes every value that is not negative round up.
     """
     count = exponent & 63
-    within = np.where(count == 0, values, rounding_divide_by_pot(values, np.clip(count, 1, 31)))
+    within = rounding_divide_by_pot(values, np.minimum(count, 31))
     beyond = (values >> (count & 31)) + (values >= 0)
     return np.where(count < 32, within, beyond)
 
@@ -389,38 +280,34 @@ def _exp_on_last_quarter(a: Raw) -> Raw:
     return constant + mul(constant, x + tail)
 
 
-def _high_mul(a: Any, b: Any) -> Any:
-    """As `saturating_rounding_doubling_high_mul`, of numbers or arrays that are not both -1."""
-    return (a * b + (1 << 30)) >> 31
-
-
-def _saturated(a: Any) -> Any:
-    """A number or array that may be too large for 32 bits, cut off."""
-    return min(a, INT32_MAX) if isinstance(a, int) else np.minimum(a, INT32_MAX)
+def _saturated(values: Raw) -> Raw:
+    """Values that may be too large for 32 bits, cut off."""
+    saturated: Raw = np.minimum(values, INT32_MAX)
+    return saturated
 
 
 BEST_LINE = round(48 / 17 * 2**29), round(-32 / 17 * 2**29)
 """Q2.29: the line through 1 / d, for d from 1/2 to 1, whose largest relative error is smallest."""
 
 
-def _reciprocal_of_one_plus(a: Any) -> Any:
+def _reciprocal_of_one_plus(a: npt.ArrayLike) -> Raw:
     """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line."""
+    mul = saturating_rounding_doubling_high_mul
     start, slope = BEST_LINE
-    half_denominator = (a + INT32_MAX + 1) >> 1
-    x = start + _high_mul(half_denominator, slope)
+    half_denominator = (np.asarray(a, np.int64) + (1 << 31)) >> 1
+    x = start + mul(half_denominator, slope)
     for _ in range(3):
-        error = (1 << 29) - _high_mul(half_denominator, x)
-        x = x + (_high_mul(x, error) << 2)
+        x = x + (mul(x, (1 << 29) - mul(half_denominator, x)) << 2)
     return x
 
 
-def one_over_one_plus_x(a: Any) -> Any:
-    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+def one_over_one_plus_x(a: npt.ArrayLike) -> Raw:
+    """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31: one_over_one_plus_x_for_x_in_0_1."""
     return _saturated(_reciprocal_of_one_plus(a) << 1)
 
 
-def one_minus_x_over_one_plus_x(a: Any) -> Any:
-    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31; a is a number or an array."""
+def one_minus_x_over_one_plus_x(a: npt.ArrayLike) -> Raw:
+    """(1 - a) / (1 + a) in Q0.31 for a in [0, 1) in Q0.31: one_minus_x_over_one_plus_x_for_x_in_0_1."""
     return _saturated((_reciprocal_of_one_plus(a) - (1 << 29)) << 2)
 
 
@@ -441,52 +328,46 @@ def tanh(a: npt.ArrayLike, integer_bits: int) -> Raw:
     return result
 
 
-def count_leading_zeros_32(values: Any) -> Any:
-    """Zero bits above the highest one bit, in 32 bits, of a number or of each in an array; 32 for zero."""
-    if isinstance(values, int):
-        return 32 - values.bit_length()
-    return 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
+def count_leading_zeros_32(values: npt.ArrayLike) -> Raw:
+    """Zero bits above the highest one bit, in 32 bits; 32 for zero."""
+    zeros: Raw = 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
+    return zeros
 
 
-def reciprocal(values: Any, integer_bits: int) -> tuple[Any, Any]:
-    """1 / x for positive x in Q(integer_bits).(31 - integer_bits), a number or an array.
+def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
+    """1 / x for positive x in Q(integer_bits).(31 - integer_bits): GetReciprocal.
 
     Returns:
         (Q0.31 mantissa in (1/2, 1], number of bits of x above one): 1 / x = mantissa / 2^bits.
     """
     headroom_plus_one = count_leading_zeros_32(values)
-    mantissa_minus_one = (values << headroom_plus_one) - (1 << 31)
+    mantissa_minus_one = np.left_shift(values, headroom_plus_one, dtype=np.int64) - (1 << 31)
     return one_over_one_plus_x(mantissa_minus_one), integer_bits - headroom_plus_one
 
 
-def inverse_square_root(values: Any) -> tuple[Any, Any]:
-    """1 / sqrt(value) of 32-bit integers, a number or an array; what is not positive counts as 1.
+def inverse_square_root(values: npt.ArrayLike) -> tuple[Raw, Raw]:
+    """1 / sqrt(value) of 32-bit integers, what is not positive counting as 1: GetInvSqrtQuantizedMultiplierExp.
+
+    Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2.
 
     Returns:
         (significand in Q0.31, power of two).
     """
-    if isinstance(values, int):
-        return _inverse_square_root(values) if values > 1 else (INT32_MAX, 0)
-    significands, shifts = _inverse_square_root(np.maximum(values, 2))
-    return np.where(values > 1, significands, INT32_MAX), np.where(values > 1, shifts, 0)
-
-
-def _inverse_square_root(value: Any) -> tuple[Any, Any]:
-    """Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2."""
-    mul = _high_mul
-    is_large = (value >= 1 << 29) * np.int64(1)
+    mul = saturating_rounding_doubling_high_mul
+    raw = np.asarray(values, np.int64)
+    value = np.maximum(raw, 2)
+    is_large = (value >= 1 << 29).astype(np.int64)
     value, shift = value >> 2 * is_large, 11 + is_large
     pairs = (count_leading_zeros_32(value) - 1) // 2 - 1
     value, shift = value << 2 * pairs, shift - pairs
-    scaled = value >> 1
-    half, three_halves = (scaled + 1) >> 1, (1 << 28) + (1 << 27)
-    x = 1 << 28
+    half, three_halves = ((value >> 1) + 1) >> 1, (1 << 28) + (1 << 27)
+    x: Raw = np.full_like(raw, 1 << 28)
     for _ in range(5):
         cube = _saturated(mul(mul(x, x), x) << 6)
         x = _saturated((mul(three_halves, x) - mul(half, cube)) << 3)
-    significand = mul(x, round(math.sqrt(2) / 2 * 2**31))
-    left = (shift < 0) * -shift
-    return significand << left, -shift - left
+    left = np.maximum(-shift, 0)
+    significand = mul(x, round(math.sqrt(2) / 2 * 2**31)) << left
+    return np.where(raw > 1, significand, INT32_MAX), np.where(raw > 1, -shift - left, 0)
 
 
 _LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))
@@ -496,27 +377,26 @@ _LOG_WEIGHTS = tuple(
 """Q0.31: coefficients of the quotient of polynomials that is a logarithm."""
 
 
-def log_from_one(values: Any, integer_bits: int, result_bits: int) -> Any:
+def log_from_one(values: npt.ArrayLike, integer_bits: int, result_bits: int) -> Raw:
     """log(x) in Q(result_bits).(31 - result_bits) for x >= 1 in Q(integer_bits).(31 - integer_bits).
 
-    x, a number or an array, is 2^n r, with r around 2^(-1/4): the log of r is a quotient of polynomials around there.
+    x is 2^n r, with r around 2^(-1/4): the log of r is a quotient of polynomials around there.
     """
-    mul = _high_mul
+    mul = saturating_rounding_doubling_high_mul
     alpha_n, alpha_d, alpha_i, alpha_f = _LOG_WEIGHTS
-    smallest, largest = (min, max) if isinstance(values, int) else (np.minimum, np.maximum)
+    raw = np.asarray(values, np.int64)
     fractional_bits = 30 - result_bits  # one integer bit more until the end
     unit, quarter = 1 << fractional_bits, 1 << (fractional_bits - 2)
     # Without its leading zeros, x is r / sqrt(2) or r: the smaller one of both is meant.
-    zeros, other_zeros = count_leading_zeros_32(values), count_leading_zeros_32(mul(values, _ROOT)) - 1
-    n = largest((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
-    r = smallest(_saturated(mul(values << (zeros - 1), _ROOT) << 1), _saturated(values << other_zeros))
+    zeros, other_zeros = count_leading_zeros_32(raw), count_leading_zeros_32(mul(raw, _ROOT)) - 1
+    n = np.maximum((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
+    r = np.minimum(_saturated(mul(raw << (zeros - 1), _ROOT) << 1), _saturated(raw << other_zeros))
     q = (r - _FOURTH_ROOT) << 1
     square = mul(q, q)
     numerator = mul(q, r) + mul(mul(q, square), alpha_n)
     average = (r + _FOURTH_ROOT + 1) >> 1
     denominator_minus_one = mul(average, alpha_i + q + mul(alpha_d, square)) + mul(alpha_f, q)
-    down = result_bits + 1
-    scaled = (numerator + (numerator >> 63) + (1 << (down - 1))) >> down
+    scaled = rounding_divide_by_pot(numerator, result_bits + 1)
     return _saturated((mul(n, _LOG_2) + mul(scaled, one_over_one_plus_x(denominator_minus_one))) << 1)
 
 

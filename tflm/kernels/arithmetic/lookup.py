@@ -1,4 +1,4 @@
-"""Functions of one 8-bit or 16-bit integer, run by a table of all their values."""
+"""Functions of one integer of 8 or 16 bits, as tables of all their values."""
 
 from __future__ import annotations
 
@@ -9,39 +9,31 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import Raw
-from tflm.kernels.host_memory import kept
+from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.registration import Run
 
-
-class Lookup:
-    """What sets y to the table's values of x.
-
-    Attributes:
-        x: unsigned integers of 8 or 16 bits, in one dimension.
-        table: the value for each of them.
-        y: as many values.
-    """
-
-    __slots__ = ("_index", "table", "x", "y")
-
-    def __init__(self, x: npt.NDArray[Any], table: npt.NDArray[Any], y: npt.NDArray[Any]):
-        self.x, self.table, self.y = x, kept(table), y
-        self._index = kept(np.empty(x.shape, np.intp))
-
-    def __call__(self) -> None:
-        np.copyto(self._index, self.x)
-        self.table.take(self._index, out=self.y, mode="clip")
+IntegerFunction = Callable[[Raw], npt.NDArray[Any]]
+"""From integers to values that fit in the elements of an output."""
 
 
-def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: Callable[[Raw], npt.NDArray[Any]]) -> Run:
-    """What sets y to function(x), element by element.
+def lookup_table(function: IntegerFunction, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """The function of all integers of a type; their bits, read as an unsigned integer, are the index."""
+    bits = np.arange(1 << 8 * x_dtype.itemsize, dtype=f"u{x_dtype.itemsize}")
+    return function(bits.view(x_dtype).astype(np.int64)).astype(y_dtype)
+
+
+def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: IntegerFunction) -> Run:
+    """Run y = function(x), element by element.
 
     Args:
         x: integers of 8 or 16 bits.
-        y: of the same shape, any type.
-        function: from an array of values of x to an array of values that y can hold. It is called once.
+        y: as many elements of any type.
+        function: called once, here.
     """
-    limits = np.iinfo(x.dtype)
-    table = function(np.arange(int(limits.min), int(limits.max) + 1, dtype=np.int64)).astype(y.dtype)
-    table = np.roll(table, int(limits.min))  # so that a negative value, read as unsigned, finds its place
-    return Lookup(x.reshape(-1).view(f"u{x.itemsize}"), table, y.reshape(-1))
+    table = track_host_array(lookup_table(function, x.dtype, y.dtype))
+    index, results = x.reshape(-1).view(f"u{x.itemsize}"), y.reshape(-1)
+
+    def run() -> None:
+        results[...] = table[index]
+
+    return run

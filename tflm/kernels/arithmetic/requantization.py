@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
+from tflm.kernels.arithmetic.numpy_calls import clip
 
 
 @dataclass(frozen=True)
 class OutputStage:
-    """What becomes of results at the scale of an output.
+    """Turns results at the scale of an output into its integers.
 
     Attributes:
         zero_point: added, before clamping.
@@ -30,12 +31,9 @@ class OutputStage:
         limits = np.iinfo(dtype)
         return cls(zero_point, int(limits.min), int(limits.max))
 
-    def clamp(self, values: Raw) -> Raw:
-        """Add the zero point, wrapping to 32 bits, and clamp; in place."""
-        if self.zero_point:
-            wrap_int32(np.add(values, self.zero_point, out=values))
-        np.maximum(values, self.minimum, out=values)
-        return np.minimum(values, self.maximum, out=values)
+    def clamp(self, values: npt.NDArray[Any]) -> Raw:
+        """Add the zero point, wrapping to 32 bits, and clamp."""
+        return clip(wrap_int32(values + np.int64(self.zero_point)), self.minimum, self.maximum)
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,38 @@ class Requantization:
     input_zero_point: int = 0
 
     def __call__(self, x: npt.NDArray[Any]) -> Raw:
-        values = x.astype(np.int64)
-        return self.in_place(values, np.empty_like(values))
+        return self.stage.clamp(self.multiplier(wrap_int32(x - np.int64(self.input_zero_point))))
 
-    def in_place(self, values: Raw, scratch: Raw) -> Raw:
-        """Change `values` and give them back; `scratch` is an array of the same shape to work in."""
-        if self.input_zero_point:
-            wrap_int32(np.subtract(values, self.input_zero_point, out=values))
-        return self.stage.clamp(self.multiplier.scale(values, scratch))
+
+class AccumulatorRequantization:
+    """Takes accumulators to the integers of an output: clamp(zero_point + accumulator * multiplier).
+
+    In float64 where that holds every step exactly, as in all but very deep layers; in int64 where not.
+
+    Args:
+        multiplier: scales the accumulators; one for all, or one for each channel, the last dimension.
+        stage: what becomes of the results.
+        limit: a bound on the absolute value of accumulators.
+        wraps: whether they are to be wrapped to 32 bits first.
+
+    Attributes:
+        dtype: of the accumulators: float64, or int64.
+    """
+
+    def __init__(self, multiplier: QuantizedMultiplier, stage: OutputStage, limit: int, *, wraps: bool):
+        self._multiplier, self._stage, self._wraps = multiplier, stage, wraps
+        in_float64 = None if wraps or abs(stage.zero_point) >= 1 << 30 else multiplier.in_float64(limit)
+        self.dtype = np.dtype(np.int64 if in_float64 is None else np.float64)
+        # What is clamped to the zero point and above, as RELU does it, needs no care for negative results.
+        clamps_negative = stage.minimum >= stage.zero_point
+        self._scale = in_float64.positive if in_float64 is not None and clamps_negative else in_float64
+
+    def __call__(self, accumulators: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The outputs, as whole numbers of the type of the accumulators, which are changed."""
+        stage = self._stage
+        if self._scale is None:
+            return stage.clamp(self._multiplier(wrap_int32(accumulators) if self._wraps else accumulators))
+        results = self._scale(accumulators)
+        results += stage.zero_point
+        np.maximum(results, stage.minimum, out=results)
+        return np.minimum(results, stage.maximum, out=results)

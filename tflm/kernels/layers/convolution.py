@@ -1,7 +1,8 @@
-"""What convolutions share: their tensors, their weights, and quantization by channel."""
+"""Tensors, weights and quantization by channel that all convolutions share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,15 +11,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import Multiplier, QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis
-from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
-from tflm.kernels.layers.per_channel import ChannelMultipliers, require_scale_for_each_channel, unpacked_elements
-from tflm.kernels.layers.product import Finish
-from tflm.kernels.registration import KernelContext, Node
-from tflm.kernels.requests import NodeView, Request, TempInput, TempOutput
+from tflm.kernels.layers.geometry import TFLITE_PADDING_VALUES, Axis, axes
+from tflm.kernels.layers.per_channel import (
+    WEIGHT_TYPES,
+    ChannelMultipliers,
+    TypesByInput,
+    require_scale_for_each_channel,
+    unpacked_elements,
+)
+from tflm.kernels.layers.product import FloatLayer, IntegerLayer, LayerArrays
+from tflm.kernels.layers.windows import image_elements, require_room
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.requests import Request, TempInput, TempOutput
 from tflm.kernels.support.activation import activation_range, quantized_activation_range
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteTensor
@@ -43,52 +49,52 @@ OP_DATA_CONV = Struct(
 )
 
 
-class Operands(NamedTuple):
-    """Which inputs a convolution takes, of which types.
+class ConvolutionInputs(NamedTuple):
+    """Which inputs a convolution takes, and of which types.
 
     Attributes:
         input, weights, bias: their places among the inputs. The bias, the last one, may be left out.
         channels: the dimension of the weights that counts output channels.
-        weight_types, bias_types: what goes with each type of input.
+        weight_types, bias_types: allowed types, by the type of the input.
     """
 
     input: int
     weights: int
     bias: int
     channels: int
-    weight_types: dict[TensorType, tuple[TensorType, ...]]
-    bias_types: dict[TensorType, tuple[TensorType, ...]]
+    bias_types: TypesByInput
+    weight_types: TypesByInput = WEIGHT_TYPES
 
-    def prepared(self, context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
+    def prepared(self, node: Node) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
         """Input, weights and output, checked for what all convolutions need of them."""
         node.expect(inputs=range(self.bias, self.bias + 2), outputs=1)
-        output = context.output_tensor(node, 0)
-        input = context.input_tensor(node, self.input)
-        weights = context.input_tensor(node, self.weights)
+        output = node.output(0)
+        input = node.input(self.input)
+        weights = node.input(self.weights)
         require_type(input, *self.weight_types)
         require_same_type(output, input)
         require_type(weights, *self.weight_types[input.type])
         for tensor in (input, weights, output):
             if len(tensor.dims) != 4 or 0 in tensor.dims:
-                reason = f"has shape {list(tensor.dims)}; convolutions take 4 dimensions, none of them 0"
+                reason = f"has shape {list(tensor.dims)}; must have 4 dimensions, none of them 0"
                 raise OperatorError(reason, tensor=tensor.name)
         if input.dims[0] != output.dims[0]:
             reason = f"has shape {list(output.dims)}, must have as many batches as the input's {list(input.dims)}"
             raise OperatorError(reason, tensor=output.name)
-        self._check_bias(context, node, input, output)
+        self._check_bias(node, input, output)
         return input, weights, output
 
-    def _check_bias(self, context: KernelContext, node: Node, input: TfLiteTensor, output: TfLiteTensor) -> None:
+    def _check_bias(self, node: Node, input: TfLiteTensor, output: TfLiteTensor) -> None:
         if not node.has_input(self.bias):
             return
-        bias = context.get_eval_input(node, self.bias)
+        bias = node.eval_input(self.bias)
         require_type(bias, *self.bias_types[input.type])
         if element_count(bias) < output.dims[3]:
             reason = f"has shape {list(bias.dims)}, {output.dims[3]} channels need one element each"
             raise OperatorError(reason, tensor=bias.name)
 
-    def tensor_requests(self, node: NodeView) -> Iterator[Request]:
-        """The tensors that TFLM takes to compute the quantization."""
+    def tensor_requests(self, node: Node) -> Iterator[Request]:
+        """The tensors that TFLM allocates to compute the quantization."""
         yield TempInput(self.input)
         yield TempInput(self.weights)
         if node.has_input(self.bias):
@@ -99,18 +105,29 @@ class Operands(NamedTuple):
         """The tensors that it takes before, for their shapes."""
         return TempOutput(0), TempInput(self.input), TempInput(self.weights)
 
-    def quantization(
+    def axes(self, node: Node, options: Any, copies: int = 1) -> tuple[Axis, Axis]:
+        """The windows along rows and columns of an input of which each channel is seen `copies` times."""
+        input, weights, output = node.input(self.input), node.input(self.weights), node.output(0)
+        strides, dilations = (
+            (options.stride_h, options.stride_w),
+            (options.dilation_h_factor, options.dilation_w_factor),
+        )
+        rows, columns = axes(options.padding, input.dims[1:3], weights.dims[1:3], output.dims[1:3], strides, dilations)
+        require_room(copies * image_elements(rows, columns, input), input, weights, output)
+        return rows, columns
+
+    def op_data(
         self,
         context: KernelContext,
         node: Node,
+        axes: tuple[Axis, Axis],
         activation: ActivationFunctionType,
-    ) -> Quantization | None:
-        """Fill the multipliers of each channel, in the arena; None for floats."""
-        input = context.input_tensor(node, self.input)
-        weights = context.input_tensor(node, self.weights)
-        output = context.output_tensor(node, 0)
+        accumulator_bits: int,
+    ) -> OpDataConv:
+        """The operator's data; fills the multipliers of each channel in the arena."""
+        input, weights, output = node.input(self.input), node.input(self.weights), node.output(0)
         if input.type == TensorType.FLOAT32:
-            return None
+            return OpDataConv(*axes, activation)
         for tensor in (input, weights, output):
             require_scale(tensor)
         assert weights.quantization is not None
@@ -125,108 +142,75 @@ class Operands(NamedTuple):
         limits = quantized_activation_range(activation, output)
         # The zero points of 16-bit activations are left out.
         zero_points = (input.zero_point, output.zero_point) if input.type == TensorType.INT8 else (0, 0)
-        return Quantization(multipliers, zero_points[0], OutputStage(zero_points[1], *limits))
+        multiplier = multipliers.multiplier(output.dims[3], accumulator_bits)
+        return OpDataConv(*axes, activation, multiplier, OutputStage(zero_points[1], *limits), zero_points[0])
 
-    def bound(
-        self, context: KernelContext, node: Node
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None, npt.NDArray[Any], bool]:
-        """Elements of input, weights, bias (one for each channel; None if it is left out) and output.
-
-        The last thing tells whether weights and bias never change.
-        """
-        weights = context.get_eval_input(node, self.weights)
-        output = context.get_eval_output(node, 0)
+    def bound(self, node: Node) -> LayerArrays:
+        """The elements of the tensors in their shapes; one bias for each channel of the output."""
+        weights = node.eval_input(self.weights)
+        y = node.eval_output(0).elements
         bias, constant = None, weights.is_constant
         if node.has_input(self.bias):
-            tensor = context.get_eval_input(node, self.bias)
-            bias, constant = tensor.elements.reshape(-1)[: output.dims[3]], constant and tensor.is_constant
-        x = context.get_eval_input(node, self.input).elements
-        return x, unpacked_elements(weights), bias, output.elements, constant
+            tensor = node.eval_input(self.bias)
+            bias, constant = tensor.elements.reshape(-1)[: y.shape[3]], constant and tensor.is_constant
+        return LayerArrays(node.eval_input(self.input).elements, unpacked_elements(weights), bias, y, constant)
 
 
 @dataclass
-class Quantization:
-    """Constants of a quantized convolution.
+class OpDataConv:
+    """Data that a convolution keeps from prepare to bind.
 
     Attributes:
-        multipliers: of each channel, in the arena.
-        input_zero_point: taken off the input.
-        output: how results become the output's integers.
+        rows, columns: the windows.
+        activation: the fused activation function.
+        multiplier: scales the accumulators of each channel; None for floats.
+        output: how results become the output's integers; None for floats.
+        input_zero_point: taken off the input; a window sees it outside of the image.
     """
-
-    multipliers: ChannelMultipliers
-    input_zero_point: int
-    output: OutputStage
-
-    def multiplier(self, channels: int, copies: int, accumulator_bits: int) -> Multiplier:
-        """That of sums, for `copies` runs of all channels."""
-        significands, shifts = (
-            np.tile(values[:channels], copies) for values in (self.multipliers.significands, self.multipliers.shifts)
-        )
-        return (WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier)(significands, shifts)
-
-
-@dataclass
-class OpData:
-    """What a convolution keeps from prepare to bind; `quantization` is None for floats."""
 
     rows: Axis
     columns: Axis
-    quantization: Quantization | None
     activation: ActivationFunctionType
+    multiplier: QuantizedMultiplier | None = None
+    output: OutputStage | None = None
+    input_zero_point: int = 0
 
-    @property
-    def border(self) -> int:
-        """What a window sees outside of the input: what stands for zero."""
-        return 0 if self.quantization is None else self.quantization.input_zero_point
-
-
-def layer_weights(
-    op: OpData,
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    *,
-    x_dtype: np.dtype[Any],
-    accumulator_bits: int,
-    positions: int,
-    constant: bool,
-) -> FloatWeights | IntegerWeights:
-    """The weights of a convolution as products take them.
-
-    Args:
-        weights: (groups, rows, depth...), a view.
-        bias: one for each of all rows, a view, or None.
-        positions: at how many positions the weights are multiplied.
-        constant: whether neither weights nor bias ever change.
-    """
-    if op.quantization is None:
-        return FloatWeights(weights, positions=positions, constant=constant)
-    return IntegerWeights(
-        weights,
-        bias,
-        x_dtype=x_dtype,
-        x_zero_point=op.quantization.input_zero_point,
-        accumulator_bits=accumulator_bits,
-        constant=constant,
-    )
+    def layer(self, arrays: LayerArrays, weights: npt.NDArray[Any]) -> FloatLayer | IntegerLayer:
+        """The layer of these arrays, with weights as (channels, depth)."""
+        if self.multiplier is None or self.output is None:
+            return FloatLayer(weights, arrays.bias, *activation_range(self.activation, np.float32))
+        return IntegerLayer(
+            weights,
+            arrays.bias,
+            self.multiplier,
+            self.output,
+            x_dtype=arrays.x.dtype,
+            x_zero_point=self.input_zero_point,
+            constant=arrays.constant,
+        )
 
 
-def layer_finish(
-    op: OpData,
-    weights: FloatWeights | IntegerWeights,
-    bias: npt.NDArray[Any] | None,
-    *,
-    channels: int,
-    copies: int = 1,
-    accumulator_bits: int,
-) -> Finish:
-    """What a convolution makes of its sums.
+LARGEST_PRODUCT = 1 << 16
+"""Largest number of window elements multiplied at once; windows can have many times the elements of their image."""
+
+
+def convolve(
+    seen: npt.NDArray[Any], layer: FloatLayer | IntegerLayer, weights: npt.NDArray[Any], groups: int = 1
+) -> npt.NDArray[Any]:
+    """The outputs (batches, rows, columns, channels) of windows times weights.
 
     Args:
-        channels: of the output.
-        copies: how often the rows of weights have all channels, one run of them after the other.
+        seen: (batches, rows, columns, row taps, column taps, channels); these fall into groups.
+        weights: of the layer, (channels, row taps * column taps * depth).
     """
-    if op.quantization is None or isinstance(weights, FloatWeights):
-        return BiasAndActivation(bias, *activation_range(op.activation, np.float32))
-    multiplier = op.quantization.multiplier(channels, copies, accumulator_bits)
-    return SumRequantizer(weights, multiplier, op.quantization.output)
+    axis = int(np.argmax(seen.shape[:3]))
+    if seen.size > LARGEST_PRODUCT and seen.shape[axis] > 1:
+        halves = np.array_split(seen, 2, axis)
+        return np.concatenate([convolve(half, layer, weights, groups) for half in halves], axis)
+    channels = len(weights)
+    by_group = weights.reshape(groups, channels // groups, -1)
+    depth = by_group.shape[2] // math.prod(seen.shape[3:5])
+    patches = seen[..., : groups * depth].reshape(-1, *seen.shape[3:5], groups, depth)
+    patches = patches.transpose(3, 0, 1, 2, 4).reshape(groups, -1, by_group.shape[2])
+    sums = layer.product(patches, by_group)
+    return layer.outputs(sums.swapaxes(0, 1).reshape(*seen.shape[:3], channels))

@@ -94,7 +94,7 @@ def axes(
         OperatorError: a stride or a dilation is out of range.
     """
     before = paddings(padding, sizes, taps, strides, dilations)
-    rows, columns = (Axis(*of) for of in zip(sizes, taps, windows, strides, dilations, before))
+    rows, columns = (Axis(*parameters) for parameters in zip(sizes, taps, windows, strides, dilations, before))
     return rows, columns
 
 
@@ -107,7 +107,7 @@ def paddings(
         OperatorError: a stride or a dilation is out of range.
     """
     if max(*strides, *dilations) > LARGEST_STEP:
-        raise OperatorError(f"has strides {strides} and dilations {dilations}, {LARGEST_STEP} is the most")
+        raise OperatorError(f"has strides {strides} and dilations {dilations}, must be at most {LARGEST_STEP}")
     dimensions = list(zip(sizes, taps, strides, dilations))
     windows = [output_size(padding, *dimension) for dimension in dimensions]
     if min(windows) < 0 or 0 in dilations:
@@ -118,6 +118,7 @@ def paddings(
 class Tap(NamedTuple):
     """One element of a window along one dimension: the windows that have it in the image, and where it is there."""
 
+    tap: int
     windows: slice
     inputs: slice
 
@@ -135,5 +136,5 @@ def taps(axis: Axis) -> list[Tap]:
         last = min(axis.windows - 1, (axis.size - 1 - offset) // axis.stride)
         if first <= last:
             places = slice(first * axis.stride + offset, last * axis.stride + offset + 1, axis.stride)
-            found.append(Tap(slice(first, last + 1), places))
+            found.append(Tap(tap, slice(first, last + 1), places))
     return found

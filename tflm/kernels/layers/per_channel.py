@@ -10,11 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import quantize_multiplier
-from tflm.kernels.registration import Node
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
+from tflm.kernels.node import Node
 from tflm.kernels.requests import PersistentBuffer
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import TensorType
+
+TypesByInput = dict[TensorType, tuple[TensorType, ...]]
+"""The types that a tensor may have, by the type of the input."""
+
+WEIGHT_TYPES: TypesByInput = {
+    TensorType.FLOAT32: (TensorType.FLOAT32,),
+    TensorType.INT8: (TensorType.INT8, TensorType.INT4),
+    TensorType.INT16: (TensorType.INT8,),
+}
 
 MULTIPLIER, SHIFT = "per_channel_output_multiplier", "per_channel_output_shift"
 
@@ -27,7 +36,7 @@ class ChannelMultipliers:
 
     @staticmethod
     def requests(channels: int) -> tuple[PersistentBuffer, PersistentBuffer]:
-        """What a node asks for that has them."""
+        """Requests of a node that has them."""
         return PersistentBuffer(MULTIPLIER, 4 * channels), PersistentBuffer(SHIFT, 4 * channels)
 
     def fill(self, input: TfLiteTensor, scales: Sequence[float], output: TfLiteTensor) -> None:
@@ -35,9 +44,22 @@ class ChannelMultipliers:
         for i, scale in enumerate(scales):
             self.significands[i], self.shifts[i] = quantize_multiplier(input.scale * scale / output.scale)
 
+    def multiplier(self, channels: int, accumulator_bits: int) -> QuantizedMultiplier:
+        """The multiplier of the accumulators of the first channels."""
+        kind = WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier
+        return kind(self.significands[:channels], self.shifts[:channels])
+
+
+def accumulator_bits(node: Node, input: int, bias: int, without_bias: TensorType) -> int:
+    """32; 64 for 16-bit activations, unless the bias has 32 or, `without_bias`, the options say so."""
+    if node.input(input).type != TensorType.INT16:
+        return 32
+    bias_type = node.input(bias).type if node.has_input(bias) else without_bias
+    return 32 if bias_type == TensorType.INT32 else 64
+
 
 def require_scale_for_each_channel(weights: TfLiteTensor, channels: int) -> None:
-    """Refuse weights whose scales are not one for each of `channels`, along a dimension of that size."""
+    """Reject weights whose scales are not one for each of `channels`, along a dimension of that size."""
     assert weights.quantization is not None
     scales, dimension = weights.quantization.scale, weights.quantization.quantized_dimension
     if not 0 <= dimension < len(weights.dims) or not len(scales) == weights.dims[dimension] == channels:

@@ -1,150 +1,148 @@
-"""Matrix products over many positions, a block of positions at a time: what layers with weights have in common.
+"""Layers with weights: sums of products, exact for integers and in TFLM's order for floats, and their outputs.
 
-A layer multiplies what it sees at each position, the input itself or a window of it, by weights; then it finishes the
-sums: it adds a bias, scales, clamps, stores. A block of positions is small enough for its sums to stay in a cache, and
-its working memory does not grow with the tensors.
+An operator reads as `y[...] = layer.outputs(layer.product(layer.inputs(x), layer.weights))`.
 """
 
 from __future__ import annotations
 
-import itertools
-import math
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import Run
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.layers.matrix_product import float_product
 
-SUMS_IN_A_BLOCK = 1 << 14
-FACTORS_IN_A_BLOCK = 1 << 20
-FEWEST_POSITIONS = 64
-"""Fewer would read all weights anew too often."""
+Array = npt.NDArray[Any]
 
 
-class Weights(Protocol):
-    """The weights of a layer as a product needs them.
+class LayerArrays(NamedTuple):
+    """The elements of a layer's tensors: views, as the operator has them.
 
     Attributes:
-        dtype: of the sums and of what is multiplied.
-        depth_major: whether the products want positions, not rows of weights, side by side in memory.
-        constant: whether neither they nor the bias ever change.
+        x, weights, y: input, weights and output.
+        bias: one for each channel of the output; None if it is left out.
+        constant: whether neither weights nor bias ever change.
     """
 
-    dtype: np.dtype[Any]
-    depth_major: bool
+    x: Array
+    weights: Array
+    bias: Array | None
+    y: Array
     constant: bool
 
-    def lay_out(self) -> None:
-        """Read the weights anew."""
 
-    def product(self, x: npt.NDArray[Any], sums: npt.NDArray[Any]) -> None:
-        """Set sums[g, p, n] to the sum over d of x[g, p, d] * w[g, n, d]."""
-
-
-class Finish(Protocol):
-    """What a layer makes of its sums."""
-
-    def bind(self, sums: npt.NDArray[Any], y: npt.NDArray[Any], channels: tuple[int, ...]) -> Run:
-        """What sets y from sums of the same shape, which it overwrites.
-
-        Args:
-            sums: contiguous in memory.
-            y: a view of the output.
-            channels: the shape that what the layer has for each channel broadcasts with.
-        """
-
-    def refresh(self) -> None:
-        """Read anew what depends on weights and bias."""
-
-
-class Scratch:
-    """Arrays to work in that all blocks share; the first block needs the largest."""
-
-    def __init__(self, dtype: np.dtype[Any]):
-        self._dtype = dtype
-        self._arrays: dict[str, npt.NDArray[Any]] = {}
-
-    def array(self, name: str, *shape: int) -> npt.NDArray[Any]:
-        """The beginning of the array of that name, with a shape."""
-        size = math.prod(shape)
-        if name not in self._arrays:
-            self._arrays[name] = kept(np.empty(size, self._dtype))
-        return self._arrays[name][:size].reshape(shape)
-
-
-def bind_product(x: npt.NDArray[Any], y: npt.NDArray[Any], weights: Weights, finish: Finish) -> Run:
-    """What sets y from x, by way of the sums of products.
+class FloatLayer:
+    """A layer with float32 weights.
 
     Args:
-        x: (groups, positions..., depth...), a view of what is seen at each position.
-        y: (groups, positions..., rows), a view of the output.
+        weights: (channels, depth), a view.
+        bias: one for each channel, a view, or None.
+        minimum, maximum: of the output.
     """
-    positions, depth = y.shape[1:-1], math.prod(x.shape[y.ndim - 1 :])
-    per_position = x.shape[0] * depth
-    most = max(FEWEST_POSITIONS, SUMS_IN_A_BLOCK // max(y.shape[0] * y.shape[-1], 1))
-    steps = []
-    scratch = Scratch(weights.dtype)
-    for block in blocks(positions, max(min(most, FACTORS_IN_A_BLOCK // max(per_position, 1)), 4)):
-        of_all_groups = (slice(None), *block)
-        steps.append(_bind_block(x[of_all_groups], y[of_all_groups], weights, finish, scratch))
-    product = weights.product
 
-    def run() -> None:
-        for patches, window, matrix, sums, finish_block in steps:
-            patches[...] = window
-            product(matrix, sums)
-            finish_block()
+    dtype: np.dtype[Any] = np.dtype(np.float32)
 
-    return run if weights.constant else _laid_out_first(run, weights, finish)
+    def __init__(self, weights: Array, bias: Array | None, minimum: Any, maximum: Any):
+        self.weights, self._bias, self._minimum, self._maximum = weights, bias, minimum, maximum
 
+    def inputs(self, x: Array) -> Array:
+        """The factors of the weights: the input itself."""
+        return x
 
-def _bind_block(
-    x: npt.NDArray[Any],
-    y: npt.NDArray[Any],
-    weights: Weights,
-    finish: Finish,
-    scratch: Scratch,
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any], Run]:
-    """Where a block's windows are copied to; the windows; the copy as matrices; its sums; and how they are finished."""
-    groups, *positions, rows = y.shape
-    depth = x.shape[y.ndim - 1 :]
-    p, d = math.prod(positions), math.prod(depth)
-    patches, sums = scratch.array("patches", groups * p * d), scratch.array("sums", groups * p * rows)
-    if weights.depth_major:
-        axes = (0, *range(1 + len(depth), 1 + len(depth) + len(positions)), *range(1, 1 + len(depth)))
-        nd_patches = patches.reshape(groups, *depth, *positions).transpose(axes)
-        matrix, matrix_of_sums = (a.reshape(groups, -1, p).transpose(0, 2, 1) for a in (patches, sums))
-        channels = (groups, rows, *[1] * len(positions))
-        finish_block = finish.bind(sums.reshape(groups, rows, *positions), np.moveaxis(y, -1, 1), channels)
-    else:
-        nd_patches = patches.reshape(x.shape)
-        matrix, matrix_of_sums = patches.reshape(groups, p, d), sums.reshape(groups, p, rows)
-        channels = (groups, *[1] * len(positions), rows)
-        finish_block = finish.bind(sums.reshape(y.shape), y, channels)
-    return nd_patches, x, matrix, matrix_of_sums, finish_block
+    def product(self, x: Array, weights: Array) -> Array:
+        """sums[g, p, n]: the sum over d of x[g, p, d] * weights[g, n, d], in order, each product rounded."""
+        return float_product(x, weights.swapaxes(-1, -2))
+
+    def outputs(self, sums: Array) -> Array:
+        """The output, from sums whose last dimension is the channels: add the bias and clamp."""
+        biased = sums if self._bias is None else sums + self._bias
+        clamped: Array = np.clip(biased, self._minimum, self._maximum)
+        return clamped
 
 
-def _laid_out_first(run: Run, weights: Weights, finish: Finish) -> Run:
-    def run_with_changing_weights() -> None:
-        weights.lay_out()
-        finish.refresh()
-        run()
+class IntegerLayer:
+    """A layer with integer weights.
 
-    return run_with_changing_weights
+    The accumulator of a channel is bias + sum over d of (x[d] - x_zero_point) * (w[d] - weights_zero_point). The sum is
+    taken in floats, by BLAS, where these hold every partial sum exactly.
 
+    Args:
+        weights: (channels, depth), a view.
+        bias: one for each channel, a view, or None.
+        multiplier: scales the accumulators, which have 64 bits for a wide one and 32 otherwise.
+        output: what becomes of the results.
+        x_dtype: of the input.
+        constant: whether neither weights nor bias ever change.
 
-def blocks(shape: tuple[int, ...], limit: int) -> list[tuple[slice, ...]]:
-    """Slices that cut an array of `shape` into blocks of about equal size, of `limit` elements at the most.
-
-    The first block is the largest. With a limit of 4 or more, none has a single element unless the array has.
+    Attributes:
+        dtype: of factors and sums.
     """
-    cuts: list[list[slice]] = []
-    room = max(limit, 1)
-    for size in reversed(shape):
-        count = -(-size // room)
-        ends = [-(-i * size // count) for i in range(count + 1)] if count else []
-        cuts.insert(0, [slice(*pair) for pair in itertools.pairwise(ends)])
-        room = max(room // max(size, 1), 1)
-    return list(itertools.product(*cuts))
+
+    def __init__(
+        self,
+        weights: Array,
+        bias: Array | None,
+        multiplier: QuantizedMultiplier,
+        output: OutputStage,
+        *,
+        x_dtype: np.dtype[Any],
+        x_zero_point: int,
+        weights_zero_point: int = 0,
+        constant: bool,
+    ):
+        self._weights, self._bias = weights, bias
+        self._x_zero_point, self._weights_zero_point = x_zero_point, weights_zero_point
+        largest_sum = _largest(x_dtype, x_zero_point) * self._largest_sum_of_weights(constant)
+        limit = largest_sum + self._largest_bias(constant)
+        self.dtype = np.dtype(
+            np.float32 if largest_sum < 1 << 24 else np.float64 if largest_sum < 1 << 53 else np.int64
+        )
+        wraps = limit >= 1 << 31 and not isinstance(multiplier, WideQuantizedMultiplier)
+        self._requantize = AccumulatorRequantization(multiplier, output, limit, wraps=wraps)
+        self._constant_weights = track_host_array(self._less_zero_point()) if constant else None
+
+    @property
+    def weights(self) -> Array:
+        """The weights less their zero point, (channels, depth)."""
+        return self._less_zero_point() if self._constant_weights is None else self._constant_weights
+
+    def inputs(self, x: Array) -> Array:
+        """The factors of the weights: the input less its zero point."""
+        return np.subtract(x, self._x_zero_point, dtype=self.dtype)
+
+    def product(self, x: Array, weights: Array) -> Array:
+        """sums[g, p, n]: the sum over d of x[g, p, d] * weights[g, n, d]."""
+        sums: Array = np.matmul(x, weights.swapaxes(-1, -2))
+        return sums
+
+    def outputs(self, sums: Array) -> Array:
+        """The output, from sums whose last dimension is the channels: add the bias, scale, add zero point, clamp."""
+        accumulators = sums.astype(self._requantize.dtype)
+        if self._bias is not None:
+            accumulators += self._bias
+        return self._requantize(accumulators)
+
+    def _less_zero_point(self) -> Array:
+        # Channels side by side in memory: BLAS multiplies a single position by that twice as fast.
+        return np.subtract(self._weights, self._weights_zero_point, dtype=self.dtype, order="F")
+
+    def _largest_sum_of_weights(self, constant: bool) -> int:
+        """A bound on the sum of the absolute values of the weights of a channel."""
+        if not constant:
+            return _largest(self._weights.dtype, self._weights_zero_point) * int(self._weights.shape[1])
+        absolute = abs(self._weights.astype(np.int64) - self._weights_zero_point)
+        return int(absolute.sum(axis=1, dtype=np.int64).max(initial=0))
+
+    def _largest_bias(self, constant: bool) -> int:
+        if self._bias is None or not self._bias.size:
+            return 0
+        return max(int(self._bias.max()), -int(self._bias.min())) if constant else _largest(self._bias.dtype, 0)
+
+
+def _largest(dtype: np.dtype[Any], zero_point: int) -> int:
+    """The largest distance from a zero point."""
+    limits = np.iinfo(dtype)
+    return max(int(limits.max) - zero_point, zero_point - int(limits.min))

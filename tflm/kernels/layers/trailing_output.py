@@ -1,20 +1,19 @@
-"""How near behind its input the output of a convolution may be written, by the order of TFLM's reference loops.
+"""How near behind its input the output of a convolution or a pool may be written, by the order of its loops.
 
-They go over batches, rows, columns and, for each window, channels: every element is written as soon as its window was
-read. What P. Blacker and others call diagonal memory optimisation: an element may be written over what no later window
-reads.
+TFLM's reference loops go over batches, rows, columns and, for each window, channels: every element is written as soon
+as its window was read. What P. Blacker and others call diagonal memory optimisation: an element may be written over
+what no later window reads.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.layers.geometry import axes
+from tflm.kernels.layers.geometry import Axis, axes
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions
 
 NEVER = np.int64(1) << np.int64(60)
 """The address of what is not read."""
@@ -24,7 +23,7 @@ Addresses = npt.NDArray[np.int64]
 
 def behind_all_channels(operator: OperatorFacts, input: int) -> range:
     """CONV_2D: each channel of a window reads all channels of the input."""
-    reads = _first_reads(operator) if input == 0 else None
+    reads = first_reads(operator) if input == 0 else None
     if reads is None:
         return NOWHERE
     channels, written = operator.outputs[0].dims[3], operator.outputs[0].itemsize
@@ -37,8 +36,8 @@ def behind_all_channels(operator: OperatorFacts, input: int) -> range:
 
 
 def behind_each_channel(operator: OperatorFacts, input: int) -> range:
-    """DEPTHWISE_CONV_2D: a channel reads one channel of the input."""
-    reads = _first_reads(operator) if input == 0 else None
+    """DEPTHWISE_CONV_2D and AVERAGE_POOL_2D: a channel reads one channel of the input."""
+    reads = first_reads(operator) if input == 0 else None
     x, y = operator.inputs[0], operator.outputs[0]
     if reads is None or x is None or y.dims[3] % x.dims[3]:
         return NOWHERE
@@ -52,18 +51,65 @@ def behind_each_channel(operator: OperatorFacts, input: int) -> range:
     return range(max(int(distance), 1 - FAR), FAR)
 
 
-def _first_reads(operator: OperatorFacts) -> Addresses | None:
-    """For each window, the lowest byte of the input that it reads; None where that is not known."""
-    x, weights, y, options = operator.inputs[0], operator.inputs[1], operator.outputs[0], operator.options
-    if x is None or weights is None or not len(x.dims) == len(weights.dims) == len(y.dims) == 4 or options is None:
+def behind_each_window(operator: OperatorFacts, input: int) -> range:
+    """MAX_POOL_2D: a window's output holds the largest element so far, so it is written before the window is read."""
+    reads = first_reads(operator) if input == 0 else None
+    if reads is None:
+        return NOWHERE
+    width = operator.outputs[0].dims[3] * operator.outputs[0].itemsize
+    ends = np.arange(1, len(reads) + 1, dtype=np.int64) * width
+    distance = np.max(ends - np.minimum(reads, _from_the_next_on(reads)))
+    return range(max(int(distance), 1 - FAR), FAR)
+
+
+def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> range:
+    """Blocks of windows: all channels but the last are written for the whole block before it is read for the last time.
+
+    Args:
+        operator, input: as for any other `Overlap`.
+        size: windows of a block.
+        run: windows after which blocks begin anew. Those that are left at the end of a run are blocks of one window.
+    """
+    reads = first_reads(operator) if input == 0 else None
+    if reads is None:
+        return NOWHERE
+    channels, written = operator.outputs[0].dims[3], operator.outputs[0].itemsize
+    windows = np.arange(len(reads), dtype=np.int64)
+    whole = windows % run < run // size * size
+    first = np.where(whole, windows - windows % run % size, windows)
+    behind = np.where(whole, first + size, windows + 1)
+    later = np.append(NEVER, _from_the_next_on(reads))[behind]  # from the first window behind the block on
+    distance = np.max(behind * channels * written - later)
+    if channels > 1:
+        from_the_first_on = np.minimum(reads, _from_the_next_on(reads))[first]
+        distance = max(distance, np.max((behind * channels - 1) * written - from_the_first_on))
+    return range(max(int(distance), 1 - FAR), FAR)
+
+
+def windows(operator: OperatorFacts) -> tuple[Axis, Axis] | None:
+    """Where the windows of a convolution or a pool lie along rows and columns; None where that is not known."""
+    x, y, of = operator.inputs[0], operator.outputs[0], operator.options
+    weights = operator.inputs[1] if len(operator.inputs) > 1 else None
+    if x is None or not len(x.dims) == len(y.dims) == 4 or min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:
         return None
-    of: Any = options
-    strides, dilations = (of.stride_h, of.stride_w), (of.dilation_h_factor, of.dilation_w_factor)
+    if isinstance(of, Pool2DOptions):
+        taps, dilations = (of.filter_height, of.filter_width), (1, 1)
+    elif isinstance(of, Conv2DOptions | DepthwiseConv2DOptions) and weights is not None and len(weights.dims) == 4:
+        taps, dilations = weights.dims[1:3], (of.dilation_h_factor, of.dilation_w_factor)
+    else:
+        return None
+    if 0 in dilations:
+        return None
     try:
-        both = axes(of.padding, x.dims[1:3], weights.dims[1:3], y.dims[1:3], strides, dilations)
+        return axes(of.padding, x.dims[1:3], taps, y.dims[1:3], (of.stride_h, of.stride_w), dilations)
     except OperatorError:
         return None
-    if min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0] or 0 in dilations:
+
+
+def first_reads(operator: OperatorFacts) -> Addresses | None:
+    """For each window, the lowest byte of the input that it reads; None where that is not known."""
+    x, both = operator.inputs[0], windows(operator)
+    if x is None or both is None:
         return None
     rows, columns = (_first_inside(axis) for axis in both)
     inside = rows[:, np.newaxis] * x.dims[2] + columns
@@ -74,7 +120,7 @@ def _first_reads(operator: OperatorFacts) -> Addresses | None:
     return np.where(places == NEVER, NEVER, places * (x.dims[3] * x.itemsize)).reshape(-1)
 
 
-def _first_inside(axis: Any) -> Addresses:
+def _first_inside(axis: Axis) -> Addresses:
     """For each window the first of its taps that is not before the image."""
     begins = np.arange(axis.windows, dtype=np.int64) * axis.stride - axis.before
     before = np.maximum(-begins, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,12 +10,13 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, quantize_multiplier
+from tflm.kernels.arithmetic.lookup import lookup_table
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.reference.arithmetic import Term
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Released, Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.reference.arithmetic import Addend
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Released, Request, ScratchBuffer, TempInput, TempOutput
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -42,30 +43,47 @@ OP_DATA_ADD_N = Struct(
 
 @dataclass
 class QuantizedSum:
-    """What each value of an input adds, by its bits, what the sum begins with, and how it becomes the output."""
+    """A quantized sum of inputs of one scale and zero point.
+
+    Attributes:
+        addends: what each value of an input adds, by its bits.
+        output: from the sum to the output.
+    """
 
     addends: Raw
-    start: int
     output: Requantization
+
+    def __call__(self, inputs: Sequence[npt.NDArray[np.int8]]) -> Raw:
+        total = self.addends[np.zeros(inputs[0].shape, np.uint8)]  # as in the reference, it begins with a stored zero
+        for x in inputs:
+            total += self.addends[x.view(np.uint8)]
+        return self.output(total)
+
+
+def float_sum(inputs: Sequence[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    """The sum, from the first input to the last."""
+    total = inputs[0]
+    for x in inputs[1:]:
+        total = total + x
+    return total
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
     if len(node.inputs) < 2:
-        raise OperatorError(f"takes 2 inputs at least, not {len(node.inputs)}")
+        raise OperatorError(f"has {len(node.inputs)} inputs, must have at least 2")
     node.expect(outputs=1)
-    first = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    first = node.input(0)
+    output = node.output(0)
     require_type(first, *TYPES)
     require_same_type(output, first)
     for i in range(1, len(node.inputs)):
-        _check_alike(context.input_tensor(node, i), first)
+        _check_alike(node.input(i), first)
     if output.dims != first.dims:
         raise OperatorError(f"has shape {list(output.dims)}, the inputs have {list(first.dims)}", tensor=output.name)
-    if output.type == TensorType.INT8:
-        node.op_data = _quantized_sum(first, output)
+    node.op_data = _quantized_sum(first, output) if output.type == TensorType.INT8 else float_sum
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield TempInput(0)
     yield TempOutput(0)
     for i in range(1, node.input_count):
@@ -92,44 +110,17 @@ def _quantized_sum(input: TfLiteTensor, output: TfLiteTensor) -> QuantizedSum:
     if not real < 1 or shift > 0:
         reason = f"has scale {output.scale:g}, too small for a scale {input.scale:g} of the inputs"
         raise OperatorError(reason, tensor=output.name)
-    term = Term(input.zero_point, LEFT_SHIFT, QuantizedMultiplier.of(0.5))
-    values = np.arange(256, dtype=np.uint8).view(np.int8).astype(np.int64)
-    term.rescale(values, kept(np.empty_like(values)))
     result = Requantization(QuantizedMultiplier(significand, shift), OutputStage.whole(output.zero_point, np.int8))
-    # As in the reference, the sum begins with what a stored zero would add.
-    return QuantizedSum(values, int(values[0]), result)
+    addend = Addend.of(input, LEFT_SHIFT, 0.5)
+    return QuantizedSum(lookup_table(addend, np.dtype(np.int8), np.dtype(np.int64)), result)
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    inputs = [context.get_eval_input(node, i).elements.reshape(-1) for i in range(len(node.inputs))]
-    y = context.get_eval_output(node, 0).elements.reshape(-1)
-    if y.dtype == np.int8:
-        return _bind_quantized([x.view(np.uint8) for x in inputs], y, node.op_data)
-
-    is_read_later = any(np.may_share_memory(x, y) for x in inputs[2:])  # a plan may have the output there
-    total = kept(np.empty_like(y)) if is_read_later else y
+    inputs = [node.eval_input(i).elements for i in range(len(node.inputs))]
+    y = node.eval_output(0).elements
 
     def run() -> None:
-        np.add(inputs[0], inputs[1], out=total)
-        for x in inputs[2:]:
-            np.add(total, x, out=total)
-        if is_read_later:
-            np.copyto(y, total)
-
-    return run
-
-
-def _bind_quantized(inputs: list[npt.NDArray[np.uint8]], y: npt.NDArray[np.int8], op: QuantizedSum) -> Run:
-    index = kept(np.empty(y.shape, np.intp))
-    sums, addends = (kept(np.empty(y.shape, np.int64)) for _ in range(2))
-
-    def run() -> None:
-        sums.fill(op.start)
-        for x in inputs:
-            np.copyto(index, x)
-            op.addends.take(index, out=addends, mode="clip")
-            np.add(sums, addends, out=sums)
-        np.copyto(y, op.output.in_place(sums, addends), casting="unsafe")
+        y[...] = node.op_data(inputs)
 
     return run
 

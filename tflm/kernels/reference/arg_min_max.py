@@ -1,24 +1,26 @@
-"""ARG_MAX and ARG_MIN: where along a dimension the largest or smallest element is, the first of equals.
+"""ARG_MAX and ARG_MIN: the index of the first largest or smallest element along an axis, which is an input.
 
-The input is float32 or int8, the output int32. Nothing is larger or smaller than a nan, nor is a nan than anything: one
-that is not the first element is passed over, and one that is stays.
+No comparison with a NaN holds: a NaN in the first place wins, any other is skipped.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Bind, Registration, Run
+from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
 from tflm.kernels.support.checks import AnyTensor, element_count, require_axis, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import by_input
 from tflm.targets import Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8)
@@ -30,19 +32,19 @@ TFLITE_ARG_MIN_PARAMS = Struct("TfLiteArgMinParams", output_type=TFLITE_TYPE)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    input, axis = (context.get_eval_input(node, index) for index in (INPUT, AXIS))
-    output = context.get_eval_output(node, 0)
+    input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+    output = node.eval_output(0)
     require_type(input, *TYPES)
     require_type(axis, TensorType.INT32)
     require_type(output, TensorType.INT32)
     if element_count(axis) == 0:
-        raise OperatorError(f"has shape {list(axis.dims)}; it must say which dimension", tensor=axis.name)
+        raise OperatorError(f"has shape {list(axis.dims)}; must have one element, the axis", tensor=axis.name)
     if axis.data is not None:
         check_dimension(input, output, axis.data)
 
 
 def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any]) -> tuple[int, int, int]:
-    """The input's elements before, along and after the dimension that `axis` says."""
+    """The sizes of the input before, along and after the axis, once it and the output are checked."""
     dimension = require_axis(int(axis.reshape(-1)[0]), len(input.dims), input.name)
     before, along, after = (
         math.prod(sizes) for sizes in (input.dims[:dimension], input.dims[dimension:][:1], input.dims[dimension + 1 :])
@@ -55,60 +57,51 @@ def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any])
     return before, along, after
 
 
-def _bind_with(find: str, none: float) -> Bind:
-    """The method of an array that finds the element, and the float that it finds last."""
+def _bind_with(find: Callable[..., Any], worst: np.float32) -> Bind:
+    """Bind `np.argmax` or `np.argmin`; `worst` is the float that they find last."""
 
     def bind(context: KernelContext, node: Node) -> Run:
-        input, axis = (context.get_eval_input(node, index) for index in (INPUT, AXIS))
-        output = context.get_eval_output(node, 0)
+        input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+        output = node.eval_output(0)
 
-        def bind_dimension() -> Run:
-            x = input.elements.reshape(check_dimension(input, output, axis.elements))
-            return _bind_columns(x, output.elements, find, none)
+        def run(sizes: tuple[int, int, int]) -> None:
+            x, y = input.elements.reshape(sizes), output.elements.reshape(sizes[0], sizes[2])
+            y[...] = find(_without_nan(x, worst) if x.dtype == np.float32 else x, axis=1)
 
-        return bind_by_parameters([axis], bind_dimension)
+        return bind_by_parameters([axis], lambda: check_dimension(input, output, axis.elements), run)
 
     return bind
 
 
-def _bind_columns(x: npt.NDArray[Any], y: npt.NDArray[Any], find: str, none: float) -> Run:
-    """x is (before, along, after). numpy looks through contiguous memory only: otherwise it would copy at each run."""
-    before, along, after = x.shape
-    turned = x.transpose(0, 2, 1)
-    is_float = x.dtype == np.float32
-    rows = kept(np.empty((before, after, along), x.dtype)) if is_float or after > 1 else turned
-    found = kept(np.empty((before, after), np.intp))
-    find_in_rows = getattr(rows, find)
-    y = y.reshape(before, after)
-    is_nan = kept(np.empty(rows.shape if is_float else 0, np.bool_))
-    first, first_is_nan = rows[..., 0], is_nan[..., 0] if is_float else is_nan
+def _without_nan(x: npt.NDArray[np.float32], worst: np.float32) -> npt.NDArray[np.float32]:
+    replaced = np.full_like(x, worst)
+    replaced[:, :1] = -worst
+    return np.where(np.isnan(x), replaced, x)
 
-    def run() -> None:
-        if rows is not turned:
-            np.copyto(rows, turned)
-        if is_float:
-            np.isnan(rows, out=is_nan)
-            np.copyto(rows, none, where=is_nan)
-            np.copyto(first, -none, where=first_is_nan)
-        find_in_rows(-1, found)
-        np.copyto(y, found, casting="unsafe")
 
-    return run
+def _output_shapes(node: StaticNode) -> Shapes:
+    shape = node.shape(0)
+    axis = positive_axis(node.numbers(1)[0], len(shape))
+    return [(*shape[:axis], *shape[axis + 1 :])]
 
 
 ARG_MAX = Registration(
     BuiltinOperator.ARG_MAX,
-    _bind_with("argmax", -np.inf),
+    _bind_with(np.argmax, np.float32(-np.inf)),
     _prepare,
     builtin_data=TFLITE_ARG_MAX_PARAMS,
     max_version=3,
     types=TYPES,
+    output_shapes=_output_shapes,
+    versions=by_input(BOOL=3, INT8=2),
 )
 ARG_MIN = Registration(
     BuiltinOperator.ARG_MIN,
-    _bind_with("argmin", np.inf),
+    _bind_with(np.argmin, np.float32(np.inf)),
     _prepare,
     builtin_data=TFLITE_ARG_MIN_PARAMS,
     max_version=3,
     types=TYPES,
+    output_shapes=_output_shapes,
+    versions=by_input(BOOL=3, INT8=2),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +18,10 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
 )
-from tflm.kernels.arithmetic.numpy_calls import clip, scalar
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.activation import (
     TFLITE_FUSED_ACTIVATION,
@@ -31,16 +30,31 @@ from tflm.kernels.support.activation import (
     quantized_activation_range,
 )
 from tflm.kernels.support.broadcasting import MAXIMUM_RANK, require_broadcast
-from tflm.kernels.support.checks import require_same_type, require_scale, require_type, require_zero_point
-from tflm.kernels.support.elementwise import Operands, bind_binary, bind_ufunc, operands
+from tflm.kernels.support.checks import require_same_type, require_scale, require_symmetric_int16, require_type
+from tflm.kernels.support.elementwise import BinaryFunction, bind_binary
 from tflm.kernels.support.precision import SCALES
 from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import AddOptions, DivOptions, MulOptions, SubOptions
+from tflm.schema.signature import Signature, scales_of
+from tflm.schema.version_rules import (
+    BEYOND_FOUR_DIMENSIONS,
+    INT16_ACTIVATIONS,
+    Feature,
+    by_input,
+    either,
+    every,
+    input_is,
+    no,
+    option,
+    quantized,
+)
 from tflm.targets import BOOL, FLOAT, INT, INT16, INT32, INT64, UINT8, Array, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT8, TensorType.INT16)
 DIV_TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT8)
+PLAIN_TYPES = (TensorType.FLOAT32, TensorType.INT32)
 
 TFLITE_ADD_PARAMS = Struct("TfLiteAddParams", activation=TFLITE_FUSED_ACTIVATION, pot_scale_int16=BOOL)
 TFLITE_SUB_PARAMS = Struct("TfLiteSubParams", activation=TFLITE_FUSED_ACTIVATION, pot_scale_int16=BOOL)
@@ -103,34 +117,54 @@ OP_DATA_DIV = Struct("OpDataDiv", **_FIELDS_OF_A_PRODUCT)
 
 
 @dataclass(frozen=True)
-class Term:
-    """One input of a quantized sum: (x - zero_point) * 2^left_shift, times its scale over twice the larger scale."""
+class Clamped:
+    """A function of plain numbers with a fused activation; integers wrap before they are clamped."""
+
+    function: BinaryFunction
+    minimum: Any
+    maximum: Any
+
+    def __call__(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        result: npt.NDArray[Any] = np.minimum(np.maximum(self.function(x1, x2), self.minimum), self.maximum)
+        return result
+
+
+def _truncated_quotient(x1: npt.NDArray[np.int32], x2: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
+    """C's division of int32: in float64, where a quotient that is no whole number never rounds to one."""
+    if not x2.all():
+        raise OperatorError("divides by zero")
+    return np.trunc(x1 / x2)
+
+
+@dataclass(frozen=True)
+class Addend:
+    """An input of a quantized sum, brought to the scale of the sum, twice the larger scale of the inputs."""
 
     zero_point: int
     left_shift: int
     multiplier: QuantizedMultiplier
 
-    def rescale(self, values: Raw, scratch: Raw) -> None:
-        """Bring values of the input to the scale of the sum, in place."""
-        np.subtract(values, self.zero_point, out=values)
-        np.left_shift(values, self.left_shift, out=values)
-        self.multiplier.scale(values, scratch)
+    @classmethod
+    def of(cls, input: TfLiteTensor, left_shift: int, ratio: float) -> Addend:
+        """An input whose scale is that of the sum times a ratio."""
+        return cls(input.zero_point, left_shift, QuantizedMultiplier.of(ratio))
+
+    def __call__(self, x: npt.NDArray[Any]) -> Raw:
+        """MultiplyByQuantizedMultiplier((x - zero_point) << left_shift)."""
+        return self.multiplier((x.astype(np.int64) - self.zero_point) << self.left_shift)
 
 
 @dataclass(frozen=True)
 class Sum:
     """A quantized sum or difference."""
 
-    term1: Term
-    term2: Term
+    addend1: Addend
+    addend2: Addend
     combine: np.ufunc
     output: Requantization
 
-    def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
-        self.term1.rescale(a, scratch)
-        self.term2.rescale(b, scratch)
-        self.combine(a, b, out=a)
-        return self.output.in_place(a, scratch)
+    def __call__(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> Raw:
+        return self.output(self.combine(self.addend1(x1), self.addend2(x2)))
 
 
 @dataclass(frozen=True)
@@ -141,11 +175,8 @@ class Product:
     zero_point2: int
     output: Requantization
 
-    def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
-        np.subtract(a, self.zero_point1, out=a)
-        np.subtract(b, self.zero_point2, out=b)
-        np.multiply(a, b, out=a)
-        return self.output.in_place(a, scratch)
+    def __call__(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> Raw:
+        return self.output((x1.astype(np.int64) - self.zero_point1) * (x2.astype(np.int64) - self.zero_point2))
 
 
 @dataclass(frozen=True)
@@ -161,24 +192,28 @@ class Quotient:
     shift: int
     output: OutputStage
 
-    def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
-        divisor = b - self.zero_point2
-        dividend = np.where(divisor < 0, self.zero_point1 - a, a - self.zero_point1)
-        inverse, inverse_bits = reciprocal(abs(divisor), 31)
-        headroom = count_leading_zeros_32(np.where(dividend < 0, ~dividend, dividend)) - 1
-        quotient = saturating_rounding_doubling_high_mul(np.left_shift(dividend, headroom), inverse)
+    def __call__(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> Raw:
+        quotient, bits = self._quotient(x1, x2)
         scaled = saturating_rounding_doubling_high_mul(quotient, self.significand)
-        return self.output.clamp(rounding_divide_by_any_pot(scaled, inverse_bits + headroom - self.shift))
+        return self.output.clamp(rounding_divide_by_any_pot(scaled, bits - self.shift))
+
+    def _quotient(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> tuple[Raw, Raw]:
+        """Mantissa and number of bits below its point."""
+        inverse, inverse_bits = reciprocal(abs(x2.astype(np.int64) - self.zero_point2), 31)  # GetReciprocal
+        dividend = x1.astype(np.int64) - self.zero_point1
+        dividend = np.where(x2 < self.zero_point2, -dividend, dividend)
+        headroom = count_leading_zeros_32(np.where(dividend < 0, ~dividend, dividend)) - 1
+        return saturating_rounding_doubling_high_mul(dividend << headroom, inverse), inverse_bits + headroom
 
 
 def prepared_tensors(
-    context: KernelContext, node: Node, types: tuple[TensorType, ...] = TYPES, maximum_rank: int = MAXIMUM_RANK
+    node: Node, types: tuple[TensorType, ...] = TYPES, maximum_rank: int = MAXIMUM_RANK
 ) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
     """Two inputs and an output of one of those types, which broadcast."""
     node.expect(outputs=1)  # TFLM leaves further inputs alone, but for operators that count them
-    input1 = context.input_tensor(node, 0)
-    input2 = context.input_tensor(node, 1)
-    output = context.output_tensor(node, 0)
+    input1 = node.input(0)
+    input2 = node.input(1)
+    output = node.output(0)
     require_type(input1, *types)
     require_same_type(input2, input1)
     require_same_type(output, input1)
@@ -192,31 +227,35 @@ def _require_plain_numbers(*tensors: TfLiteTensor) -> None:
             raise OperatorError("is quantized INT32; only plain numbers are supported", tensor=tensor.name)
 
 
+def _clamped(function: BinaryFunction, activation: ActivationFunctionType, output: TfLiteTensor) -> Clamped:
+    return Clamped(function, *activation_range(activation, ELEMENT_TYPES[output.type].dtype))
+
+
 def _prepare_add(context: KernelContext, node: Node) -> None:
-    input1, input2, output = prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(node)
     activation = fused_activation(node, AddOptions)
     if output.type == TensorType.INT32:
         _require_plain_numbers(input1, input2)
-        node.op_data = activation_range(ActivationFunctionType.NONE, np.int32)  # TFLM leaves the activation out
+        node.op_data = _clamped(np.add, ActivationFunctionType.NONE, output)  # TFLM leaves the activation out
     elif output.type == TensorType.FLOAT32:
-        node.op_data = activation_range(activation, np.float32)
+        node.op_data = _clamped(np.add, activation, output)
     else:
-        node.op_data = _sum_of_terms(input1, input2, output, activation, np.add, np.float64)
+        node.op_data = _quantized_sum(input1, input2, output, activation, np.add, np.float64)
 
 
 def _prepare_sub(context: KernelContext, node: Node) -> None:
-    input1, input2, output = prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(node)
     activation = fused_activation(node, SubOptions)
-    if output.type == TensorType.INT32:
-        _require_plain_numbers(input1, input2, output)
-        node.op_data = activation_range(activation, np.int32)
-    elif output.type == TensorType.FLOAT32:
-        node.op_data = activation_range(activation, np.float32)
+    if output.type in PLAIN_TYPES:
+        if output.type == TensorType.INT32:
+            _require_plain_numbers(input1, input2, output)
+        node.op_data = _clamped(np.subtract, activation, output)
     else:
-        node.op_data = _sum_of_terms(input1, input2, output, activation, np.subtract, SCALES.number(context.release))
+        number = SCALES.number(node.release)
+        node.op_data = _quantized_sum(input1, input2, output, activation, np.subtract, number)
 
 
-def _sum_of_terms(
+def _quantized_sum(
     input1: TfLiteTensor,
     input2: TfLiteTensor,
     output: TfLiteTensor,
@@ -225,108 +264,65 @@ def _sum_of_terms(
     number: type[np.float32] | type[np.float64],
 ) -> Sum:
     left_shift = 15 if output.type == TensorType.INT16 else 20
-    scales = [number(require_scale(tensor)) for tensor in (input1, input2, output)]
-    twice_largest = 2 * max(scales[:2])
-    terms = [
-        Term(input.zero_point, left_shift, QuantizedMultiplier.of(float(scale / twice_largest)))
-        for input, scale in zip((input1, input2), scales)
-    ]
-    real = float(twice_largest / (2**left_shift * scales[2]))
+    scale1, scale2, output_scale = (number(require_scale(tensor)) for tensor in (input1, input2, output))
+    twice_largest = 2 * max(scale1, scale2)
+    real = float(twice_largest / (2**left_shift * output_scale))
     significand, shift = quantize_multiplier(real)
     if not real < 1 or shift > 0:
         reason = f"has scale {output.scale:g}, too small for scales {input1.scale:g} and {input2.scale:g} of the inputs"
         raise OperatorError(reason, tensor=output.name)
     stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
-    return Sum(terms[0], terms[1], combine, Requantization(QuantizedMultiplier(significand, shift), stage))
+    return Sum(
+        Addend.of(input1, left_shift, float(scale1 / twice_largest)),
+        Addend.of(input2, left_shift, float(scale2 / twice_largest)),
+        combine,
+        Requantization(QuantizedMultiplier(significand, shift), stage),
+    )
 
 
 def _prepare_mul(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2)
-    input1, input2, output = prepared_tensors(context, node)
+    input1, input2, output = prepared_tensors(node)
     activation = fused_activation(node, MulOptions)
-    if output.type in (TensorType.FLOAT32, TensorType.INT32):
-        dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
-        node.op_data = activation_range(activation, dtype)
+    if output.type in PLAIN_TYPES:
+        node.op_data = _clamped(np.multiply, activation, output)
         return
     stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
-    if output.type == TensorType.INT16:
-        for tensor in (input1, input2, output):
-            require_zero_point(tensor, 0)
+    require_symmetric_int16(input1, input2, output)
     real = input1.scale * input2.scale / require_scale(output)
     result = Requantization(QuantizedMultiplier.of(real), stage)
     node.op_data = Product(input1.zero_point, input2.zero_point, result)
 
 
 def _prepare_div(context: KernelContext, node: Node) -> None:
-    input1, input2, output = prepared_tensors(context, node, DIV_TYPES)
+    input1, input2, output = prepared_tensors(node, DIV_TYPES)
     activation = fused_activation(node, DivOptions)
-    if output.type != TensorType.INT8:
-        if output.type == TensorType.INT32:
-            _require_plain_numbers(input1, input2)
-        dtype = np.float32 if output.type == TensorType.FLOAT32 else np.int32
-        node.op_data = activation_range(activation, dtype)
-        return
-    significand, shift = quantize_multiplier(input1.scale / (require_scale(input2) * require_scale(output)))
-    stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
-    node.op_data = Quotient(input1.zero_point, input2.zero_point, significand, shift, stage)
+    if output.type == TensorType.FLOAT32:
+        node.op_data = _clamped(np.divide, activation, output)
+    elif output.type == TensorType.INT32:
+        _require_plain_numbers(input1, input2)
+        node.op_data = _clamped(_truncated_quotient, activation, output)
+    else:
+        significand, shift = quantize_multiplier(input1.scale / (require_scale(input2) * require_scale(output)))
+        stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
+        node.op_data = Quotient(input1.zero_point, input2.zero_point, significand, shift, stage)
 
 
-def _bind_with(bind_plain: Callable[[Operands, Any, Any], Run]) -> Bind:
-    def bind(context: KernelContext, node: Node) -> Run:
-        ops = operands(context, node)
-        if ops.y.dtype in (np.float32, np.int32):
-            return bind_plain(ops, *node.op_data)
-        return bind_binary(ops, node.op_data)
-
-    return bind
-
-
-def _bind_plain(ufunc: np.ufunc) -> Callable[[Operands, Any, Any], Run]:
-    """One numpy function and a clamp; integers wrap."""
-
-    def bind(ops: Operands, minimum: Any, maximum: Any) -> Run:
-        x1, x2, y = ops.x1, ops.x2, ops.y
-        if _is_whole_range(y.dtype, minimum, maximum):
-            return bind_ufunc(ops, ufunc)
-
-        def run() -> None:
-            ops.refresh()
-            ufunc(x1, x2, out=y)
-            np.maximum(y, minimum, out=y)
-            np.minimum(y, maximum, out=y)
-
-        return run
-
-    return bind
+def _rescales_by_one_or_more(signature: Signature) -> bool:
+    tensors = (signature.input(0), signature.input(1), *signature.outputs[:1])
+    scales = [np.float32(scales_of(tensor)[0]) for tensor in tensors if scales_of(tensor)]
+    if len(scales) < 3 or 0 in scales:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(scales[0] * scales[1] / scales[2] >= 1)
 
 
-def _is_whole_range(dtype: np.dtype[Any], minimum: Any, maximum: Any) -> bool:
-    """Whether integers need no clamp."""
-    return dtype.kind == "i" and (minimum, maximum) == (np.iinfo(dtype).min, np.iinfo(dtype).max)
-
-
-def _bind_plain_div(ops: Operands, minimum: Any, maximum: Any) -> Run:
-    if ops.y.dtype == np.float32:
-        return _bind_plain(np.divide)(ops, minimum, maximum)
-
-    checked = ops.constant2 and bool(ops.x2.all())
-    lowest, highest = scalar(minimum, np.float64), scalar(maximum, np.float64)
-
-    def quotient(a: npt.NDArray[Any], b: npt.NDArray[Any], scratch: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        if not checked and not b.all():
-            raise OperatorError("divides by zero")
-        # A quotient of 32-bit integers differs from any whole number by 2^-31 or not at all: float64 tells. What lies
-        # behind the point is cut off when it becomes an integer again.
-        np.divide(a, b, a)
-        clip(a, lowest, highest, a)
-        return a
-
-    return bind_binary(ops, quotient, np.float64)
+INT16_WITH_ANY_SCALE = Feature("INT16 with any scale", every(INT16_ACTIVATIONS, no(option("pot_scale_int16"))))
 
 
 ADD = Registration(
     BuiltinOperator.ADD,
-    _bind_with(_bind_plain(np.add)),
+    bind_binary,
     _prepare_add,
     op_data=OP_DATA_ADD,
     requests=tensors(2),
@@ -335,10 +331,18 @@ ADD = Registration(
     types=TYPES,
     overlap=element_wise,
     int8_registration=True,
+    output_values=lambda node: node.values(0) + node.values(1),
+    versions={
+        6: input_is("FLOAT16"),
+        5: Feature("INT16 without a scale", every(input_is("INT16"), no(quantized(0)))),
+        4: input_is("INT64"),
+        3: INT16_WITH_ANY_SCALE,
+        2: input_is("INT8"),
+    },
 )
 SUB = Registration(
     BuiltinOperator.SUB,
-    _bind_with(_bind_plain(np.subtract)),
+    bind_binary,
     _prepare_sub,
     op_data=OP_DATA_SUB,
     requests=tensors(2),
@@ -346,10 +350,12 @@ SUB = Registration(
     max_version=5,
     types=TYPES,
     overlap=element_wise,
+    output_values=lambda node: node.values(0) - node.values(1),
+    versions={5: INT16_WITH_ANY_SCALE, 4: input_is("INT64"), 3: BEYOND_FOUR_DIMENSIONS, 2: input_is("INT8")},
 )
 MUL = Registration(
     BuiltinOperator.MUL,
-    _bind_with(_bind_plain(np.multiply)),
+    bind_binary,
     _prepare_mul,
     op_data=OP_DATA_MUL,
     requests=tensors(2),
@@ -358,10 +364,21 @@ MUL = Registration(
     types=TYPES,
     overlap=element_wise,
     int8_registration=True,
+    output_values=lambda node: node.values(0) * node.values(1),
+    versions={
+        8: input_is("FLOAT16"),
+        7: Feature(
+            "INT16 without a scale, and UINT32",
+            either(every(input_is("INT16"), no(quantized(0, 1))), input_is("UINT32")),
+        ),
+        **by_input(COMPLEX64=6, INT64=5, INT16=4),
+        3: Feature("scales whose product is the output's or more", _rescales_by_one_or_more),
+        2: input_is("INT8"),
+    },
 )
 DIV = Registration(
     BuiltinOperator.DIV,
-    _bind_with(_bind_plain_div),
+    bind_binary,
     _prepare_div,
     op_data=OP_DATA_DIV,
     requests=tensors(2),
@@ -370,4 +387,5 @@ DIV = Registration(
     types=DIV_TYPES,
     overlap=element_wise,
     since="32b0fe993",
+    versions={2: BEYOND_FOUR_DIMENSIONS},
 )

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_type
 from tflm.releases.timeline import WHEEL_SOURCE
@@ -22,8 +22,8 @@ TYPES = (TensorType.INT32,)
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=3, outputs=2)
-    posteriors, classes, thresholds = (context.input_tensor(node, i) for i in range(3))
-    reached, chosen = (context.output_tensor(node, i) for i in range(2))
+    posteriors, classes, thresholds = (node.input(i) for i in range(3))
+    reached, chosen = (node.output(i) for i in range(2))
     if len(posteriors.dims) not in (1, 2):
         raise OperatorError(f"has shape {list(posteriors.dims)}, must have 1 or 2 dimensions", tensor=posteriors.name)
     for tensor in (classes, thresholds, reached, chosen):
@@ -36,19 +36,17 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    classes = context.get_eval_input(node, 1)
-    posteriors, indices, thresholds = (context.get_eval_input(node, i).elements.reshape(-1) for i in range(3))
-    reached, chosen = (context.get_eval_output(node, i).elements for i in range(2))
-    count = len(posteriors)
-    places = kept(np.empty(indices.shape, np.intp))
-    unsigned = indices.view(np.uint32)  # in which a negative index is too large as well
+    classes = node.eval_input(1)
+    posteriors, indices, thresholds = (node.eval_input(i).elements.reshape(-1) for i in range(3))
+    reached, chosen = (node.eval_output(i).elements for i in range(2))
 
     def run() -> None:
-        if unsigned.max(initial=0) >= count:
-            raise OperatorError(f"asks for a class beyond the {count} posteriors", tensor=classes.name)
-        np.copyto(places, indices)
-        posteriors.take(places, out=chosen, mode="clip")
-        np.greater_equal(chosen, thresholds, out=reached)
+        if np.any((indices < 0) | (indices >= len(posteriors))):
+            raise OperatorError(
+                f"has a class that is out of range for {len(posteriors)} posteriors", tensor=classes.name
+            )
+        values = posteriors[indices]
+        reached[...], chosen[...] = values >= thresholds, values
 
     return run
 

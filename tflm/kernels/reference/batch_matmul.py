@@ -15,13 +15,20 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, quantize_multiplier
+from tflm.kernels.arithmetic.fixed_point import (
+    QuantizedMultiplier,
+    Raw,
+    WideQuantizedMultiplier,
+    quantize_multiplier,
+    wrap_int32,
+)
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
-from tflm.kernels.layers.product import Finish, Weights, bind_product
-from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors, writable_dims
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.layers.matrix_product import factors, float_product, integer_product
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run, Shape
+from tflm.kernels.requests import PersistentBuffer, Request, tensors, writable_dims
+from tflm.kernels.shapes import Shapes, StaticNode, broadcast_shapes
 from tflm.kernels.support.checks import (
     element_count,
     require_same_type,
@@ -33,6 +40,7 @@ from tflm.memory.tensor import TFLITE_EVAL_TENSOR, TfLiteTensor, int_array_bytes
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import BatchMatMulOptions
+from tflm.schema.version_rules import asymmetric_hybrid, input_is
 from tflm.targets import BOOL, INT, INT32, POINTER, Struct
 
 LEFT, RIGHT = range(2)
@@ -61,12 +69,11 @@ QUANTIZATION_OP_DATA_BATCH_MATMUL = Struct(
 )
 
 
-@dataclass
-class OpData:
-    """The multiplier (significand in Q0.31, shift) and the zero points of the integers."""
+@dataclass(frozen=True)
+class OpDataBatchMatmul:
+    """Constants of integers: the multiplier of sums of products, and the zero points."""
 
-    significand: int
-    shift: int
+    multiplier: QuantizedMultiplier
     left_zero_point: int
     right_zero_point: int
     output_zero_point: int
@@ -74,8 +81,8 @@ class OpData:
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
-    left, right = (context.input_tensor(node, i) for i in (LEFT, RIGHT))
-    output = context.output_tensor(node, 0)
+    left, right = (node.input(i) for i in (LEFT, RIGHT))
+    output = node.output(0)
     require_type(left, *TYPES)
     for tensor in (right, output):
         require_same_type(tensor, left)
@@ -83,7 +90,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
         if len(tensor.dims) not in RANKS:
             reason = f"has shape {list(tensor.dims)}, must have {RANKS[0]} to {RANKS[-1]} dimensions"
             raise OperatorError(reason, tensor=tensor.name)
-    options = node.options(BatchMatMulOptions) or BatchMatMulOptions()
+    options = node.options(BatchMatMulOptions)
     if left.type != TensorType.FLOAT32:
         node.op_data = _quantization(left, right, output)
     shape = _output_shape(left, right, options)
@@ -92,10 +99,10 @@ def _prepare(context: KernelContext, node: Node) -> None:
         raise OperatorError(reason, tensor=output.name)
     # The shape in the model does not count.
     context.allocate_requested(node)
-    context.get_eval_output(node, 0).dims = shape
+    node.eval_output(0).dims = shape
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors(2)(node)
     if node.input(LEFT).type != TensorType.FLOAT32:
         yield quantization_request(node)
@@ -103,20 +110,21 @@ def _requests(node: NodeView) -> Iterator[Request]:
     yield writable_dims(node.output(0))
 
 
-def quantization_request(node: NodeView) -> PersistentBuffer:
+def quantization_request(node: Node) -> PersistentBuffer:
     """The constants of integers."""
     return PersistentBuffer("quantization", QUANTIZATION_OP_DATA_BATCH_MATMUL.size(node.target))
 
 
-def _quantization(left: TfLiteTensor, right: TfLiteTensor, output: TfLiteTensor) -> OpData:
+def _quantization(left: TfLiteTensor, right: TfLiteTensor, output: TfLiteTensor) -> OpDataBatchMatmul:
     if left.type == TensorType.INT16:
         for tensor in (left, right, output):
             require_zero_point(tensor, 0)
-    significand, shift = quantize_multiplier(left.scale * right.scale / require_scale(output))
-    return OpData(significand, shift, left.zero_point, right.zero_point, output.zero_point)
+    kind = WideQuantizedMultiplier if left.type == TensorType.INT16 else QuantizedMultiplier
+    multiplier = kind(*quantize_multiplier(left.scale * right.scale / require_scale(output)))
+    return OpDataBatchMatmul(multiplier, left.zero_point, right.zero_point, output.zero_point)
 
 
-def transposed_requests(node: NodeView) -> Iterator[Request]:
+def transposed_requests(node: Node) -> Iterator[Request]:
     """TFLM multiplies rows by rows: what does not lie so gets a place to be transposed to."""
     options = node.options(BatchMatMulOptions)
     for index, is_transposed in ((LEFT, options.adj_x), (RIGHT, not options.adj_y)):
@@ -148,52 +156,46 @@ def _swapped(pair: tuple[int, ...], swap: bool) -> tuple[int, ...]:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    left, right = (context.get_eval_input(node, i) for i in (LEFT, RIGHT))
-    y = context.get_eval_output(node, 0).elements
-    options = node.options(BatchMatMulOptions) or BatchMatMulOptions()
-    x = left.elements.swapaxes(-1, -2) if options.adj_x else left.elements
-    w = right.elements if options.adj_y else right.elements.swapaxes(-1, -2)
-    x = np.broadcast_to(x, (*y.shape[:-2], *x.shape[-2:]))
-    w = w.reshape(*[1] * (y.ndim - w.ndim), *w.shape)
-    runs = []
-    for index in np.ndindex(w.shape[:-2]):
-        # All batches that one matrix of the right side belongs to.
-        batches = tuple(slice(None) if size == 1 else i for i, size in zip(index, w.shape))
-        layer = _layer(w[index][np.newaxis], node.op_data, y[batches], constant=right.is_constant)
-        runs.append(bind_product(x[batches][np.newaxis], y[batches][np.newaxis], *layer))
-
-    def run() -> None:
-        for multiply in runs:
-            multiply()
-
-    return run if len(runs) > 1 else runs[0]
-
-
-def _layer(matrix: npt.NDArray[Any], op: OpData, y: npt.NDArray[Any], constant: bool) -> tuple[Weights, Finish]:
-    """The right side, (1, columns, depth), as weights; and what becomes of the sums."""
+    (x, w), op, y = matrices(node), node.op_data, node.eval_output(0).elements
     if y.dtype == np.float32:
-        positions = math.prod(y.shape[:-1])
-        return FloatWeights(matrix, positions=positions, constant=constant), BiasAndActivation(
-            None, np.float32(-np.inf), np.float32(np.inf)
-        )
-    wide = y.dtype == np.int16
-    weights = IntegerWeights(
-        matrix,
-        None,
-        x_dtype=y.dtype,
-        x_zero_point=op.left_zero_point,
-        weights_zero_point=op.right_zero_point,
-        accumulator_bits=64 if wide else 32,
-        constant=constant,
-    )
-    limits = np.iinfo(y.dtype)
-    multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(op.significand, op.shift)
-    output = OutputStage(op.output_zero_point, int(limits.min), int(limits.max))
-    return weights, SumRequantizer(weights, multiplier, output)
+
+        def run() -> None:
+            y[...] = float_product(x, w)
+
+        return run
+    constant = track_host_array(factors(w, op.right_zero_point)) if node.eval_input(RIGHT).is_constant else None
+
+    def run_integers() -> None:
+        y[...] = integer_matmul(x, factors(w, op.right_zero_point) if constant is None else constant, op)
+
+    return run_integers
+
+
+def matrices(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Views of both sides, (batches..., rows, depth) and (batches..., depth, columns)."""
+    left, right = (node.eval_input(i).elements for i in (LEFT, RIGHT))
+    options = node.options(BatchMatMulOptions)
+    return (left.swapaxes(-1, -2) if options.adj_x else left, right.swapaxes(-1, -2) if options.adj_y else right)
+
+
+def integer_matmul(x: npt.NDArray[Any], w: npt.NDArray[np.float64], op: OpDataBatchMatmul) -> Raw:
+    """x @ w, requantized; `w` is without its zero point. Accumulators have 64 bits for int16, else 32."""
+    sums = integer_product(factors(x, op.left_zero_point), w)
+    results = op.multiplier(sums if x.dtype == np.int16 else wrap_int32(sums))
+    return OutputStage.whole(op.output_zero_point, x.dtype).clamp(results)
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
     return math.prod(output) * math.prod(inputs[LEFT]) // max(math.prod(output[:-1]), 1)
+
+
+def _output_shapes(node: StaticNode) -> Shapes:
+    first, second = node.shape(0), node.shape(1)
+    rows, inner = first[-2:][::-1] if node.option("adj_x") else first[-2:]
+    depth, columns = second[-2:][::-1] if node.option("adj_y") else second[-2:]
+    if inner != depth:
+        raise OperatorError(f"{list(first)} and {list(second)} can't be multiplied")
+    return [(*broadcast_shapes([first[:-2], second[:-2]]), rows, columns)]
 
 
 BATCH_MATMUL = Registration(
@@ -206,6 +208,9 @@ BATCH_MATMUL = Registration(
     max_version=4,
     types=TYPES,
     multiply_accumulates=_multiply_accumulates,
+    weights=(RIGHT,),
     cpp_method="AddBatchMatMul",
     since="5d542d7ed",
+    output_shapes=_output_shapes,
+    versions={3: input_is("INT16"), 2: input_is("INT8"), 4: asymmetric_hybrid()},
 )

@@ -10,14 +10,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_size, require_type
-from tflm.kernels.support.views import as_numbers, bind_copy
+from tflm.kernels.support.views import as_numbers
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import Feature, every, input_is, input_or_output_is, output_is
 from tflm.targets import Struct
 
 TFLITE_CAST_PARAMS = Struct("TfLiteCastParams", in_data_type=TFLITE_TYPE, out_data_type=TFLITE_TYPE)
@@ -34,38 +35,31 @@ TYPES = (
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_type(input, *TYPES)
     require_type(output, *TYPES)
     require_same_size(output, input)
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    x = as_numbers(context.get_eval_input(node, 0).elements.reshape(-1))
-    y = context.get_eval_output(node, 0).elements.reshape(-1)
+    x = as_numbers(node.eval_input(0).elements.reshape(-1))
+    y = node.eval_output(0).elements.reshape(-1)
     if x.dtype == np.uint8:
         y = as_numbers(y)
-    if x.dtype.kind == "f" and y.dtype.kind in "iu":
-        return _bind_truncation(x, y)
-    return bind_copy(y, x)
-
-
-def _bind_truncation(x: npt.NDArray[np.float32], y: npt.NDArray[Any]) -> Run:
-    """Floats are cut off towards zero and saturate; what is not a number gives 0."""
-    limits = np.iinfo(y.dtype)
-    minimum, maximum = np.float64(limits.min), np.float64(limits.max)
-    values, is_nan = kept(np.empty(x.shape, np.float64)), kept(np.empty(x.shape, np.bool_))
+    truncates = x.dtype.kind == "f" and y.dtype.kind in "iu"
 
     def run() -> None:
-        np.copyto(values, x)
-        np.isnan(values, out=is_nan)
-        np.copyto(values, 0, where=is_nan)
-        np.maximum(values, minimum, out=values)
-        np.minimum(values, maximum, out=values)
-        np.copyto(y, values, casting="unsafe")
+        y[...] = _truncated(x, np.iinfo(y.dtype)) if truncates else x
 
     return run
+
+
+def _truncated(x: npt.NDArray[np.float32], limits: np.iinfo[Any]) -> npt.NDArray[np.float64]:
+    """Floats cut off towards zero, saturated; 0 for what is not a number."""
+    numbers = np.where(np.isnan(x), 0, x.astype(np.float64))
+    truncated: npt.NDArray[np.float64] = np.trunc(np.clip(numbers, limits.min, limits.max))
+    return truncated
 
 
 CAST = Registration(
@@ -77,4 +71,15 @@ CAST = Registration(
     max_version=7,
     types=TYPES,
     overlap=element_wise,
+    output_values=lambda node: node.values(0),
+    versions={
+        9: input_or_output_is("FLOAT8"),
+        8: input_or_output_is("INT2", "UINT4"),
+        7: input_or_output_is("BFLOAT16"),
+        6: Feature("INT4 to FLOAT32", every(input_is("INT4"), output_is("FLOAT32"))),
+        5: input_or_output_is("FLOAT64", "FLOAT16"),
+        4: input_or_output_is("UINT16"),
+        3: input_or_output_is("INT8"),
+        2: input_or_output_is("UINT32"),
+    },
 )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import InvokeAborted, KernelContext, Node, Registration, Run
+from tflm.kernels.node import InvokeAborted, KernelContext, Node
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_type, require_type
 from tflm.schema.enums import TensorType
@@ -30,7 +31,7 @@ def _cycles_in(custom_options: bytes | memoryview) -> int:
 
 
 def _prepare_circular_buffer(context: KernelContext, node: Node) -> None:
-    input, output = context.input_tensor(node, 0), context.output_tensor(node, 0)
+    input, output = node.input(0), node.output(0)
     require_same_type(input, output)
     require_type(input, TensorType.INT8)
     fits = len(input.dims) >= 4 and len(output.dims) >= 4
@@ -63,7 +64,7 @@ def _is_without_cycles(context: KernelContext, operator: Operator) -> bool:
 
 
 def _bind_circular_buffer(context: KernelContext, node: Node) -> Run:
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    input, output = node.eval_input(0), node.eval_output(0)
     depth = output.dims[2] * output.dims[3]
     slots = output.elements.reshape(-1)[: output.dims[1] * depth]
     older, kept, newest = slots[:-depth], slots[depth:], slots[-depth:]

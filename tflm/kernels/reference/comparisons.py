@@ -6,21 +6,22 @@ Quantized integers are compared as the real numbers that they stand for, to 31 b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_binary, bind_ufunc, operands
+from tflm.kernels.support.elementwise import bind_binary
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import Versions, by_input
 from tflm.targets import BOOL, INT, INT32, Struct
 
 ORDERED_TYPES = (TensorType.FLOAT32, TensorType.INT32, TensorType.INT64, TensorType.INT8)
@@ -61,70 +62,70 @@ OUTPUT_TYPES = (TensorType.BOOL, TensorType.INT8, TensorType.UINT8)
 
 
 @dataclass(frozen=True)
+class QuantizedNumber:
+    """An input of a comparison as the real number that it stands for: the multiplier is its scale."""
+
+    zero_point: int
+    multiplier: QuantizedMultiplier
+
+    def __call__(self, x: npt.NDArray[np.int8]) -> Raw:
+        """MultiplyByQuantizedMultiplierSmallerThanOneExp((x - zero_point) << LEFT_SHIFT)."""
+        return self.multiplier((x.astype(np.int64) - self.zero_point) << LEFT_SHIFT)
+
+
+@dataclass(frozen=True)
 class Comparison:
     """A comparison of quantized integers, each scaled by its own scale."""
 
-    ufunc: np.ufunc
-    zero_points: tuple[int, int]
-    multipliers: tuple[QuantizedMultiplier, QuantizedMultiplier]
+    compare: np.ufunc
+    number1: QuantizedNumber
+    number2: QuantizedNumber
 
-    def __call__(self, a: Raw, b: Raw, scratch: Raw) -> npt.NDArray[Any]:
-        for values, zero_point, multiplier in zip((a, b), self.zero_points, self.multipliers):
-            np.subtract(values, zero_point, out=values)
-            np.left_shift(values, LEFT_SHIFT, out=values)
-            multiplier.scale(values, scratch)
-        result: npt.NDArray[Any] = self.ufunc(a, b)
+    def __call__(self, x1: npt.NDArray[np.int8], x2: npt.NDArray[np.int8]) -> npt.NDArray[np.bool_]:
+        result: npt.NDArray[np.bool_] = self.compare(self.number1(x1), self.number2(x2))
         return result
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    input1, input2 = context.input_tensor(node, 0), context.input_tensor(node, 1)
-    output = context.get_eval_output(node, 0)
+    input1, input2 = node.input(0), node.input(1)
+    output = node.eval_output(0)
     require_type(input1, *TYPES[node.operator])
     require_same_type(input2, input1)
     require_type(output, *OUTPUT_TYPES)
     require_broadcast(input1, input2, output, MAXIMUM_RANK)
+    compare = UFUNCS[node.operator]
     if input1.type == TensorType.INT8:
-        node.op_data = Comparison(
-            UFUNCS[node.operator],
-            (input1.zero_point, input2.zero_point),
-            (QuantizedMultiplier.of(_scale_below_one(input1)), QuantizedMultiplier.of(_scale_below_one(input2))),
-        )
+        node.op_data = Comparison(compare, _quantized_number(input1), _quantized_number(input2))
+    elif input1.type == TensorType.BOOL and node.operator == "NOT_EQUAL":
+        node.op_data = np.bitwise_xor  # C takes the difference of the bytes
+    else:
+        node.op_data = compare
 
 
-def _scale_below_one(tensor: TfLiteTensor) -> float:
+def _quantized_number(tensor: TfLiteTensor) -> QuantizedNumber:
     scale = require_scale(tensor)
     if scale >= 1:
         raise OperatorError(f"has scale {scale:g}; only scales below 1 can be compared", tensor=tensor.name)
-    return scale
+    return QuantizedNumber(tensor.zero_point, QuantizedMultiplier.of(scale))
 
 
-def _bind(context: KernelContext, node: Node) -> Run:
-    ops = operands(context, node)
-    truths = ops._replace(y=ops.y.view(np.bool_))
-    if isinstance(node.op_data, Comparison):
-        return bind_binary(truths, node.op_data)
-    if node.operator == "NOT_EQUAL" and context.get_eval_input(node, 0).type == TensorType.BOOL:
-        return bind_ufunc(ops._replace(y=ops.y.view(np.uint8)), np.bitwise_xor)  # C takes the difference of the bytes
-    return bind_ufunc(truths, UFUNCS[node.operator])
-
-
-def _registration(operator: BuiltinOperator, max_version: int) -> Registration:
+def _registration(operator: BuiltinOperator, max_version: int, versions: Versions) -> Registration:
     return Registration(
         operator,
-        _bind,
+        bind_binary,
         _prepare,
         op_data=OP_DATA_COMPARISON,
         requests=tensors(2, 0),
         max_version=max_version,
         types=TYPES[operator.name],
         overlap=element_wise,
+        versions=versions,
     )
 
 
-EQUAL = _registration(BuiltinOperator.EQUAL, 4)
-NOT_EQUAL = _registration(BuiltinOperator.NOT_EQUAL, 3)
-GREATER = _registration(BuiltinOperator.GREATER, 2)
-GREATER_EQUAL = _registration(BuiltinOperator.GREATER_EQUAL, 3)
-LESS = _registration(BuiltinOperator.LESS, 3)
-LESS_EQUAL = _registration(BuiltinOperator.LESS_EQUAL, 3)
+EQUAL = _registration(BuiltinOperator.EQUAL, 4, by_input(INT16=5, STRING=3, INT8=2))
+NOT_EQUAL = _registration(BuiltinOperator.NOT_EQUAL, 3, by_input(INT16=4, STRING=3, INT8=2))
+GREATER = _registration(BuiltinOperator.GREATER, 2, by_input(INT8=2))
+GREATER_EQUAL = _registration(BuiltinOperator.GREATER_EQUAL, 3, by_input(INT16=3, INT8=2))
+LESS = _registration(BuiltinOperator.LESS, 3, by_input(INT16=3, INT8=2))
+LESS_EQUAL = _registration(BuiltinOperator.LESS_EQUAL, 3, by_input(INT8=2))

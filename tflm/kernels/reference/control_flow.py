@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, TempInput, TempOutput
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.kernels.support.views import Copy, bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -46,10 +47,10 @@ class CallOnce(NamedTuple):
 
 def _prepare_call_once(context: KernelContext, node: Node) -> None:
     node.expect(inputs=0, outputs=0)
-    options = node.options(CallOnceOptions)
-    if options is None:
+    options = node.builtin_options
+    if not isinstance(options, CallOnceOptions):
         raise OperatorError("has no options, which name the subgraph to run")
-    node.op_data = CallOnce(options.init_subgraph_index, kept(np.ones(1, np.uint8)))
+    node.op_data = CallOnce(options.init_subgraph_index, track_host_array(np.ones(1, np.uint8)))
 
 
 def _bind_call_once(context: KernelContext, node: Node) -> Run:
@@ -64,18 +65,18 @@ def _bind_call_once(context: KernelContext, node: Node) -> Run:
 
 
 def _prepare_if(context: KernelContext, node: Node) -> None:
-    options = node.options(IfOptions)
-    if options is None:
+    options = node.builtin_options
+    if not isinstance(options, IfOptions):
         raise OperatorError("has no options, which name the subgraphs to choose from")
     node.op_data = options
-    condition = context.input_tensor(node, 0)
+    condition = node.input(0)
     require_type(condition, TensorType.BOOL)
     if element_count(condition) != 1:
         raise OperatorError(f"has shape {list(condition.dims)}, a condition is one element", tensor=condition.name)
     _require_counts(context, options.then_subgraph_index, len(node.inputs) - 1, len(node.outputs))
 
 
-def _requests_of_if(node: NodeView) -> Iterator[Request]:
+def _requests_of_if(node: Node) -> Iterator[Request]:
     yield TempInput(0)
     if not node.release.holds("c680f9b13") or node.release.holds("359c83a84"):
         return
@@ -88,8 +89,8 @@ def _requests_of_if(node: NodeView) -> Iterator[Request]:
 
 def _bind_if(context: KernelContext, node: Node) -> Run:
     options: IfOptions = node.op_data
-    condition = context.get_eval_input(node, 0).elements.reshape(-1).view(np.uint8)
-    inputs, outputs = _inputs(context, node)[1:], _outputs(context, node)
+    condition = node.eval_input(0).elements.reshape(-1).view(np.uint8)
+    inputs, outputs = _inputs(node)[1:], _outputs(node)
 
     run_then = _or_refuse_when_run(lambda: _bind_call(context, inputs, options.then_subgraph_index, outputs))
     run_else = _or_refuse_when_run(lambda: _bind_call(context, inputs, options.else_subgraph_index, outputs))
@@ -104,20 +105,20 @@ def _bind_if(context: KernelContext, node: Node) -> Run:
 
 
 def _prepare_while(context: KernelContext, node: Node) -> None:
-    options = node.options(WhileOptions)
-    if options is None:
+    options = node.builtin_options
+    if not isinstance(options, WhileOptions):
         raise OperatorError("has no options, which name the subgraphs of its condition and its body")
     node.op_data = options
     node.expect(outputs=len(node.inputs))
     _require_counts(context, options.body_subgraph_index, len(node.inputs), len(node.outputs))
     _require_counts(context, options.cond_subgraph_index, len(node.inputs))
     if not context.subgraph_outputs(options.cond_subgraph_index):
-        raise OperatorError(f"its condition, subgraph {options.cond_subgraph_index}, gives no output; needs one")
+        raise OperatorError(f"its condition, subgraph {options.cond_subgraph_index}, has no output; must have one")
 
 
 def _bind_while(context: KernelContext, node: Node) -> Run:
     options: WhileOptions = node.op_data
-    inputs, outputs = _inputs(context, node), _outputs(context, node)
+    inputs, outputs = _inputs(node), _outputs(node)
     condition_inputs = context.subgraph_inputs(options.cond_subgraph_index)
     copy_to_condition = _bind_copies(inputs, condition_inputs)
     copy_to_outputs = _bind_copies(inputs, outputs)
@@ -165,21 +166,21 @@ def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
 
 
 def _require_counts(context: KernelContext, index: int, inputs: int, outputs: int | None = None) -> None:
-    """Refuse a subgraph that takes or gives another number of tensors than the operator has for it."""
+    """Reject a subgraph that takes or gives another number of tensors than the operator has for it."""
     for what, tensors, count in (
-        ("takes", context.subgraph_inputs(index), inputs),
-        ("gives", context.subgraph_outputs(index), outputs),
+        ("needs", context.subgraph_inputs(index), inputs),
+        ("returns", context.subgraph_outputs(index), outputs),
     ):
         if count is not None and len(tensors) != count:
             raise OperatorError(f"subgraph {index} {what} {len(tensors)} tensors, the operator has {count} for it")
 
 
-def _inputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
-    return [context.get_eval_input(node, i) for i in range(len(node.inputs))]
+def _inputs(node: Node) -> list[TfLiteEvalTensor]:
+    return [node.eval_input(i) for i in range(len(node.inputs))]
 
 
-def _outputs(context: KernelContext, node: Node) -> list[TfLiteEvalTensor]:
-    return [context.get_eval_output(node, i) for i in range(len(node.outputs))]
+def _outputs(node: Node) -> list[TfLiteEvalTensor]:
+    return [node.eval_output(i) for i in range(len(node.outputs))]
 
 
 def _or_refuse_when_run(bind: Callable[[], Run]) -> Run:

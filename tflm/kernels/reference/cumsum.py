@@ -1,13 +1,9 @@
-"""CUMSUM: sums of all elements up to each along a dimension, from either end, with or without the element itself.
-
-The input is float32 or int8.
-"""
+"""CUMSUM: cumulative sums along an axis, from either end, with or without the element itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +11,10 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Refusal, Request, tensors
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Refusal, Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, tensors
+from tflm.kernels.shapes import same_as_input
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
@@ -30,10 +27,10 @@ TYPES = (TensorType.FLOAT32, TensorType.INT8)
 INPUT, AXIS = range(2)
 
 TERM_SHIFT = 19
-"""Terms are shifted left by so many bits (20, then halved), and their sums wrap at 32 bits."""
+"""Terms are shifted left by 20 bits and halved; their sums wrap at 32 bits."""
 
 TFLITE_CUMSUM_PARAMS = Struct("TfLiteCumsumParams", exclusive=BOOL, reverse=BOOL)
-OP_DATA = Struct(
+OP_DATA_CUMSUM = Struct(
     "cumsum.cc:OpData",
     output_activation_min=INT32,
     output_activation_max=INT32,
@@ -47,9 +44,11 @@ OP_DATA = Struct(
 )
 
 
-@dataclass
-class Quantization:
-    """What is taken off each value, and what sums become."""
+Array = npt.NDArray[Any]
+
+
+class CumsumQuantization(NamedTuple):
+    """How int8 values become terms of 32 bits, and sums of these become int8."""
 
     input_zero_point: int
     output: Requantization
@@ -57,13 +56,13 @@ class Quantization:
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
-    input = context.input_tensor(node, INPUT)
-    axis = context.input_tensor(node, AXIS)
+    input = node.input(INPUT)
+    axis = node.input(AXIS)
     require_type(input, *TYPES)
     require_type(axis, TensorType.INT32)
     if element_count(axis) != 1:
         raise OperatorError(f"has shape {list(axis.dims)}, must have one element", tensor=axis.name)
-    output = context.output_tensor(node, 0)
+    output = node.output(0)
     require_same_type(output, input)
     if not input.dims or output.dims != input.dims:
         reason = f"has shape {list(output.dims)}, must have the input's {list(input.dims)}, of one dimension or more"
@@ -74,13 +73,13 @@ def _prepare(context: KernelContext, node: Node) -> None:
         node.op_data = _quantization(input, output)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors(2)(node)
     if node.output(0).type == TensorType.INT8:
-        yield PersistentBuffer(OP_DATA.name, OP_DATA.size(node.target))
+        yield PersistentBuffer(OP_DATA_CUMSUM.name, OP_DATA_CUMSUM.size(node.target))
 
 
-def _quantization(input: TfLiteTensor, output: TfLiteTensor) -> Quantization:
+def _quantization(input: TfLiteTensor, output: TfLiteTensor) -> CumsumQuantization:
     real = 2 * require_scale(input) / (2 ** (TERM_SHIFT + 1) * require_scale(output))
     significand, shift = quantize_multiplier(real)
     if not real < 1 or shift > 0:
@@ -88,64 +87,44 @@ def _quantization(input: TfLiteTensor, output: TfLiteTensor) -> Quantization:
             f"has scale {output.scale:g}, too small for sums of scale {input.scale:g}", tensor=output.name
         )
     stage = OutputStage.whole(output.zero_point, np.int8)
-    return Quantization(input.zero_point, Requantization(QuantizedMultiplier(significand, shift), stage))
+    return CumsumQuantization(input.zero_point, Requantization(QuantizedMultiplier(significand, shift), stage))
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    input, axis = (context.get_eval_input(node, index) for index in (INPUT, AXIS))
-    output = context.get_eval_output(node, 0)
-    options = node.options(CumsumOptions) or CumsumOptions()
+    input, axis = (node.eval_input(index) for index in (INPUT, AXIS))
+    output = node.eval_output(0)
+    options = node.options(CumsumOptions)
 
-    def bind_dimension() -> Run:
-        dimension = require_axis(int(axis.elements.reshape(-1)[0]), len(input.dims), input.name)
-        x, y = (_along_first(tensor.elements, dimension, options.reverse) for tensor in (input, output))
-        if x.dtype == np.float32:
-            return _bind_float(x, y, options.exclusive)
-        return _bind_int8(x, y, options.exclusive, node.op_data)
+    def views() -> list[Array]:
+        number = require_axis(int(axis.elements.reshape(-1)[0]), len(input.dims), input.name)
+        return [_along_first(tensor.elements, number, options.reverse) for tensor in (input, output)]
 
-    return bind_by_parameters([axis], bind_dimension)
+    def run(views: list[Array]) -> None:
+        x, y = views
+        y[...] = _cumsum(x, options.exclusive, node.op_data)
+
+    return bind_by_parameters([axis], views, run)
 
 
-def _along_first(array: npt.NDArray[Any], dimension: int, reverse: bool) -> npt.NDArray[Any]:
-    """A view with a dimension, turned around if `reverse`, moved to the front."""
-    moved = np.moveaxis(array, dimension, 0)
+def _along_first(array: Array, axis: int, reverse: bool) -> Array:
+    """A view with an axis moved to the front, and reversed if asked for."""
+    moved = np.moveaxis(array, axis, 0)
     return moved[::-1] if reverse else moved
 
 
-def _bind_float(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool) -> Run:
-    source, target, first = (x[:-1], y[1:], y[:1]) if exclusive else (x, y, y[:0])
-
-    def run() -> None:
-        first.fill(0)
-        np.add.accumulate(source, axis=0, out=target)
-
-    return run
-
-
-def _bind_int8(x: npt.NDArray[Any], y: npt.NDArray[Any], exclusive: bool, op: Quantization) -> Run:
-    zero_point = np.int32(op.input_zero_point)
-    # The reference begins its sums with the zero point taken off nothing, once more than there are elements.
-    terms, sums = (kept(np.zeros(x.shape, np.int32)) for _ in range(2))
-    first = terms[:1]
-    np.subtract(first, zero_point, out=first)
-    source, target = (x[:-1], terms[1:]) if exclusive else (x, terms)
-    values, scratch = (kept(np.empty(x.shape, np.int64)) for _ in range(2))
-    requantize = op.output.in_place
-
-    def run() -> None:
-        np.copyto(target, source)
-        np.subtract(target, zero_point, out=target)
-        if not exclusive:
-            np.subtract(first, zero_point, out=first)
-        np.add.accumulate(terms, axis=0, out=sums)
-        np.left_shift(sums, TERM_SHIFT, out=sums)
-        np.copyto(values, sums)
-        np.copyto(y, requantize(values, scratch), casting="unsafe")
-
-    return run
+def _cumsum(x: Array, exclusive: bool, op: CumsumQuantization) -> Array:
+    is_float = x.dtype == np.float32
+    terms = x if is_float else x.astype(np.int32) - np.int32(op.input_zero_point)
+    sums: Array = np.add.accumulate(terms, axis=0, dtype=terms.dtype)
+    if exclusive:
+        sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
+    if is_float:
+        return sums
+    # The reference starts from the offset of the input, so that it is added once more than there are elements.
+    return op.output((sums - np.int32(op.input_zero_point)) << TERM_SHIFT)
 
 
-def _is_int8(node: NodeView) -> bool:
+def _is_int8(node: Node) -> bool:
     return node.input(0).type == TensorType.INT8
 
 
@@ -158,4 +137,5 @@ CUMSUM = Registration(
     builtin_data=TFLITE_CUMSUM_PARAMS,
     types=TYPES,
     cpp_method="AddCumSum",
+    output_shapes=same_as_input,
 )

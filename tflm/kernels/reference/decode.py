@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Reads, Released, Request, TempInput, TempOutput
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Reads, Released, Request, TempInput, TempOutput
 from tflm.kernels.support.checks import require_type
 from tflm.kernels.support.views import bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -122,21 +123,21 @@ def _prepare_decode(context: KernelContext, node: Node) -> None:
     context.reset_decompression_memory_allocations()
     node.op_data = []
     for i in range(len(node.outputs)):
-        codes = context.input_tensor(node, 2 * i)
-        metadata = context.input_tensor(node, 2 * i + 1)
-        output = context.output_tensor(node, i)
+        codes = node.input(2 * i)
+        metadata = node.input(2 * i + 1)
+        output = node.output(i)
         for tensor in (codes, metadata):
             if not tensor.is_constant:
                 raise OperatorError("must be a constant of the model", tensor=tensor.name)
         scheme = _scheme(metadata)
-        _place_beside_the_arena(context, context.get_eval_output(node, i))
+        _place_beside_the_arena(context, node.eval_output(i))
         channels = _channels(output) if scheme.has_channels else ((0,), False)
         encoded = Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
         scheme.check(encoded, output)
         node.op_data.append((scheme, encoded))
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield PersistentBuffer("pointers to states", node.output_count * POINTER.size(node.target))
     for i in range(node.output_count):
         temps = TempInput(2 * i), TempInput(2 * i + 1), TempOutput(i)
@@ -161,9 +162,9 @@ def _bind_decode(context: KernelContext, node: Node) -> Run:
     """What is constant is decoded once; each invoke only copies it, for its place in the arena has other uses too."""
     copies = []
     for i, (scheme, encoded) in enumerate(node.op_data):
-        output: TfLiteEvalTensor = context.get_eval_output(node, i)
+        output: TfLiteEvalTensor = node.eval_output(i)
         try:
-            elements = kept(scheme.decode(encoded))
+            elements = track_host_array(scheme.decode(encoded))
         except OperatorError as error:
             raise OperatorError(error.reason, tensor=encoded.name) from None
         copies.append((output.elements.reshape(-1).view(elements.dtype), elements))
@@ -177,7 +178,7 @@ def _scheme(metadata: TfLiteTensor) -> Scheme:
         raise OperatorError(reason, tensor=metadata.name)
     scheme = SCHEMES.get(int(data[TYPE_BYTE]))
     if scheme is None:
-        reason = f"asks for compression of type {data[TYPE_BYTE]}; supported: {', '.join(map(str, SCHEMES))}"
+        reason = f"has compression type {data[TYPE_BYTE]}; supported: {', '.join(map(str, SCHEMES))}"
         raise OperatorError(reason, tensor=metadata.name)
     versions = int(data[VERSION_BYTE]), int(data[SCHEME_VERSION_BYTE])
     if versions != (VERSION, VERSION):
@@ -287,7 +288,7 @@ def _decode_huffman(encoded: Encoded) -> Elements:
 
 def _bits(encoded: Encoded, count: int) -> npt.NDArray[np.uint8]:
     if 8 * len(encoded.codes) < count:
-        raise OperatorError(f"has {len(encoded.codes)} bytes, its elements take {count} bits")
+        raise OperatorError(f"has {len(encoded.codes)} bytes, its elements need {count} bits")
     return np.unpackbits(encoded.codes, count=count)
 
 

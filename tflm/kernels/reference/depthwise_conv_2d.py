@@ -7,53 +7,39 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-from numpy.lib.stride_tricks import as_strided
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.numpy_calls import einsum
-from tflm.kernels.host_memory import kept
-from tflm.kernels.layers.convolution import OP_DATA_CONV, OpData, Operands, layer_finish, layer_weights
-from tflm.kernels.layers.float_product import FloatWeights
-from tflm.kernels.layers.geometry import TFLITE_PADDING, axes
-from tflm.kernels.layers.integer_product import IntegerWeights
+from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs, OpDataConv, convolve
+from tflm.kernels.layers.geometry import TFLITE_PADDING
 from tflm.kernels.layers.per_channel import ChannelMultipliers
-from tflm.kernels.layers.product import SUMS_IN_A_BLOCK, Finish, Scratch, blocks
 from tflm.kernels.layers.trailing_output import behind_each_channel
-from tflm.kernels.layers.windows import bind_windows, image_elements, in_turn, require_room
-from tflm.kernels.reference.conv_2d import bind_convolution
-from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Refusal, Request, ScratchBuffer
+from tflm.kernels.layers.window_shapes import convolved_by_channel
+from tflm.kernels.layers.windows import windows
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Refusal, Registration, Run, Shape
+from tflm.kernels.requests import Request, ScratchBuffer
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION, fused_activation
 from tflm.kernels.support.checks import element_count
-from tflm.kernels.support.views import after_copies, apart
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import DepthwiseConv2DOptions
+from tflm.schema.signature import Signature
+from tflm.schema.version_rules import INT4_WEIGHTS, INT8_WEIGHTS, INT16_WEIGHTS, Feature, hybrid, hybrid_by_channel
 from tflm.targets import INT, Struct
 
-OPERANDS = Operands(
+INPUTS = ConvolutionInputs(
     input=0,
     weights=1,
     bias=2,
     channels=3,
-    weight_types={
-        TensorType.FLOAT32: (TensorType.FLOAT32,),
-        TensorType.INT8: (TensorType.INT8, TensorType.INT4),
-        TensorType.INT16: (TensorType.INT8,),
-    },
     bias_types={
         TensorType.FLOAT32: (TensorType.FLOAT32,),
         TensorType.INT8: (TensorType.INT32,),
         TensorType.INT16: (TensorType.INT64,),
     },
 )
-
-WEIGHTS_IN_A_ROW = 1 << 18
-"""How many weights, repeated for each column, are laid beside a row of output at the most."""
 
 TFLITE_DEPTHWISE_CONV_PARAMS = Struct(
     "TfLiteDepthwiseConvParams",
@@ -68,32 +54,24 @@ TFLITE_DEPTHWISE_CONV_PARAMS = Struct(
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    if len(node.inputs) == 3 and not node.has_input(OPERANDS.bias):
-        # TFLM goes down with it.
-        raise OperatorError("has a third input that is left out; without a bias, it takes two")
-    input, weights, output = OPERANDS.prepared(context, node)
-    options = node.options(DepthwiseConv2DOptions) or DepthwiseConv2DOptions()
+    if len(node.inputs) == 3 and not node.has_input(INPUTS.bias):
+        # TFLM crashes.
+        raise OperatorError("has an omitted third input; without a bias, it must have two inputs")
+    input, weights, output = INPUTS.prepared(node)
+    options = node.options(DepthwiseConv2DOptions)
     _check_channels(input, weights, output, options.depth_multiplier)
-    rows, columns = axes(
-        options.padding,
-        input.dims[1:3],
-        weights.dims[1:3],
-        output.dims[1:3],
-        (options.stride_h, options.stride_w),
-        (options.dilation_h_factor, options.dilation_w_factor),
-    )
-    require_room(options.depth_multiplier * image_elements(rows, columns, input), input, weights, output)
-    activation = fused_activation(node, DepthwiseConv2DOptions)
-    node.op_data = OpData(rows, columns, OPERANDS.quantization(context, node, activation), activation)
+    windows = INPUTS.axes(node, options, copies=options.depth_multiplier)
+    bits = 64 if input.type == TensorType.INT16 else 32
+    node.op_data = INPUTS.op_data(context, node, windows, fused_activation(node, DepthwiseConv2DOptions), bits)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
-    weights = node.input(OPERANDS.weights)
-    yield from OPERANDS.shape_requests()
+def _requests(node: Node) -> Iterator[Request]:
+    weights = node.input(INPUTS.weights)
+    yield from INPUTS.shape_requests()
     yield from ChannelMultipliers.requests(weights.dims[3])
     if weights.type == TensorType.INT4:
         yield ScratchBuffer("filter", element_count(weights))
-    yield from OPERANDS.tensor_requests(node)
+    yield from INPUTS.tensor_requests(node)
 
 
 def _check_channels(input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor, multiplier: int) -> None:
@@ -107,80 +85,36 @@ def _check_channels(input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTe
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    x, weights, bias, y, constant = OPERANDS.bound(context, node)
-    x, again = apart(x, y, except_in_place=False)
-    op: OpData = node.op_data
-    by_channel = weights[0].transpose(2, 0, 1)
-    bits = 64 if x.dtype == np.int16 else 32
-    if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
-        weights = by_channel[np.newaxis, ..., np.newaxis]
-        channels = y.shape[3]
-        run = bind_convolution(op, x, weights, bias, y, channels=channels, accumulator_bits=bits, constant=constant)
-        return after_copies(again, run)
-    layer = layer_weights(
-        op, by_channel[np.newaxis], bias, x_dtype=x.dtype, accumulator_bits=bits, positions=0, constant=constant
-    )
-    copies = y.shape[3] // x.shape[3]
-    fill, windows = bind_windows(x, op.rows, op.columns, dtype=layer.dtype, border=op.border, copies=copies)
-    finish = layer_finish(op, layer, bias, channels=y.shape[3], accumulator_bits=bits)
-    multiply = _bind_multiply(windows, layer, finish, y, side_by_side=op.columns.stride == 1)
-    return after_copies(again, multiply if fill is None else in_turn(fill, multiply))
+    arrays = INPUTS.bound(node)
+    x, weights, _, y, _ = arrays
+    op: OpDataConv = node.op_data
+    channels, copies = y.shape[3], y.shape[3] // x.shape[3]
+    layer = op.layer(arrays, weights.reshape(-1, channels).T)
 
+    def run() -> None:
+        if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
+            y[...] = convolve(windows(layer.inputs(x), op.rows, op.columns), layer, layer.weights)
+            return
+        seen = windows(np.repeat(layer.inputs(x), copies, axis=3), op.rows, op.columns)
+        by_tap = layer.weights.T.reshape(weights.shape[1:])
+        sums = np.zeros(y.shape, layer.dtype)
+        for tap in np.ndindex(by_tap.shape[:2]):
+            sums += seen[(..., *tap, slice(None))] * by_tap[tap]
+        y[...] = layer.outputs(sums)
 
-def _bind_multiply(
-    windows: npt.NDArray[Any],
-    layer: FloatWeights | IntegerWeights,
-    finish: Finish,
-    y: npt.NDArray[Any],
-    side_by_side: bool,
-) -> Run:
-    """What sets y to the sums, over the taps of each window, of products with the weights.
-
-    Args:
-        windows: (batches, rows, columns, row taps, column taps, channels).
-        side_by_side: whether what a tap sees in successive windows of a row lies side by side. Then all of it is one
-            run of elements, with the weights repeated beside it.
-    """
-    channels, width, taps = y.shape[3], y.shape[2], windows.shape[3:5]
-    limit = max(SUMS_IN_A_BLOCK // channels, 1)
-    if side_by_side and min(limit, width) * layer.factors.size > WEIGHTS_IN_A_ROW:
-        limit = max(WEIGHTS_IN_A_ROW // layer.factors.size, 1)
-    columns = min(limit, width) if side_by_side else 1
-    weights = kept(np.empty((*taps, columns * channels), layer.dtype))
-    steps, scratch = [], Scratch(layer.dtype)
-    for block in blocks(y.shape[:3], limit):
-        target, seen = y[block], windows[block]
-        sums = scratch.array("sums", *target.shape)
-        run = channels * (seen.shape[2] if side_by_side else 1)
-        runs = as_strided(
-            seen,
-            (*seen.shape[:2], target.shape[2] * channels // run, *taps, run),
-            seen.strides,
-            writeable=False,
-        )
-        finish_block = finish.bind(sums, target, (1, 1, 1, channels))
-        steps.append((runs, weights[..., :run], sums.reshape(*target.shape[:2], -1, run), finish_block))
-
-    def lay_out() -> None:
-        layer.lay_out()
-        np.copyto(weights.reshape(-1, columns, channels), layer.factors.reshape(-1, 1, channels))
-        finish.refresh()
-
-    def multiply() -> None:
-        for runs, factors, sums, finish_block in steps:
-            einsum("byxfgr,fgr->byxr", runs, factors, out=sums)
-            finish_block()
-
-    lay_out()
-    return multiply if layer.constant else in_turn(lay_out, multiply)
+    return run
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * math.prod(inputs[OPERANDS.weights][1:3])
+    return math.prod(output) * math.prod(inputs[INPUTS.weights][1:3])
 
 
-def _is_int16(node: NodeView) -> bool:
-    return node.input(OPERANDS.input).type == TensorType.INT16
+def _is_int16(node: Node) -> bool:
+    return node.input(INPUTS.input).type == TensorType.INT16
+
+
+def _is_dilated(signature: Signature) -> bool:
+    return any(signature.option(name) != 1 for name in ("dilation_w_factor", "dilation_h_factor"))
 
 
 DEPTHWISE_CONV_2D = Registration(
@@ -195,7 +129,17 @@ DEPTHWISE_CONV_2D = Registration(
     builtin_data=TFLITE_DEPTHWISE_CONV_PARAMS,
     max_version=7,
     overlap=behind_each_channel,
-    types=tuple(OPERANDS.weight_types),
+    types=tuple(INPUTS.weight_types),
     multiply_accumulates=_multiply_accumulates,
+    weights=(INPUTS.weights,),
     int8_registration=True,
+    output_shapes=convolved_by_channel,
+    versions={
+        5: INT16_WEIGHTS,
+        6: hybrid_by_channel(3),
+        4: hybrid(),
+        3: INT8_WEIGHTS,
+        7: INT4_WEIGHTS,
+        2: Feature("dilation", _is_dilated),
+    },
 )

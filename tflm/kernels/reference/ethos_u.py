@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, ScratchBuffer, TempInput
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import Request, ScratchBuffer, TempInput
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.flexbuffer import FlexbufferType
 from tflm.targets import INT, SIZE_T, Struct
@@ -26,7 +27,7 @@ EthosUDriver = Callable[[Bytes, Sequence[Bytes]], None]
 """Runs a command stream on the memory at its base addresses, both given as views of bytes, not copies.
 
 The base addresses are, in the order in which Vela writes the operator: the model's weights (read only), the arena, the
-fast scratch memory, the inputs, the outputs; 8 at the most. To refuse, a driver raises an exception.
+fast scratch memory, the inputs, the outputs; 8 at most. To refuse, a driver raises an exception.
 """
 
 
@@ -49,15 +50,15 @@ def ethos_u(driver: EthosUDriver | None) -> Registration:
                 "needs a driver; make a MicroMutableOpResolver, and add the operator with "
                 "resolver.add_custom(tflm.ethos_u(driver))"
             )
-        command_stream, *inputs = [_bytes(context.get_eval_input(node, i)) for i in range(len(node.inputs))]
-        outputs = [_bytes(context.get_eval_output(node, i)) for i in range(len(node.outputs))]
+        command_stream, *inputs = [_bytes(node.eval_input(i)) for i in range(len(node.inputs))]
+        outputs = [_bytes(node.eval_output(i)) for i in range(len(node.outputs))]
         base_addresses = [*inputs, *outputs][:MAXIMUM_BASE_ADDRESSES]
         return lambda: driver(command_stream, base_addresses)
 
     return Registration("ethos-u", bind, prepare, op_data=OP_DATA_ETHOS_U, requests=_requests, opaque=True)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     count = node.input_count + node.output_count
     yield ScratchBuffer("base addresses", 8 * count)
     yield ScratchBuffer("sizes at base addresses", count * SIZE_T.size(node.target))

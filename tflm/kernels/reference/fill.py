@@ -1,17 +1,20 @@
-"""FILL, a tensor of one value; and SHAPE, the dimensions of a tensor as one."""
+"""FILL: a tensor of one value; SHAPE: the dimensions of a tensor."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import never_read
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
+from tflm.kernels.shapes import from_values
 from tflm.kernels.support.checks import element_count, require_same_type, require_type
-from tflm.kernels.support.views import bind_copy
+from tflm.kernels.support.views import Copy, Copying
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import by_input
 from tflm.targets import Struct
 
 DIMS, VALUE = range(2)
@@ -22,8 +25,8 @@ TFLITE_SHAPE_PARAMS = Struct("TfLiteShapeParams", out_type=TFLITE_TYPE)
 
 
 def _prepare_fill(context: KernelContext, node: Node) -> None:
-    dims, value = (context.input_tensor(node, i) for i in range(2))
-    output = context.output_tensor(node, 0)
+    dims, value = (node.input(i) for i in range(2))
+    output = node.output(0)
     require_type(value, *FILL_TYPES)
     require_same_type(output, value)
     if value.dims:
@@ -43,28 +46,39 @@ def _check_dims(dims: TfLiteTensor, output: TfLiteTensor) -> None:
         raise OperatorError(f"has shape {list(output.dims)}, {dims.name!r} says {shape}", tensor=output.name)
 
 
-def _bind_fill(context: KernelContext, node: Node) -> Run:
-    value = context.get_eval_input(node, VALUE).elements
-    return bind_copy(context.get_eval_output(node, 0).elements, value)
+def _copies_of_fill(node: Node) -> list[Copy]:
+    return [(node.eval_output(0).elements, node.eval_input(VALUE).elements)]
 
 
 def _prepare_shape(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    input, output = node.eval_input(0), node.eval_output(0)
     require_type(output, TensorType.INT32)
     if element_count(output) != len(input.dims):
         reason = f"has shape {list(output.dims)}, must have {len(input.dims)} elements for {list(input.dims)}"
         raise OperatorError(reason, tensor=output.name)
 
 
-def _bind_shape(context: KernelContext, node: Node) -> Run:
-    dims = np.array(context.get_eval_input(node, 0).dims, np.int32)
-    return bind_copy(context.get_eval_output(node, 0).elements.reshape(-1), dims)
+def _copies_of_shape(node: Node) -> list[Copy]:
+    return [(node.eval_output(0).elements.reshape(-1), np.array(node.eval_input(0).dims, np.int32))]
 
 
 FILL = Registration(
-    BuiltinOperator.FILL, _bind_fill, _prepare_fill, requests=tensors(2), max_version=4, types=FILL_TYPES
+    BuiltinOperator.FILL,
+    Copying(_copies_of_fill),
+    _prepare_fill,
+    requests=tensors(2),
+    max_version=4,
+    types=FILL_TYPES,
+    output_shapes=from_values(0),
+    versions=by_input(index=1, FLOAT8=5, FLOAT16=4, INT8=3, INT16=3, BOOL=2, STRING=2),
 )
 SHAPE = Registration(
-    BuiltinOperator.SHAPE, _bind_shape, _prepare_shape, builtin_data=TFLITE_SHAPE_PARAMS, overlap=never_read
+    BuiltinOperator.SHAPE,
+    Copying(_copies_of_shape),
+    _prepare_shape,
+    builtin_data=TFLITE_SHAPE_PARAMS,
+    overlap=never_read,
+    output_shapes=lambda node: [(len(node.shape(0)),)],
+    output_values=lambda node: np.array(node.shape(0), np.int64),
 )

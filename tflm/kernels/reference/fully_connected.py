@@ -9,25 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.fixed_point import (
-    Multiplier,
-    QuantizedMultiplier,
-    WideQuantizedMultiplier,
-    quantize_multiplier,
-)
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
-from tflm.kernels.layers.per_channel import ChannelMultipliers, unpacked_elements
-from tflm.kernels.layers.product import bind_product
-from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import NodeView, Refusal, Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.layers.per_channel import WEIGHT_TYPES, ChannelMultipliers, accumulator_bits, unpacked_elements
+from tflm.kernels.layers.product import FloatLayer, IntegerLayer, LayerArrays
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Refusal, Registration, Run, Shape
+from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.shapes import Shapes, StaticNode
 from tflm.kernels.support.activation import (
     TFLITE_FUSED_ACTIVATION,
     activation_range,
@@ -37,8 +30,22 @@ from tflm.kernels.support.activation import (
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.releases.timeline import WHEEL_SOURCE
-from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, FullyConnectedOptionsWeightsFormat, TensorType
 from tflm.schema.options import FullyConnectedOptions
+from tflm.schema.signature import Signature
+from tflm.schema.version_rules import (
+    INT4_WEIGHTS,
+    INT8_WEIGHTS,
+    INT16_WEIGHTS,
+    QUANTIZED_BIAS,
+    Feature,
+    asymmetric_hybrid,
+    hybrid,
+    hybrid_by_channel,
+    input_is,
+    option,
+    signed,
+)
 from tflm.targets import BOOL, INT, INT32, POINTER, Array, EnumType, Since, Struct, When
 
 INPUT, WEIGHTS, BIAS = range(3)
@@ -70,11 +77,6 @@ OP_DATA_FULLY_CONNECTED = Struct(
     bias_scratch_index=When("compression", INT),
 )
 
-WEIGHT_TYPES = {
-    TensorType.FLOAT32: (TensorType.FLOAT32,),
-    TensorType.INT8: (TensorType.INT8, TensorType.INT4),
-    TensorType.INT16: (TensorType.INT8,),
-}
 BIAS_TYPES = {
     TensorType.FLOAT32: (TensorType.FLOAT32,),
     TensorType.INT8: (TensorType.INT32,),
@@ -87,33 +89,34 @@ WITHOUT_OUTPUT_SCALE = (0, 0)
 
 
 @dataclass
-class OpData:
-    """Constants of a quantized layer. The significands and shifts of one scale per row are arrays in the arena."""
+class OpDataFullyConnected:
+    """Constants of a quantized layer.
 
-    significand: int | npt.NDArray[np.int32]
-    shift: int | npt.NDArray[np.int32]
+    Attributes:
+        multiplier: scales the accumulators; of one scale per row, the parts are arrays in the arena.
+        input_zero_point, weights_zero_point: taken off.
+        output: how results become the output's integers.
+    """
+
+    multiplier: QuantizedMultiplier
     input_zero_point: int
     weights_zero_point: int
     output: OutputStage
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    input = context.input_tensor(node, INPUT)
-    weights = context.input_tensor(node, WEIGHTS)
-    bias = context.input_tensor(node, BIAS) if node.has_input(BIAS) else None
-    output = context.output_tensor(node, 0)
+    input, weights = node.input(INPUT), node.input(WEIGHTS)
     require_type(input, *WEIGHT_TYPES)
-    require_same_type(output, input)
+    require_same_type(node.output(0), input)
     require_type(weights, *WEIGHT_TYPES[input.type])
-    if bias is not None:
-        require_type(bias, *BIAS_TYPES[input.type])
-    _check_shapes(input, weights, bias, output)
+    if node.has_input(BIAS):
+        require_type(node.input(BIAS), *BIAS_TYPES[input.type])
+    _check_shapes(node)
     if input.type != TensorType.FLOAT32:
-        activation = fused_activation(node, FullyConnectedOptions)
-        node.op_data = _quantization(context, node, activation, input, weights, bias, output)
+        node.op_data = _quantization(context, node)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     weights = node.input(WEIGHTS)
     yield from tensor_requests(node)
     if weights.type == TensorType.INT4:
@@ -122,8 +125,8 @@ def _requests(node: NodeView) -> Iterator[Request]:
         yield from multiplier_requests(node)
 
 
-def tensor_requests(node: NodeView) -> Iterator[Request]:
-    """The tensors that TFLM takes."""
+def tensor_requests(node: Node) -> Iterator[Request]:
+    """The tensors that TFLM allocates."""
     yield TempInput(INPUT)
     yield TempInput(WEIGHTS)
     if node.has_input(BIAS):
@@ -140,7 +143,7 @@ def has_scale_for_each_row(weights: TfLiteTensor) -> bool:
     return weights.quantization is not None and len(weights.quantization.scale) > 1
 
 
-def multiplier_requests(node: NodeView) -> tuple[Request, ...]:
+def multiplier_requests(node: Node) -> tuple[Request, ...]:
     """Where weights have a scale for each row, the multipliers."""
     weights = node.input(WEIGHTS)
     if not has_scale_for_each_row(weights) or not node.release.holds(SCALES_BY_ROW):
@@ -149,7 +152,8 @@ def multiplier_requests(node: NodeView) -> tuple[Request, ...]:
     return ChannelMultipliers.requests(len(weights.quantization.scale))
 
 
-def _check_shapes(input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor | None, output: TfLiteTensor) -> None:
+def _check_shapes(node: Node) -> None:
+    input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
     if len(weights.dims) < 2 or 0 in weights.dims:
         raise OperatorError(f"has shape {list(weights.dims)}; weights are (rows, depth)", tensor=weights.name)
     rows, depth = weights.dims[-2:]
@@ -160,42 +164,31 @@ def _check_shapes(input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor
     if element_count(input) != batches * depth:
         reason = f"has shape {list(input.dims)}; {batches} rows of output need {batches} x {depth} elements"
         raise OperatorError(reason, tensor=input.name)
-    if bias is not None and element_count(bias) < output.dims[-1]:
+    if node.has_input(BIAS) and element_count(bias := node.input(BIAS)) < output.dims[-1]:
         reason = f"has shape {list(bias.dims)}, {output.dims[-1]} rows need one element each"
         raise OperatorError(reason, tensor=bias.name)
 
 
-def _quantization(
-    context: KernelContext,
-    node: Node,
-    activation: ActivationFunctionType,
-    input: TfLiteTensor,
-    weights: TfLiteTensor,
-    bias: TfLiteTensor | None,
-    output: TfLiteTensor,
-) -> OpData:
+def _quantization(context: KernelContext, node: Node) -> OpDataFullyConnected:
+    input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
+    activation = fused_activation(node, FullyConnectedOptions)
     is_scaled = output.quantization is not None
-    if is_scaled or bias is not None or activation is not ActivationFunctionType.NONE:
+    if is_scaled or node.has_input(BIAS) or activation is not ActivationFunctionType.NONE:
         require_scale(output)
-    significand: int | npt.NDArray[np.int32]
-    shift: int | npt.NDArray[np.int32]
+    bits = accumulator_bits(node, INPUT, BIAS, node.options(FullyConnectedOptions).quantized_bias_type)
     weights_zero_point = weights.zero_point
-    if has_scale_for_each_row(weights) and context.release.holds(SCALES_BY_ROW):
-        multipliers = _by_row(context, node, input, weights, output)
-        significand, shift = multipliers.significands, multipliers.shifts
+    if has_scale_for_each_row(weights) and node.release.holds(SCALES_BY_ROW):
+        multiplier = _by_row(context, node).multiplier(output.dims[-1], bits)
         weights_zero_point = 0
-    elif not is_scaled:
-        significand, shift = WITHOUT_OUTPUT_SCALE
     else:
-        significand, shift = quantize_multiplier(_real_multiplier(input, weights, bias, output))
-    minimum, maximum = quantized_activation_range(activation, output)
-    output_stage = OutputStage(output.zero_point, minimum, maximum)
-    return OpData(significand, shift, input.zero_point, weights_zero_point, output_stage)
+        kind = WideQuantizedMultiplier if bits == 64 else QuantizedMultiplier
+        multiplier = kind.of(_real_multiplier(node)) if is_scaled else kind(*WITHOUT_OUTPUT_SCALE)
+    output_stage = OutputStage(output.zero_point, *quantized_activation_range(activation, output))
+    return OpDataFullyConnected(multiplier, input.zero_point, weights_zero_point, output_stage)
 
 
-def _by_row(
-    context: KernelContext, node: Node, input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor
-) -> ChannelMultipliers:
+def _by_row(context: KernelContext, node: Node) -> ChannelMultipliers:
+    input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
     assert weights.quantization is not None
     scales, dimension = weights.quantization.scale, weights.quantization.quantized_dimension
     if weights.type == TensorType.INT4:
@@ -214,11 +207,11 @@ def _by_row(
     return multipliers
 
 
-def _real_multiplier(
-    input: TfLiteTensor, weights: TfLiteTensor, bias: TfLiteTensor | None, output: TfLiteTensor
-) -> float:
+def _real_multiplier(node: Node) -> float:
     """Scale of the accumulators over the scale of the output. The bias must be at the scale of the accumulators."""
-    if bias is not None:
+    input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
+    if node.has_input(BIAS):
+        bias = node.input(BIAS)
         difference = abs(input.scale * weights.scale - bias.scale)
         if not difference / output.scale <= 0.02:
             reason = (
@@ -229,73 +222,82 @@ def _real_multiplier(
     return input.scale * weights.scale / output.scale
 
 
-def bound(
-    context: KernelContext, node: Node
-) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any] | None, npt.NDArray[Any], bool]:
-    """Elements of input (1, positions, depth), weights (1, rows, depth), bias (None without one) and output.
-
-    The last thing tells whether weights and bias never change.
-    """
-    weights = context.get_eval_input(node, WEIGHTS)
-    bias = context.get_eval_input(node, BIAS) if node.has_input(BIAS) else None
-    output = context.get_eval_output(node, 0)
+def bound(node: Node) -> LayerArrays:
+    """x as (1, positions, depth), weights as (rows, depth), y as (1, positions, rows)."""
+    weights = node.eval_input(WEIGHTS)
+    bias = node.eval_input(BIAS) if node.has_input(BIAS) else None
+    output = node.eval_output(0)
     rows, depth = output.dims[-1], weights.dims[-1]
-    x = context.get_eval_input(node, INPUT).elements.reshape(1, -1, depth)
-    y = output.elements.reshape(1, -1, rows)
-    w = unpacked_elements(weights).reshape(1, -1, depth)[:, :rows]
-    b = None if bias is None else bias.elements.reshape(-1)[:rows]
-    return x, w, b, y, weights.is_constant and (bias is None or bias.is_constant)
-
-
-def multiplier(node: Node, x_dtype: np.dtype[Any], bias: npt.NDArray[Any] | None, rows: int) -> Multiplier:
-    """What scales the accumulators of a quantized layer; those of 16-bit activations may have 64 bits."""
-    op: OpData = node.op_data
-    wide = x_dtype == np.int16 and not _accumulates_in_32_bits(node, bias)
-    significand, shift = (v if isinstance(v, int) else v[:rows] for v in (op.significand, op.shift))
-    return (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significand, shift)
-
-
-def _accumulates_in_32_bits(node: Node, bias: npt.NDArray[Any] | None) -> bool:
-    if bias is not None:
-        return bias.dtype == np.int32
-    options = node.options(FullyConnectedOptions)
-    return options is not None and options.quantized_bias_type == TensorType.INT32
+    return LayerArrays(
+        x=node.eval_input(INPUT).elements.reshape(1, -1, depth),
+        weights=unpacked_elements(weights).reshape(-1, depth)[:rows],
+        bias=None if bias is None else bias.elements.reshape(-1)[:rows],
+        y=output.elements.reshape(1, -1, rows),
+        constant=weights.is_constant and (bias is None or bias.is_constant),
+    )
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    x, w, b, y, constant = bound(context, node)
-    if x.dtype == np.float32:
-        float_weights = FloatWeights(w, positions=y.shape[1], constant=constant)
+    arrays = bound(node)
+    x, y, layer = arrays.x, arrays.y, _layer(node, arrays)
+
+    def run() -> None:
+        y[...] = layer.outputs(layer.product(layer.inputs(x), layer.weights[np.newaxis]))
+
+    return run
+
+
+def _layer(node: Node, arrays: LayerArrays) -> FloatLayer | IntegerLayer:
+    if arrays.x.dtype == np.float32:
         limits = activation_range(fused_activation(node, FullyConnectedOptions), np.float32)
-        return bind_product(x, y, float_weights, BiasAndActivation(b, *limits))
-    op: OpData = node.op_data
-    scale = multiplier(node, x.dtype, b, y.shape[2])
-    integer_weights = IntegerWeights(
-        w,
-        b,
-        x_dtype=x.dtype,
+        return FloatLayer(arrays.weights, arrays.bias, *limits)
+    op: OpDataFullyConnected = node.op_data
+    return IntegerLayer(
+        arrays.weights,
+        arrays.bias,
+        op.multiplier,
+        op.output,
+        x_dtype=arrays.x.dtype,
         x_zero_point=op.input_zero_point,
         weights_zero_point=op.weights_zero_point,
-        accumulator_bits=64 if isinstance(scale, WideQuantizedMultiplier) else 32,
-        constant=constant,
+        constant=arrays.constant,
     )
-    return bind_product(x, y, integer_weights, SumRequantizer(integer_weights, scale, op.output))
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
     return math.prod(output) * inputs[WEIGHTS][-1]
 
 
-def _has_row_scales(node: NodeView) -> bool:
+def _has_row_scales(node: Node) -> bool:
     return has_scale_for_each_row(node.input(WEIGHTS))
 
 
-def _is_int16(node: NodeView) -> bool:
+def _is_int16(node: Node) -> bool:
     return node.input(INPUT).type == TensorType.INT16
 
 
-def _is_int16_by_row(node: NodeView) -> bool:
+def _is_int16_by_row(node: Node) -> bool:
     return _is_int16(node) and _has_row_scales(node)
+
+
+def _output_shapes(node: StaticNode) -> Shapes:
+    shape, (units, depth) = node.shape(0), node.ranked(1, 2)
+    if node.option("keep_num_dims"):
+        if not shape or shape[-1] != depth:
+            raise OperatorError(f"weights have depth {depth}, the input has shape {list(shape)}")
+        return [(*shape[:-1], units)]
+    if depth == 0 or math.prod(shape) % depth:
+        raise OperatorError(f"weights have depth {depth}, which does not divide the input of shape {list(shape)}")
+    return [(math.prod(shape) // depth, units)]
+
+
+def _has_sparse_weights(signature: Signature) -> bool:
+    weights = signature.input(1)
+    return weights is not None and weights.sparsity is not None
+
+
+def _has_shuffled_weights(signature: Signature) -> bool:
+    return bool(signature.option("weights_format") == FullyConnectedOptionsWeightsFormat.SHUFFLED4x16INT8)
 
 
 FULLY_CONNECTED = Registration(
@@ -313,5 +315,22 @@ FULLY_CONNECTED = Registration(
     max_version=13,
     types=tuple(WEIGHT_TYPES),
     multiply_accumulates=_multiply_accumulates,
+    weights=(WEIGHTS,),
     int8_registration=True,
+    output_shapes=_output_shapes,
+    versions={
+        14: Feature("INT2 weights", input_is("INT2", index=1)),
+        13: Feature("INT4 weights with INT16 activations", signed("INT16", "INT4")),
+        12: hybrid_by_channel(0),
+        11: QUANTIZED_BIAS,
+        8: Feature("sparse weights", _has_sparse_weights),
+        7: INT16_WEIGHTS,
+        6: Feature("no bias input", lambda signature: len(signature.inputs) == 2),
+        5: option("keep_num_dims"),
+        4: INT8_WEIGHTS,
+        10: INT4_WEIGHTS,
+        9: asymmetric_hybrid(),
+        3: hybrid(),
+        2: Feature("shuffled weights", _has_shuffled_weights),
+    },
 )

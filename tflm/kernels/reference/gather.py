@@ -1,7 +1,6 @@
-"""GATHER, GATHER_ND and EMBEDDING_LOOKUP: slices of an input, at indices that may come from other operators.
+"""GATHER, GATHER_ND and EMBEDDING_LOOKUP: slices of the first input, at indices which are an input as well.
 
-Each takes rows of a table, (rows, elements of a slice). Elements are float32 or int8; the rows that EMBEDDING_LOOKUP
-takes from a table of int8 may become float32.
+EMBEDDING_LOOKUP has the indices first; it can turn the rows of an int8 table into float32.
 """
 
 from __future__ import annotations
@@ -14,30 +13,37 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Reads, Request, tensors, writable_dims
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Reads, Request, tensors, writable_dims
+from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_type, require_zero_point
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.kernels.support.parameters import bind_by_parameters
+from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import GatherOptions
+from tflm.schema.signature import Signature, scales_of
+from tflm.schema.version_rules import INT16_INDICES, Feature, by_input, either, input_is, option
 from tflm.targets import FLOAT, INT, SIZE_T, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8)
 LONGEST_INDEX = 5
-"""Numbers that an index of GATHER_ND can have."""
+"""Maximum number of dimensions that GATHER_ND indexes."""
+
+Array = npt.NDArray[Any]
 
 TFLITE_GATHER_PARAMS = Struct("TfLiteGatherParams", axis=INT, batch_dims=INT)
 EMBEDDING_LOOKUP_OP_DATA = Struct("embedding_lookup.cc:OpData", scale=FLOAT, num_columns=SIZE_T)
 
 
 def _prepare_gather(context: KernelContext, node: Node) -> None:
-    """The op data are the dimension that is indexed, and how many before it are common to input and indices."""
+    """The op data are the axis that is indexed, and how many dimensions before it input and indices have in common."""
     node.expect(inputs=2, outputs=1)
-    input, indices = (context.input_tensor(node, i) for i in range(2))
+    input, indices = (node.input(i) for i in range(2))
     require_type(indices, TensorType.INT32)
     require_type(input, *TYPES)
-    options = node.options(GatherOptions) or GatherOptions()
+    options = node.options(GatherOptions)
     axis = require_axis(options.axis, len(input.dims), input.name)
     batch_dims = options.batch_dims + (len(indices.dims) if options.batch_dims < 0 else 0)
     if not 0 <= batch_dims <= min(axis, len(indices.dims)):
@@ -51,8 +57,8 @@ def _prepare_gather(context: KernelContext, node: Node) -> None:
 
 
 def _shape_output(context: KernelContext, node: Node, input: TfLiteTensor, dims: tuple[int, ...]) -> None:
-    """Give the output its shape: that in the model does not count, but must have room for so many dimensions."""
-    output = context.get_eval_output(node, 0)
+    """Give the output its shape. The shape in the model does not count, but must have room for these dimensions."""
+    output = node.eval_output(0)
     require_same_type(output, input)
     if len(output.dims) < len(dims):
         raise OperatorError(f"has shape {list(output.dims)}, must have {list(dims)}", tensor=output.name)
@@ -60,78 +66,45 @@ def _shape_output(context: KernelContext, node: Node, input: TfLiteTensor, dims:
     output.dims = dims
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors(2)(node)
     yield writable_dims(node.output(0))
 
 
-def _requests_of_gather_nd(node: NodeView) -> Iterator[Request]:
+def _requests_of_gather_nd(node: Node) -> Iterator[Request]:
     yield from tensors(2)(node)
     if node.release.holds("1d810cac7"):
         yield writable_dims(node.output(0))
 
 
 def _bind_gather(context: KernelContext, node: Node) -> Run:
-    input, indices = (context.get_eval_input(node, i) for i in range(2))
+    input, indices = (node.eval_input(i) for i in range(2))
     axis, batch_dims = node.op_data
     batches, outer = math.prod(input.dims[:batch_dims]), math.prod(input.dims[batch_dims:axis])
     size, inner = input.dims[axis], math.prod(input.dims[axis + 1 :])
-    positions = indices.elements.reshape(batches, 1, math.prod(indices.dims[batch_dims:]))
-    rows = kept(np.empty((batches, outer, positions.shape[2]), np.intp))
-    first_rows = kept(np.empty_like(rows))
-    first_rows[...] = (
-        np.arange(0, batches * outer * size, size, dtype=np.intp).reshape(batches, outer, 1) if size else 0
-    )
-    starts_at_zero = batches * outer == 1
+    x = input.elements.reshape(batches, outer, size, inner)
+    numbers = indices.elements.reshape(batches, math.prod(indices.dims[batch_dims:]))
+    y = node.eval_output(0).elements.reshape(batches, outer, numbers.shape[1], inner)
+    batch = np.arange(batches, dtype=np.intp)[:, np.newaxis]
 
-    def find_rows() -> None:
-        _require_inside(positions, size, indices.name)
-        np.copyto(rows, positions)
-        if not starts_at_zero:
-            np.add(rows, first_rows, out=rows)
+    def run(positions: Array) -> None:
+        y[...] = x[batch, :, positions].swapaxes(1, 2)
 
-    table = input.elements.reshape(batches * outer * size, inner)
-    y = context.get_eval_output(node, 0).elements.reshape(*rows.shape, inner)
-    return _bind_take(indices, find_rows, table, rows, y)
+    return bind_by_parameters([indices], lambda: _inside(numbers, size, indices.name), run)
 
 
-def _require_inside(indices: npt.NDArray[Any], size: int, name: str) -> None:
+def _inside(indices: Array, size: int, name: str) -> Array:
+    """The indices, unless one is out of range."""
     lowest, highest = indices.min(initial=0), indices.max(initial=-1)
     if lowest < 0 or highest >= size:
         outside = lowest if lowest < 0 else highest
         raise OperatorError(f"has the index {outside}, must be from 0 to {size - 1}", tensor=name)
-
-
-def _bind_take(
-    indices: TfLiteEvalTensor,
-    find_rows: Run,
-    table: npt.NDArray[Any],
-    rows: npt.NDArray[np.intp],
-    y: npt.NDArray[Any],
-) -> Run:
-    """What sets y[...] to table[rows[...]].
-
-    Args:
-        find_rows: sets the rows from the indices, and refuses them if a row is not in the table.
-    """
-
-    def take() -> None:
-        table.take(rows, axis=0, out=y, mode="clip")
-
-    if indices.is_constant:
-        find_rows()
-        return take
-
-    def run() -> None:
-        find_rows()
-        take()
-
-    return run
+    return indices
 
 
 def _prepare_gather_nd(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
-    input, indices = (context.input_tensor(node, i) for i in range(2))
+    input, indices = (node.input(i) for i in range(2))
     require_type(input, *TYPES)
     require_type(indices, TensorType.INT32)
     for tensor in (input, indices):
@@ -141,38 +114,39 @@ def _prepare_gather_nd(context: KernelContext, node: Node) -> None:
         raise OperatorError(f"has shape {list(input.dims)}: no elements", tensor=input.name)
     length = indices.dims[-1]
     if length > min(len(input.dims), LONGEST_INDEX):
-        reason = f"has indices of {length} numbers, for {len(input.dims)} dimensions; {LONGEST_INDEX} is the most"
+        reason = (
+            f"has indices of {length} numbers, for {len(input.dims)} dimensions; at most {LONGEST_INDEX} are supported"
+        )
         raise OperatorError(reason, tensor=indices.name)
     _shape_output(context, node, input, (*indices.dims[:-1], *input.dims[length:]))
 
 
 def _bind_gather_nd(context: KernelContext, node: Node) -> Run:
-    input, indices = (context.get_eval_input(node, i) for i in range(2))
+    input, indices = (node.eval_input(i) for i in range(2))
     length = indices.dims[-1]
-    inner = math.prod(input.dims[length:])
-    table = input.elements.reshape(-1, inner)
-    rows, products = (kept(np.zeros(math.prod(indices.dims[:-1]), np.intp)) for _ in range(2))
-    numbers = indices.elements.reshape(rows.size, length)
-    strides = [(numbers[:, i], math.prod(input.dims[i + 1 : length])) for i in range(length)]
+    table = input.elements.reshape(math.prod(input.dims[:length]), math.prod(input.dims[length:]))
+    y = node.eval_output(0).elements.reshape(-1, table.shape[1])
+    numbers = indices.elements.reshape(len(y), length)
+    strides = np.array([math.prod(input.dims[i + 1 : length]) for i in range(length)], np.int64)
 
-    def find_rows() -> None:
-        rows.fill(0)
-        for column, stride in strides:
-            np.copyto(products, column)
-            np.multiply(products, stride, out=products)
-            np.add(rows, products, out=rows)
+    def rows() -> Array:
+        found: Array = track_host_array(numbers.astype(np.int64) @ strides)
         # As in TFLM, a number may be out of its dimension as long as the slice is in the input.
-        if rows.min(initial=0) < 0 or rows.max(initial=-1) >= len(table):
+        if found.min(initial=0) < 0 or found.max(initial=-1) >= len(table):
             raise OperatorError(f"has an index that is not in shape {list(input.dims)}", tensor=indices.name)
+        return found
 
-    return _bind_take(indices, find_rows, table, rows, context.get_eval_output(node, 0).elements.reshape(-1, inner))
+    def run(rows: Array) -> None:
+        y[...] = table[rows]
+
+    return bind_by_parameters([indices], rows, run)
 
 
 def _prepare_embedding_lookup(context: KernelContext, node: Node) -> None:
-    """The op data is the scale of rows that become floats, or None."""
+    """The op data is the scale if the table is dequantized, otherwise None."""
     node.expect(inputs=2, outputs=1)
-    lookup, value = (context.input_tensor(node, i) for i in range(2))
-    output = context.get_eval_output(node, 0)
+    lookup, value = (node.input(i) for i in range(2))
+    output = node.eval_output(0)
     require_type(lookup, TensorType.INT32)
     require_type(value, *TYPES)
     require_type(output, *({TensorType.FLOAT32, value.type}))
@@ -194,34 +168,31 @@ def _prepare_embedding_lookup(context: KernelContext, node: Node) -> None:
     output.dims = (*dims, *output.dims[len(dims) :])
 
 
-def _requests_of_lookup(node: NodeView) -> Iterator[Request]:
+def _requests_of_lookup(node: Node) -> Iterator[Request]:
     yield from tensors(2)(node)
     yield writable_dims(node.output(0), Reads.TYPE)
     yield PersistentBuffer(EMBEDDING_LOOKUP_OP_DATA.name, EMBEDDING_LOOKUP_OP_DATA.size(node.target, node.release))
 
 
 def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
-    lookup, value = (context.get_eval_input(node, i) for i in range(2))
-    table = value.elements.reshape(value.dims[0], math.prod(value.dims[1:]))
-    y = context.get_eval_output(node, 0).elements.reshape(lookup.dims[0], table.shape[1])
-    rows = kept(np.empty(lookup.dims, np.intp))
+    lookup, value = (node.eval_input(i) for i in range(2))
+    table, scale = value.elements.reshape(value.dims[0], math.prod(value.dims[1:])), node.op_data
+    y = node.eval_output(0).elements.reshape(lookup.dims[0], table.shape[1])
 
-    def find_rows() -> None:
-        _require_inside(lookup.elements, len(table), lookup.name)
-        np.copyto(rows, lookup.elements)
+    def run(rows: Array) -> None:
+        y[...] = table[rows] if scale is None else table[rows] * scale
 
-    scale = node.op_data
-    if scale is None:
-        return _bind_take(lookup, find_rows, table, rows, y)
-    taken = kept(np.empty(y.shape, table.dtype))
-    take = _bind_take(lookup, find_rows, table, rows, taken)
+    return bind_by_parameters([lookup], lambda: _inside(lookup.elements, len(table), lookup.name), run)
 
-    def run() -> None:
-        take()
-        np.copyto(y, taken)
-        np.multiply(y, scale, out=y)
 
-    return run
+def _gathered(node: StaticNode) -> Shapes:
+    shape, indices = node.shape(0), node.shape(1)
+    axis, batches = positive_axis(node.option("axis"), len(shape)), node.option("batch_dims")
+    return [(*shape[:axis], *indices[batches:], *shape[axis + 1 :])]
+
+
+def _has_scale_for_each_row(signature: Signature) -> bool:
+    return len(scales_of(signature.input(1))) > 1 and signature.has_scale_for_each_slice(1, 0)
 
 
 EMBEDDING_LOOKUP = Registration(
@@ -232,6 +203,10 @@ EMBEDDING_LOOKUP = Registration(
     max_version=4,
     types=TYPES,
     since="aa945a0fc",
+    versions={
+        4: Feature("INT4 tables and a scale for each row", either(input_is("INT4", index=1), _has_scale_for_each_row)),
+        5: Feature("INT2 tables", input_is("INT2", index=1)),
+    },
 )
 GATHER = Registration(
     BuiltinOperator.GATHER,
@@ -242,6 +217,14 @@ GATHER = Registration(
     max_version=7,
     types=TYPES,
     since="dd3db3d81",
+    output_shapes=_gathered,
+    output_values=lambda node: np.take(node.values(0), node.values(1), node.option("axis")),
+    versions={
+        **by_input(FLOAT8=8, INT4=7),
+        6: INT16_INDICES,
+        5: option("batch_dims"),
+        **by_input(INT16=4, BOOL=3, INT8=2),
+    },
 )
 GATHER_ND = Registration(
     BuiltinOperator.GATHER_ND,
@@ -251,4 +234,5 @@ GATHER_ND = Registration(
     max_version=5,
     types=TYPES,
     since="15c609314",
+    versions={**by_input(FLOAT8=6, BOOL=5), 4: INT16_INDICES, **by_input(INT16=3, STRING=2)},
 )

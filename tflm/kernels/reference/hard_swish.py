@@ -15,14 +15,12 @@ from tflm.kernels.arithmetic.fixed_point import (
     round_half_away_array,
     rounding_divide_by_pot,
 )
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.checks import require_alike, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_float_or_lookup
-from tflm.kernels.support.views import apart
-from tflm.memory.tensor import TfLiteTensor
+from tflm.kernels.support.checks import require_scale, unary_tensors
+from tflm.kernels.support.elementwise import bind_unary
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT8, INT16, Array, Struct
 
@@ -100,18 +98,21 @@ def _high_mul(a: Raw, b: Raw) -> Raw:
     return cut_off
 
 
-def _tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
-    node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    require_type(input, *TYPES)
-    require_alike(output, input)
-    return input, output
+def float_hard_swish(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """x * relu6(x + 3) / 6"""
+    relu6: npt.NDArray[np.float32] = np.minimum(np.maximum(x + np.float32(3), np.float32(0)), np.float32(6))
+    return x * relu6 / np.float32(6)
+
+
+def float_elu(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """x, or exp(x) - 1 below zero."""
+    return np.where(x < 0, np.expm1(x), x)
 
 
 def _prepare_hard_swish(context: KernelContext, node: Node) -> None:
-    input, output = _tensors(context, node)
+    input, output = unary_tensors(node, *TYPES)
     if input.type == TensorType.FLOAT32:
+        node.op_data = float_hard_swish
         return
     fine_scale = np.float32(require_scale(input)) * np.float32(1 / 128)
     significand, exponent = quantize_multiplier(float(fine_scale / np.float32(require_scale(output))))
@@ -139,8 +140,9 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
 
     numpy's own exp of float32 may be off by two units in the last place, which C's is not.
     """
-    input, output = _tensors(context, node)
+    input, output = unary_tensors(node, *TYPES)
     if input.type == TensorType.FLOAT32:
+        node.op_data = float_elu
         return
     scale, inverse = np.float32(input.scale), np.float32(1) / np.float32(require_scale(output))
 
@@ -154,36 +156,9 @@ def _prepare_elu(context: KernelContext, node: Node) -> None:
     node.op_data = elu
 
 
-def _float_hard_swish(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
-    gate = kept(np.empty_like(x))  # not the output, which may lie on the input
-
-    def run() -> None:
-        np.add(x, np.float32(3), out=gate)
-        np.maximum(gate, np.float32(0), out=gate)
-        np.minimum(gate, np.float32(6), out=gate)
-        np.multiply(x, gate, out=y)
-        np.divide(y, np.float32(6), out=y)
-
-    return run
-
-
-def _float_elu(x: npt.NDArray[np.float32], y: npt.NDArray[np.float32]) -> Run:
-    negative = kept(np.empty(x.shape, np.bool_))
-    x, copies = apart(x, y)
-
-    def run() -> None:
-        for copy, original in copies:
-            np.copyto(copy, original)
-        np.less(x, 0, out=negative)
-        np.copyto(y, x)
-        np.expm1(x, out=y, where=negative)
-
-    return run
-
-
 HARD_SWISH = Registration(
     BuiltinOperator.HARD_SWISH,
-    bind_float_or_lookup(_float_hard_swish),
+    bind_unary,
     _prepare_hard_swish,
     op_data=HARD_SWISH_PARAMS,
     requests=tensors(),
@@ -192,7 +167,7 @@ HARD_SWISH = Registration(
 )
 ELU = Registration(
     BuiltinOperator.ELU,
-    bind_float_or_lookup(_float_elu),
+    bind_unary,
     _prepare_elu,
     op_data=OP_DATA_ELU,
     requests=tensors(),

@@ -2,57 +2,49 @@
 
 from __future__ import annotations
 
-import numpy as np
+from typing import Any
 
-from tflm.kernels.host_memory import kept
+import numpy as np
+import numpy.typing as npt
+
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_type
-from tflm.kernels.support.elementwise import bind_ufunc, operands
+from tflm.kernels.support.elementwise import BinaryFunction, bind_binary
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import BEYOND_FOUR_DIMENSIONS, INT16_ACTIVATIONS, Versions, input_is
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.INT64)
 
 
-def _prepare(context: KernelContext, node: Node) -> None:
-    input1, input2 = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
-    output = context.get_eval_output(node, 0)
-    require_type(output, *TYPES)
-    require_same_type(input1, output)
-    require_same_type(input2, output)
-    require_broadcast(input1, input2, output)
+VERSIONS: Versions = {4: INT16_ACTIVATIONS, 3: BEYOND_FOUR_DIMENSIONS, 2: input_is("INT8")}
 
 
-def _bind_with(choose: np.ufunc, compare: np.ufunc) -> Bind:
-    """The chosen integers. Of floats the first input where the comparison holds, else the second: for nan and -0."""
-
-    def bind(context: KernelContext, node: Node) -> Run:
-        ops = operands(context, node)
-        if ops.y.dtype.kind != "f":
-            return bind_ufunc(ops, choose)
-        first, second = kept(np.empty((2, *ops.y.shape), np.bool_))
-
-        def run() -> None:
-            ops.refresh()
-            compare(ops.x1, ops.x2, out=first)
-            np.logical_not(first, out=second)
-            np.copyto(ops.y, ops.x1, where=first)  # in two parts, since the output may lie on either input
-            np.copyto(ops.y, ops.x2, where=second)
-
-        return run
-
-    return bind
+def larger(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """x1 where it is larger, else x2: of nan, and of 0 and -0."""
+    return np.where(x1 > x2, x1, x2)
 
 
-MAXIMUM = Registration(
-    BuiltinOperator.MAXIMUM,
-    _bind_with(np.maximum, np.greater),
-    _prepare,
-    max_version=4,
-    types=TYPES,
-    overlap=element_wise,
-)
-MINIMUM = Registration(
-    BuiltinOperator.MINIMUM, _bind_with(np.minimum, np.less), _prepare, max_version=4, types=TYPES, overlap=element_wise
-)
+def smaller(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """x1 where it is smaller, else x2: of nan, and of 0 and -0."""
+    return np.where(x1 < x2, x1, x2)
+
+
+def _registration(operator: BuiltinOperator, function: BinaryFunction) -> Registration:
+    def prepare(context: KernelContext, node: Node) -> None:
+        input1, input2, output = node.eval_input(0), node.eval_input(1), node.eval_output(0)
+        require_type(output, *TYPES)
+        require_same_type(input1, output)
+        require_same_type(input2, output)
+        require_broadcast(input1, input2, output)
+        node.op_data = function
+
+    return Registration(
+        operator, bind_binary, prepare, max_version=4, types=TYPES, overlap=element_wise, versions=VERSIONS
+    )
+
+
+MAXIMUM = _registration(BuiltinOperator.MAXIMUM, larger)
+MINIMUM = _registration(BuiltinOperator.MINIMUM, smaller)

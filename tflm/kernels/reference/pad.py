@@ -7,12 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, TempInput, TempOutput
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration
+from tflm.kernels.requests import Request, TempInput, TempOutput
+from tflm.kernels.shapes import padded_shape
 from tflm.kernels.support.checks import constant_integers, element_count, require_same_type, require_type
-from tflm.kernels.support.views import bind_copies, bind_copy, view_of
+from tflm.kernels.support.views import Copy, Copying, view_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import Versions, by_input, rank_above
 from tflm.targets import INT8, INT32, UINT8, Array, Struct
 
 INPUT, PADDINGS, VALUE = range(3)
@@ -31,12 +34,12 @@ OP_DATA_PAD = Struct("pad.h:OpData", params=PAD_PARAMS, output_zero_point=INT32)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    """The op data are the output's zero point, and the slices of the output that the input goes to."""
+    """The op data are the default padding value and, for each dimension, the slice of the output without padding."""
     node.expect(inputs=range(2, 4), outputs=1)
-    input = context.input_tensor(node, INPUT)
-    paddings = context.input_tensor(node, PADDINGS)
-    value = context.input_tensor(node, VALUE) if node.has_input(VALUE) else None
-    output = context.output_tensor(node, 0)
+    input = node.input(INPUT)
+    paddings = node.input(PADDINGS)
+    value = node.input(VALUE) if node.has_input(VALUE) else None
+    output = node.output(0)
     require_type(input, *TYPES)
     require_same_type(output, input)
     if element_count(paddings) != 2 * len(output.dims):
@@ -50,7 +53,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     node.op_data = output.zero_point if output.type == TensorType.INT8 else 0, inside
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield TempInput(INPUT)
     yield TempInput(PADDINGS)
     if node.has_input(VALUE):
@@ -60,12 +63,14 @@ def _requests(node: NodeView) -> Iterator[Request]:
 
 def _inside(input: TfLiteTensor, output: TfLiteTensor, paddings: list[int]) -> tuple[slice, ...]:
     if len(input.dims) > MAXIMUM_RANK:
-        raise OperatorError(f"has {len(input.dims)} dimensions, {MAXIMUM_RANK} is the most", tensor=input.name)
+        raise OperatorError(
+            f"has {len(input.dims)} dimensions, at most {MAXIMUM_RANK} are supported", tensor=input.name
+        )
     before, after = paddings[::2], paddings[1::2]
     wanted = [size + left + right for size, left, right in zip(input.dims, before, after)]
     if len(input.dims) != len(output.dims) or min(paddings, default=0) < 0 or list(output.dims) != wanted:
         reason = f"has shape {list(output.dims)}; {list(input.dims)} padded by {before} before and {after} after"
-        raise OperatorError(f"{reason} gives {wanted}", tensor=output.name)
+        raise OperatorError(f"{reason} requires {wanted}", tensor=output.name)
     return tuple(slice(left, left + size) for left, size in zip(before, input.dims))
 
 
@@ -78,27 +83,32 @@ def _check_value(value: TfLiteTensor, output: TfLiteTensor) -> None:
         raise OperatorError(f"{reason} and {output.zero_point}; they must be equal", tensor=value.name)
 
 
-def _bind(context: KernelContext, node: Node) -> Run:
+def _copies(node: Node) -> list[Copy]:
     zero_point, inside = node.op_data
-    x, y = context.get_eval_input(node, INPUT).elements, context.get_eval_output(node, 0).elements
-    value = np.asarray(zero_point, y.dtype)
-    if node.has_input(VALUE):
-        value = context.get_eval_input(node, VALUE).elements.reshape(())
+    x, y = node.eval_input(INPUT).elements, node.eval_output(0).elements
     if x.size == y.size:
-        return bind_copy(y, x)
-    return bind_copies([(y, value), (view_of(y, inside), x)])
+        return [(y, x)]
+    value = node.eval_input(VALUE).elements.reshape(()) if node.has_input(VALUE) else np.asarray(zero_point, y.dtype)
+    return [(y, value), (view_of(y, inside), x)]
 
 
-PAD = Registration(
-    BuiltinOperator.PAD, _bind, _prepare, op_data=OP_DATA_PAD, requests=_requests, max_version=4, types=TYPES
-)
-PADV2 = Registration(
-    BuiltinOperator.PADV2,
-    _bind,
-    _prepare,
-    op_data=OP_DATA_PAD,
-    requests=_requests,
-    max_version=4,
-    types=TYPES,
-    cpp_method="AddPadV2",
-)
+VERSIONS: Versions = {**by_input(FLOAT8=6, BOOL=5), 4: rank_above(4), **by_input(INT16=3, INT8=2)}
+
+
+def _registration(operator: BuiltinOperator, cpp_method: str) -> Registration:
+    return Registration(
+        operator,
+        Copying(_copies),
+        _prepare,
+        op_data=OP_DATA_PAD,
+        requests=_requests,
+        max_version=4,
+        types=TYPES,
+        cpp_method=cpp_method,
+        output_shapes=padded_shape,
+        versions=VERSIONS,
+    )
+
+
+PAD = _registration(BuiltinOperator.PAD, "AddPad")
+PADV2 = _registration(BuiltinOperator.PADV2, "AddPadV2")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.broadcasting import require_broadcast
 from tflm.kernels.support.checks import require_same_type, require_scale, require_type
-from tflm.kernels.support.elementwise import bind_binary, operands
+from tflm.kernels.support.elementwise import bind_binary
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.targets import INT, INT32, Struct
@@ -40,61 +42,47 @@ PRELU_PARAMS = Struct(
 
 @dataclass(frozen=True)
 class Prelu:
-    """A function of integers: one multiplier for what is positive, another for products with alpha."""
+    """A function of integers: `output` for what is positive, another multiplier for products with alpha."""
 
     input_zero_point: int
     alpha_zero_point: int
     product: QuantizedMultiplier
     output: Requantization
 
-    def __call__(self, a: Raw, b: Raw, scratch: Raw) -> Raw:
-        np.subtract(a, self.input_zero_point, out=a)
-        np.subtract(b, self.alpha_zero_point, out=b)
-        np.multiply(a, b, out=b)
-        self.product.scale(wrap_int32(b), scratch)
-        negative = a < 0
-        self.output.multiplier.scale(a, scratch)
-        np.copyto(a, b, where=negative)
-        return self.output.stage.clamp(a)
+    def __call__(self, x: npt.NDArray[Any], alpha: npt.NDArray[Any]) -> Raw:
+        value = x.astype(np.int64) - self.input_zero_point
+        product = wrap_int32(value * (alpha.astype(np.int64) - self.alpha_zero_point))
+        return np.where(value >= 0, self.output(value), self.output.stage.clamp(self.product(product)))
+
+
+def float_prelu(x: npt.NDArray[np.float32], alpha: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """x, or x * alpha below zero."""
+    return np.where(x >= 0, x, x * alpha)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    input, alpha = context.input_tensor(node, 0), context.input_tensor(node, 1)
-    output = context.output_tensor(node, 0)
+    input, alpha = node.input(0), node.input(1)
+    output = node.output(0)
     require_type(input, *ALPHA_TYPES)
     require_same_type(output, input)
     require_type(alpha, ALPHA_TYPES[input.type])
     require_broadcast(input, alpha, output, MAXIMUM_RANK, MAXIMUM_RANK)
-    if input.type != TensorType.FLOAT32:
-        scale = require_scale(output)
-        identity = QuantizedMultiplier.of(input.scale / scale)
-        node.op_data = Prelu(
-            input.zero_point,
-            alpha.zero_point,
-            QuantizedMultiplier.of(input.scale * alpha.scale / scale),
-            Requantization(identity, OutputStage.whole(output.zero_point, ELEMENT_TYPES[input.type].dtype)),
-        )
-
-
-def _bind(context: KernelContext, node: Node) -> Run:
-    ops = operands(context, node)
-    if isinstance(node.op_data, Prelu):
-        return bind_binary(ops, node.op_data)
-    positive, negative = kept(np.empty((2, *ops.y.shape), np.bool_))
-
-    def run() -> None:
-        ops.refresh()
-        np.greater_equal(ops.x1, 0, out=positive)
-        np.logical_not(positive, out=negative)
-        np.multiply(ops.x1, ops.x2, out=ops.y, where=negative)  # in two parts: the output may lie on an input
-        np.copyto(ops.y, ops.x1, where=positive)
-
-    return run
+    if input.type == TensorType.FLOAT32:
+        node.op_data = float_prelu
+        return
+    scale = require_scale(output)
+    identity = QuantizedMultiplier.of(input.scale / scale)
+    node.op_data = Prelu(
+        input.zero_point,
+        alpha.zero_point,
+        QuantizedMultiplier.of(input.scale * alpha.scale / scale),
+        Requantization(identity, OutputStage.whole(output.zero_point, ELEMENT_TYPES[input.type].dtype)),
+    )
 
 
 PRELU = Registration(
     BuiltinOperator.PRELU,
-    _bind,
+    bind_binary,
     _prepare,
     op_data=PRELU_PARAMS,
     requests=tensors(2),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -10,18 +10,22 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import (
     QuantizedMultiplier,
-    int32_from_float_into,
-    round_half_away_in_place,
+    Raw,
+    int32_from_float,
+    round_half_away_array,
 )
-from tflm.kernels.arithmetic.lookup import bind_lookup
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Refusal, tensors
+from tflm.kernels.registration import Refusal, Registration
+from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import require_same_size, require_scale, require_type
+from tflm.kernels.support.elementwise import bind_unary
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.signature import Signature, scales_of
+from tflm.schema.tables import Tensor
+from tflm.schema.version_rules import Feature, by_input, every, input_is, input_or_output_is, output_is
 from tflm.targets import DOUBLE, INT, INT32, Struct
 
 DEQUANTIZE_TYPES = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
@@ -52,10 +56,32 @@ DEQUANTIZE_OP_DATA = Struct(
 )
 
 
+@dataclass(frozen=True)
+class AffineQuantize:
+    """From real numbers to integers: x / scale, rounded and cut to 32 bits, then the zero point and a clamp."""
+
+    scale: np.float32
+    output: OutputStage
+
+    def __call__(self, x: npt.NDArray[np.float32]) -> Raw:
+        return self.output.clamp(int32_from_float(round_half_away_array(x / self.scale)))
+
+
+@dataclass(frozen=True)
+class AffineDequantize:
+    """From integers to the real numbers that they stand for."""
+
+    scale: float
+    zero_point: int
+
+    def __call__(self, x: Raw) -> npt.NDArray[np.floating]:
+        return self.scale * (x - self.zero_point)
+
+
 def _prepare_quantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_type(input, *OUTPUT_TYPES)
     require_type(output, *OUTPUT_TYPES[input.type])
     require_same_size(output, input)
@@ -63,77 +89,54 @@ def _prepare_quantize(context: KernelContext, node: Node) -> None:
     assert output.quantization is not None
     if len(output.quantization.scale) != 1:
         raise OperatorError("has a scale for each channel; only one for all is supported", tensor=output.name)
+    stage = OutputStage.whole(output.zero_point, ELEMENT_TYPES[output.type].dtype)
     if input.type == TensorType.FLOAT32:
-        node.op_data = np.float32(output.scale), output.zero_point
+        node.op_data = AffineQuantize(np.float32(output.scale), stage)
     else:
-        stage = OutputStage.whole(output.zero_point, ELEMENT_TYPES[output.type].dtype)
         node.op_data = Requantization(QuantizedMultiplier.of(input.scale / output.scale), stage, input.zero_point)
-
-
-def _bind_quantize(context: KernelContext, node: Node) -> Run:
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-    if x.dtype == np.float32:
-        return _bind_affine_quantize(x.reshape(-1), y.reshape(-1), *node.op_data)
-    if x.itemsize <= 2:
-        return bind_lookup(x, y, node.op_data)
-
-    requantize = node.op_data.in_place
-    flat_x, flat_y = x.reshape(-1), y.reshape(-1)
-    values, scratch = (kept(np.empty(flat_x.shape, np.int64)) for _ in range(2))
-
-    def run() -> None:
-        np.copyto(values, flat_x)
-        np.copyto(flat_y, requantize(values, scratch), casting="unsafe")
-
-    return run
-
-
-def _bind_affine_quantize(x: npt.NDArray[Any], y: npt.NDArray[Any], scale: np.float32, zero_point: int) -> Run:
-    stage = OutputStage.whole(zero_point, y.dtype)
-    scaled, scratch = (kept(np.empty(x.shape, np.float32)) for _ in range(2))
-    mask = kept(np.empty(x.shape, np.bool_))
-    values = kept(np.empty(x.shape, np.int64))
-
-    def run() -> None:
-        np.divide(x, scale, out=scaled)
-        round_half_away_in_place(scaled, scratch)
-        int32_from_float_into(values, scaled, mask)
-        np.copyto(y, stage.clamp(values), casting="unsafe")
-
-    return run
 
 
 def _prepare_dequantize(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_type(input, *DEQUANTIZE_TYPES)
     require_type(output, TensorType.FLOAT32)
     require_same_size(output, input)
-    node.op_data = input.scale, input.zero_point
+    node.op_data = AffineDequantize(input.scale, input.zero_point)
 
 
-def _bind_dequantize(context: KernelContext, node: Node) -> Run:
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-    scale, zero_point = node.op_data
-    return bind_lookup(x, y, lambda values: scale * (values - zero_point))
-
-
-def _reads_int32(node: NodeView) -> bool:
+def _reads_int32(node: Node) -> bool:
     return node.input(0).type == TensorType.INT32
 
 
-def _reads_uint8(node: NodeView) -> bool:
+def _reads_uint8(node: Node) -> bool:
     return node.input(0).type == TensorType.UINT8
 
 
-def _has_uint8(node: NodeView) -> bool:
+def _has_uint8(node: Node) -> bool:
     return TensorType.UINT8 in (node.input(0).type, node.output(0).type)
+
+
+def _has_scale_for_each_slice(tensor: Tensor | None) -> bool:
+    scales = scales_of(tensor)
+    if tensor is None or tensor.quantization is None or len(scales) < 2:
+        return False
+    shape, dimension = tensor.shape or (), tensor.quantization.quantized_dimension
+    return 0 <= dimension < len(shape) and shape[dimension] == len(scales)
+
+
+def _reads_a_scale_for_each_slice(signature: Signature) -> bool:
+    return _has_scale_for_each_slice(signature.input(0))
+
+
+def _writes_a_scale_for_each_slice(signature: Signature) -> bool:
+    return _has_scale_for_each_slice(next(iter(signature.outputs), None))
 
 
 QUANTIZE = Registration(
     BuiltinOperator.QUANTIZE,
-    _bind_quantize,
+    bind_unary,
     _prepare_quantize,
     op_data=OP_DATA_QUANTIZE,
     requests=tensors(),
@@ -144,10 +147,16 @@ QUANTIZE = Registration(
         Refusal(_has_uint8, "neither input nor output may be uint8", until="ad60ac482"),
     ),
     overlap=element_wise,
+    versions={
+        5: input_or_output_is("UINT4"),
+        4: input_or_output_is("INT4"),
+        3: Feature("a scale for each slice", _writes_a_scale_for_each_slice),
+        2: output_is("INT16"),
+    },
 )
 DEQUANTIZE = Registration(
     BuiltinOperator.DEQUANTIZE,
-    _bind_dequantize,
+    bind_unary,
     _prepare_dequantize,
     op_data=DEQUANTIZE_OP_DATA,
     requests=tensors(),
@@ -155,4 +164,9 @@ DEQUANTIZE = Registration(
     types=DEQUANTIZE_TYPES,
     refusals=(Refusal(_reads_uint8, "its input may be int8 or int16", since="1ca285989", until="5f443a287"),),
     overlap=element_wise,
+    versions={
+        **by_input(FLOAT8=9, UINT4=8, INT2=7, INT4=6, INT16=3, FLOAT16=3),
+        5: Feature("INT8 with a scale for each slice", every(input_is("INT8"), _reads_a_scale_for_each_slice)),
+        2: input_is("INT8"),
+    },
 )

@@ -1,11 +1,10 @@
-"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL: all elements along some dimensions made one."""
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL: reductions along some axes, which are an input."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,17 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, quantize_multiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, Requests, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.node import KernelContext, Node, Requests
+from tflm.kernels.registration import Bind, Registration, Run
+from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
+from tflm.kernels.shapes import reduced
 from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.kernels.support.views import as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import Versions, by_input
 from tflm.targets import BOOL, FLOAT, INT, INT32, Since, Struct, Until
 
 INPUT, AXIS = range(2)
@@ -51,7 +52,7 @@ OP_DATA_REDUCE = Struct(
 
 @dataclass
 class Rescaling:
-    """From the scale and zero point of the input to those of the output: significand * 2^shift."""
+    """From scale and zero point of the input to those of the output; the multiplier is significand * 2^shift."""
 
     significand: int
     shift: int
@@ -59,7 +60,7 @@ class Rescaling:
     output_zero_point: int
 
     def multiplier(self, divisor: int) -> QuantizedMultiplier:
-        """The multiplier with a division taken in: it is shifted left first, as far as it may be."""
+        """The multiplier over a divisor. The significand is shifted left before the division, as far as possible."""
         if divisor == 1:
             return QuantizedMultiplier(self.significand, self.shift)
         up = min(divisor.bit_length() - 1, 32, 31 + self.shift)
@@ -67,7 +68,7 @@ class Rescaling:
 
 
 def _prepare_sum(context: KernelContext, node: Node) -> None:
-    input, output = _tensors(context, node)
+    input, output = _tensors(node)
     require_type(input, *SUM_TYPES)
     require_same_type(output, input)
     if input.type != TensorType.FLOAT32:
@@ -76,7 +77,7 @@ def _prepare_sum(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_min_max(context: KernelContext, node: Node) -> None:
-    input, output = _tensors(context, node)
+    input, output = _tensors(node)
     require_type(input, *MIN_MAX_TYPES)
     require_same_type(output, input)
     if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (output.scale, output.zero_point):
@@ -85,16 +86,16 @@ def _prepare_min_max(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_all(context: KernelContext, node: Node) -> None:
-    input, output = _tensors(context, node)
+    input, output = _tensors(node)
     require_type(input, *ALL_TYPES)
     require_same_type(output, input)
 
 
-def _tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
+def _tensors(node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
     node.expect(inputs=2, outputs=1)
-    input = context.input_tensor(node, INPUT)
-    output = context.output_tensor(node, 0)
-    axis = context.input_tensor(node, AXIS)
+    input = node.input(INPUT)
+    output = node.output(0)
+    axis = node.input(AXIS)
     require_type(axis, TensorType.INT32)
     if axis.is_constant:
         check_output(resolved_axes(axis.data, input), input, output)
@@ -104,7 +105,7 @@ def _tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTe
 FIRST_TENSORS = TempInput(INPUT), TempOutput(0), TempInput(AXIS)
 
 
-def _requests_of_sum(node: NodeView) -> Iterator[Request]:
+def _requests_of_sum(node: Node) -> Iterator[Request]:
     if _normalizes(node.release):
         yield from (TempInput(INPUT), TempInput(AXIS), TempOutput(0))
     else:
@@ -122,7 +123,7 @@ def _requests_of_sum(node: NodeView) -> Iterator[Request]:
     yield from second_tensors(node)
 
 
-def _requests_of_min_max(node: NodeView) -> Iterator[Request]:
+def _requests_of_min_max(node: Node) -> Iterator[Request]:
     yield from second_tensors(node)
     yield from FIRST_TENSORS
     yield from _indices(node)
@@ -131,31 +132,31 @@ def _requests_of_min_max(node: NodeView) -> Iterator[Request]:
 
 
 def _normalizes(release: Release) -> bool:
-    """Whether it is of the two days in which there were buffers for what was then taken back."""
+    """Whether the release has the buffers that TFLM added, and removed two days later."""
     return release.holds("ff246bcc0") and not release.holds("2710e3f8c")
 
 
-def _requests_of_all(node: NodeView) -> Iterator[Request]:
+def _requests_of_all(node: Node) -> Iterator[Request]:
     yield from FIRST_TENSORS
     yield from second_tensors(node)
     yield from _indices(node)
 
 
-def second_tensors(node: NodeView) -> Iterator[Request]:
-    """TFLM takes the tensors twice, the output only for int8."""
+def second_tensors(node: Node) -> Iterator[Request]:
+    """TFLM allocates the temp tensors twice, that of the output only for int8."""
     yield TempInput(INPUT)
     yield TempInput(AXIS)
     if node.input(INPUT).type == TensorType.INT8:
         yield TempOutput(0)
 
 
-def _indices(node: NodeView) -> Iterator[Request]:
+def _indices(node: Node) -> Iterator[Request]:
     yield ScratchBuffer("place in the input", 4 * len(node.input(INPUT).dims))
     yield ScratchBuffer("resolved axes", 4 * element_count(node.input(AXIS)))
 
 
 def resolved_axes(axis: npt.NDArray[Any], input: TfLiteTensor | TfLiteEvalTensor) -> tuple[int, ...]:
-    """Dimensions as they are counted from 0, in order and each once; none for a scalar."""
+    """The axes from 0 on, sorted and without duplicates; none for a scalar."""
     if not input.dims:
         return ()
     return tuple(sorted({require_axis(int(a), len(input.dims), input.name) for a in axis.reshape(-1)}))
@@ -164,132 +165,95 @@ def resolved_axes(axis: npt.NDArray[Any], input: TfLiteTensor | TfLiteEvalTensor
 def check_output(
     axes: Sequence[int], input: TfLiteTensor | TfLiteEvalTensor, output: TfLiteTensor | TfLiteEvalTensor
 ) -> None:
-    """Refuse an output that has not one element for each that is left."""
+    """Reject an output of the wrong size."""
     count = math.prod(size for i, size in enumerate(input.dims) if i not in axes)
     if element_count(output) != count:
         reason = f"has shape {list(output.dims)}; {list(input.dims)} reduced along {list(axes)} has {count} elements"
         raise OperatorError(reason, tensor=output.name)
 
 
-class Columns:
-    """A copy of the input as a matrix: a column for each element of the output, a row for each that it is made of.
-
-    numpy adds up the rows of a matrix one after the other, as the reference does, but a single column pairwise: there
-    are two columns at least.
-    """
-
-    def __init__(self, x: npt.NDArray[Any], axes: Sequence[int], dtype: npt.DTypeLike):
-        others = [i for i in range(x.ndim) if i not in axes]
-        self.rows = math.prod(x.shape[i] for i in axes)
-        self.count = math.prod(x.shape[i] for i in others)
-        self.matrix = kept(np.zeros((self.rows, max(self.count, 2)), dtype))
-        self._source: npt.NDArray[Any]
-        self._target: npt.NDArray[Any]
-        if self.count == 1:
-            self._target, self._source = self.matrix[:, 0], x.reshape(-1)
-        else:
-            self._source = x.transpose([*axes, *others])
-            self._target = self.matrix.reshape(self._source.shape)
-        self._results = kept(np.empty(self.matrix.shape[1], dtype))
-
-    def reduced(self, reduce: Callable[..., Any]) -> npt.NDArray[Any]:
-        """The rows made one; valid until the next call."""
-        np.copyto(self._target, self._source)
-        reduce(self.matrix, axis=0, out=self._results)
-        return self._results[: self.count]
+Array = npt.NDArray[Any]
+Reduction = Callable[[Array, tuple[int, ...], Any], Array]
+"""From input, axes and op data to the elements of the output."""
 
 
-BindAxes = Callable[[npt.NDArray[Any], npt.NDArray[Any], tuple[int, ...], Any], Run]
-"""From input, output, dimensions and op data to what runs the operator."""
-
-
-def _bind_with(bind_axes: BindAxes) -> Bind:
-    """Dimensions that are no constant are looked at in each run."""
-
+def _bind_with(reduction: Reduction) -> Bind:
     def bind(context: KernelContext, node: Node) -> Run:
-        input, axis = context.get_eval_input(node, INPUT), context.get_eval_input(node, AXIS)
-        output = context.get_eval_output(node, 0)
-        x, y, op_data = input.elements, output.elements.reshape(-1), node.op_data
+        input, axis = node.eval_input(INPUT), node.eval_input(AXIS)
+        output = node.eval_output(0)
+        x, y = as_numbers(input.elements), as_numbers(output.elements.reshape(-1))
 
-        def bind_resolved() -> Run:
-            axes = resolved_axes(axis.elements, input)
-            check_output(axes, input, output)
-            return bind_axes(x, y, axes, op_data)
+        def axes() -> tuple[int, ...]:
+            resolved = resolved_axes(axis.elements, input)
+            check_output(resolved, input, output)
+            if reduction is _mean and not x.size:
+                raise OperatorError(f"has an input of shape {list(x.shape)}; there is no mean of no elements")
+            return resolved
 
-        return bind_by_parameters([axis], bind_resolved)
+        def run(axes: tuple[int, ...]) -> None:
+            y[...] = reduction(x, axes, node.op_data)
 
-    return bind
-
-
-def _bind_sum(is_mean: bool) -> BindAxes:
-    def bind(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
-        if is_mean and not x.size:
-            raise OperatorError(f"has an input of shape {list(x.shape)}; there is no mean of no elements")
-        if x.dtype == np.float32:
-            columns = Columns(x, axes, np.float32)
-            divisor = np.float32(columns.rows if is_mean else 1)
-
-            def run() -> None:
-                np.divide(columns.reduced(np.add.reduce), divisor, out=y)
-
-            return run
-        return _bind_quantized_sum(Columns(x, axes, np.int64), y, op_data, is_mean)
+        return bind_by_parameters([axis], axes, run)
 
     return bind
 
 
-def _bind_quantized_sum(columns: Columns, y: npt.NDArray[Any], op: Rescaling, is_mean: bool) -> Run:
-    multiplier = op.multiplier(columns.rows if is_mean else 1)
-    zero_points = columns.rows * op.input_zero_point
-    requantize = Requantization(multiplier, OutputStage.whole(op.output_zero_point, y.dtype)).in_place
-    scratch = kept(np.empty(y.shape, np.int64))
+def _reduced(x: Array, axes: tuple[int, ...], reduce: Callable[..., Any], **options: Any) -> Array:
+    """Reduce along the axes, element after element as the reference does.
 
-    def run() -> None:
-        sums = columns.reduced(np.add.reduce)
-        np.subtract(sums, zero_points, out=sums)
-        np.copyto(y, requantize(wrap_int32(sums), scratch), casting="unsafe")
-
-    return run
-
-
-def _bind_extreme(ufunc: np.ufunc, start: str) -> BindAxes:
-    """The first value is that of the type's other end: an infinity beyond it does not count, nor does a nan."""
-
-    def bind(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
-        columns = Columns(x, axes, x.dtype)
-        limits: Any = np.finfo(x.dtype) if x.dtype.kind == "f" else np.iinfo(x.dtype)
-        reduce = partial(ufunc.reduce, initial=x.dtype.type(getattr(limits, start)))
-
-        def run() -> None:
-            np.copyto(y, columns.reduced(reduce))
-
-        return run
-
-    return bind
+    numpy does so for the rows of a matrix, but would reduce a single column in pairs.
+    """
+    others = [i for i in range(x.ndim) if i not in axes]
+    rows, count = (math.prod(x.shape[i] for i in part) for part in (axes, others))
+    columns = np.ascontiguousarray(x.transpose([*axes, *others]).reshape(rows, count), None)
+    columns = np.repeat(columns, 2, axis=1) if count == 1 else columns
+    results: Array = reduce(columns, axis=0, **options)
+    return results[:count]
 
 
-def _bind_all(x: npt.NDArray[Any], y: npt.NDArray[Any], axes: tuple[int, ...], op_data: Any) -> Run:
-    columns, y = Columns(as_numbers(x), axes, np.uint8), as_numbers(y)
-    reduce = partial(np.bitwise_and.reduce, initial=np.uint8(1))
+def _sum(x: Array, axes: tuple[int, ...], op: Rescaling, divisor: int = 1) -> Array:
+    if x.dtype == np.float32:
+        return _reduced(x, axes, np.add.reduce) / np.float32(divisor)
+    zero_points = math.prod(x.shape[i] for i in axes) * op.input_zero_point
+    sums = wrap_int32(_reduced(x, axes, np.add.reduce, dtype=np.int64) - zero_points)
+    return Requantization(op.multiplier(divisor), OutputStage.whole(op.output_zero_point, x.dtype))(sums)
 
-    def run() -> None:
-        np.copyto(y, columns.reduced(reduce))
 
-    return run
+def _mean(x: Array, axes: tuple[int, ...], op: Rescaling) -> Array:
+    return _sum(x, axes, op, math.prod(x.shape[i] for i in axes))
+
+
+def lowest_and_highest(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The finite limits of a type. A search for extremes starts from them, so that infinities and NaNs do not count."""
+    limits: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
+    return dtype.type(limits.min), dtype.type(limits.max)
+
+
+def _maximum(x: Array, axes: tuple[int, ...], op_data: Any) -> Array:
+    return _reduced(x, axes, np.fmax.reduce, initial=lowest_and_highest(x.dtype)[0])
+
+
+def _minimum(x: Array, axes: tuple[int, ...], op_data: Any) -> Array:
+    return _reduced(x, axes, np.fmin.reduce, initial=lowest_and_highest(x.dtype)[1])
+
+
+def _all(x: Array, axes: tuple[int, ...], op_data: Any) -> Array:
+    return _reduced(x, axes, np.bitwise_and.reduce, initial=np.uint8(1))
 
 
 def _registration(
     operator: BuiltinOperator,
     prepare: Callable[[KernelContext, Node], None],
     requests: Requests,
-    bind_axes: BindAxes,
+    reduction: Reduction,
     max_version: int,
     types: tuple[TensorType, ...],
+    versions: Versions | None = None,
     since: str = "",
 ) -> Registration:
     return Registration(
         operator,
-        _bind_with(bind_axes),
+        _bind_with(reduction),
         prepare,
         op_data=OP_DATA_REDUCE,
         requests=requests,
@@ -297,25 +261,49 @@ def _registration(
         max_version=max_version,
         types=types,
         since=since,
+        output_shapes=reduced,
+        versions=versions or {},
     )
 
 
-MEAN = _registration(BuiltinOperator.MEAN, _prepare_sum, _requests_of_sum, _bind_sum(is_mean=True), 3, SUM_TYPES)
+MEAN = _registration(
+    BuiltinOperator.MEAN,
+    _prepare_sum,
+    _requests_of_sum,
+    _mean,
+    3,
+    SUM_TYPES,
+    versions=by_input(INT16=3, INT8=2),
+)
 SUM = _registration(
-    BuiltinOperator.SUM, _prepare_sum, _requests_of_sum, _bind_sum(is_mean=False), 2, SUM_TYPES, since="32b0fe993"
+    BuiltinOperator.SUM,
+    _prepare_sum,
+    _requests_of_sum,
+    _sum,
+    2,
+    SUM_TYPES,
+    since="32b0fe993",
+    versions=by_input(INT8=2),
 )
 REDUCE_MAX = _registration(
-    BuiltinOperator.REDUCE_MAX, _prepare_min_max, _requests_of_min_max, _bind_extreme(np.fmax, "min"), 3, MIN_MAX_TYPES
+    BuiltinOperator.REDUCE_MAX,
+    _prepare_min_max,
+    _requests_of_min_max,
+    _maximum,
+    3,
+    MIN_MAX_TYPES,
+    versions=by_input(INT16=3, INT8=2),
 )
 REDUCE_MIN = _registration(
     BuiltinOperator.REDUCE_MIN,
     _prepare_min_max,
     _requests_of_min_max,
-    _bind_extreme(np.fmin, "max"),
+    _minimum,
     3,
     MIN_MAX_TYPES,
     since="3d4cdc19f",
+    versions=by_input(INT16=3, INT8=2),
 )
 REDUCE_ALL = _registration(
-    BuiltinOperator.REDUCE_ALL, _prepare_all, _requests_of_all, _bind_all, 1, ALL_TYPES, since="ef382bdaa"
+    BuiltinOperator.REDUCE_ALL, _prepare_all, _requests_of_all, _all, 1, ALL_TYPES, since="ef382bdaa"
 )

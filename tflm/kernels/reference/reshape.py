@@ -6,18 +6,21 @@ import math
 from collections.abc import Iterator
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import copied, copied_in_order
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Reads, Request, tensors, writable_dims
+from tflm.kernels.registration import Registration
+from tflm.kernels.requests import Reads, Request, tensors, writable_dims
+from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
 from tflm.kernels.support.checks import AnyTensor, constant_integers, element_count, require_alike, require_type
-from tflm.kernels.support.views import bind_copy
+from tflm.kernels.support.views import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import ReshapeOptions, SqueezeOptions
+from tflm.schema.version_rules import by_input
 from tflm.targets import INT, INT32, Array, Struct
 
 MAXIMUM_DIMENSIONS = 8
-"""Dimensions that there is room for in parsed options."""
+"""Maximum number of dimensions in parsed options."""
 
 EXPAND_DIMS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 
@@ -29,12 +32,12 @@ TFLITE_SQUEEZE_PARAMS = Struct(
 
 def _prepare_reshape(context: KernelContext, node: Node) -> None:
     node.expect(inputs=range(1, 3), outputs=1)
-    options = node.options(ReshapeOptions) or ReshapeOptions()
+    options = node.options(ReshapeOptions)
     _require_room("new_shape", options.new_shape)
-    input = context.input_tensor(node, 0)
-    output = context.get_eval_output(node, 0)
+    input = node.input(0)
+    output = node.eval_output(0)
     if len(node.inputs) == 1 and output.dims == (0,):
-        output.dims = ()  # how old writers say scalar
+        output.dims = ()  # a scalar, as old converters wrote it
     if -1 in output.dims:
         dims = _stretched(output, element_count(input))
         context.allocate_requested(node)
@@ -42,7 +45,7 @@ def _prepare_reshape(context: KernelContext, node: Node) -> None:
     _check_elements(input, output)
 
 
-def _requests_of_reshape(node: NodeView) -> Iterator[Request]:
+def _requests_of_reshape(node: Node) -> Iterator[Request]:
     yield from tensors()(node)
     output = node.output(0)
     if -1 in output.dims:
@@ -51,14 +54,16 @@ def _requests_of_reshape(node: NodeView) -> Iterator[Request]:
 
 def _require_room(option: str, dimensions: tuple[int, ...] | None) -> None:
     if len(dimensions or ()) > MAXIMUM_DIMENSIONS:
-        raise OperatorError(f"{option} has {len(dimensions or ())} dimensions, {MAXIMUM_DIMENSIONS} is the most")
+        raise OperatorError(
+            f"{option} has {len(dimensions or ())} dimensions, at most {MAXIMUM_DIMENSIONS} are supported"
+        )
 
 
 def _stretched(output: TfLiteEvalTensor, elements: int) -> tuple[int, ...]:
-    """The output's shape, with its one dimension of -1 made as large as the elements need."""
+    """The output's shape, with the number of elements in place of its -1."""
     others = math.prod(dimension for dimension in output.dims if dimension != -1)
     if output.dims.count(-1) > 1 or others <= 0:
-        reason = f"has shape {list(output.dims)}; one dimension at the most can be left open, none can be 0"
+        reason = f"has shape {list(output.dims)}; only one dimension can be -1, and none 0"
         raise OperatorError(reason, tensor=output.name)
     return tuple(elements // others if dimension == -1 else dimension for dimension in output.dims)
 
@@ -66,13 +71,13 @@ def _stretched(output: TfLiteEvalTensor, elements: int) -> tuple[int, ...]:
 def _check_elements(input: TfLiteTensor, output: AnyTensor) -> None:
     require_alike(output, input)
     if input.type == TensorType.INT4 and input.is_constant:
-        raise OperatorError("is a constant of INT4, two elements to a byte, which can't be copied", tensor=input.name)
+        raise OperatorError("is a constant of INT4, two elements to a byte, which cannot be copied", tensor=input.name)
 
 
 def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=1)
-    input, axis = (context.input_tensor(node, i) for i in range(2))
-    output = context.output_tensor(node, 0)
+    input, axis = (node.input(i) for i in range(2))
+    output = node.output(0)
     require_type(input, *EXPAND_DIMS_TYPES)
     if len(axis.dims) > 1:
         raise OperatorError(f"has shape {list(axis.dims)}, must be one number", tensor=axis.name)
@@ -80,7 +85,7 @@ def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
     if position < 0:
         position += len(input.dims) + 1
     if not 0 <= position <= len(input.dims):
-        raise OperatorError(f"has {len(input.dims)} dimensions, none can be added at {position}", tensor=input.name)
+        raise OperatorError(f"has {len(input.dims)} dimensions, cannot add one at {position}", tensor=input.name)
     wanted = (*input.dims[:position], 1, *input.dims[position:])
     if output.dims != wanted:
         raise OperatorError(f"has shape {list(output.dims)}, must have {list(wanted)}", tensor=output.name)
@@ -89,17 +94,17 @@ def _prepare_expand_dims(context: KernelContext, node: Node) -> None:
 
 def _prepare_squeeze(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    options = node.options(SqueezeOptions) or SqueezeOptions()
+    input = node.input(0)
+    output = node.output(0)
+    options = node.options(SqueezeOptions)
     _require_room("squeeze_dims", options.squeeze_dims)
     rank = len(input.dims)
     if rank > MAXIMUM_DIMENSIONS:
-        raise OperatorError(f"has {rank} dimensions, {MAXIMUM_DIMENSIONS} is the most", tensor=input.name)
+        raise OperatorError(f"has {rank} dimensions, at most {MAXIMUM_DIMENSIONS} are supported", tensor=input.name)
     squeezed = [axis + rank if axis < 0 else axis for axis in options.squeeze_dims or ()]
     for axis in squeezed:
         if not 0 <= axis < rank or input.dims[axis] != 1:
-            reason = f"has shape {list(input.dims)}; only a dimension of 1 can be squeezed, {axis} is none"
+            reason = f"has shape {list(input.dims)}; only a dimension of 1 can be squeezed, {axis} is not one"
             raise OperatorError(reason, tensor=input.name)
     left = [n for axis, n in enumerate(input.dims) if (axis not in squeezed if squeezed else n != 1)]
     if list(output.dims[: len(left)]) != left:
@@ -107,33 +112,67 @@ def _prepare_squeeze(context: KernelContext, node: Node) -> None:
     _check_elements(input, output)
 
 
-def _bind(context: KernelContext, node: Node) -> Run:
-    x, y = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
-    return bind_copy(y.elements.reshape(-1), x.elements.reshape(-1))
+def _copies(node: Node) -> list[Copy]:
+    return [(node.eval_output(0).elements.reshape(-1), node.eval_input(0).elements.reshape(-1))]
+
+
+RESHAPING = Copying(_copies)
+
+
+def _reshaped(node: StaticNode) -> Shapes:
+    shape = list(node.numbers(1) if node.has(1) else node.option("new_shape") or ())
+    count = math.prod(node.shape(0))
+    known = math.prod(dimension for dimension in shape if dimension != -1)
+    if shape.count(-1) == 1 and known and count % known == 0:
+        shape[shape.index(-1)] = count // known
+    if -1 in shape or math.prod(shape) != count:
+        raise OperatorError(f"reshapes to {shape}, which does not have the {count} elements of {list(node.shape(0))}")
+    return [shape]
+
+
+def _expanded(node: StaticNode) -> Shapes:
+    shape = node.shape(0)
+    axis = positive_axis(node.numbers(1)[0], len(shape) + 1)
+    return [(*shape[:axis], 1, *shape[axis:])]
+
+
+def _squeezed(node: StaticNode) -> Shapes:
+    shape = node.shape(0)
+    axes = {positive_axis(axis, len(shape)) for axis in node.option("squeeze_dims") or ()}
+    axes = axes or {axis for axis, size in enumerate(shape) if size == 1}
+    if any(shape[axis] != 1 for axis in axes):
+        raise OperatorError(f"can squeeze dimensions of 1 only, {list(shape)} has others at {sorted(axes)}")
+    return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
 
 RESHAPE = Registration(
     BuiltinOperator.RESHAPE,
-    _bind,
+    RESHAPING,
     _prepare_reshape,
     requests=_requests_of_reshape,
     builtin_data=TFLITE_RESHAPE_PARAMS,
     moves=copied,
+    output_shapes=_reshaped,
+    output_values=lambda node: node.values(0).reshape(_reshaped(node)[0]),
 )
 EXPAND_DIMS = Registration(
     BuiltinOperator.EXPAND_DIMS,
-    _bind,
+    RESHAPING,
     _prepare_expand_dims,
     requests=tensors(2),
     types=EXPAND_DIMS_TYPES,
     moves=copied_in_order,
+    output_shapes=_expanded,
 )
 SQUEEZE = Registration(
     BuiltinOperator.SQUEEZE,
-    _bind,
+    RESHAPING,
     _prepare_squeeze,
     requests=tensors(),
     builtin_data=TFLITE_SQUEEZE_PARAMS,
     max_version=2,
     moves=copied,
+    output_shapes=_squeezed,
+    output_values=lambda node: node.values(0).reshape(_squeezed(node)[0]),
+    versions=by_input(STRING=2),
 )

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Refusal, TempInput, always, tensors
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Refusal, Registration, Run
+from tflm.kernels.requests import TempInput, always, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -27,10 +28,10 @@ OP_DATA_ASSIGN_VARIABLE = Struct("assign_variable.cc:OpData", scratch_index=INT)
 
 def _prepare_var_handle(context: KernelContext, node: Node) -> None:
     """The output's data is the id, in the operator's own data: the planner has nothing to place."""
-    options = node.options(VarHandleOptions) or VarHandleOptions()
+    options = node.options(VarHandleOptions)
     resource_id = node.op_data.view(np.int32)
     resource_id[0] = context.find_or_create_resource(options.container or "", options.shared_name or "")
-    output = context.get_eval_output(node, 0)
+    output = node.eval_output(0)
     if element_count(output) != 1:
         raise OperatorError(f"has shape {list(output.dims)}, a handle is one element", tensor=output.name)
     require_type(output, TensorType.RESOURCE, TensorType.INT32)
@@ -43,16 +44,16 @@ def _bind_var_handle(context: KernelContext, node: Node) -> Run:
 
 def _prepare_assign_variable(context: KernelContext, node: Node) -> None:
     node.expect(inputs=2, outputs=0)
-    handle = context.get_eval_input(node, 0)
+    handle = node.eval_input(0)
     _check_handle(handle)
-    value = context.input_tensor(node, 1)
+    value = node.input(1)
     context.allocate_requested(node)
     if handle.data is not None:
         context.allocate_resource(_id_in(handle.data), value)
 
 
 def _bind_assign_variable(context: KernelContext, node: Node) -> Run:
-    handle, value = context.get_eval_input(node, 0), context.get_eval_input(node, 1)
+    handle, value = node.eval_input(0), node.eval_input(1)
     ids, source = handle.elements, value.elements.reshape(-1)
 
     def run() -> None:
@@ -63,11 +64,11 @@ def _bind_assign_variable(context: KernelContext, node: Node) -> Run:
 
 def _prepare_read_variable(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    _check_handle(context.get_eval_input(node, 0))
+    _check_handle(node.eval_input(0))
 
 
 def _bind_read_variable(context: KernelContext, node: Node) -> Run:
-    handle, value = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+    handle, value = node.eval_input(0), node.eval_output(0)
     ids, target = handle.elements, value.elements.reshape(-1)
 
     def run() -> None:
@@ -90,11 +91,11 @@ def variable(context: KernelContext, ids: npt.NDArray[Any], value: TfLiteEvalTen
     """The variable of that id as elements of the type of `value`, which must be as large."""
     data = context.get_resource(_id_in(ids))
     if len(data) != value.byte_length:
-        raise OperatorError(f"takes {value.byte_length} bytes, the variable has {len(data)}", tensor=value.name)
+        raise OperatorError(f"has {value.byte_length} bytes, the variable has {len(data)}", tensor=value.name)
     return data.view(value.elements.dtype)
 
 
-def _any(node: NodeView) -> bool:
+def _any(node: Node) -> bool:
     return True
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
+from tflm.kernels.shapes import broadcast
 from tflm.kernels.support.broadcasting import RANK_OF_A_SHAPE
 from tflm.kernels.support.checks import AnyTensor, element_count, require_same_type, require_type
-from tflm.kernels.support.elementwise import spread
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import by_input
 from tflm.targets import BOOL, Struct, Until
 
 MAXIMUM_RANK = 5
@@ -23,8 +25,8 @@ OP_DATA_SELECT = Struct(
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=3, outputs=1)
-    condition, x, y = (context.input_tensor(node, i) for i in range(3))
-    output = context.output_tensor(node, 0)
+    condition, x, y = (node.input(i) for i in range(3))
+    output = node.output(0)
     require_type(condition, TensorType.BOOL)
     require_type(x, *TYPES)
     require_same_type(y, x)
@@ -41,22 +43,15 @@ def _check_shapes(inputs: list[AnyTensor], output: AnyTensor) -> None:
     one_each = all(element_count(tensor) == 1 for tensor in (*inputs, output))
     most = RANK_OF_A_SHAPE if len({input.dims for input in inputs}) == 1 else MAXIMUM_RANK
     if len(shape) > most or (output.dims != shape and not one_each):
-        raise OperatorError(f"has shape {list(output.dims)}, the inputs give {list(shape)}", tensor=output.name)
+        raise OperatorError(f"has shape {list(output.dims)}, must have {list(shape)}", tensor=output.name)
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    inputs = [context.get_eval_input(node, i) for i in range(3)]
-    shape = np.broadcast_shapes(*(tensor.dims for tensor in inputs))
-    pairs = [spread(tensor, shape) for tensor in inputs]
-    copies = [(full, original) for full, original in pairs if original is not None]
-    condition, x, y = (full.reshape(-1) for full, _ in pairs)
-    output = context.get_eval_output(node, 0).elements.reshape(-1)
+    condition, x, y = (node.eval_input(i).elements for i in range(3))
+    output = node.eval_output(0).elements.reshape(np.broadcast_shapes(condition.shape, x.shape, y.shape))
 
     def run() -> None:
-        for full, original in copies:
-            np.copyto(full, original)
-        np.copyto(output, y)
-        np.copyto(output, x, where=condition)
+        output[...] = np.where(condition, x, y)
 
     return run
 
@@ -70,4 +65,6 @@ SELECT_V2 = Registration(
     max_version=2,
     types=TYPES,
     since="286aeb5ff",
+    output_shapes=broadcast,
+    versions=by_input(UINT32=2),
 )

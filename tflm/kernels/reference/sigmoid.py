@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +23,22 @@ from tflm.kernels.arithmetic.fixed_point import (
     rounding_divide_by_pot,
     wrap_int32,
 )
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import TempInput, TempOutput, always, tensors
-from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point, scale_or_none
-from tflm.kernels.support.elementwise import bind_float_or_lookup
+from tflm.kernels.support.checks import (
+    require_alike,
+    require_scale,
+    require_type,
+    require_zero_point,
+    scale_or_none,
+    unary_tensors,
+)
+from tflm.kernels.support.elementwise import bind_unary
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import INT16_ACTIVATIONS, input_is
 from tflm.targets import INT, INT32, Struct
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
@@ -48,30 +55,26 @@ OP_DATA_TANH = Struct("tanh.cc:OpData", **_FIELDS)
 
 
 def _prepare_logistic(context: KernelContext, node: Node) -> None:
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    _check(input, output)
+    input, output = node.input(0), node.output(0)
+    require_type(input, *TYPES)
+    require_alike(output, input)
     if input.type == TensorType.INT8:
         require_zero_point(output, -128)
         node.op_data = Int8Sigmoid(input, fixed_point.logistic, output_shift=23, output_zero_point=-128)
     elif input.type == TensorType.INT16:
         node.op_data = Int16Input(input, output, largest_exact_shift=0, function=logistic_int16)
+    else:
+        node.op_data = float_logistic
 
 
 def _prepare_tanh(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    _check(input, output)
+    input, output = unary_tensors(node, *TYPES)
     if input.type == TensorType.INT8:
         node.op_data = Int8Sigmoid(input, fixed_point.tanh, output_shift=24, output_zero_point=0)
     elif input.type == TensorType.INT16:
         node.op_data = Int16Input(input, output, largest_exact_shift=1, function=tanh_int16)
-
-
-def _check(input: TfLiteTensor, output: TfLiteTensor) -> None:
-    require_type(input, *TYPES)
-    require_alike(output, input)
+    else:
+        node.op_data = np.tanh
 
 
 class Int8Sigmoid:
@@ -162,48 +165,30 @@ def _interpolated(steps: Raw, bits: int, end: int) -> Raw:
     return np.where(steps >> bits >= 255, end, inside)
 
 
-def _bind_float_logistic(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
-    lowest = np.float32(-9)
-    below = kept(np.empty(x.shape, np.bool_))
-    tiny = kept(np.empty_like(x))  # not the output, which may lie on the input
-
-    def run() -> None:
-        np.less(x, lowest, out=below)
-        np.exp(x, out=tiny, where=below)
-        np.maximum(x, lowest, out=y)
-        np.negative(y, out=y)
-        np.exp(y, out=y)
-        np.add(y, np.float32(1), out=y)
-        np.reciprocal(y, out=y)
-        np.copyto(y, tiny, where=below)  # the sum would lose what is left of exp(x)
-
-    return run
-
-
-def _bind_float_tanh(x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Run:
-    def run() -> None:
-        np.tanh(x, out=y)
-
-    return run
+def float_logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """1 / (1 + exp(-x)); far below zero, where the sum would lose what is left of it, exp(x)."""
+    return np.where(x < np.float32(-9), np.exp(x), np.reciprocal(np.exp(-x) + np.float32(1)))
 
 
 LOGISTIC = Registration(
     BuiltinOperator.LOGISTIC,
-    bind_float_or_lookup(_bind_float_logistic),
+    bind_unary,
     _prepare_logistic,
     op_data=OP_DATA_LOGISTIC,
     requests=tensors(),
     max_version=3,
     types=TYPES,
     overlap=element_wise,
+    versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )
 TANH = Registration(
     BuiltinOperator.TANH,
-    bind_float_or_lookup(_bind_float_tanh),
+    bind_unary,
     _prepare_tanh,
     op_data=OP_DATA_TANH,
     requests=always(TempInput(0), TempInput(0), TempOutput(0)),
     max_version=3,
     types=TYPES,
     overlap=element_wise,
+    versions={3: INT16_ACTIVATIONS, 2: input_is("INT8")},
 )

@@ -1,7 +1,7 @@
-"""STRIDED_SLICE, every n-th element of a range in each dimension, forwards or backwards; SLICE, all of a range.
+"""STRIDED_SLICE: a range with a stride in each dimension; SLICE: a range without a stride.
 
-The ranges of STRIDED_SLICE are constants of the model; those of SLICE may come from other operators. As in TFLM, the
-masks for an ellipsis and for new dimensions are ignored, and so is the option that counts ends from beginnings.
+The ranges of STRIDED_SLICE must be constants, those of SLICE need not. As in TFLM, `ellipsis_mask`, `new_axis_mask` and
+`offset` are ignored.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ import math
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, Move, OperatorFacts
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.checks import constant_integers, require_same_type, require_type
-from tflm.kernels.support.parameters import bind_by_parameters
-from tflm.kernels.support.views import bind_copy, view_of
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.kernels.shapes import Shapes, StaticNode
+from tflm.kernels.support.checks import constant_integers, require_rank, require_same_type, require_type
+from tflm.kernels.support.views import Copy, Copying, view_of
+from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import StridedSliceOptions
+from tflm.schema.version_rules import Feature, by_input, either, input_is, option, rank_above
 from tflm.targets import BOOL, INT, INT8, INT32, UINT16, Array, Since, Struct
 
-INPUT = 0
+INPUT, BEGIN, SIZE = range(3)
 STRIDED_SLICE_RANK, SLICE_RANK = 4, 5
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32, TensorType.BOOL)
 
@@ -55,114 +57,88 @@ STRIDED_SLICE_PARAMS = Struct(
 def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
     """The op data are slices of the input, one for each dimension."""
     node.expect(inputs=4, outputs=1)
-    input, begin, end, strides = (context.input_tensor(node, i) for i in range(4))
-    output = context.output_tensor(node, 0)
+    input, begin, end, strides = (node.input(i) for i in range(4))
+    output = node.output(0)
     require_type(input, *TYPES)
     require_same_type(output, input)
-    rank = _rank(input, STRIDED_SLICE_RANK)
-    options = node.options(StridedSliceOptions) or StridedSliceOptions()
+    rank = require_rank(input, STRIDED_SLICE_RANK)
+    options = node.options(StridedSliceOptions)
     bounds = [constant_integers(tensor, rank) for tensor in (begin, end, strides)]
     slices, shape = [], []
     for axis, (size, first, last, stride) in enumerate(zip(input.dims, *bounds)):
         if stride == 0:
             raise OperatorError("has a stride of 0", tensor=strides.name)
-        start = first_index(first, size, stride, masked=bool(options.begin_mask >> axis & 1))
+        whole_start, whole_stop = (0, size) if stride > 0 else (size - 1, -1)
+        start = whole_start if options.begin_mask >> axis & 1 else _clamped(first, size, stride)
         if options.shrink_axis_mask >> axis & 1:
             slices.append(slice(start, start + 1))
             _require_inside(start, size, stride, input)
         else:
-            stop = end_index(last, size, stride, masked=bool(options.end_mask >> axis & 1))
+            stop = whole_stop if options.end_mask >> axis & 1 else _clamped(last, size, stride)
             selected = range(start, stop, stride)
-            if start + len(selected) * stride > np.iinfo(np.int32).max:  # the reference counts on to there
+            if start + len(selected) * stride > np.iinfo(np.int32).max:  # where the loop of the reference ends
                 raise OperatorError(
                     f"has a stride of {stride}, which leads from {start} beyond 32 bits", tensor=strides.name
                 )
             slices.append(slice(start, None if stop < 0 else stop, stride) if selected else slice(0))
             shape.append(len(selected))
     if shape != list(output.dims):
-        raise OperatorError(f"has shape {list(output.dims)}, the slices give {shape}", tensor=output.name)
+        raise OperatorError(f"has shape {list(output.dims)}, must have {shape}", tensor=output.name)
     node.op_data = slices
 
 
-def _rank(input: TfLiteTensor, most: int) -> int:
-    if len(input.dims) > most:
-        raise OperatorError(f"has {len(input.dims)} dimensions, {most} is the most", tensor=input.name)
-    return len(input.dims)
-
-
-def first_index(index: int, size: int, stride: int, masked: bool) -> int:
-    """Where a slice begins: a negative index counts from the end; masked, at the first element in its direction."""
-    if masked:
-        return 0 if stride > 0 else size - 1
-    index += size if index < 0 else 0
-    return min(max(index, 0), size) if stride > 0 else min(max(index, -1), size - 1)
-
-
-def end_index(index: int, size: int, stride: int, masked: bool) -> int:
-    """Before which element a slice ends, in its direction; -1 for the one before the first."""
-    if masked:
-        return size if stride > 0 else -1
+def _clamped(index: int, size: int, stride: int) -> int:
+    # A negative index counts from the end. As a result, -1 is the position before the first element.
     index += size if index < 0 else 0
     return min(max(index, 0), size) if stride > 0 else min(max(index, -1), size - 1)
 
 
 def _require_inside(start: int, size: int, stride: int, input: TfLiteTensor) -> None:
     if not 0 <= start < size or stride < 0:
-        reason = f"has shape {list(input.dims)}; the one element that a dimension shrinks to is not in it"
+        reason = f"has shape {list(input.dims)}; the index of a dimension that shrinks is out of range"
         raise OperatorError(reason, tensor=input.name)
 
 
-def _bind_strided_slice(context: KernelContext, node: Node) -> Run:
-    source = view_of(context.get_eval_input(node, INPUT).elements, node.op_data)
-    return bind_copy(context.get_eval_output(node, 0).elements.reshape(source.shape), source)
+def _copies_of_strided_slice(node: Node) -> list[Copy]:
+    source = view_of(node.eval_input(INPUT).elements, node.op_data)
+    return [(node.eval_output(0).elements.reshape(source.shape), source)]
 
 
 def _prepare_slice(context: KernelContext, node: Node) -> None:
     node.expect(inputs=3, outputs=1)
-    input, begin, size = (context.input_tensor(node, i) for i in range(3))
-    output = context.output_tensor(node, 0)
+    input, begin, size = (node.input(i) for i in range(3))
+    output = node.output(0)
     require_type(input, *TYPES)
     require_same_type(output, input)
     require_type(begin, TensorType.INT32, TensorType.INT64)
     require_same_type(size, begin)
-    rank = _rank(input, SLICE_RANK)
+    rank = require_rank(input, SLICE_RANK)
     for numbers in (begin, size):
         if len(numbers.dims) != 1 or numbers.dims[0] < rank or numbers.dims != begin.dims:
             reason = f"has shape {list(numbers.dims)}, must have one number for each of {rank} dimensions"
             raise OperatorError(reason, tensor=numbers.name)
 
 
-def _bind_slice(context: KernelContext, node: Node) -> Run:
-    input, begin, size = (context.get_eval_input(node, i) for i in range(3))
-    output = context.get_eval_output(node, 0)
-    x, y = input.elements, output.elements
-
-    def bind() -> Run:
-        slices = _slices(input, begin, size)
-        shape = [part.stop - part.start for part in slices]
-        if math.prod(shape) != y.size:
-            raise OperatorError(f"has shape {list(output.dims)}, the slice has {shape}", tensor=output.name)
-        return bind_copy(y.reshape(shape), view_of(x, slices))
-
-    return bind_by_parameters([begin, size], bind)
-
-
-def _slices(input: TfLiteEvalTensor, begin: TfLiteEvalTensor, size: TfLiteEvalTensor) -> list[slice]:
-    """The slice of each dimension; a size of -1 is all that is left."""
-    slices = []
+def _copies_of_slice(node: Node) -> list[Copy]:
+    """A size of -1 stands for the rest of the dimension."""
+    input, output = node.eval_input(INPUT), node.eval_output(0)
     # TFLM takes 32 bits of each number.
-    starts, lengths = (numbers.elements[: len(input.dims)].astype(np.int32).tolist() for numbers in (begin, size))
-    for elements, start, length in zip(input.dims, starts, lengths):
-        stop = elements if length == -1 else start + length
+    starts, sizes = (node.eval_input(i).elements[: len(input.dims)].astype(np.int32).tolist() for i in (BEGIN, SIZE))
+    slices = []
+    for elements, start, size in zip(input.dims, starts, sizes):
+        stop = elements if size == -1 else start + size
         if not 0 <= start <= stop <= elements:
-            reason = f"has shape {list(input.dims)}; {length} elements from {start} are no slice of {elements}"
+            reason = f"has shape {list(input.dims)}; cannot slice {size} elements from {start} out of {elements}"
             raise OperatorError(reason, tensor=input.name)
         slices.append(slice(start, stop))
-    return slices
+    source = view_of(input.elements, slices)
+    if source.size != output.elements.size:
+        raise OperatorError(f"has shape {list(output.dims)}, the slice has {list(source.shape)}", tensor=output.name)
+    return [(output.elements.reshape(source.shape), source)]
 
 
 def _moves(operator: OperatorFacts) -> list[Move] | None:
-    """A slice of the outermost dimension is one run of bytes; of others, the runs lie apart."""
+    """Only a slice of the outermost dimension is contiguous."""
     input, begin = operator.inputs[:2]
     output = operator.outputs[0]
     starts = begin.integers() if begin is not None and begin.type in (TensorType.INT32, TensorType.INT64) else None
@@ -180,13 +156,45 @@ def _moves(operator: OperatorFacts) -> list[Move] | None:
 
 
 def _forwards(operator: OperatorFacts, input: int) -> range:
-    """Elements are read in their order, and written one behind the other."""
+    """Elements are read in order, and written one after another."""
     return range(FAR) if input == INPUT else NOWHERE
+
+
+def _sliced(node: StaticNode) -> Shapes:
+    shape, begins, sizes = node.shape(0), node.numbers(1), node.numbers(2)
+    if not len(shape) == len(begins) == len(sizes):
+        raise OperatorError(f"has sizes for {len(sizes)} dimensions, the input has {len(shape)}")
+    found = [size if size != -1 else whole - begin for whole, begin, size in zip(shape, begins, sizes)]
+    if any(begin + size > whole or size < 0 for whole, begin, size in zip(shape, begins, found)):
+        raise OperatorError(f"a slice of {found} from {begins} on is not inside {list(shape)}")
+    return [found]
+
+
+def _static_slices(node: StaticNode) -> tuple[slice | int, ...]:
+    shape, begins, ends, strides = node.shape(0), node.numbers(1), node.numbers(2), node.numbers(3)
+    if node.option("ellipsis_mask") or node.option("new_axis_mask") or node.option("offset"):
+        raise OperatorError("does not allow its inputs to be resized with an ellipsis, new dimensions or offsets")
+    if len(begins) > len(shape):
+        raise OperatorError(f"has ranges for {len(begins)} dimensions, the input has {len(shape)}")
+    found: list[slice | int] = []
+    for i, (begin, end, stride) in enumerate(zip(begins, ends, strides)):
+        if node.option("shrink_axis_mask") >> i & 1:
+            if not -shape[i] <= begin < shape[i]:
+                raise OperatorError(f"index {begin} is out of range for {shape[i]} elements")
+            found.append(begin)
+        else:
+            first = None if node.option("begin_mask") >> i & 1 else begin
+            found.append(slice(first, None if node.option("end_mask") >> i & 1 else end, stride))
+    return tuple(found)
+
+
+def _strided(node: StaticNode) -> Shapes:
+    return [np.empty(node.shape(0), np.bool_)[_static_slices(node)].shape]
 
 
 SLICE = Registration(
     BuiltinOperator.SLICE,
-    _bind_slice,
+    Copying(_copies_of_slice, parameters=(BEGIN, SIZE)),
     _prepare_slice,
     requests=tensors(3),
     max_version=6,
@@ -194,14 +202,27 @@ SLICE = Registration(
     overlap=_forwards,
     moves=_moves,
     since="284df73c5",
+    output_shapes=_sliced,
+    versions={**by_input(FLOAT16=8, INT4=7, UINT32=6), 5: rank_above(4), **by_input(INT16=4, STRING=3, INT8=2)},
 )
 STRIDED_SLICE = Registration(
     BuiltinOperator.STRIDED_SLICE,
-    _bind_strided_slice,
+    Copying(_copies_of_strided_slice),
     _prepare_strided_slice,
     op_data=STRIDED_SLICE_PARAMS,
     requests=tensors(4),
     builtin_data=TFLITE_STRIDED_SLICE_PARAMS,
     max_version=8,
     types=TYPES,
+    output_shapes=_strided,
+    output_values=lambda node: node.values(0)[_static_slices(node)],
+    versions={
+        8: option("offset"),
+        7: input_is("UINT32"),
+        6: Feature("ellipsis_mask and new_axis_mask", either(option("ellipsis_mask"), option("new_axis_mask"))),
+        5: input_is("STRING"),
+        4: rank_above(4),
+        3: input_is("BOOL"),
+        2: input_is("INT8"),
+    },
 )

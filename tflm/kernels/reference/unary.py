@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import (
@@ -20,17 +20,24 @@ from tflm.kernels.arithmetic.fixed_point import (
     quantize_multiplier,
     rounding_divide_by_any_pot,
     saturating_rounding_doubling_high_mul,
-    wrap_int32,
 )
-from tflm.kernels.arithmetic.lookup import bind_lookup
-from tflm.kernels.host_memory import kept
+from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.node import KernelContext, Node, Requests
 from tflm.kernels.overlap import element_wise
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
-from tflm.kernels.requests import Requests, nothing, tensors
-from tflm.kernels.support.checks import require_alike, require_scale, require_type, require_zero_point
-from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import nothing, tensors
+from tflm.kernels.support.checks import (
+    require_alike,
+    require_scale,
+    require_symmetric_int16,
+    require_type,
+    unary_tensors,
+)
+from tflm.kernels.support.elementwise import UnaryFunction, bind_unary
+from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.version_rules import Feature, Versions, by_input, every, input_is, quantized
 from tflm.targets import BOOL, INT, INT32, EnumType, Since, Struct, Until
 
 TYPES = (TensorType.FLOAT32,)
@@ -53,39 +60,21 @@ OP_DATA_ABS_RSQRT = Struct(
 )
 
 
-def _prepare(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    require_type(input, *TYPES)
-    require_alike(output, input)
+def _check(node: Node) -> None:
+    unary_tensors(node, *TYPES)
 
 
-def _prepare_with_equal_shapes(context: KernelContext, node: Node) -> None:
-    _prepare(context, node)
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+def _require_equal_shapes(node: Node) -> None:
+    input, output = unary_tensors(node, *TYPES)
     if input.dims != output.dims:
         reason = f"has shape {list(output.dims)}, the input has {list(input.dims)}; they must be equal"
         raise OperatorError(reason, tensor=output.name)
 
 
-def _prepare_without_tensors(context: KernelContext, node: Node) -> None:
-    input, output = context.get_eval_input(node, 0), context.get_eval_output(node, 0)
+def _require_alike(node: Node) -> None:
+    input, output = node.eval_input(0), node.eval_output(0)
     require_type(input, *TYPES)
     require_alike(output, input)
-
-
-def _bind_float(ufunc: Callable[..., Any]) -> Bind:
-    def bind(context: KernelContext, node: Node) -> Run:
-        x = context.get_eval_input(node, 0).elements.reshape(-1)
-        y = context.get_eval_output(node, 0).elements.reshape(-1)
-
-        def run() -> None:
-            ufunc(x, out=y)
-
-        return run
-
-    return bind
 
 
 @dataclass
@@ -94,63 +83,41 @@ class Abs:
 
     multiplier: QuantizedMultiplier | None
     input_zero_point: int
-    output_zero_point: int
-    limits: np.iinfo[Any]
+    output: OutputStage
 
     def __call__(self, x: Raw) -> Raw:
         values = abs(x - self.input_zero_point)
-        if self.multiplier is not None:
-            self.multiplier.scale(values, kept(np.empty_like(values)))
-        return np.clip(wrap_int32(values + self.output_zero_point), self.limits.min, self.limits.max)
+        return self.output.clamp(values if self.multiplier is None else self.multiplier(values))
 
 
 def _prepare_abs(context: KernelContext, node: Node) -> None:
-    input, output = _quantized_tensors(context, node, ABS_TYPES)
-    if input.type == TensorType.INT16 and input.quantization is None:
-        node.op_data = lambda x: abs(x).astype(np.int16)  # plain numbers: the lowest stays, as it does in C
-    elif input.type != TensorType.FLOAT32:
-        for tensor in (input, output):
-            if tensor.type == TensorType.INT16:
-                require_zero_point(tensor, 0)
-        ratio = require_scale(input) / require_scale(output)
-        limits = np.iinfo(np.int8 if input.type == TensorType.INT8 else np.int16)
-        multiplier = None if ratio == 1 else QuantizedMultiplier.of(ratio)
-        node.op_data = Abs(multiplier, input.zero_point, output.zero_point, limits)
-
-
-def _quantized_tensors(
-    context: KernelContext, node: Node, types: tuple[TensorType, ...]
-) -> tuple[TfLiteTensor, TfLiteTensor]:
-    node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    require_type(input, *types)
-    require_alike(output, input)
-    return input, output
-
-
-def _bind_abs(context: KernelContext, node: Node) -> Run:
-    x, y = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
-    if x.dtype == np.float32:
-        return _bind_float(np.absolute)(context, node)
-    return bind_lookup(x, y, node.op_data)
+    input, output = unary_tensors(node, *ABS_TYPES)
+    # Plain int16 wraps: the lowest stays, as it does in C.
+    if input.type == TensorType.FLOAT32 or (input.type == TensorType.INT16 and input.quantization is None):
+        node.op_data = np.absolute
+        return
+    require_symmetric_int16(input, output)
+    ratio = require_scale(input) / require_scale(output)
+    stage = OutputStage.whole(output.zero_point, ELEMENT_TYPES[input.type].dtype)
+    node.op_data = Abs(None if ratio == 1 else QuantizedMultiplier.of(ratio), input.zero_point, stage)
 
 
 @dataclass
 class Rsqrt:
-    """1 / sqrt(x - x_zero) of integers, saturated; the largest value for zero."""
+    """1 / sqrt(x - x_zero) of integers, saturated; the largest value for zero.
+
+    The output's multiplier is significand * 2^shift.
+    """
 
     significand: int
     shift: int
     input_zero_point: int
-    output_zero_point: int
-    limits: np.iinfo[Any]
+    output: OutputStage
 
     def __call__(self, x: Raw) -> Raw:
         values = x - self.input_zero_point
-        scaled = self._scaled(_inverse_roots(values))
-        results = np.clip(wrap_int32(scaled + self.output_zero_point), self.limits.min, self.limits.max)
-        return np.where(values > 0, results, self.limits.max)
+        results = self.output.clamp(self._scaled(_inverse_roots(values)))
+        return np.where(values > 0, results, self.output.maximum)
 
     def _scaled(self, roots: Raw) -> Raw:
         shift = self.shift - RSQRT_SHIFT
@@ -162,43 +129,42 @@ class Rsqrt:
 
 def _inverse_roots(values: Raw) -> Raw:
     """1 / sqrt(value), times 2^RSQRT_SHIFT, as TFLM multiplies 1 by it."""
-    significands, shifts = inverse_square_root(values)
+    significands, shifts = inverse_square_root(values)  # GetInvSqrtQuantizedMultiplierExp
     shifts += RSQRT_SHIFT
     product = saturating_rounding_doubling_high_mul(np.int64(1) << np.maximum(shifts, 0), significands)
     return np.where(shifts < 0, rounding_divide_by_any_pot(product, np.maximum(-shifts, 1)), product)
 
 
+def float_rsqrt(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """1 / sqrt(x)"""
+    return np.reciprocal(np.sqrt(x))
+
+
 def _prepare_rsqrt(context: KernelContext, node: Node) -> None:
-    input, output = _quantized_tensors(context, node, RSQRT_TYPES)
-    if input.type != TensorType.FLOAT32:
-        if input.type == TensorType.INT16:
-            for tensor in (input, output):
-                require_zero_point(tensor, 0)
-        root = float(np.sqrt(np.float32(require_scale(input))) * np.float32(require_scale(output)))
-        if root == 0:
-            raise OperatorError(f"has scale {output.scale:g}, too small to divide by", tensor=output.name)
-        limits = np.iinfo(ELEMENT_TYPES[input.type].dtype)
-        node.op_data = Rsqrt(*quantize_multiplier(1 / root), input.zero_point, output.zero_point, limits)
+    input, output = unary_tensors(node, *RSQRT_TYPES)
+    if input.type == TensorType.FLOAT32:
+        node.op_data = float_rsqrt
+        return
+    require_symmetric_int16(input, output)
+    root = float(np.sqrt(np.float32(require_scale(input))) * np.float32(require_scale(output)))
+    if root == 0:
+        raise OperatorError(f"has scale {output.scale:g}, too small to divide by", tensor=output.name)
+    stage = OutputStage.whole(output.zero_point, ELEMENT_TYPES[input.type].dtype)
+    node.op_data = Rsqrt(*quantize_multiplier(1 / root), input.zero_point, stage)
 
 
 def _bind_rsqrt(context: KernelContext, node: Node) -> Run:
-    input = context.get_eval_input(node, 0)
-    x, y = input.elements, context.get_eval_output(node, 0).elements
-    if x.dtype == np.float32:
-        return _bind_float(_float_rsqrt)(context, node)
-    look_up, lowest = bind_lookup(x, y, node.op_data), node.op_data.input_zero_point
+    look_up = bind_unary(context, node)
+    if not isinstance(node.op_data, Rsqrt):
+        return look_up
+    input, lowest = node.eval_input(0), node.op_data.input_zero_point
 
     def run() -> None:
-        if x.min() < lowest:
+        if (input.elements < lowest).any():
             raise OperatorError("has no reciprocal root: it is negative", tensor=input.name)
         look_up()
 
     return run
-
-
-def _float_rsqrt(x: Any, out: Any) -> None:
-    np.sqrt(x, out=out)
-    np.reciprocal(out, out=out)
 
 
 TENSORS = tensors()
@@ -206,41 +172,53 @@ TENSORS = tensors()
 
 def _registration(
     operator: BuiltinOperator,
-    ufunc: Callable[..., Any],
-    prepare: Callable[[KernelContext, Node], None] = _prepare,
+    function: UnaryFunction,
+    check: Callable[[Node], object] = _check,
     max_version: int = 1,
     requests: Requests = TENSORS,
+    versions: Versions | None = None,
 ) -> Registration:
+    def prepare(context: KernelContext, node: Node) -> None:
+        check(node)
+        node.op_data = function
+
     return Registration(
         operator,
-        _bind_float(ufunc),
+        bind_unary,
         prepare,
         requests=requests,
         max_version=max_version,
         types=TYPES,
         overlap=element_wise,
+        versions=versions or {},
     )
 
 
-SIN = _registration(BuiltinOperator.SIN, np.sin)
-COS = _registration(BuiltinOperator.COS, np.cos)
-LOG = _registration(BuiltinOperator.LOG, np.log, max_version=2)
-SQRT = _registration(BuiltinOperator.SQRT, np.sqrt)
+SIN = _registration(BuiltinOperator.SIN, np.sin, versions=by_input(FLOAT16=2))
+COS = _registration(BuiltinOperator.COS, np.cos, versions=by_input(FLOAT16=2))
+LOG = _registration(BuiltinOperator.LOG, np.log, max_version=2, versions=by_input(INT8=2, INT16=2))
+SQRT = _registration(BuiltinOperator.SQRT, np.sqrt, versions=by_input(INT8=2, INT16=2))
 SQUARE = _registration(BuiltinOperator.SQUARE, np.square)
-EXP = _registration(BuiltinOperator.EXP, np.exp, _prepare_with_equal_shapes, 2)
-CEIL = _registration(BuiltinOperator.CEIL, np.ceil, _prepare_with_equal_shapes)
-ROUND = _registration(BuiltinOperator.ROUND, np.rint, _prepare_with_equal_shapes)
-FLOOR = _registration(BuiltinOperator.FLOOR, np.floor, _prepare_without_tensors, requests=nothing)
-NEG = _registration(BuiltinOperator.NEG, np.negative, _prepare_without_tensors, requests=nothing)
+EXP = _registration(BuiltinOperator.EXP, np.exp, _require_equal_shapes, 2, versions=by_input(INT8=2, INT16=2))
+CEIL = _registration(BuiltinOperator.CEIL, np.ceil, _require_equal_shapes)
+ROUND = _registration(BuiltinOperator.ROUND, np.rint, _require_equal_shapes)
+FLOOR = _registration(BuiltinOperator.FLOOR, np.floor, _require_alike, requests=nothing)
+NEG = _registration(BuiltinOperator.NEG, np.negative, _require_alike, requests=nothing)
 ABS = Registration(
     BuiltinOperator.ABS,
-    _bind_abs,
+    bind_unary,
     _prepare_abs,
     op_data=Since("b34ced4f1", OP_DATA_ABS_RSQRT),
     requests=tensors(),
     max_version=5,
     types=ABS_TYPES,
     overlap=element_wise,
+    versions={
+        5: input_is("INT32"),
+        3: Feature("INT16", every(input_is("INT16"), quantized(0))),
+        4: Feature("INT16 without a scale", input_is("INT16")),
+        2: input_is("INT8", "UINT8"),
+    },
 )
 RSQRT = Registration(
     BuiltinOperator.RSQRT,
@@ -251,4 +229,5 @@ RSQRT = Registration(
     max_version=3,
     types=RSQRT_TYPES,
     overlap=element_wise,
+    versions=by_input(INT16=3, INT8=2),
 )

@@ -13,9 +13,9 @@ their function, and Q0.15 after it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,37 +28,28 @@ from tflm.kernels.arithmetic.fixed_point import (
     quantize_multiplier,
     wrap_int32,
 )
-from tflm.kernels.arithmetic.numpy_calls import clip, scalar
+from tflm.kernels.arithmetic.numpy_calls import clip
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.host_memory import kept
-from tflm.kernels.layers.float_product import BiasAndActivation, FloatWeights
-from tflm.kernels.layers.integer_product import IntegerWeights, SumRequantizer
-from tflm.kernels.layers.product import bind_product
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.layers.matrix_product import factors, float_product, integer_product
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16
-from tflm.kernels.registration import KernelContext, Node, Registration, Run, Shape
-from tflm.kernels.requests import (
-    NodeView,
-    PersistentBuffer,
-    Refusal,
-    Request,
-    ScratchBuffer,
-    TempInput,
-    TempIntermediate,
-    TempOutput,
-)
+from tflm.kernels.registration import Refusal, Registration, Run, Shape
+from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, TempInput, TempIntermediate, TempOutput
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
+from tflm.schema.version_rules import Feature, asymmetric_hybrid, hybrid, option, signed
 from tflm.targets import BOOL, FLOAT, INT, INT8, INT16, INT32, POINTER, UINT8, Array, Since, Struct, Until
 
 INPUT = 0
 INPUT_WEIGHTS = (1, 2, 4, 3)
 RECURRENT_WEIGHTS = (5, 6, 8, 7)
 BIASES = (12, 13, 15, 14)
-"""Of the input, forget, output and cell gates: in this order three sigmoids stand side by side, then a tanh."""
+"""Of the input, forget, output and cell gates: the order in which the gates stand side by side."""
 HIDDEN_STATE, CELL_STATE = 18, 19
 INPUTS = 24
 UNSUPPORTED = {
@@ -67,9 +58,7 @@ UNSUPPORTED = {
     **dict.fromkeys((20, 21, 22, 23), "layer normalization"),
 }
 
-ONE = scalar(1, np.float32)
-LEAST, MOST = -(1 << 15), (1 << 15) - 1
-"""Of 16 bits."""
+INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 
 GATE_SCALE = 2.0**-12
 """Of a gate before its function, Q3.12."""
@@ -176,36 +165,46 @@ HIDDEN_INTERMEDIATE = 4
 ALL_WEIGHTS = range(1, 9)
 """Of the input for four gates, then of the hidden state."""
 
-NO_ZEROS = [0] * 4, [0] * 4
-"""Zero points of weights that are floats."""
 
-Multipliers = list[tuple[int, int]]
-"""Significand (Q0.31) and shift for each of the four gates."""
-
-
-@dataclass
-class OpData:
-    """Constants of a quantized LSTM.
+@dataclass(frozen=True)
+class OpDataLSTM:
+    """Constants of an LSTM of integers.
 
     Attributes:
-        input_multipliers, recurrent_multipliers: from the products of each gate to Q3.12.
-        forget, update, output: from the products of Q0.15 to the cell's scale, twice, and to the hidden state's.
-        cell_power: the cell state's scale as a power of two.
+        input_multiplier, recurrent_multiplier: from sums of products to Q3.12, for all units of each gate.
+        weights_zero_points: of the weights of each gate, for the input and for the hidden state.
         input_zero_point, hidden_zero_point: of the input and of the hidden state.
-        weights_zero_points: of the weights of each gate for the input, and for the hidden state.
-        cell_clip: the largest magnitude of the cell state, None for any.
+        forget_cell, input_cell, output_hidden: from products of gates and states to the cell's scale, and from those of
+            the output gate to the hidden state's.
+        cell_power: the cell state's scale as a power of two.
+        cell_clip: the largest magnitude of the cell state; 32768 for none.
+        is_tanh: whether the cell gate has tanh as its function, or none.
     """
 
-    input_multipliers: Multipliers
-    recurrent_multipliers: Multipliers
-    forget: QuantizedMultiplier
-    update: QuantizedMultiplier
-    output: QuantizedMultiplier
-    cell_power: int
+    input_multiplier: QuantizedMultiplier
+    recurrent_multiplier: QuantizedMultiplier
+    weights_zero_points: tuple[list[int], list[int]]
     input_zero_point: int
     hidden_zero_point: int
-    weights_zero_points: tuple[list[int], list[int]]
-    cell_clip: int | None
+    forget_cell: QuantizedMultiplier
+    input_cell: QuantizedMultiplier
+    output_hidden: QuantizedMultiplier
+    cell_power: int
+    cell_clip: int
+    is_tanh: bool
+
+
+@dataclass(frozen=True)
+class OpDataFloatLSTM:
+    """Constants of an LSTM of floats.
+
+    Attributes:
+        cell_clip: the largest magnitude of the cell state; infinity for none.
+        is_tanh: whether the cell gate has tanh as its function, or none.
+    """
+
+    cell_clip: np.float32
+    is_tanh: bool
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
@@ -213,17 +212,19 @@ def _prepare(context: KernelContext, node: Node) -> None:
     for i, what in UNSUPPORTED.items():
         if node.has_input(i):
             raise OperatorError(f"has {what}, which is not supported (input {i})")
-    tensors = {i: context.input_tensor(node, i) for i in range(INPUTS) if i not in UNSUPPORTED}
-    output = context.output_tensor(node, 0)
-    options = node.options(UnidirectionalSequenceLSTMOptions) or UnidirectionalSequenceLSTMOptions()
+    tensors = {i: node.input(i) for i in range(INPUTS) if i not in UNSUPPORTED}
+    output = node.output(0)
+    options = node.options(UnidirectionalSequenceLSTMOptions)
     _check_types(tensors, output)
     _check_shapes(tensors, output, options.time_major)
-    cell = tensors[CELL_STATE]
-    if cell.type != TensorType.FLOAT32:
-        node.op_data = _quantization(tensors, options.cell_clip)
+    is_tanh = options.fused_activation_function == ActivationFunctionType.TANH
+    if tensors[INPUT].type == TensorType.FLOAT32:
+        node.op_data = OpDataFloatLSTM(np.float32(options.cell_clip if options.cell_clip > 0 else np.inf), is_tanh)
+    else:
+        node.op_data = _quantization(tensors, options.cell_clip, is_tanh)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     if not node.release.holds(REWRITTEN):
         yield from _requests_before(node)
         return
@@ -234,14 +235,14 @@ def _requests(node: NodeView) -> Iterator[Request]:
 
 
 def tensor_requests() -> Iterator[Request]:
-    """The tensors that TFLM takes."""
+    """The tensors that TFLM allocates."""
     for i in range(INPUTS):
         if i not in UNSUPPORTED:
             yield TempInput(i)
     yield TempOutput(0)
 
 
-def _requests_before(node: NodeView) -> Iterator[Request]:
+def _requests_before(node: Node) -> Iterator[Request]:
     yield from map(TempInput, (INPUT, 4, 8, 1, 2, 3, 5, 6, 7, *sorted(BIASES)))
     yield TempOutput(0)
     yield from map(TempInput, (HIDDEN_STATE, CELL_STATE, 1))
@@ -268,11 +269,11 @@ def _requests_before(node: NodeView) -> Iterator[Request]:
             yield PersistentBuffer(f"effective bias of the {gate} gate, {side} side", 4 * rows)
 
 
-def _is_int16(node: NodeView) -> bool:
+def _is_int16(node: Node) -> bool:
     return node.input(INPUT).type == TensorType.INT16
 
 
-def lacks_intermediates(node: NodeView) -> bool:
+def lacks_intermediates(node: Node) -> bool:
     """Whether it is of int8, without the tensors that TFLite's quantizer leaves: the kernel read one of them."""
     return node.input(INPUT).type == TensorType.INT8 and not node.has_intermediate(HIDDEN_INTERMEDIATE)
 
@@ -314,307 +315,205 @@ def _check_shapes(tensors: dict[int, TfLiteTensor], output: TfLiteTensor, time_m
             raise OperatorError(reason, tensor=state.name)
 
 
-def _quantization(tensors: dict[int, TfLiteTensor], cell_clip: float) -> OpData:
+def _quantization(tensors: dict[int, TfLiteTensor], cell_clip: float, is_tanh: bool) -> OpDataLSTM:
     input, hidden, cell = (tensors[i] for i in (INPUT, HIDDEN_STATE, CELL_STATE))
     cell_scale, hidden_scale = require_scale(cell), require_scale(hidden)
-    return OpData(
-        [_gate_multiplier(input, tensors[i]) for i in INPUT_WEIGHTS],
-        [_gate_multiplier(hidden, tensors[i]) for i in RECURRENT_WEIGHTS],
-        forget=QuantizedMultiplier.of(RESULT_SCALE * cell_scale / cell_scale),
-        update=QuantizedMultiplier.of(RESULT_SCALE * RESULT_SCALE / cell_scale),
-        output=QuantizedMultiplier.of(RESULT_SCALE * RESULT_SCALE / hidden_scale),
-        cell_power=checked_log2(cell_scale)[0],
-        input_zero_point=input.zero_point,
-        hidden_zero_point=hidden.zero_point,
+    return OpDataLSTM(
+        input_multiplier=_gate_multiplier(input, [tensors[i] for i in INPUT_WEIGHTS]),
+        recurrent_multiplier=_gate_multiplier(hidden, [tensors[i] for i in RECURRENT_WEIGHTS]),
         weights_zero_points=(
             [tensors[i].zero_point for i in INPUT_WEIGHTS],
             [tensors[i].zero_point for i in RECURRENT_WEIGHTS],
         ),
-        cell_clip=int(min(max(cell_clip / cell_scale, -32768.0), 32767.0)) if cell_clip > 0 else None,
+        input_zero_point=input.zero_point,
+        hidden_zero_point=hidden.zero_point,
+        forget_cell=QuantizedMultiplier.of(RESULT_SCALE * cell_scale / cell_scale),
+        input_cell=QuantizedMultiplier.of(RESULT_SCALE * RESULT_SCALE / cell_scale),
+        output_hidden=QuantizedMultiplier.of(RESULT_SCALE * RESULT_SCALE / hidden_scale),
+        cell_power=checked_log2(cell_scale)[0],
+        cell_clip=int(min(max(cell_clip / cell_scale, -32768.0), 32767.0)) if cell_clip > 0 else -INT16_MIN,
+        is_tanh=is_tanh,
     )
 
 
-def _gate_multiplier(activations: TfLiteTensor, weights: TfLiteTensor) -> tuple[int, int]:
-    if weights.quantization is not None and len(weights.quantization.scale) > 1:
-        raise OperatorError("has a scale for each row; only one for all is supported", tensor=weights.name)
-    if not -128 <= weights.zero_point <= 127:
-        raise OperatorError(f"has zero point {weights.zero_point}, must be an int8", tensor=weights.name)
-    return quantize_multiplier(activations.scale * weights.scale / GATE_SCALE)
+def _gate_multiplier(activations: TfLiteTensor, weights_of_gates: list[TfLiteTensor]) -> QuantizedMultiplier:
+    """One element for each row of the weights. Accumulators have 64 bits for activations of int16, else 32."""
+    for weights in weights_of_gates:
+        if weights.quantization is not None and len(weights.quantization.scale) > 1:
+            raise OperatorError("has a scale for each row; only one for all is supported", tensor=weights.name)
+        if not -128 <= weights.zero_point <= 127:
+            raise OperatorError(f"has zero point {weights.zero_point}, must be an int8", tensor=weights.name)
+    parts = [quantize_multiplier(activations.scale * weights.scale / GATE_SCALE) for weights in weights_of_gates]
+    significands, shifts = np.repeat(parts, weights_of_gates[0].dims[0], axis=0).T
+    return (WideQuantizedMultiplier if activations.type == TensorType.INT16 else QuantizedMultiplier)(
+        significands, shifts
+    )
 
 
-class Stack:
-    """Tensors of the four gates one above the other, less the zero point of each."""
+@dataclass(frozen=True)
+class LstmTensors:
+    """The tensors of an LSTM as arrays.
 
-    def __init__(self, tensors: list[TfLiteEvalTensor], zero_points: list[int]):
-        parts = [tensor.elements for tensor in tensors]
-        dtype = np.int16 if any(zero_points) else parts[0].dtype  # a difference of two int8 takes 9 bits
-        self.array = kept(np.empty((len(parts) * len(parts[0]), *parts[0].shape[1:]), dtype))
-        self._parts = list(zip(np.split(self.array, len(parts)), parts, zero_points))
-        self.read()
-
-    def read(self) -> None:
-        """Read the tensors anew."""
-        for target, part, zero_point in self._parts:
-            np.copyto(target, part)
-            if zero_point:
-                np.subtract(target, zero_point, out=target)
-
-
-class Tensors:
-    """The tensors of a node as arrays: x and y with the time first, states of (batches, units), gates stacked.
-
-    Of an input with more than three dimensions, TFLM takes as many elements as the first three have.
+    Attributes:
+        x, y: (steps, batches, size) and (steps, batches, units).
+        hidden, cell: the states, (batches, units).
+        input_weights, recurrent_weights, biases: one of each for the input, forget, output and cell gates.
+        constant: whether weights and biases never change.
     """
 
-    def __init__(self, context: KernelContext, node: Node):
-        options = node.options(UnidirectionalSequenceLSTMOptions) or UnidirectionalSequenceLSTMOptions()
-        eval_tensors = {i: context.get_eval_input(node, i) for i in range(INPUTS) if i not in UNSUPPORTED}
-        y = context.get_eval_output(node, 0).elements
-        dims = eval_tensors[INPUT].dims[:3]
-        x = eval_tensors[INPUT].elements.reshape(-1)[: math.prod(dims)].reshape(dims)
-        self.x, self.y = (x, y) if options.time_major else (x.swapaxes(0, 1), y.swapaxes(0, 1))
-        self.steps, self.batches, self.size = self.x.shape
-        self.units = y.shape[2]
-        self.hidden, self.cell = (
-            eval_tensors[i].elements.reshape(self.batches, self.units) for i in (HIDDEN_STATE, CELL_STATE)
-        )
-        self.cell_clip = options.cell_clip
-        self.is_tanh = options.fused_activation_function == ActivationFunctionType.TANH
-        stacks = [[eval_tensors[i] for i in indices] for indices in (INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES)]
-        self.constant = all(tensor.is_constant for stack in stacks for tensor in stack)
-        input_zeros, recurrent_zeros = (
-            node.op_data.weights_zero_points if isinstance(node.op_data, OpData) else NO_ZEROS
-        )
-        self._stacks = [Stack(*of) for of in zip(stacks, (input_zeros, recurrent_zeros, [0] * 4))]
-        self.input_weights, self.recurrent_weights, self.biases = (stack.array for stack in self._stacks)
-        # A row for each step and batch, whichever of the two comes first in the tensor.
-        self._rows = kept(np.empty(self.x.shape, x.dtype))
-        self.rows = self._rows.reshape(-1, self.size)
+    x: npt.NDArray[Any]
+    y: npt.NDArray[Any]
+    hidden: npt.NDArray[Any]
+    cell: npt.NDArray[Any]
+    input_weights: list[npt.NDArray[Any]]
+    recurrent_weights: list[npt.NDArray[Any]]
+    biases: list[npt.NDArray[Any]]
+    constant: bool
 
-    def refresh(self) -> None:
-        """Read x anew, and weights and biases if they may change."""
-        np.copyto(self._rows, self.x)
-        if not self.constant:
-            for stack in self._stacks:
-                stack.read()
+    @classmethod
+    def of(cls, node: Node) -> LstmTensors:
+        """Those of a node."""
+        input, y = node.eval_input(INPUT), node.eval_output(0).elements
+        # Of an input with more than three dimensions, TFLM takes as many elements as the first three have.
+        dims = input.dims[:3]
+        x = input.elements.reshape(-1)[: math.prod(dims)].reshape(dims)
+        if not node.options(UnidirectionalSequenceLSTMOptions).time_major:
+            x, y = x.swapaxes(0, 1), y.swapaxes(0, 1)
+        hidden, cell = (node.eval_input(i).elements.reshape(y.shape[1:]) for i in (HIDDEN_STATE, CELL_STATE))
+        of_gates = [[node.eval_input(i) for i in places] for places in (INPUT_WEIGHTS, RECURRENT_WEIGHTS, BIASES)]
+        constant = all(tensor.is_constant for tensors in of_gates for tensor in tensors)
+        input_weights, recurrent_weights, biases = ([tensor.elements for tensor in tensors] for tensors in of_gates)
+        return cls(x, y, hidden, cell, input_weights, recurrent_weights, biases, constant)
+
+
+class Weights(NamedTuple):
+    """Weights and biases of all gates, side by side, as factors of products.
+
+    Attributes:
+        input: (size, 4 * units), float32, or whole numbers less their zero point in float64.
+        recurrent: (units, 4 * units), likewise.
+        bias: (4 * units,).
+    """
+
+    input: npt.NDArray[Any]
+    recurrent: npt.NDArray[Any]
+    bias: npt.NDArray[Any]
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    tensors = Tensors(context, node)
-    if tensors.x.dtype == np.float32:
-        return _bind_float(tensors)
-    return _bind_quantized(tensors, node.op_data)
-
-
-def _bind_float(t: Tensors) -> Run:
-    gates = kept(np.empty((t.steps, t.batches, 4 * t.units), np.float32))
-    recurrent = kept(np.empty((t.batches, 4 * t.units), np.float32))
-    from_input = _bind_float_product(t.rows, t.input_weights, t.biases, gates, t.constant)
-    from_hidden = _bind_float_product(t.hidden, t.recurrent_weights, None, recurrent, t.constant)
-    work, scratch = (kept(np.empty((t.batches, t.units), np.float32)) for _ in range(2))
-    cell_clip = np.float32(t.cell_clip)
-    by_step = [(gate, *_gates(gate, t.units), y) for gate, y in zip(gates, t.y)]
-    hidden, state, is_tanh = t.hidden, t.cell, t.is_tanh
-    add, multiply, tanh = np.add, np.multiply, np.tanh
+    t, op = LstmTensors.of(node), node.op_data
+    is_float = isinstance(op, OpDataFloatLSTM)
+    input_gates: Callable[..., Any] = input_gates_float32 if is_float else input_gates_integer
+    step: Callable[..., Any] = step_float32 if is_float else step_integer
+    constants = Weights(*map(track_host_array, _read_weights(t, op))) if t.constant else None
 
     def run() -> None:
-        t.refresh()
-        from_input()
-        for gate, sigmoids, update, forget, output, cell, y in by_step:
-            from_hidden()
-            add(gate, recurrent, gate)
-            _sigmoid(sigmoids)
-            if is_tanh:
-                tanh(cell, cell)
-            multiply(forget, state, state)
-            multiply(update, cell, work)
-            add(state, work, state)
-            if cell_clip > 0:
-                np.minimum(state, cell_clip, out=state)
-                np.maximum(state, -cell_clip, out=state)
-            tanh(state, scratch)
-            multiply(scratch, output, hidden)
-            y[...] = hidden
+        weights = constants or _read_weights(t, op)
+        gates = input_gates(t.x.reshape(-1, t.x.shape[2]), weights, op).reshape(*t.y.shape[:2], -1)
+        for gates_of_step, y in zip(gates, t.y):
+            t.hidden[...], t.cell[...] = step(gates_of_step, t.hidden, t.cell, weights, op)
+            y[...] = t.hidden
 
     return run
 
 
-def _bind_float_product(
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    y: npt.NDArray[Any],
-    constant: bool,
-) -> Run:
-    """What sets y, of one row for each of x, to x times the stacked weights plus the bias."""
-    limits = np.finfo(np.float32)
-    factors = FloatWeights(weights[np.newaxis], positions=len(x), constant=constant)
-    finish = BiasAndActivation(bias, limits.min, limits.max)
-    return bind_product(x[np.newaxis], y.reshape(1, len(x), -1), factors, finish)
-
-
-def _gates(gate: npt.NDArray[Any], units: int) -> tuple[npt.NDArray[Any], ...]:
-    """Views of (batches, 4 units): the three sigmoids together, then the input, forget, output and cell gates."""
-    return gate[:, : 3 * units], *(gate[:, i * units : (i + 1) * units] for i in range(4))
-
-
-def _sigmoid(x: npt.NDArray[np.float32]) -> None:
-    """1 / (1 + exp(-x)), in place; exp of a large number overflows to infinity, which gives 0."""
-    np.negative(x, x)
-    np.exp(x, x)
-    np.add(x, ONE, x)
-    np.reciprocal(x, x)
-
-
-def _bind_gate_product(
-    x: npt.NDArray[Any],
-    weights: npt.NDArray[Any],
-    bias: npt.NDArray[Any] | None,
-    zero_point: int,
-    multipliers: Multipliers,
-    y: npt.NDArray[np.int32],
-    constant: bool,
-) -> Run:
-    """What sets y, of one row for each of x, to x times the stacked weights plus the bias, saturated to Q3.12."""
-    wide = x.dtype == np.int16
-    factors = IntegerWeights(
-        weights[np.newaxis],
-        bias,
-        x_dtype=x.dtype,
-        x_zero_point=zero_point,
-        accumulator_bits=64 if wide else 32,
-        constant=constant,
+def _read_weights(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM) -> Weights:
+    zero_points = ([0] * 4, [0] * 4) if isinstance(op, OpDataFloatLSTM) else op.weights_zero_points
+    dtype = np.float32 if isinstance(op, OpDataFloatLSTM) else np.float64
+    input, recurrent = (
+        np.ascontiguousarray(stacked(weights, zeros).T, dtype)
+        for weights, zeros in zip((t.input_weights, t.recurrent_weights), zero_points)
     )
-    significands, shifts = (np.repeat(column, len(weights) // 4) for column in zip(*multipliers))
-    multiplier = (WideQuantizedMultiplier if wide else QuantizedMultiplier)(significands, shifts)
-    finish = SumRequantizer(factors, multiplier, OutputStage(0, LEAST, MOST))
-    return bind_product(x[np.newaxis], y.reshape(1, len(x), -1), factors, finish)
+    return Weights(input, recurrent, np.concatenate(t.biases))
 
 
-def gate_table(is_tanh: bool) -> Raw:
-    """The sigmoid of every Q3.12 by its bits, then the tanh; both in Q0.15.
-
-    Where the cell gate has another function than tanh, TFLM takes the number as it is.
-    """
-    steps = _all_int16() * 3
-    return np.concatenate([_by_bits(logistic_int16(steps)), _by_bits(tanh_int16(steps) if is_tanh else _all_int16())])
+def stacked(weights: list[npt.NDArray[Any]], zero_points: list[int]) -> npt.NDArray[Any]:
+    """Weights of all gates, one below the other, less their zero points; of int8, or int16 if there are any."""
+    if not any(zero_points):
+        return np.concatenate(weights)
+    return np.concatenate([part.astype(np.int16) - zero_point for part, zero_point in zip(weights, zero_points)])
 
 
-def table_of_tanh(power: int) -> Raw:
-    """tanh in Q0.15 of every int16 at scale 2^power, by its bits."""
+# --- Floats ------------------------------------------------------------------------------------------------------
+
+
+def input_gates_float32(x: npt.NDArray[np.float32], weights: Weights, op: OpDataFloatLSTM) -> npt.NDArray[np.float32]:
+    """What the gates of all steps get from the input: FullyConnected."""
+    gates: npt.NDArray[np.float32] = float_product(x, weights.input) + weights.bias
+    return gates
+
+
+def step_float32(
+    from_input: npt.NDArray[np.float32],
+    hidden: npt.NDArray[np.float32],
+    cell: npt.NDArray[np.float32],
+    weights: Weights,
+    op: OpDataFloatLSTM,
+) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
+    """LstmStep: the next hidden state and cell state."""
+    gates = from_input + float_product(hidden, weights.recurrent)
+    input, forget, output, change = np.split(gates, 4, axis=1)
+    if op.is_tanh:
+        change = np.tanh(change)
+    cell = sigmoid_float32(forget) * cell + sigmoid_float32(input) * change
+    cell = clip(cell, -op.cell_clip, op.cell_clip)
+    return np.tanh(cell) * sigmoid_float32(output), cell
+
+
+def sigmoid_float32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """1 / (1 + exp(-x))."""
+    quotients: npt.NDArray[np.float32] = np.float32(1) / (np.float32(1) + np.exp(-x))
+    return quotients
+
+
+# --- Integers ----------------------------------------------------------------------------------------------------
+
+
+def input_gates_integer(x: npt.NDArray[Any], weights: Weights, op: OpDataLSTM) -> Raw:
+    """What the gates of all steps get from the input, in Q3.12: FullyConnected."""
+    sums = integer_product(factors(x, op.input_zero_point), weights.input) + weights.bias
+    return saturated_int16(op.input_multiplier(sums if x.dtype == np.int16 else wrap_int32(sums)))
+
+
+def step_integer(
+    from_input: Raw, hidden: npt.NDArray[Any], cell: npt.NDArray[Any], weights: Weights, op: OpDataLSTM
+) -> tuple[Raw, Raw]:
+    """LstmStep: the next hidden state and cell state."""
+    sums = integer_product(factors(hidden, op.hidden_zero_point), weights.recurrent)
+    from_hidden = saturated_int16(op.recurrent_multiplier(sums if hidden.dtype == np.int16 else wrap_int32(sums)))
+    input, forget, output, change = np.split(saturated_int16(from_input + from_hidden), 4, axis=1)
+    # UpdateLstmCell: the cell state forgets, and takes as much of the cell gate as the input gate lets in.
+    kept_cell = saturated_int16(op.forget_cell(sigmoid_int16(forget) * cell))
+    new_cell = saturated_int16(op.input_cell(sigmoid_int16(input) * cell_gate_int16(change, op.is_tanh)))
+    cell = clip(saturated_int16(kept_cell + new_cell), -op.cell_clip, op.cell_clip)
+    # UpdateLstmHidden: the hidden state is what the output gate lets out of the cell state's tanh.
+    shown = op.output_hidden(tanh_of_cell(cell, op.cell_power) * sigmoid_int16(output))
+    return OutputStage.whole(op.hidden_zero_point, hidden.dtype).clamp(shown), cell
+
+
+def saturated_int16(values: Raw) -> Raw:
+    """Values that may be too large for 16 bits, cut off."""
+    return clip(values, INT16_MIN, INT16_MAX)
+
+
+def sigmoid_int16(gates: Raw) -> Raw:
+    """From Q3.12 to Q0.15."""
+    return logistic_int16(3 * gates)
+
+
+def cell_gate_int16(gates: Raw, is_tanh: bool) -> Raw:
+    """From Q3.12 to Q0.15. Without tanh, TFLM takes the number as it is."""
+    return tanh_int16(3 * gates) if is_tanh else gates
+
+
+def tanh_of_cell(cell: npt.NDArray[Any], power: int) -> Raw:
+    """tanh in Q0.15 of int16 at scale 2^power."""
     shift = power + 12
     if shift >= 0:
-        return _by_bits(tanh_int16(wrap_int32(_all_int16() * wrap_int32(np.left_shift(np.int64(3), [shift & 31])))))
+        return tanh_int16(wrap_int32(cell * wrap_int32(np.left_shift(np.int64(3), [shift & 31]))))
     # Undefined in C for shifts of 32 and more: this follows x86, which takes the counts modulo 32.
     half = wrap_int32(np.left_shift(np.int64(1), [(-shift - 1) & 31]))
-    return _by_bits(tanh_int16(wrap_int32(_all_int16() * 3 + half) >> (-shift & 31)))
-
-
-def _all_int16() -> Raw:
-    return np.arange(LEAST, MOST + 1, dtype=np.int64)
-
-
-def _by_bits(values: Raw) -> Raw:
-    """A table over all int16, from -32768, with each value where its bits, read as unsigned, point."""
-    return np.roll(values, LEAST)
-
-
-def _bind_quantized(t: Tensors, op: OpData) -> Run:
-    columns = 4 * t.units
-    gates = kept(np.empty((t.steps, t.batches, columns), np.int32))
-    recurrent, sums = (kept(np.empty((t.batches, columns), np.int32)) for _ in range(2))
-    from_input = _bind_gate_product(
-        t.rows, t.input_weights, t.biases, op.input_zero_point, op.input_multipliers, gates, t.constant
-    )
-    from_hidden = _bind_gate_product(
-        t.hidden, t.recurrent_weights, None, op.hidden_zero_point, op.recurrent_multipliers, recurrent, t.constant
-    )
-    results = kept(np.empty((t.batches, columns), np.int64))
-    _, update, forget, output, cell = _gates(results, t.units)
-    apply_gates = _bind_gate_functions(t, sums, results)
-    update_cell = _bind_cell(t, op, forget, update, cell)
-    update_hidden = _bind_hidden(t, op, output)
-    add, lowest_sum, highest_sum = np.add, scalar(LEAST, np.int32), scalar(MOST, np.int32)
-    hidden = t.hidden
-
-    def run() -> None:
-        t.refresh()
-        from_input()
-        for step, y in zip(gates, t.y):
-            from_hidden()
-            add(step, recurrent, sums)
-            clip(sums, lowest_sum, highest_sum, sums)
-            apply_gates()
-            update_cell()
-            update_hidden()
-            y[...] = hidden
-
-    return run
-
-
-def _bind_gate_functions(t: Tensors, sums: npt.NDArray[np.int32], results: Raw) -> Run:
-    """What sets the results, Q0.15, to the function of each gate of the sums, Q3.12."""
-    look_up = kept(gate_table(t.is_tanh)).take
-    index = kept(np.empty(sums.shape, np.intp))
-    # The function of the cell gate stands in the second half of the table.
-    halves = kept(np.zeros(sums.shape, np.intp))
-    halves[:, 3 * t.units :] = 1 << 16
-    low_bits, add, bitwise_and = scalar(0xFFFF), np.add, np.bitwise_and
-
-    def apply() -> None:
-        index[...] = sums
-        bitwise_and(index, low_bits, index)
-        add(index, halves, index)
-        look_up(index, None, results, "clip")
-
-    return apply
-
-
-def _bind_cell(t: Tensors, op: OpData, forget: Raw, update: Raw, cell: Raw) -> Run:
-    """What makes the cell state forget, and adds the cell gate to it as far as the update gate lets it."""
-    state, work, scratch = (kept(np.empty((t.batches, t.units), np.int64)) for _ in range(3))
-    lowest, highest = scalar(LEAST), scalar(MOST)
-    # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
-    cell_clip = -LEAST if op.cell_clip is None else op.cell_clip
-    cell_lowest, cell_highest = scalar(max(LEAST, -cell_clip)), scalar(min(MOST, cell_clip))
-    scale_forget, scale_update = op.forget.scale, op.update.scale
-    add, multiply, cell_state = np.add, np.multiply, t.cell
-
-    def change() -> None:
-        state[...] = cell_state
-        multiply(state, forget, state)
-        clip(scale_forget(state, scratch), lowest, highest, state)
-        multiply(update, cell, work)
-        clip(scale_update(work, scratch), lowest, highest, work)
-        add(state, work, state)
-        clip(state, cell_lowest, cell_highest, state)
-        cell_state[...] = state
-
-    return change
-
-
-def _bind_hidden(t: Tensors, op: OpData, output: Raw) -> Run:
-    """What sets the hidden state to the tanh of the cell state, as far as the output gate lets it out."""
-    look_up_tanh = kept(table_of_tanh(op.cell_power)).take
-    work, scratch = (kept(np.empty((t.batches, t.units), np.int64)) for _ in range(2))
-    index, narrow = kept(np.empty(work.shape, np.intp)), kept(np.empty(work.shape, np.int32))
-    limits = np.iinfo(t.hidden.dtype)
-    lowest, highest = scalar(limits.min, np.int32), scalar(limits.max, np.int32)
-    zero_point, low_bits, scale_output = scalar(op.hidden_zero_point), scalar(0xFFFF), op.output.scale
-    add, multiply, bitwise_and = np.add, np.multiply, np.bitwise_and
-    cell_state, hidden = t.cell, t.hidden
-
-    def change() -> None:
-        index[...] = cell_state
-        bitwise_and(index, low_bits, index)
-        look_up_tanh(index, None, work, "clip")
-        multiply(work, output, work)
-        add(scale_output(work, scratch), zero_point, work)
-        narrow[...] = work  # wraps, as in the reference
-        clip(narrow, lowest, highest, narrow)
-        hidden[...] = narrow
-
-    return change
+    return tanh_int16(wrap_int32(cell * 3 + half) >> (-shift & 31))
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
@@ -632,10 +531,17 @@ UNIDIRECTIONAL_SEQUENCE_LSTM = Registration(
     max_version=5,
     types=tuple(WEIGHT_TYPES),
     multiply_accumulates=_multiply_accumulates,
+    weights=(*INPUT_WEIGHTS, *RECURRENT_WEIGHTS),
     cpp_method="AddUnidirectionalSequenceLSTM",
     refusals=(
         Refusal(_is_int16, "activations of int16 are not supported", until=REWRITTEN),
         Refusal(lacks_intermediates, "it needs its five intermediate tensors", until=REWRITTEN),
     ),
     since="ceac958de",
+    versions={
+        5: Feature("INT16 activations", signed("INT16", "INT8", 2)),
+        4: option("diagonal_recurrent_tensors"),
+        3: asymmetric_hybrid(2),
+        2: hybrid(2),
+    },
 )

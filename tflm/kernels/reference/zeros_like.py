@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import never_read
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
-from tflm.kernels.support.checks import require_alike, require_type
+from tflm.kernels.shapes import same_as_input
+from tflm.kernels.support.checks import unary_tensors
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT32, TensorType.INT64)
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    require_type(input, *TYPES)
-    require_alike(output, input)
+    unary_tensors(node, *TYPES)
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    y = context.get_eval_output(node, 0).elements
+    y = node.eval_output(0).elements
 
     def run() -> None:
-        y.fill(0)
+        y[...] = 0
 
     return run
 
@@ -35,4 +33,5 @@ ZEROS_LIKE = Registration(
     requests=tensors(),
     types=TYPES,
     overlap=never_read,
+    output_shapes=same_as_input,
 )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import int32_from_float, round_half_away, wrap_int32
-from tflm.kernels.registration import Node
+from tflm.kernels.node import Node
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import ActivationFunctionType
@@ -24,11 +24,11 @@ RANGES: dict[ActivationFunctionType, tuple[float, float]] = {
     ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     ActivationFunctionType.RELU6: (0.0, 6.0),
 }
-"""The real range of each activation. The others clamp nothing, as in TFLM."""
+"""The real range of each activation; as in TFLM, all others do not clamp."""
 
 
 def fused_activation(node: Node, kind: type[Table]) -> ActivationFunctionType:
-    """The activation in a node's options of that kind; none where it has none, or options of another kind."""
+    """The activation in the options of a node; NONE if its options are of another kind."""
     activation: ActivationFunctionType = getattr(
         node.options(kind), "fused_activation_function", ActivationFunctionType.NONE
     )
@@ -36,7 +36,7 @@ def fused_activation(node: Node, kind: type[Table]) -> ActivationFunctionType:
 
 
 def activation_range(activation: ActivationFunctionType, dtype: npt.DTypeLike) -> tuple[Any, Any]:
-    """The range that an activation clamps values of `dtype` to: within that of the type, infinity excluded."""
+    """The finite range that an activation clamps values of `dtype` to."""
     kind: np.dtype[Any] = np.dtype(dtype)
     limits: Any = np.finfo(kind) if kind.kind == "f" else np.iinfo(kind)
     low, high = RANGES.get(activation, (-math.inf, math.inf))

@@ -1,4 +1,4 @@
-"""Two inputs of different shapes made to match, as numpy broadcasts them."""
+"""Checks of operators whose two inputs broadcast as in numpy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflm.kernels.support.checks import AnyTensor, element_count
 MAXIMUM_RANK = 8
 
 RANK_OF_A_SHAPE = 6
-"""Dimensions that TFLM's shapes have room for. Tensors of one shape are worked on without a look at more than these."""
+"""The most dimensions of a shape in TFLM; they also limit inputs of equal shapes, which do not broadcast."""
 
 
 def require_broadcast(
@@ -22,7 +22,7 @@ def require_broadcast(
     maximum_rank: int = MAXIMUM_RANK,
     maximum_rank_alike: int = RANK_OF_A_SHAPE,
 ) -> None:
-    """Refuse inputs whose shapes don't go together, or don't give the output's.
+    """Reject inputs that do not broadcast, or not to as many elements as the output has.
 
     Args:
         maximum_rank: the most dimensions that the operator broadcasts.
@@ -35,7 +35,7 @@ def require_broadcast(
         raise OperatorError(reason, tensor=input1.name) from None
     most = max(maximum_rank, maximum_rank_alike) if input1.dims == input2.dims else maximum_rank
     if len(shape) > most:
-        raise OperatorError(f"has {len(shape)} dimensions, {most} is the most", tensor=output.name)
+        raise OperatorError(f"has {len(shape)} dimensions, at most {most} are supported", tensor=output.name)
     if element_count(output) != math.prod(shape):
-        reason = f"has shape {list(output.dims)}, the inputs give {list(shape)}"
+        reason = f"has shape {list(output.dims)}, must have {list(shape)}"
         raise OperatorError(reason, tensor=output.name)

@@ -6,6 +6,7 @@ import math
 from typing import Union
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import Node
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import TensorType
 
@@ -13,28 +14,35 @@ AnyTensor = Union[TfLiteTensor, TfLiteEvalTensor]
 
 
 def require_type(tensor: AnyTensor, *types: TensorType) -> None:
-    """Refuse a tensor of any other type."""
+    """Reject a tensor of any other type."""
     if tensor.type not in types:
         names = ", ".join(kind.name for kind in types)
         raise OperatorError(f"is {tensor.type.name}; supported here: {names}", tensor=tensor.name)
 
 
 def require_same_type(tensor: AnyTensor, other: AnyTensor) -> None:
-    """Refuse two tensors of different types."""
+    """Reject two tensors of different types."""
     if tensor.type != other.type:
         reason = f"is {tensor.type.name}, but {other.name!r} is {other.type.name}; they must be of one type"
         raise OperatorError(reason, tensor=tensor.name)
 
 
 def require_zero_point(tensor: TfLiteTensor, zero_point: int) -> None:
-    """Refuse a tensor with any other zero point."""
+    """Reject a tensor with any other zero point."""
     if tensor.zero_point != zero_point:
         reason = f"has zero point {tensor.zero_point}, must have {zero_point} for {tensor.type.name}"
         raise OperatorError(reason, tensor=tensor.name)
 
 
+def require_symmetric_int16(*tensors: TfLiteTensor) -> None:
+    """Reject int16 tensors with a zero point other than 0; others may have any."""
+    for tensor in tensors:
+        if tensor.type == TensorType.INT16:
+            require_zero_point(tensor, 0)
+
+
 def require_scale(tensor: TfLiteTensor) -> float:
-    """The scale of a quantized tensor; refuses one without quantization, or that nothing can be divided by."""
+    """The scale of a quantized tensor; rejects one that is missing, or not positive and finite."""
     if tensor.quantization is None:
         raise OperatorError(f"is {tensor.type.name} without scale and zero point", tensor=tensor.name)
     if not (math.isfinite(tensor.scale) and tensor.scale > 0):
@@ -56,21 +64,37 @@ def element_count(tensor: AnyTensor) -> int:
     return math.prod(tensor.dims)
 
 
+def require_rank(tensor: AnyTensor, most: int) -> int:
+    """The number of dimensions; rejects more than `most`."""
+    if len(tensor.dims) > most:
+        raise OperatorError(f"has {len(tensor.dims)} dimensions, at most {most} are supported", tensor=tensor.name)
+    return len(tensor.dims)
+
+
 def require_same_size(tensor: AnyTensor, other: AnyTensor) -> None:
-    """Refuse two tensors with different numbers of elements."""
+    """Reject two tensors with different numbers of elements."""
     if element_count(tensor) != element_count(other):
         reason = f"has shape {list(tensor.dims)}, {other.name!r} has {list(other.dims)}: the sizes must match"
         raise OperatorError(reason, tensor=tensor.name)
 
 
 def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
-    """Refuse two tensors of different types, or with different numbers of elements."""
+    """Reject two tensors of different types, or with different numbers of elements."""
     require_same_type(tensor, other)
     require_same_size(tensor, other)
 
 
+def unary_tensors(node: Node, *types: TensorType) -> tuple[TfLiteTensor, TfLiteTensor]:
+    """The input and the output of a node with one of each, which must be of one of these types and of one size."""
+    node.expect(inputs=1, outputs=1)
+    input, output = node.input(0), node.output(0)
+    require_type(input, *types)
+    require_alike(output, input)
+    return input, output
+
+
 def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
-    """The first elements of a constant INT32 tensor; refuses one that is none, or has fewer."""
+    """The first elements of a constant INT32 tensor; rejects a tensor that is not constant, or is too short."""
     require_type(tensor, TensorType.INT32)
     if not tensor.is_constant:
         raise OperatorError("must be a constant of the model", tensor=tensor.name)
@@ -80,7 +104,7 @@ def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
 
 
 def require_axis(axis: int, rank: int, name: str) -> int:
-    """A dimension, counted from the end if negative, as one from 0; refuses one that the tensor does not have."""
+    """A dimension, counted from the end if negative, as one from 0; rejects one that the tensor does not have."""
     if not -rank <= axis < rank:
-        raise OperatorError(f"has {rank} dimensions, {axis} is none of them", tensor=name)
+        raise OperatorError(f"axis {axis} is out of range for {rank} dimensions", tensor=name)
     return axis % rank

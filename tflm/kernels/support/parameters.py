@@ -1,30 +1,24 @@
-"""Parameters of an operator that are inputs of it, such as an axis: constants, or anew with each run."""
+"""Parameters of an operator that are inputs of it, such as an axis: constants, or values that change."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from tflm.kernels.registration import Run
 from tflm.memory.tensor import TfLiteEvalTensor
 
+Result = TypeVar("Result")
 
-def bind_by_parameters(parameters: Sequence[TfLiteEvalTensor], bind: Callable[[], Run]) -> Run:
-    """What runs an operator for the elements that `parameters` have.
 
-    Args:
-        bind: gives what runs the operator for their present elements. Where all are constants it is called here, else
-            in the first run and in each that finds other elements than the one before; what it refuses is refused then.
+def bind_by_parameters(
+    parameters: Sequence[TfLiteEvalTensor], prepare: Callable[[], Result], run: Callable[[Result], None]
+) -> Run:
+    """Bind `run`, which takes what `prepare` makes of the values of `parameters`.
+
+    If all of them are constant, `prepare` is called here and refuses bad values here; otherwise in each run.
     """
-    varying = [parameter.elements for parameter in parameters if not parameter.is_constant]
-    if not varying:
-        return bind()
-    bound: tuple[list[bytes], Run] | None = None
-
-    def run() -> None:
-        nonlocal bound
-        present = [elements.tobytes() for elements in varying]
-        if bound is None or bound[0] != present:
-            bound = present, bind()
-        bound[1]()
-
-    return run
+    if not all(parameter.is_constant for parameter in parameters):
+        return lambda: run(prepare())
+    prepared = prepare()
+    return lambda: run(prepared)

@@ -1,4 +1,4 @@
-"""In which precision TFLM of a release multiplies and divides the scales of tensors: float32, or double for a time."""
+"""The precision in which a release of TFLM multiplies and divides scales: float32, or double for some time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Precision(NamedTuple):
     until: str
 
     def number(self, release: Release) -> type[np.float32] | type[np.float64]:
-        """What turns a scale into a number of the release's precision."""
+        """The type in which the release computes with scales."""
         holds = release.answers_hold
         if holds(WHEEL_SOURCE) or (holds(self.since) and not holds(self.until)):
             return np.float64

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.host_memory import kept
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import Node
 from tflm.kernels.reference.signal.common import Values, rows_of
-from tflm.kernels.requests import NodeView, PersistentBuffer
+from tflm.kernels.requests import PersistentBuffer
 from tflm.targets import INT32, POINTER, SIZE_T, Struct
 
 CIRCULAR_BUFFER = Struct(
@@ -23,7 +24,7 @@ CIRCULAR_BUFFER = Struct(
 )
 
 
-def row_requests(node: NodeView, capacity: int) -> Iterator[PersistentBuffer]:
+def row_requests(node: Node, capacity: int) -> Iterator[PersistentBuffer]:
     """A circular buffer for each row of the first input, found by pointers to it and to its memory."""
     rows, _ = rows_of(node.input(0))
     yield PersistentBuffer("pointers to buffers", rows * POINTER.size(node.target))
@@ -36,57 +37,48 @@ class CircularBuffer:
     """A queue of 16-bit samples in the arena's tail.
 
     Args:
-        data: what was asked for it.
-        capacity: samples that it holds at the most.
+        data: the persistent buffer that it lies in.
+        capacity: the largest number of samples.
 
     Attributes:
-        samples: the room for them.
-        state: where the oldest one is, and how many it holds.
+        samples: the memory of the samples.
+        state: the place of the oldest sample, and the number of samples.
     """
 
     def __init__(self, data: npt.NDArray[np.uint8], capacity: int):
         header = len(data) - 4 * capacity
         self.samples: Values = data[header : header + 2 * capacity].view(np.int16)
-        self.state = kept(np.zeros(2, np.int64))
+        self.state = track_host_array(np.zeros(2, np.int64))
         self._capacity = capacity
         self.reset()
 
     @property
     def available(self) -> int:
-        """How many samples it holds."""
+        """The number of samples."""
         return int(self.state[1])
 
     @staticmethod
-    def request(node: NodeView, name: str, capacity: int) -> PersistentBuffer:
-        """What a node asks for that has one. TFLM reserves twice the room that the samples take."""
+    def request(node: Node, name: str, capacity: int) -> PersistentBuffer:
+        """The request of a node that has a queue. TFLM reserves twice the memory that the samples take."""
         return PersistentBuffer(name, CIRCULAR_BUFFER.size(node.target) + 4 * capacity)
 
     def reset(self, zeros: int = 0) -> None:
-        """Hold nothing but so many zeros."""
+        """Empty the queue, then write so many zeros."""
         self.samples.fill(0)
         self.state[:] = 0, zeros
 
     def write(self, values: Values) -> None:
-        """Take samples; there must be room for them."""
-        oldest, available = self.state.tolist()
-        start, count = (oldest + available) % self._capacity, len(values)
-        until_end = self._capacity - start
-        if count <= until_end:
-            self.samples[start : start + count] = values
-        else:
-            self.samples[start:] = values[:until_end]
-            self.samples[: count - until_end] = values[until_end:]
-        self.state[1] = available + count
+        """Append samples; there must be room for them."""
+        self.samples[self._places(self.available, len(values))] = values
+        self.state[1] += len(values)
 
-    def get(self, target: Values) -> None:
-        """Copy the oldest samples; there must be as many."""
-        start, count = int(self.state[0]), len(target)
-        until_end = self._capacity - start
-        if count <= until_end:
-            target[...] = self.samples[start : start + count]
-        else:
-            target[:until_end] = self.samples[start:]
-            target[until_end:] = self.samples[: count - until_end]
+    def get(self, count: int) -> Values:
+        """The oldest samples; there must be as many."""
+        return self.samples[self._places(0, count)]
+
+    def _places(self, after: int, count: int) -> Values:
+        """The places of `count` samples, beginning with the one `after` so many from the oldest."""
+        return (int(self.state[0]) + after + np.arange(count, dtype=np.intp)) % self._capacity
 
     def discard(self, count: int) -> None:
         """Drop the oldest samples, not more than the capacity. As in TFLM, a full buffer less none is empty."""

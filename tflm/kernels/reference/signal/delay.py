@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.circular_buffer import CircularBuffer, row_requests
 from tflm.kernels.reference.signal.common import options_by_place, require_room, rows_of
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
 from tflm.targets import INT32, POINTER, Struct
@@ -26,7 +27,7 @@ DELAY_PARAMS = Struct(
 
 @dataclass
 class Delay:
-    """How many samples back the output is, and for each row the samples that are still to come out."""
+    """The delay in samples, and for each row the samples that have not come out yet."""
 
     length: int
     buffers: list[CircularBuffer]
@@ -37,8 +38,8 @@ def _prepare(context: KernelContext, node: Node) -> None:
     length = _length(node.custom_options)
     if length < 0:
         raise OperatorError(f"delay_length is {length}, must not be negative")
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_type(input, TensorType.INT16)
     require_type(output, TensorType.INT16)
     rows, frame_size = rows_of(input)
@@ -49,7 +50,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     _reset(context, node)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors()(node)
     yield from row_requests(node, node.input(0).dims[-1] + _length(node.custom_options))
 
@@ -64,8 +65,8 @@ def _reset(context: KernelContext, node: Node) -> None:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    input = context.get_eval_input(node, 0).elements
-    output = context.get_eval_output(node, 0).elements.reshape(-1)
+    input = node.eval_input(0).elements
+    output = node.eval_output(0).elements.reshape(-1)
     x = input.reshape(-1, input.shape[-1])
     y, rest = output[: x.size].reshape(x.shape), output[x.size :]
     frame_size = x.shape[1]
@@ -74,7 +75,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     def run() -> None:
         for buffer, samples, delayed in zip(buffers, x, y):
             buffer.write(samples)
-            buffer.get(delayed)
+            delayed[...] = buffer.get(frame_size)
             buffer.discard(frame_size)
         rest.fill(0)
 

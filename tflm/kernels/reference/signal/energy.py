@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.reference.signal.common import Program, options_by_place, require_rank, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.signal.common import options_by_place, require_rank, require_room
+from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
@@ -18,8 +18,8 @@ ENERGY_PARAMS = Struct("TFLMSignalEnergyParams", end_index=INT32, start_index=IN
 
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_rank(input, 1)
     require_rank(output, 1)
     require_type(input, TensorType.INT16)
@@ -36,17 +36,15 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 def _bind(context: KernelContext, node: Node) -> Run:
     start, end = node.op_data
-    x = context.get_eval_input(node, 0).elements[2 * start : 2 * end]
-    output = context.get_eval_output(node, 0).elements
-    y = output[start:end]
-    squares = kept(np.empty(x.size, np.uint32))  # a sum of two, 2^31 at the most, has no room in an int32
-    real, imaginary = squares[0::2], squares[1::2]
-    program = Program()
-    program.copy(squares, x)
-    program.call(np.multiply, squares, squares, squares)
-    program.call(np.add, real, imaginary, y)
-    program.clear(output[:start], output[end:])
-    return program.run
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+
+    def run() -> None:
+        # A sum of two squares, 2^31 at most, does not fit an int32.
+        real, imaginary = x[2 * start : 2 * end].astype(np.uint32).reshape(-1, 2).T
+        y[start:end] = real * real + imaginary * imaginary
+        y[:start] = y[end:] = 0
+
+    return run
 
 
 ENERGY = Registration(

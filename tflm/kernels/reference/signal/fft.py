@@ -8,21 +8,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.numpy_calls import scalar
-from tflm.kernels.host_memory import kept
-from tflm.kernels.reference.signal.common import Program, Values, options_by_place, require_rank, require_room
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room, write
 from tflm.kernels.reference.signal.kiss_fft import (
     FLOAT32,
     INT16,
     INT32,
-    InverseRealTransform,
-    RealTransform,
-    Samples,
-    factors,
-    real_transform_bytes,
+    KissFftrConfig,
+    Scalar,
+    kf_factor,
+    kiss_fftr_bytes,
 )
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, ScratchBuffer, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, ScratchBuffer, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TFLITE_TYPE, TfLiteTensor
 from tflm.schema.enums import TensorType
@@ -56,20 +54,24 @@ IRFFT_PARAMS = Struct(
 )
 IRFFT_FLOAT_STATE = Struct("IrfftFloatState", fft_length=INT32_FIELD, cfg=POINTER)
 
-SAMPLES = {TensorType.INT16: INT16, TensorType.INT32: INT32, TensorType.FLOAT32: FLOAT32}
+SCALARS = {TensorType.INT16: INT16, TensorType.INT32: INT32, TensorType.FLOAT32: FLOAT32}
 
 
 @dataclass
 class FftOpData:
-    """What an operator that transforms keeps: its type, and how many real values a transform takes."""
+    """The type of an operator's samples, and the number of real values in a transform."""
 
     type: TensorType
     length: int
 
     @property
-    def samples(self) -> Samples:
+    def scalar(self) -> Scalar:
         """The arithmetic of the type."""
-        return SAMPLES[self.type]
+        return SCALARS[self.type]
+
+    def config(self, *, inverse: bool) -> KissFftrConfig:
+        """What kissfft needs for the transforms."""
+        return KissFftrConfig(self.scalar, self.length // 2, inverse=inverse)
 
 
 # --- SignalFftAutoScale ------------------------------------------------------------------------------------------
@@ -77,9 +79,9 @@ class FftOpData:
 
 def _prepare_auto_scale(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=2)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    scale_bit = context.output_tensor(node, 1)
+    input = node.input(0)
+    output = node.output(0)
+    scale_bit = node.output(1)
     for tensor, rank, type in (
         (input, 1, TensorType.INT16),
         (output, 1, TensorType.INT16),
@@ -91,63 +93,47 @@ def _prepare_auto_scale(context: KernelContext, node: Node) -> None:
 
 
 def _bind_auto_scale(context: KernelContext, node: Node) -> Run:
-    y = context.get_eval_output(node, 0).elements
-    x = context.get_eval_input(node, 0).elements[: y.size]
-    scale_bit = context.get_eval_output(node, 1).elements.reshape(1)
-    scales = [scalar(1 << bits, np.int16) for bits in range(15)]
-    masks = tuple(kept(np.empty(y.size, np.bool_)) for _ in range(2))
-    multiply = np.multiply
-    if not y.size:
-        return lambda: scale_bit.fill(0)
+    y, scale_bit = node.eval_output(0).elements, node.eval_output(1).elements.reshape(1)
+    x = node.eval_input(0).elements[: y.size]
 
     def run() -> None:
-        low, high = x.item(x.argmin()), x.item(x.argmax())
-        largest = max(-low, high) if low > -(2**15) else _largest_behind_lowest(x, *masks)
-        bits = 15 - largest.bit_length() if largest > 0 else 0
-        scale_bit[0] = bits
-        multiply(x, scales[bits], y)
+        largest = max_abs_16(x)
+        scale_bit[0] = 15 - largest.bit_length() if largest > 0 else 0
+        y[...] = x << np.int16(scale_bit[0])
 
     return run
 
 
-def _largest_behind_lowest(x: Values, rises: Values, mask: Values) -> int:
-    """What TFLM finds to be the largest absolute value where there is a sample of -32768.
-
-    The absolute value of that one wraps, to be less than anything behind it. As long as negative samples rise after
-    it, the last one counts, with its sign; what follows is found as usual.
-    """
-    np.equal(x[::-1], -(2**15), out=mask)
-    behind = x[x.size - int(mask.argmax()) :]
-    if not behind.size:
-        return -(2**15)
-    rises = rises[: behind.size]
-    np.greater(behind[1:], behind[:-1], out=rises[1:])
-    rises[0] = True
-    np.less(behind, 0, out=mask[: behind.size])
-    np.logical_and(rises, mask[: behind.size], out=rises)
-    if rises.all():
-        return int(behind[-1])
-    usual = behind[rises.argmin() :]
-    return max(-int(usual.min()), int(usual.max()))
+def max_abs_16(x: Values) -> int:
+    """MaxAbs16: the largest magnitude, in an int16; that of -32768 wraps, and is less than anything after it."""
+    if not (x == -(2**15)).any():
+        return int(abs(x).max(initial=0))
+    largest = 0
+    for sample in x.tolist():
+        if sample > largest:
+            largest = sample
+        elif -sample > largest:
+            largest = -sample if sample > -(2**15) else sample
+    return largest
 
 
 # --- SignalRfft --------------------------------------------------------------------------------------------------
 
 
 def _fft_op_data(custom_options: memoryview) -> FftOpData:
-    """The options of an operator that transforms.
+    """The options of SignalRfft or SignalIrfft.
 
     Raises:
         OperatorError: TFLM has no transform of that type or length.
     """
     length = options_by_place(custom_options, "T", "fft_length")["fft_length"]
     type = FlexbufferMap(custom_options).as_int32("T")  # goes by its name
-    if type not in SAMPLES:
-        supported = ", ".join(f"{kind.value} for {kind.name}" for kind in SAMPLES)
+    if type not in SCALARS:
+        supported = ", ".join(f"{kind.value} for {kind.name}" for kind in SCALARS)
         raise OperatorError(f"T is {type}; supported here: {supported}")
     if length % 2:
         raise OperatorError(f"fft_length is {length}, must be even")
-    factors(length // 2)
+    kf_factor(length // 2)
     return FftOpData(TensorType(type), length)
 
 
@@ -155,16 +141,16 @@ def _init_rfft(context: KernelContext, node: Node) -> None:
     node.op_data = _fft_op_data(node.custom_options)
 
 
-def _init_requests_of_rfft(node: NodeView) -> Iterator[Request]:
+def _init_requests_of_rfft(node: Node) -> Iterator[Request]:
     op = _fft_op_data(node.custom_options)
     if not node.release.holds(WORK_AREA_IN_SCRATCH):
-        yield PersistentBuffer("work area", op.length * op.samples.dtype.itemsize)
-    yield PersistentBuffer("state", real_transform_bytes(op.samples, op.length, node.target))
+        yield PersistentBuffer("work area", op.length * np.dtype(op.scalar.dtype).itemsize)
+    yield PersistentBuffer("state", kiss_fftr_bytes(op.scalar, op.length, node.target))
 
 
 def _prepare_rfft(context: KernelContext, node: Node) -> None:
     op: FftOpData = node.op_data
-    input, output = _transform_tensors(context, node)
+    input, output = _transform_tensors(node)
     if input.dims[-1] > op.length:
         reason = f"has shape {list(input.dims)}, rows longer than fft_length {op.length}"
         raise OperatorError(reason, tensor=input.name)
@@ -173,17 +159,17 @@ def _prepare_rfft(context: KernelContext, node: Node) -> None:
     require_room(output, 2 * row_length * rows, element_count(output))
 
 
-def _requests_of_rfft(node: NodeView) -> Iterator[Request]:
+def _requests_of_rfft(node: Node) -> Iterator[Request]:
     op = _fft_op_data(node.custom_options)
     yield from tensors()(node)
     if node.release.holds(WORK_AREA_IN_SCRATCH):
-        yield ScratchBuffer("frame", op.length * op.samples.dtype.itemsize)
+        yield ScratchBuffer("frame", op.length * np.dtype(op.scalar.dtype).itemsize)
 
 
-def _transform_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
+def _transform_tensors(node: Node) -> tuple[TfLiteTensor, TfLiteTensor]:
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     if not input.dims:
         raise OperatorError("is a scalar, must have at least one dimension", tensor=input.name)
     require_rank(output, len(input.dims))
@@ -194,22 +180,19 @@ def _transform_tensors(context: KernelContext, node: Node) -> tuple[TfLiteTensor
 
 def _bind_rfft(context: KernelContext, node: Node) -> Run:
     op: FftOpData = node.op_data
-    x = context.get_eval_input(node, 0).elements
-    output = context.get_eval_output(node, 0)
+    x, output = node.eval_input(0).elements, node.eval_output(0)
+    rows, given, row_length = x.size // max(x.shape[-1], 1), x.shape[-1], output.dims[-1] // 2
+    config = op.config(inverse=False)
     y = output.elements.reshape(-1)
-    program = Program()
-    if not x.size:
-        program.clear(y)
-        return program.run
-    frames = x.reshape(-1, x.shape[-1])
-    if op.length > frames.shape[1]:
-        padded = kept(np.zeros((len(frames), op.length), op.samples.passed_on))
-        target = padded[:, : frames.shape[1]]
-        program.copy(*((target[0], frames[0]) if len(frames) == 1 else (target, frames)))
-        frames = padded
-    transform = RealTransform(program, op.samples, frames.reshape(-1), op.length)
-    transform.write(y, output.dims[-1] // 2)
-    return program.run
+
+    def run() -> None:
+        frames = np.zeros((rows, op.length), op.scalar.dtype)
+        frames[:, :given] = x.reshape(rows, given)
+        spectra = np.zeros((rows, row_length, 2), op.scalar.dtype)
+        spectra[:, : op.length // 2 + 1] = config.kiss_fftr(frames)
+        write(y, spectra.reshape(-1))
+
+    return run if x.size else lambda: y.fill(0)
 
 
 # --- SignalIrfft -------------------------------------------------------------------------------------------------
@@ -219,15 +202,15 @@ def _init_irfft(context: KernelContext, node: Node) -> None:
     node.op_data = _fft_op_data(node.custom_options)
 
 
-def _init_requests_of_irfft(node: NodeView) -> Iterator[Request]:
+def _init_requests_of_irfft(node: Node) -> Iterator[Request]:
     op = _fft_op_data(node.custom_options)
     state = IRFFT_FLOAT_STATE.size(node.target) if op.type == TensorType.FLOAT32 else 0
-    yield PersistentBuffer("state", state + real_transform_bytes(op.samples, op.length, node.target))
+    yield PersistentBuffer("state", state + kiss_fftr_bytes(op.scalar, op.length, node.target))
 
 
 def _prepare_irfft(context: KernelContext, node: Node) -> None:
     op: FftOpData = node.op_data
-    input, output = _transform_tensors(context, node)
+    input, output = _transform_tensors(node)
     rows = element_count(input) // max(input.dims[-1], 1)
     if rows > 1 and input.dims[-1] % 2:
         raise OperatorError(f"has shape {list(input.dims)}, must have rows of pairs", tensor=input.name)
@@ -238,22 +221,20 @@ def _prepare_irfft(context: KernelContext, node: Node) -> None:
 
 def _bind_irfft(context: KernelContext, node: Node) -> Run:
     op: FftOpData = node.op_data
-    x = context.get_eval_input(node, 0).elements
-    y = context.get_eval_output(node, 0).elements
-    program = Program()
-    if not x.size:
-        program.clear(y)
-        return program.run
-    row_length = x.shape[-1] // 2
-    rows = x.size // x.shape[-1]
-    pairs = x.reshape(-1)[: 2 * row_length * rows]
-    values = InverseRealTransform(program, op.samples, pairs, row_length, op.length).output.reshape(rows, -1)
-    if op.type == TensorType.FLOAT32:
-        program.call(np.divide, values, scalar(op.length, np.float32), values)
-    y = y.reshape(-1, y.shape[-1])
-    program.copy(y[:rows, : op.length], values)
-    program.clear(y[:rows, op.length :], y[rows:])
-    return program.run
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    rows = x.size // max(x.shape[-1], 1)
+    config = op.config(inverse=True)
+
+    def run() -> None:
+        spectra = x.reshape(-1)[: rows * (x.shape[-1] // 2) * 2].reshape(rows, -1, 2)
+        values = config.kiss_fftri(spectra)
+        if op.type == TensorType.FLOAT32:
+            values /= np.float32(op.length)
+        signals = np.zeros((rows, y.shape[-1]), y.dtype)
+        signals[:, : op.length] = values
+        write(y.reshape(-1), signals.reshape(-1))
+
+    return run if x.size else lambda: y.fill(0)
 
 
 FFT_AUTO_SCALE = Registration(
@@ -272,7 +253,7 @@ RFFT = Registration(
     op_data=RFFT_PARAMS,
     requests=_requests_of_rfft,
     init_requests=_init_requests_of_rfft,
-    types=tuple(SAMPLES),
+    types=tuple(SCALARS),
     since="f22888af6",
 )
 IRFFT = Registration(
@@ -283,6 +264,6 @@ IRFFT = Registration(
     op_data=IRFFT_PARAMS,
     requests=tensors(),
     init_requests=_init_requests_of_irfft,
-    types=tuple(SAMPLES),
+    types=tuple(SCALARS),
     since="55037d2d5",
 )

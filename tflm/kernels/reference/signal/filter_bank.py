@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.common import (
-    Program,
-    Values,
     options_by_place,
     require_channels,
     require_rank,
     require_room,
 )
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
 from tflm.targets import INT32, POINTER, Struct
@@ -42,7 +39,7 @@ FILTER_BANK_PARAMS = Struct(
 
 
 class Band(NamedTuple):
-    """A part of the spectrum: it counts for one channel by its weights, and for the next one by its unweights."""
+    """A part of the spectrum: its weights belong to one channel, its unweights to the next."""
 
     start: int
     weight_start: int
@@ -67,7 +64,7 @@ class FilterBank:
     """
 
     def __init__(self, context: KernelContext, node: Node, channels: int):
-        inputs = [context.get_eval_input(node, index) for index in range(6)]
+        inputs = [node.eval_input(index) for index in range(6)]
         self.spectrum, self.weights, self.unweights, *self._bands = inputs
         self._count = channels + 1
         self.is_constant = all(tensor.is_constant for tensor in inputs[1:])
@@ -94,7 +91,7 @@ def _init(context: KernelContext, node: Node) -> None:
     node.op_data = _channels(node.custom_options)
 
 
-def _init_requests(node: NodeView) -> Iterator[Request]:
+def _init_requests(node: Node) -> Iterator[Request]:
     yield PersistentBuffer("sums", (_channels(node.custom_options) + 1) * 8)
 
 
@@ -106,12 +103,12 @@ def _prepare(context: KernelContext, node: Node) -> None:
     channels = node.op_data
     node.expect(inputs=6, outputs=1)
     for index in range(6):
-        tensor = context.input_tensor(node, index)
+        tensor = node.input(index)
         require_rank(tensor, 1)
         require_type(tensor, TensorType.INT16 if index else TensorType.UINT32)
         if index >= 3:
             require_room(tensor, channels + 1, element_count(tensor))
-    output = context.output_tensor(node, 0)
+    output = node.output(0)
     require_rank(output, 1)
     require_type(output, TensorType.UINT64)
     if output.dims[0] > channels:
@@ -123,55 +120,16 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 def _bind(context: KernelContext, node: Node) -> Run:
     bank = FilterBank(context, node, node.op_data)
-    y = context.get_eval_output(node, 0).elements
-    if bank.is_constant:
-        bands = bank.bands()
-        taps = sum(2 * band.width for band in bands)
-        if taps <= 8 * (bank.weights.elements.size + len(bands)):
-            return _bind_laid_out(bank, bands, y)
-    return _bind_band_by_band(bank, y)
-
-
-def _bind_laid_out(bank: FilterBank, bands: list[Band], y: Values) -> Run:
-    """All products at once: those of a channel follow each other, and are summed."""
-    x = bank.spectrum.elements
-    weights, unweights = (tensor.elements.astype(np.uint64) for tensor in (bank.weights, bank.unweights))
-    nothing = kept(np.zeros(1, np.uint64))  # comes first in each channel, for there may be no other product
-    indices: list[Values] = []
-    factors: list[Values] = []
-    starts = []
-    count = 0
-    for before, band in itertools.pairwise(bands[: y.size + 1]):
-        starts.append(count)
-        indices += [nothing, np.r_[before.values], np.r_[band.values]]
-        factors += [nothing, unweights[before.weights], weights[band.weights]]
-        count += 1 + before.width + band.width
-    program = Program()
-    if not x.size:
-        program.clear(y)
-    elif y.size:
-        taps, products = kept(np.empty(count, x.dtype)), kept(np.empty(count, np.uint64))
-        program.gather(taps, x, np.concatenate(indices).astype(np.intp))
-        program.copy(products, taps)
-        program.call(np.multiply, products, np.concatenate(factors), products)
-        program.call(np.add.reduceat, products, np.array(starts, np.intp), 0, None, y)
-    return program.run
-
-
-def _bind_band_by_band(bank: FilterBank, y: Values) -> Run:
-    """For a bank that changes, or whose bands overlap so much that laid out it would take far more memory."""
     sources = [tensor.elements for tensor in (bank.spectrum, bank.weights, bank.unweights)]
-    x, weights, unweights = copies = [kept(np.empty(source.size, np.uint64)) for source in sources]
+    y = node.eval_output(0).elements
+    constant_bands = bank.bands() if bank.is_constant else None
 
     def run() -> None:
-        for copy, source in zip(copies, sources):
-            copy[...] = source
-        carried = 0
-        for channel, band in enumerate(bank.bands()):
-            values = x[band.values]
-            if 0 < channel <= y.size:
-                y[channel - 1] = (carried + int(np.dot(values, weights[band.weights]))) % 2**64
-            carried = int(np.dot(values, unweights[band.weights]))
+        x, weights, unweights = (source.astype(np.uint64) for source in sources)
+        bands = [(x[band.values], band.weights) for band in constant_bands or bank.bands()]
+        falling = [np.dot(values, unweights[place]) for values, place in bands[:-1]]
+        rising = [np.dot(values, weights[place]) for values, place in bands[1:]]
+        y[...] = (np.array(falling, np.uint64) + np.array(rising, np.uint64))[: y.size]
 
     return run
 

@@ -1,4 +1,4 @@
-"""SignalFilterBankSpectralSubtraction: takes off what in each channel is always there, the noise."""
+"""SignalFilterBankSpectralSubtraction: subtracts an estimate of the noise from each channel."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.arithmetic.numpy_calls import scalar
-from tflm.kernels.host_memory import kept
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.common import (
-    Program,
     Values,
     options_by_place,
     require_channels,
     require_rank,
     require_room,
+    write,
 )
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -74,16 +74,16 @@ def _init(context: KernelContext, node: Node) -> None:
     node.op_data = SpectralSubtraction(options, node.persistent["noise_estimate"].view(np.uint32))
 
 
-def _init_requests(node: NodeView) -> Iterator[Request]:
+def _init_requests(node: Node) -> Iterator[Request]:
     yield PersistentBuffer("noise_estimate", 4 * require_channels(options_by_place(node.custom_options, *OPTIONS)))
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
     op: SpectralSubtraction = node.op_data
     node.expect(inputs=1, outputs=2)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    noise = context.output_tensor(node, 1)
+    input = node.input(0)
+    output = node.output(0)
+    noise = node.output(1)
     for tensor in (input, output, noise):
         require_rank(tensor, 1)
         require_type(tensor, TensorType.UINT32)
@@ -99,44 +99,30 @@ def _bind(context: KernelContext, node: Node) -> Run:
     op: SpectralSubtraction = node.op_data
     options, noise = op.options, op.noise
     count = noise.size
-    x = context.get_eval_input(node, 0).elements[:count]
-    output = context.get_eval_output(node, 0).elements
-    noise_output = context.get_eval_output(node, 1).elements
+    x, y = node.eval_input(0).elements[:count], node.eval_output(0).elements
+    noise_output = node.eval_output(1).elements
     # Undefined in C beyond the type's bits; x86 takes counts modulo 32, or 64.
-    smoothing_bits = scalar(options["smoothing_bits"] & 31, np.uint32)
-    fractional_bits = scalar(options["spectral_subtraction_bits"] & 63, np.uint64)
-    of_noise = _factors(options["one_minus_smoothing"], options["alternate_one_minus_smoothing"], count)
-    smoothing = _factors(options["smoothing"], options["alternate_smoothing"], count)
-    remaining = _factors(options["min_signal_remaining"], options["min_signal_remaining"], count)
-    factors = np.concatenate([smoothing, remaining, of_noise])
-    signal, difference = (kept(np.empty(count, np.uint32)) for _ in range(2))
-    products = kept(np.empty(3 * count, np.uint64))
-    new, least, old = np.split(products, 3)
-    shifted = products[: 2 * count]
-    estimate, floor, _ = np.split(products.view(np.uint32)[0::2], 3)  # the low halves
-    program = Program()
-    program.call(np.left_shift, x, smoothing_bits, signal)
-    program.copy(new, signal)
-    program.copy(least, x)
-    program.copy(old, noise)
-    program.call(np.multiply, products, factors, products)
-    program.call(np.add, new, old, new)
-    program.call(np.right_shift, shifted, fractional_bits, shifted)
-    program.copy(noise, estimate)
-    program.smaller(noise, signal, difference)
-    if options["clamping"]:
-        program.copy(noise, difference)
-    program.call(np.subtract, signal, difference, difference)
-    program.call(np.right_shift, difference, smoothing_bits, difference)
-    program.larger(difference, floor, output[:count])
-    program.copy(noise_output, noise[: noise_output.size])
-    program.clear(output[count:])
-    return program.run
+    smoothing_bits = np.uint32(options["smoothing_bits"] & 31)
+    fraction_bits = np.uint64(options["spectral_subtraction_bits"] & 63)
+    smoothing = _coefficients(options["smoothing"], options["alternate_smoothing"], count)
+    one_minus_smoothing = _coefficients(options["one_minus_smoothing"], options["alternate_one_minus_smoothing"], count)
+    min_signal_remaining = np.uint64(options["min_signal_remaining"] % 2**32)
+
+    def run() -> None:
+        scaled_up = x << smoothing_bits
+        estimate = (scaled_up * smoothing + noise * one_minus_smoothing >> fraction_bits).astype(np.uint32)
+        subtracted = np.minimum(estimate, scaled_up)
+        floor = (x * min_signal_remaining >> fraction_bits).astype(np.uint32)
+        noise[...] = subtracted if options["clamping"] else estimate
+        write(y, np.maximum(scaled_up - subtracted >> smoothing_bits, floor))
+        noise_output[...] = noise[: noise_output.size]
+
+    return run
 
 
-def _factors(of_even: int, of_odd: int, count: int) -> Values:
-    """A factor for each channel; the reference takes it for an unsigned number of 32 bits."""
-    return np.resize(np.array([of_even % 2**32, of_odd % 2**32], np.uint64), count)
+def _coefficients(even: int, odd: int, count: int) -> Values:
+    """The coefficient of each channel; the reference takes it for an unsigned number of 32 bits."""
+    return track_host_array(np.resize(np.array([even % 2**32, odd % 2**32], np.uint64), count))
 
 
 def _reset(context: KernelContext, node: Node) -> None:

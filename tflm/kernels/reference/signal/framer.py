@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.circular_buffer import CircularBuffer, row_requests
 from tflm.kernels.reference.signal.common import options_by_place, require_rank, require_room, rows_of
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
 from tflm.schema.flexbuffer import FlexbufferMap
@@ -56,9 +57,9 @@ class Framer:
 def _prepare(context: KernelContext, node: Node) -> None:
     node.expect(inputs=1, outputs=2)
     node.op_data = op = Framer.of(node.custom_options)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    valid = context.output_tensor(node, 1)
+    input = node.input(0)
+    output = node.output(0)
+    valid = node.output(1)
     rows, length = rows_of(input)
     require_rank(output, len(input.dims) + 1)
     require_rank(valid, 0)
@@ -74,7 +75,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     _reset(context, node)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors(1, 2)(node)
     yield from row_requests(node, Framer.of(node.custom_options).capacity)
 
@@ -88,13 +89,13 @@ def _reset(context: KernelContext, node: Node) -> None:
 def _bind(context: KernelContext, node: Node) -> Run:
     op: Framer = node.op_data
     buffers, size, step = op.buffers, op.size, op.step
-    input = context.get_eval_input(node, 0).elements
+    input = node.eval_input(0).elements
     rows, frames = len(buffers), input.shape[-1] // step
     x = input.reshape(rows, frames, step)
-    output = context.get_eval_output(node, 0).elements.reshape(-1)
+    output = node.eval_output(0).elements.reshape(-1)
     used = rows * frames * size
     y, rest = output[:used].reshape(rows, frames, size), output[used:]
-    valid = context.get_eval_output(node, 1).elements.reshape(1)
+    valid = node.eval_output(1).elements.reshape(1)
 
     def run() -> None:
         all_valid = True
@@ -102,7 +103,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
             for samples, frame in zip(steps, framed):
                 buffer.write(samples)
                 if buffer.available >= size:
-                    buffer.get(frame)
+                    frame[...] = buffer.get(size)
                     buffer.discard(step)
                 else:
                     frame.fill(0)  # TFLM leaves there whatever was

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tflm.errors import OperatorError
-from tflm.kernels.host_memory import kept
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.common import Values, options_by_place, require_rank, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, PersistentBuffer, Request, tensors
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import PersistentBuffer, Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import TensorType
@@ -56,8 +56,8 @@ def _init(context: KernelContext, node: Node) -> None:
 def _prepare(context: KernelContext, node: Node) -> None:
     op: OverlapAdd = node.op_data
     node.expect(inputs=1, outputs=1)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
+    input = node.input(0)
+    output = node.output(0)
     require_type(input, op.type)
     require_type(output, op.type)
     require_rank(output, len(input.dims) - 1)
@@ -74,7 +74,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     _reset(context, node)
 
 
-def _requests(node: NodeView) -> Iterator[Request]:
+def _requests(node: Node) -> Iterator[Request]:
     yield from tensors()(node)
     input = node.input(0)
     frames, size = input.dims[-2:]
@@ -92,31 +92,28 @@ def _reset(context: KernelContext, node: Node) -> None:
 def _bind(context: KernelContext, node: Node) -> Run:
     op: OverlapAdd = node.op_data
     step = op.step
-    input = context.get_eval_input(node, 0).elements
-    output = context.get_eval_output(node, 0).elements.reshape(-1)
+    input = node.eval_input(0).elements
+    output = node.eval_output(0).elements.reshape(-1)
     frames, size = input.shape[-2:]
     x = input.reshape(len(op.sums), frames, size)
     used = len(op.sums) * frames * step
     y, rest = output[:used].reshape(len(op.sums), frames, step), output[used:]
-    wide = np.float32 if op.type == TensorType.FLOAT32 else np.int32
-    total, addend = (kept(np.empty(size, wide)) for _ in range(2))
-    limits = None if op.type == TensorType.FLOAT32 else (np.int32(-(2**15)), np.int32(2**15 - 1))
 
     def run() -> None:
         for sums, row, samples in zip(op.sums, x, y):
             for frame, finished in zip(row, samples):
-                total[...] = sums
-                addend[...] = frame
-                np.add(total, addend, total)
-                if limits:
-                    np.maximum(total, limits[0], out=total)
-                    np.minimum(total, limits[1], out=total)
+                total = _saturating_sum(sums, frame)
                 finished[...] = total[:step]
                 sums[: size - step] = total[step:]
                 sums[size - step :] = 0
         rest.fill(0)
 
     return run
+
+
+def _saturating_sum(a: Values, b: Values) -> Values:
+    """Sums of int16, which saturate, or of floats."""
+    return (a.astype(np.int32) + b).clip(-(2**15), 2**15 - 1) if a.dtype == np.int16 else a + b
 
 
 OVERLAP_ADD = Registration(

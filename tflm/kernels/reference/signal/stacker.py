@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.circular_buffer import CircularBuffer
-from tflm.kernels.reference.signal.common import options_by_place, require_rank, require_room
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView, Request, tensors
+from tflm.kernels.reference.signal.common import options_by_place, require_rank, require_room, write
+from tflm.kernels.registration import Registration, Run
+from tflm.kernels.requests import Request, tensors
 from tflm.kernels.support.checks import element_count, require_type
 from tflm.schema.enums import TensorType
 from tflm.targets import BOOL, INT32, POINTER, SIZE_T, Struct
@@ -65,7 +66,7 @@ def _init(context: KernelContext, node: Node) -> None:
     )
 
 
-def _init_requests(node: NodeView) -> Iterator[Request]:
+def _init_requests(node: Node) -> Iterator[Request]:
     channels, left, right, _ = _options(node.custom_options)
     yield CircularBuffer.request(node, "frames", channels * (left + right + 1))
 
@@ -79,9 +80,9 @@ def _options(custom_options: memoryview) -> Iterable[int]:
 def _prepare(context: KernelContext, node: Node) -> None:
     op: Stacker = node.op_data
     node.expect(inputs=1, outputs=2)
-    input = context.input_tensor(node, 0)
-    output = context.output_tensor(node, 0)
-    valid = context.output_tensor(node, 1)
+    input = node.input(0)
+    output = node.output(0)
+    valid = node.output(1)
     for tensor, rank, type in (
         (input, 1, TensorType.INT16),
         (output, 1, TensorType.INT16),
@@ -102,10 +103,9 @@ def _reset(context: KernelContext, node: Node) -> None:
 def _bind(context: KernelContext, node: Node) -> Run:
     op: Stacker = node.op_data
     buffer = op.buffer
-    x = context.get_eval_input(node, 0).elements[: op.channels]
-    output = context.get_eval_output(node, 0).elements
-    y, rest = output[: op.size], output[op.size :]
-    valid = context.get_eval_output(node, 1).elements.reshape(1)
+    x = node.eval_input(0).elements[: op.channels]
+    y = node.eval_output(0).elements
+    valid = node.eval_output(1).elements.reshape(1)
 
     def run() -> None:
         for _ in range(op.repeats[0]):
@@ -113,11 +113,10 @@ def _bind(context: KernelContext, node: Node) -> Run:
         op.repeats[0] = 1
         is_full = buffer.available >= op.size
         if is_full:
-            buffer.get(y)
+            write(y, buffer.get(op.size))
             buffer.discard(op.step)
         else:
             y.fill(0)  # TFLM leaves there whatever was
-        rest.fill(0)
         valid[0] = is_full
 
     return run
