@@ -1,7 +1,7 @@
-"""What firmware is built with in place of TFLM's reference kernels, and what that asks of the arena.
+"""Kernel libraries that firmware uses instead of TFLM's reference kernels: their arena memory and different results.
 
-`kernel_library` says what a library is; each other module declares one, or a release of TFLM, in the terms of
-`tflm.kernels`. Nothing here imports the runtime.
+`kernel_library` defines a library; each other module declares one, or facts about a release of TFLM. Nothing here
+imports the runtime.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ MODULES = {
     "esp-nn:ansi": "esp_nn.plain_library",
     "arduino": "arduino.ARDUINO",
 }
-"""The libraries that have a name, and where they are; imported when they are asked for.
+"""The modules of the named libraries, imported on demand.
 
-A function takes a version: `esp-nn@1.2.1`.
+If the entry is a function, it takes a version: `esp-nn@1.2.1`.
 """
 
 Kernels = Union[str, KernelLibrary]
-"""A kernel library, or the name of one."""
+"""A kernel library, or its name."""
 
 
 def by_name(name: str) -> KernelLibrary:
-    """The kernel library of that name, such as `cmsis-nn`, or with a version, `esp-nn@1.2.1`.
+    """Return a kernel library by name, such as `cmsis-nn`, or with a version, `esp-nn@1.2.1`.
 
     Raises:
-        ArgumentError: there is none of that name; or it has no such version. The message lists what there is.
+        ArgumentError: the name or the version is unknown; the message lists the known ones.
     """
     library, _, version = name.partition("@")
     if library not in MODULES:
-        raise ArgumentError(f"unknown kernel library {library!r}; known are {', '.join(MODULES)}")
+        raise ArgumentError(f"unknown kernel library {library!r}; use one of {', '.join(MODULES)}")
     module, _, constant = MODULES[library].partition(".")
     found = getattr(importlib.import_module(f"{__name__}.{module}"), constant)
     if isinstance(found, KernelLibrary):
@@ -54,21 +54,21 @@ def by_name(name: str) -> KernelLibrary:
 
 
 def library_for(kernels: Kernels, target: Target, release: Releases | None = None) -> KernelLibrary:
-    """A library as it is, or by its name, for a machine, built into a release of TFLM.
+    """Return a library, given as such or by name, for a machine and a release of TFLM.
 
     Args:
-        kernels: the library. One that is named without a version is the one that the release is built with; where the
-            release leaves that open, the newest, and `VersionAssumed` is warned of.
-        release: the TFLM, or its name; None for that of the library, and for the package on its own target.
+        kernels: the library. A name without a version means the version that the release is built with; if the release
+            leaves that open, the newest one, with the warning `VersionAssumed`.
+        release: the TFLM release or its name; None for the library's own, or for the package on its own target.
 
     Raises:
-        ArgumentError: the library or the release is none, or has a name that none has; or the library is not made for
-            the machine, and the message lists the parts that it is made for.
+        ArgumentError: the library or the release is unknown, or the library is not for the machine; the message lists
+            the parts that it is for.
     """
     if isinstance(kernels, str):
         kernels = by_name(_with_version(kernels, target, release))
     if not isinstance(kernels, KernelLibrary):
-        raise ArgumentError(f"{kernels!r} is not a kernel library; by their names there are {', '.join(MODULES)}")
+        raise ArgumentError(f"{kernels!r} is not a kernel library; use one of {', '.join(MODULES)}")
     kernels.require_part(target)
     if release is None and target == HOST_WHEEL and kernels.release is TODAY:  # a program, not a machine alone
         release = WHEEL

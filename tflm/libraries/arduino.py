@@ -1,21 +1,18 @@
 """The library for Arduino, Chirale_TensorFLowLite 2.0.0: an older TFLM with an older CMSIS-NN.
 
-It is TFLM of January 2023, built without `TF_LITE_STATIC_MEMORY`, which makes tensors and nodes larger: a release like
-any other. What follows is
-what comes out differently in it.
+It is TFLM of January 2023, built without `TF_LITE_STATIC_MEMORY`, which makes tensors and nodes larger. This module
+declares its different results.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from tflm.kernels.node import Node
 from tflm.kernels.reference import (
     fully_connected,
 )
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
-from tflm.kernels.requests import (
-    NodeView,
-)
 from tflm.libraries import cmsis_nn
 from tflm.libraries.kernel_library import Concern, Effect
 from tflm.releases import by_name
@@ -24,11 +21,11 @@ from tflm.schema.enums import TensorType
 # --- What comes out differently ----------------------------------------------------------------------------------
 
 
-def _is_by_row(node: NodeView) -> bool:
+def _is_by_row(node: Node) -> bool:
     return fully_connected.has_scale_for_each_row(node.input(fully_connected.WEIGHTS))
 
 
-def _is_int16_lstm(node: NodeView) -> bool:
+def _is_int16_lstm(node: Node) -> bool:
     return node.input(lstm.INPUT).type == TensorType.INT16
 
 
@@ -37,14 +34,14 @@ CONCERNS = (
         "FULLY_CONNECTED",
         Effect.DIFFERS,
         _is_by_row,
-        "It knows one scale for all rows of the weights, and takes the first: results are wrong.",
-        "Convert the model with one scale for the weights of fully connected layers.",
+        "It uses the first row's scale for all rows of the weights: results are wrong.",
+        "Convert the model with one scale for the weights of each fully connected layer.",
     ),
     Concern(
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         Effect.BREAKS,
         _is_int16_lstm,
-        "It is prepared, but fails when it runs: activations of int16 are not supported.",
+        "Invoke() fails: int16 activations are not supported.",
         "Convert the model with activations of int8 or float32.",
     ),
     Concern(

@@ -1,6 +1,6 @@
-"""CMSIS-NN, Arm's kernels for Cortex-M, and the glue that TFLM has for them.
+"""CMSIS-NN, Arm's kernels for Cortex-M, and TFLM's glue code for them.
 
-Sizes of scratch buffers go by the part and the version: see `cmsis_nn_scratch`. x is the input, f the filter, y the
+Sizes of scratch buffers depend on the part and the version: see `cmsis_nn_scratch`. x is the input, f the filter, y the
 output.
 """
 
@@ -11,8 +11,9 @@ from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
-from tflm.kernels.layers.convolution import OP_DATA_CONV, Operands
+from tflm.kernels.layers.convolution import OP_DATA_CONV, ConvolutionInputs
 from tflm.kernels.layers.per_channel import ChannelMultipliers
+from tflm.kernels.node import Node, Requests
 from tflm.kernels.reference import (
     batch_matmul,
     conv_2d,
@@ -24,12 +25,10 @@ from tflm.kernels.reference import (
     transpose_conv,
 )
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
+from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import (
-    NodeView,
-    OperatorMemory,
     PersistentBuffer,
     Request,
-    Requests,
     ScratchBuffer,
     TempInput,
     TempIntermediate,
@@ -40,6 +39,7 @@ from tflm.kernels.requests import (
 )
 from tflm.kernels.support.checks import element_count
 from tflm.libraries.cmsis_nn_answers import BEHAVIOUR, CONCERNS, NEW_LSTM, defects
+from tflm.libraries.cmsis_nn_overlap import overlaps
 from tflm.libraries.cmsis_nn_scratch import (
     COMMITS_OF_TAGS,
     VERSIONS,
@@ -177,31 +177,31 @@ OP_DATA_LSTM_CMSIS = Struct(
 # --- Convolutions ------------------------------------------------------------------------------------------------
 
 
-def _conv_requests(node: NodeView, version: Version) -> Iterator[Request]:
+def _conv_requests(node: Node, version: Version) -> Iterator[Request]:
     x = node.input(0)
     yield from _unpacked_filter(node, INT4_FILTERS[0])
-    yield from _convolution_requests(node, conv_2d.OPERANDS)
+    yield from _convolution_requests(node, conv_2d.INPUTS)
     if x.type != TensorType.FLOAT32:
         size = conv_s8_bytes if x.type == TensorType.INT8 else conv_s16_bytes
         yield from _scratch_if_any("columns", size(convolution(node), node.target, version))
 
 
-def _depthwise_requests(node: NodeView, version: Version) -> Iterator[Request]:
+def _depthwise_requests(node: Node, version: Version) -> Iterator[Request]:
     yield from _unpacked_filter(node, INT4_FILTERS[1])
-    yield from _convolution_requests(node, depthwise_conv_2d.OPERANDS)
+    yield from _convolution_requests(node, depthwise_conv_2d.INPUTS)
     if node.input(0).type == TensorType.INT8:
         is_int4 = node.input(1).type == TensorType.INT4 and node.release.holds(INT4_KERNELS)
         size = depthwise_s4_bytes if is_int4 else depthwise_s8_bytes
         yield from _scratch_if_any("columns", size(depthwise_convolution(node), node.target, version))
 
 
-def _unpacked_filter(node: NodeView, since: str) -> Iterator[Request]:
+def _unpacked_filter(node: Node, since: str) -> Iterator[Request]:
     f, release = node.input(1), node.release
     if f.type == TensorType.INT4 and release.holds(since) and not release.holds(INT4_KERNELS):
         yield ScratchBuffer("filter", element_count(f))
 
 
-def _convolution_requests(node: NodeView, operands: Operands) -> Iterator[Request]:
+def _convolution_requests(node: Node, operands: ConvolutionInputs) -> Iterator[Request]:
     """What CONV_2D and DEPTHWISE_CONV_2D ask for, but for scratch."""
     yield TempInput(operands.input)
     yield TempInput(operands.weights)
@@ -217,8 +217,8 @@ def _scratch_if_any(name: str, size: int) -> Iterator[Request]:
         yield ScratchBuffer(name, size)
 
 
-def _transpose_conv_requests(node: NodeView, version: Version) -> Iterator[Request]:
-    x, operands = node.input(2), transpose_conv.OPERANDS
+def _transpose_conv_requests(node: Node, version: Version) -> Iterator[Request]:
+    x, operands = node.input(2), transpose_conv.INPUTS
     yield from operands.shape_requests()
     yield from ChannelMultipliers.requests(node.input(operands.weights).dims[0])
     if x.type == TensorType.INT8:
@@ -238,7 +238,7 @@ def _transpose_conv_requests(node: NodeView, version: Version) -> Iterator[Reque
 # --- Products ----------------------------------------------------------------------------------------------------
 
 
-def _fully_connected_requests(node: NodeView, version: Version, for_size: bool) -> Iterator[Request]:
+def _fully_connected_requests(node: Node, version: Version, for_size: bool) -> Iterator[Request]:
     yield from fully_connected.tensor_requests(node)
     yield from fully_connected.multiplier_requests(node)
     if node.input(fully_connected.INPUT).type == TensorType.INT8 and _takes_weights(node):
@@ -246,7 +246,7 @@ def _fully_connected_requests(node: NodeView, version: Version, for_size: bool) 
     yield from _unpacked_filter(node, INT4_FILTERS[1])
 
 
-def _takes_weights(node: NodeView) -> bool:
+def _takes_weights(node: Node) -> bool:
     """Whether the library's kernel for int8 takes them."""
     f, release = node.input(fully_connected.WEIGHTS), node.release
     if f.type == TensorType.INT4 and release.holds(INT4_KERNELS):
@@ -255,7 +255,7 @@ def _takes_weights(node: NodeView) -> bool:
     return f.zero_point == 0 or not only_symmetric
 
 
-def _integer_fully_connected_requests(node: NodeView, version: Version, for_size: bool) -> Iterator[Request]:
+def _integer_fully_connected_requests(node: Node, version: Version, for_size: bool) -> Iterator[Request]:
     f, y, release = node.input(fully_connected.WEIGHTS), node.output(0), node.release
     channels = y.dims[-1]
     if len(y.dims) > 2 and f.dims[-1] % 4 == 0:  # run as a convolution, which takes a scale for each channel
@@ -268,7 +268,7 @@ def _integer_fully_connected_requests(node: NodeView, version: Version, for_size
         yield kind("kernel_sums", 4 * channels)
 
 
-def _keeps_kernel_sums(node: NodeView, for_size: bool) -> bool:
+def _keeps_kernel_sums(node: Node, for_size: bool) -> bool:
     """Whether they are computed once."""
     f, release = node.input(fully_connected.WEIGHTS), node.release
     if for_size and release.holds(BUILT_FOR_SIZE):
@@ -279,7 +279,7 @@ def _keeps_kernel_sums(node: NodeView, for_size: bool) -> bool:
     return f.is_constant and (not has_bias or node.input(fully_connected.BIAS).is_constant)
 
 
-def _batch_matmul_requests(node: NodeView) -> Iterator[Request]:
+def _batch_matmul_requests(node: Node) -> Iterator[Request]:
     y = node.output(0)
     yield from tensors(2)(node)
     yield from batch_matmul.transposed_requests(node)
@@ -290,7 +290,7 @@ def _batch_matmul_requests(node: NodeView) -> Iterator[Request]:
         yield ScratchBuffer("kernel_sums", 4 * y.dims[-1])
 
 
-def _svdf_requests(node: NodeView, version: Version, for_size: bool) -> Iterator[Request]:
+def _svdf_requests(node: Node, version: Version, for_size: bool) -> Iterator[Request]:
     yield from tensors(5)(node)
     yield from svdf.sums_requests(node)
     if node.input(svdf.INPUT).type == TensorType.INT8 and has_mve(node.target) and version.since("58f17705"):
@@ -298,7 +298,7 @@ def _svdf_requests(node: NodeView, version: Version, for_size: bool) -> Iterator
         yield kind("kernel_sums", 4 * node.input(svdf.WEIGHTS_FEATURE).dims[0])
 
 
-def _lstm_requests(node: NodeView) -> Iterator[Request]:
+def _lstm_requests(node: Node) -> Iterator[Request]:
     input, cell = node.input(lstm.INPUT), node.input(lstm.CELL_STATE)
     yield from lstm.tensor_requests()
     if input.type == TensorType.FLOAT32:
@@ -317,7 +317,7 @@ def _lstm_requests(node: NodeView) -> Iterator[Request]:
         yield ScratchBuffer(name, cell.bytes)
 
 
-def _lstm_requests_before(node: NodeView) -> Iterator[Request]:
+def _lstm_requests_before(node: Node) -> Iterator[Request]:
     cell, is_int8 = node.input(lstm.CELL_STATE), node.input(lstm.INPUT).type == TensorType.INT8
     if is_int8:
         for gate, weights in (("forget", 2), ("cell", 3), ("output", 4), ("input", 1)):
@@ -333,7 +333,7 @@ def _lstm_requests_before(node: NodeView) -> Iterator[Request]:
 # --- Pools and softmax -------------------------------------------------------------------------------------------
 
 
-def _average_pool_requests(node: NodeView) -> Iterator[Request]:
+def _average_pool_requests(node: Node) -> Iterator[Request]:
     x = node.input(0)
     yield from 2 * (TempInput(0), TempOutput(0))
     has_kernel = x.type == TensorType.INT8 or (x.type == TensorType.INT16 and node.release.holds(INT16_POOLS))
@@ -341,7 +341,7 @@ def _average_pool_requests(node: NodeView) -> Iterator[Request]:
         yield ScratchBuffer("sums", 4 * x.dims[3])
 
 
-def _softmax_requests(node: NodeView) -> Iterator[Request]:
+def _softmax_requests(node: Node) -> Iterator[Request]:
     yield from tensors()(node)
     yield from softmax.table_requests(node)
 
@@ -387,6 +387,7 @@ def library(version: str = CURRENT, *, for_size: bool = False) -> KernelLibrary:
         memory=MappingProxyType(_memory(found, for_size)),
         behaviour=BEHAVIOUR,
         concerns=(*CONCERNS, *defects(found)),
+        overlaps=partial(overlaps, version=found),
     )
 
 

@@ -1,6 +1,6 @@
-"""Where CMSIS-NN, as TFLM builds it in, answers otherwise than TFLM's kernels, refuses what they take, or breaks.
+"""Where CMSIS-NN, as TFLM uses it, returns other results than TFLM's kernels, rejects operators, or corrupts memory.
 
-For three of these there are registrations that answer as that build does, so that a person sees it.
+Three of these have registrations that reproduce the build's results.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.geometry import paddings
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import fully_connected, svdf, transpose_conv
 from tflm.kernels.reference import unidirectional_sequence_lstm as lstm
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
-from tflm.kernels.requests import NodeView
+from tflm.kernels.registration import Registration, Run
 from tflm.libraries.cmsis_nn_scratch import REVERSED_FROM_CHANNELS, has_mve
 from tflm.libraries.kernel_library import Concern, Effect
 from tflm.libraries.versions import Version
@@ -37,9 +38,9 @@ def forgetful_lstm(registration: Registration) -> Registration:
     def bind(context: KernelContext, node: Node) -> Run:
         assert registration.bind is not None
         run = registration.bind(context, node)
-        if context.get_eval_input(node, lstm.INPUT).type == TensorType.FLOAT32 or not context.release.holds(NEW_LSTM):
+        if node.eval_input(lstm.INPUT).type == TensorType.FLOAT32 or not node.release.holds(NEW_LSTM):
             return run
-        variables = [context.get_eval_input(node, place).elements for place in (lstm.HIDDEN_STATE, lstm.CELL_STATE)]
+        variables = [node.eval_input(place).elements for place in (lstm.HIDDEN_STATE, lstm.CELL_STATE)]
         kept = [variable.copy() for variable in variables]
         zeros = node.op_data.hidden_zero_point, 0
 
@@ -56,11 +57,11 @@ def forgetful_lstm(registration: Registration) -> Registration:
     return replace(registration, bind=bind)
 
 
-def _is_integer_lstm(node: NodeView) -> bool:
+def _is_integer_lstm(node: Node) -> bool:
     return node.input(lstm.INPUT).type != TensorType.FLOAT32
 
 
-def _has_variable_weights(node: NodeView) -> bool:
+def _has_variable_weights(node: Node) -> bool:
     places = *lstm.INPUT_WEIGHTS, *lstm.RECURRENT_WEIGHTS, *lstm.BIASES
     return not all(node.input(place).is_constant for place in places)
 
@@ -74,8 +75,10 @@ def svdf_of_int8_state(registration: Registration) -> Registration:
     def prepare(context: KernelContext, node: Node) -> None:
         assert registration.prepare is not None
         registration.prepare(context, node)
-        if isinstance(node.op_data, svdf.OpData) and node.op_data.column == np.int8:
-            node.op_data = replace(node.op_data, state_zero_point=0, column=np.dtype(np.int16))
+        if _has_int8_state(node):
+            op: svdf.OpDataSvdf = node.op_data
+            to_state = replace(op.to_state, stage=OutputStage.whole(0, np.int16))
+            node.op_data = replace(op, to_state=to_state, state_zero_point=0)
 
     def bind(context: KernelContext, node: Node) -> Run:
         assert registration.bind is not None
@@ -84,12 +87,12 @@ def svdf_of_int8_state(registration: Registration) -> Registration:
     return replace(registration, prepare=prepare, bind=bind)
 
 
-def _has_int8_state(node: NodeView) -> bool:
+def _has_int8_state(node: Node) -> bool:
     is_integer = node.input(svdf.INPUT).type == TensorType.INT8
     return is_integer and node.input(svdf.WEIGHTS_TIME).type == TensorType.INT8
 
 
-def _has_variable_features_on_mve(node: NodeView) -> bool:
+def _has_variable_features_on_mve(node: Node) -> bool:
     is_integer = node.input(svdf.INPUT).type == TensorType.INT8
     return is_integer and "mve" in node.target.extensions and not node.input(svdf.WEIGHTS_FEATURE).is_constant
 
@@ -102,7 +105,7 @@ def transpose_conv_without_activation(registration: Registration) -> Registratio
 
     def prepare(context: KernelContext, node: Node) -> None:
         options = node.options(TransposeConvOptions)
-        if options is not None and _is_integer_transpose_conv_input(context, node):
+        if options is not None and _is_integer_transpose_conv_input(node):
             node.builtin_options = replace(options, fused_activation_function=ActivationFunctionType.NONE)
         assert registration.prepare is not None
         registration.prepare(context, node)
@@ -110,50 +113,50 @@ def transpose_conv_without_activation(registration: Registration) -> Registratio
     return replace(registration, prepare=prepare)
 
 
-def _is_integer_transpose_conv_input(context: KernelContext, node: Node) -> bool:
-    place = transpose_conv.OPERANDS.input
-    return node.has_input(place) and context.get_eval_input(node, place).type != TensorType.FLOAT32
+def _is_integer_transpose_conv_input(node: Node) -> bool:
+    place = transpose_conv.INPUTS.input
+    return node.has_input(place) and node.eval_input(place).type != TensorType.FLOAT32
 
 
-def _is_integer_transpose_conv_with_activation(node: NodeView) -> bool:
-    is_integer = node.input(transpose_conv.OPERANDS.input).type != TensorType.FLOAT32
+def _is_integer_transpose_conv_with_activation(node: Node) -> bool:
+    is_integer = node.input(transpose_conv.INPUTS.input).type != TensorType.FLOAT32
     return is_integer and node.options(TransposeConvOptions).fused_activation_function != ActivationFunctionType.NONE
 
 
-def _is_int16_transpose_conv_without_bias(node: NodeView) -> bool:
-    operands = transpose_conv.OPERANDS
+def _is_int16_transpose_conv_without_bias(node: Node) -> bool:
+    operands = transpose_conv.INPUTS
     return node.input(operands.input).type == TensorType.INT16 and not node.has_input(operands.bias)
 
 
 # --- Others ------------------------------------------------------------------------------------------------------
 
 
-def _is_int16_fully_connected(node: NodeView) -> bool:
+def _is_int16_fully_connected(node: Node) -> bool:
     return node.input(fully_connected.INPUT).type == TensorType.INT16
 
 
-def _has_int32_bias(node: NodeView) -> bool:
+def _has_int32_bias(node: Node) -> bool:
     if not _is_int16_fully_connected(node) or not node.has_input(fully_connected.BIAS):
         return False
     return node.input(fully_connected.BIAS).type == TensorType.INT32
 
 
-def _takes_32_bits_without_bias(node: NodeView) -> bool:
+def _takes_32_bits_without_bias(node: Node) -> bool:
     has_bias = node.has_input(fully_connected.BIAS)
     asks = node.options(FullyConnectedOptions).quantized_bias_type == TensorType.INT32
     return _is_int16_fully_connected(node) and not has_bias and asks
 
 
-def _is_int16_by_row(node: NodeView) -> bool:
+def _is_int16_by_row(node: Node) -> bool:
     weights = node.input(fully_connected.WEIGHTS)
     return _is_int16_fully_connected(node) and fully_connected.has_scale_for_each_row(weights)
 
 
-def _has_rank_above_4(node: NodeView) -> bool:
+def _has_rank_above_4(node: Node) -> bool:
     return any(len(node.input(place).dims) > 4 for place in range(node.input_count) if node.has_input(place))
 
 
-def _is_int8_of_rank_above_4(node: NodeView) -> bool:
+def _is_int8_of_rank_above_4(node: Node) -> bool:
     return node.input(0).type == TensorType.INT8 and len(node.input(0).dims) > 4
 
 
@@ -170,9 +173,9 @@ CONCERNS = (
         "UNIDIRECTIONAL_SEQUENCE_LSTM",
         Effect.DIFFERS,
         _is_integer_lstm,
-        "It forgets: every invoke begins with a hidden state and a cell state of zero, and the state variables are "
-        "neither read nor written. The first invoke is right, later ones are not.",
-        "Give it the whole sequence in one invoke, or build it with TFLM's reference kernel.",
+        "Its state is lost: every invoke starts with a hidden state and a cell state of zero, and the state variables "
+        "are neither read nor written. Only the first invoke is right.",
+        "Pass the whole sequence in one invoke, or build with TFLM's reference kernel.",
         shown=True,
         since=NEW_LSTM,
     ),
@@ -187,9 +190,9 @@ CONCERNS = (
         "SVDF",
         Effect.DIFFERS,
         _has_int8_state,
-        "With a state of int8, the zero point of the state is left out, and what does not fit into 8 bits wraps around "
+        "With an int8 state, the zero point of the state is ignored, and values that do not fit 8 bits wrap around "
         "instead of saturating.",
-        "Convert the model with a state of int16, or build it with TFLM's reference kernel.",
+        "Convert the model with an int16 state, or build with TFLM's reference kernel.",
         shown=True,
     ),
     Concern(
@@ -203,36 +206,36 @@ CONCERNS = (
         "TRANSPOSE_CONV",
         Effect.DIFFERS,
         _is_integer_transpose_conv_with_activation,
-        "Its fused activation is left out: what should be clipped is not.",
-        "Put the activation behind it as an operator of its own.",
+        "Its fused activation is ignored, so outputs are not clipped.",
+        "Use a separate activation operator.",
         shown=True,
     ),
     Concern(
         "TRANSPOSE_CONV",
         Effect.REFUSED,
         _is_int16_transpose_conv_without_bias,
-        "Of int16 it can't be prepared without a bias.",
-        "Give it a bias, of zeros if there is none.",
+        "An int16 operator without a bias fails to prepare.",
+        "Add a bias of zeros.",
     ),
     Concern(
         "FULLY_CONNECTED",
         Effect.DIFFERS,
         _has_int32_bias,
-        "Of int16, its bias of int32 is read as if it had 64 bits: results are wrong.",
+        "With int16 activations, its int32 bias is read as int64: results are wrong.",
         "Convert the model with biases of int64.",
     ),
     Concern(
         "FULLY_CONNECTED",
         Effect.DIFFERS,
         _takes_32_bits_without_bias,
-        "It accumulates in 64 bits, not in the 32 that its options ask for: sums that overflow differ.",
+        "It accumulates in 64 bits instead of the 32 in its options: sums that overflow differ.",
         "Nothing, unless sums overflow.",
     ),
     Concern(
         "FULLY_CONNECTED",
         Effect.REFUSED,
         _is_int16_by_row,
-        "Of int16, its weights can't have a scale for each row.",
+        "With int16 activations, per-row scales of the weights are not supported.",
         "Quantize the weights with one scale, or build it with TFLM's reference kernel.",
         since="47b545074",
     ),
@@ -240,14 +243,14 @@ CONCERNS = (
         "BATCH_MATMUL",
         Effect.REFUSED,
         _has_rank_above_4,
-        "It takes 2 to 4 dimensions.",
+        "It supports only 2 to 4 dimensions.",
         "Reshape what it multiplies, or build it with TFLM's reference kernel.",
     ),
     Concern(
         "TRANSPOSE",
         Effect.REFUSED,
         _is_int8_of_rank_above_4,
-        "Of int8 it takes 4 dimensions at the most.",
+        "With int8, it supports at most 4 dimensions.",
         "Reshape what it transposes, or build it with TFLM's reference kernel.",
         since=INT8_MOVEMENT,
     ),
@@ -276,9 +279,9 @@ CONCERNS = (
 )
 
 
-def _misaligned_rows(node: NodeView) -> bool:
+def _misaligned_rows(node: Node) -> bool:
     """Of int8, and not run as a CONV_2D of the reversed filter; the padding is that of a CONV_2D back to x."""
-    operands = transpose_conv.OPERANDS
+    operands = transpose_conv.INPUTS
     x, f, y = node.input(operands.input), node.input(operands.weights), node.output(0)
     options = node.options(TransposeConvOptions)
     strides = options.stride_h, options.stride_w
@@ -310,6 +313,6 @@ def defects(version: Version) -> Iterator[Concern]:
         )
 
 
-def _stores_three_filters_as_four(node: NodeView) -> bool:
+def _stores_three_filters_as_four(node: Node) -> bool:
     filters, columns = node.input(svdf.WEIGHTS_TIME).dims[:2]
     return _has_int8_state(node) and has_mve(node.target) and filters >= 3 and columns > 1

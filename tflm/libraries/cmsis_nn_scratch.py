@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from tflm.kernels.layers.geometry import paddings
-from tflm.kernels.requests import NodeView
+from tflm.kernels.node import Node
 from tflm.libraries.versions import Version
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, TransposeConvOptions
@@ -111,7 +111,7 @@ class Convolution(NamedTuple):
         return self.x.dims[3] == self.depth or version.before("6d9d61d8")
 
 
-def convolution(node: NodeView) -> Convolution:
+def convolution(node: Node) -> Convolution:
     """A CONV_2D."""
     x, f, y = node.input(0), node.input(1), node.output(0)
     options = node.options(Conv2DOptions)
@@ -121,7 +121,7 @@ def convolution(node: NodeView) -> Convolution:
     return Convolution(x, y, (f.dims[1], f.dims[2]), f.dims[3], strides, dilations, padding)
 
 
-def depthwise_convolution(node: NodeView) -> Convolution:
+def depthwise_convolution(node: Node) -> Convolution:
     """A DEPTHWISE_CONV_2D, whose filter has a depth of 1."""
     x, f, y = node.input(0), node.input(1), node.output(0)
     options = node.options(DepthwiseConv2DOptions)
@@ -201,7 +201,7 @@ def depthwise_columns_bytes(conv: Convolution, target: Target) -> int:
     return 4 * CHANNELS_IN_A_BLOCK * conv.taps[0] * conv.taps[1] if has_mve(target) else 2 * conv.column
 
 
-def transpose_conv_bytes(node: NodeView, version: Version) -> tuple[int, int]:
+def transpose_conv_bytes(node: Node, version: Version) -> tuple[int, int]:
     """arm_transpose_conv_s8_get_buffer_size, from ca476254, and that of the reversed filter, from v7.0.0."""
     x, f = node.input(2), node.input(1)
     options = node.options(TransposeConvOptions)

@@ -11,8 +11,10 @@ from functools import cache, partial
 from types import MappingProxyType
 
 from tflm.kernels.layers.convolution import OP_DATA_CONV
+from tflm.kernels.node import Node, Requests
 from tflm.kernels.reference import conv_2d, depthwise_conv_2d, softmax
-from tflm.kernels.requests import NodeView, OperatorMemory, Request, Requests, ScratchBuffer, nothing
+from tflm.kernels.registration import OperatorMemory
+from tflm.kernels.requests import Request, ScratchBuffer, nothing
 from tflm.libraries import esp_nn_defects
 from tflm.libraries.component import component_of, holds
 from tflm.libraries.esp_nn_scratch import CONV_BYTES, DEPTHWISE_BYTES, VERSIONS, Bytes, bytes_for, convolution
@@ -52,7 +54,7 @@ def _with_scratch(
 ) -> Requests:
     """What TFLM's kernel asks for, and the library's buffer after that."""
 
-    def requests(node: NodeView) -> Iterator[Request]:
+    def requests(node: Node) -> Iterator[Request]:
         yield from reference(node)
         if node.input(0).type == TensorType.INT8:
             size = bytes_for(sizes, node.target, version)(convolution(node, kind))
@@ -62,7 +64,7 @@ def _with_scratch(
     return requests
 
 
-def _softmax_requests(node: NodeView) -> Iterator[Request]:
+def _softmax_requests(node: Node) -> Iterator[Request]:
     yield from softmax.SOFTMAX.requests(node)
     input = node.input(0)
     if input.type == node.output(0).type == TensorType.INT8:
@@ -70,7 +72,7 @@ def _softmax_requests(node: NodeView) -> Iterator[Request]:
         yield ScratchBuffer("esp_nn", 4 * input.dims[1] if len(input.dims) > 1 else 0)
 
 
-def _is_int8_softmax_of_another_rank(node: NodeView) -> bool:
+def _is_int8_softmax_of_another_rank(node: Node) -> bool:
     input = node.input(0)
     return input.type == node.output(0).type == TensorType.INT8 and len(input.dims) != 2
 
@@ -87,19 +89,19 @@ CONCERNS = (
 )
 
 
-def _has_other_rank(node: NodeView) -> bool:
+def _has_other_rank(node: Node) -> bool:
     """Up to esp-tflite-micro 1.3.1, of an int8 output that has not 2 dimensions."""
     return not holds(node.release, "1.3.2") and _is_int8(node) and len(node.output(0).dims) != 2
 
 
-def _runs_in_plain_c(node: NodeView) -> bool:
+def _runs_in_plain_c(node: Node) -> bool:
     """Up to esp-tflite-micro 1.3.5, which says that the filter has 0 channels: others than the input has."""
     options = node.options(Conv2DOptions)
     is_taken = node.input(0).type == TensorType.INT8 and options.dilation_h_factor == options.dilation_w_factor == 1
     return is_taken and not holds(node.release, "1.3.7")
 
 
-def _is_int8(node: NodeView) -> bool:
+def _is_int8(node: Node) -> bool:
     return node.input(0).type == node.input(1).type == TensorType.INT8
 
 

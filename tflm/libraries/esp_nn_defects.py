@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
-from tflm.kernels.requests import NodeView
+from tflm.kernels.node import Node
 from tflm.libraries.esp_nn_scratch import (
     DEPTHWISE_BYTES,
     LARGEST_IMAGE_AND_FILTER_S3,
@@ -37,7 +37,7 @@ class Defect(NamedTuple):
 
     operator: str
     effect: Effect
-    applies: Callable[[NodeView, Convolution, Version], bool]
+    applies: Callable[[Node, Convolution, Version], bool]
     happens: str
     since: str
     fixed: str
@@ -54,12 +54,12 @@ def _is_3x3(conv: Convolution, remainder: int) -> bool:
     return conv.multiplier == 1 and conv.taps == (3, 3) and conv.channels % 16 == remainder
 
 
-def _overruns(written: int, conv: Convolution, node: NodeView, version: Version) -> bool:
+def _overruns(written: int, conv: Convolution, node: Node, version: Version) -> bool:
     """Whether a depthwise convolution writes more bytes than its scratch buffer has."""
     return written > bytes_for(DEPTHWISE_BYTES, node.target, version)(conv)
 
 
-def _padding_of_one_side(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _padding_of_one_side(node: Node, conv: Convolution, version: Version) -> bool:
     """Widened to int16 whole (up to 1.2.0~1), or with both ends padded (from 1.2.1), into a buffer for int8."""
     if not _is_3x3(conv, 0) or conv.padding in ((0, 0), (1, 1)):
         return False
@@ -77,7 +77,7 @@ def _padding_of_one_side(node: NodeView, conv: Convolution, version: Version) ->
     return _overruns(written, conv, node, version)
 
 
-def _large_image_without_padding(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _large_image_without_padding(node: Node, conv: Convolution, version: Version) -> bool:
     """The whole image is padded at its end, into a buffer for three of its rows."""
     if not _is_3x3(conv, 0) or any(conv.padding) or conv.beyond == (0, 0):
         return False
@@ -86,7 +86,7 @@ def _large_image_without_padding(node: NodeView, conv: Convolution, version: Ver
     return image > LARGEST_PADDED_IMAGE_S3 and _overruns(written, conv, node, version)
 
 
-def _padded_rows_of_large_image(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _padded_rows_of_large_image(node: Node, conv: Convolution, version: Version) -> bool:
     """Rows of padding hold what is added to each element, not 0; the two are one for a zero point of 0."""
     takes_rows = conv.multiplier == 1 and conv.channels % 8 == 0 and conv.taps != (3, 3)
     is_large = 2 * (conv.window + conv.elements) > LARGEST_IMAGE_AND_FILTER_S3
@@ -94,25 +94,25 @@ def _padded_rows_of_large_image(node: NodeView, conv: Convolution, version: Vers
     return takes_rows and is_large and is_padded and node.input(0).zero_point != 0
 
 
-def _widened_filter_and_image(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _widened_filter_and_image(node: Node, conv: Convolution, version: Version) -> bool:
     """The gap between filter and image is counted in bytes, and used in elements of int16."""
     takes_int16 = conv.multiplier % 4 == 0 or _is_3x3(conv, 8)
     written = 2 * (conv.filter + _gap(conv.filter) + conv.elements)
     return takes_int16 and _overruns(written, conv, node, version)
 
 
-def _more_padding_behind(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _more_padding_behind(node: Node, conv: Convolution, version: Version) -> bool:
     if conv.is_pointwise or all(after <= before for before, after in zip(conv.padding, conv.trailing)):
         return False
     return version.before("1.2.1") or (any(conv.padding) and not conv.fills_columns)
 
 
-def _unequal_padding(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _unequal_padding(node: Node, conv: Convolution, version: Version) -> bool:
     rows, columns = conv.padding
     return columns > 0 and rows != columns
 
 
-def _is_grouped(node: NodeView, conv: Convolution, version: Version) -> bool:
+def _is_grouped(node: Node, conv: Convolution, version: Version) -> bool:
     return node.input(1).dims[3] != conv.channels
 
 
@@ -155,7 +155,7 @@ DEFECTS = (
         "CONV_2D",
         Effect.DIFFERS,
         _more_padding_behind,
-        "Padding below or to the right that exceeds the padding above or to the left is left out",
+        "Padding at the bottom or right that exceeds the padding at the top or left is ignored",
         since="1.0-beta",
         fixed="58ca1a4",
     ),
@@ -163,7 +163,7 @@ DEFECTS = (
         "CONV_2D",
         Effect.BREAKS,
         _unequal_padding,
-        f"With unequal padding of rows and columns, answers are wrong, and for some shapes the kernel {OVERRUN}",
+        f"With unequal padding of rows and columns, results are wrong, and for some shapes the kernel {OVERRUN}",
         since="1.0-beta",
         fixed="1.0.2",
     ),
@@ -174,7 +174,7 @@ DEFECTS = (
         "Grouped convolutions are computed as if every filter had all input channels",
         since="1.0-beta",
         fixed="1.2.3",
-        advice="Split it into one convolution a group",
+        advice="Split it into one convolution per group",
     ),
 )
 
@@ -209,7 +209,7 @@ def _named(version: str) -> str:
     return version if "." in version else VERSIONS[VERSIONS.index(version) + 1]
 
 
-def _applies(defect: Defect, version: Version, node: NodeView) -> bool:
+def _applies(defect: Defect, version: Version, node: Node) -> bool:
     """On an ESP32-S3, of int8 and without dilation: all else takes TFLM's own kernel."""
     options = node.options(KINDS[defect.operator])
     is_taken = node.input(0).type == TensorType.INT8 and options.dilation_h_factor == options.dilation_w_factor == 1

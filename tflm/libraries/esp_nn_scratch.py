@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tflm.errors import ArgumentError
 from tflm.kernels.layers.geometry import paddings
-from tflm.kernels.requests import NodeView
+from tflm.kernels.node import Node
 from tflm.libraries.versions import Version
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions
 from tflm.targets import Target, align_up
@@ -126,7 +126,7 @@ class Convolution(NamedTuple):
         return self.image(2 * self.padding[0], 2 * self.padding[1], self.channels) if any(self.padding) else 0
 
 
-def convolution(node: NodeView, kind: type[Conv2DOptions] | type[DepthwiseConv2DOptions]) -> Convolution:
+def convolution(node: Node, kind: type[Conv2DOptions] | type[DepthwiseConv2DOptions]) -> Convolution:
     """A CONV_2D or DEPTHWISE_CONV_2D, by the kind of its options."""
     x, f, y = node.input(0), node.input(1), node.output(0)
     options = node.options(kind)

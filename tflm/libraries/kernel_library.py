@@ -1,25 +1,28 @@
-"""What a kernel library is to the runtime: for each operator what it asks of the arena, and what comes out differently.
+"""Kernel libraries for the runtime: the arena memory of each operator, and different results.
 
-TFLM's own kernels are the rule. A library says where it departs from them, as data, which the runtime reads.
+A library declares, as data, only how it differs from TFLM's own kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import MappingProxyType
 
 from tflm.errors import ArgumentError, OperatorError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS, Registration
-from tflm.kernels.requests import NodeView, OperatorMemory
+from tflm.kernels.node import Node
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, Overlap, anywhere, both
+from tflm.kernels.registration import OperatorMemory
 from tflm.libraries.unresolved import message
 from tflm.releases import TODAY, Release
 from tflm.targets import PARTS, CType, Struct, Target
 
 
 class Effect(Enum):
-    """What a concern means for whoever runs the model on the device."""
+    """The effect of a concern on the device."""
 
     DIFFERS = "answers differ"
     REFUSED = "is refused"
@@ -30,30 +33,28 @@ class Effect(Enum):
 
 @dataclass(frozen=True)
 class Concern:
-    """Something that goes another way on a device than with TFLM's reference kernels of today.
+    """A difference from today's reference kernels of TFLM.
 
     Attributes:
         operator: its name.
-        effect: what kind of thing happens: another answer, an error from `AllocateTensors`, a memory overrun, kernels
-            in plain C.
-        applies: whether a node is concerned.
+        effect: its kind: different results, an error from `AllocateTensors`, a memory overrun, kernels in plain C.
+        applies: whether a node is affected.
         happens: what will happen, as a sentence.
         advice: what to do about it, as a sentence.
-        shown: whether `MicroInterpreter(..., kernels=...)` answers as the device does.
-        since, until: the commits of TFLM from which it happens, and from which it no longer does; empty where it
-            always did, and where it still does.
+        shown: whether `MicroInterpreter(..., kernels=...)` returns the device's results.
+        since, until: the TFLM commits that introduced and fixed it; empty if it always existed, or still does.
     """
 
     operator: str
     effect: Effect
-    applies: Callable[[NodeView], bool]
+    applies: Callable[[Node], bool]
     happens: str
     advice: str
     shown: bool = False
     since: str = ""
     until: str = ""
 
-    def concerns(self, node: NodeView) -> bool:
+    def concerns(self, node: Node) -> bool:
         """Whether it concerns a node in the release that the node is prepared in."""
         release = node.release
         if (self.since and not release.holds(self.since)) or (self.until and release.holds(self.until)):
@@ -61,18 +62,24 @@ class Concern:
         return self.applies(node)
 
 
+AllowedOverlap = Callable[[Registration, OperatorFacts, int], range]
+"""For an operator and the number of an input, an `Overlap`: `NOWHERE` where its kernels allow none."""
+
+
 @dataclass(frozen=True)
 class KernelLibrary:
     """The kernels that a firmware is built with.
 
     Attributes:
-        name: what `kernels=` and the command line call it.
-        version: of the library that these declarations follow.
-        family: the kind of parts that it is made for, as `Target.family` names it; empty for every machine.
-        memory: by operator, what its kernels ask of the arena in place of TFLM's.
-        behaviour: by operator, what makes a registration that answers as this library does.
-        concerns: what goes another way on the device.
+        name: its name for `kernels=` and the command line.
+        version: the version of the library that is declared here.
+        family: the parts that it is for, as in `Target.family`; empty for every machine.
+        memory: by operator, the arena memory that its kernels request, if it differs from TFLM's.
+        behaviour: by operator, a function that makes a registration with this library's results.
+        concerns: what behaves differently on the device.
         release: the TFLM that it is built into.
+        overlaps: by part, where its kernels let an output lie on an input, for the operators that have kernels of its
+            own; None where nothing is known of its loops.
         view_alignment: bytes that the place of a tensor inside another one is a multiple of: what its vectors need.
     """
 
@@ -85,10 +92,11 @@ class KernelLibrary:
     )
     concerns: tuple[Concern, ...] = ()
     release: Release = TODAY
+    overlaps: Callable[[Target], Mapping[str, Overlap]] | None = None
     view_alignment: int = 1
 
     def require_part(self, target: Target) -> None:
-        """Refuse a machine that the library is not made for.
+        """Check that the library is for a machine.
 
         Raises:
             ArgumentError: the message lists the parts that it is made for.
@@ -97,17 +105,17 @@ class KernelLibrary:
             parts = ", ".join(part.name for part in PARTS.values() if part.family == self.family)
             raise ArgumentError(f"kernel library {self.name!r} is not for target {target.name!r}; it is for {parts}")
 
-    def concerns_about(self, operator: str, node: NodeView) -> list[Concern]:
+    def concerns_about(self, operator: str, node: Node) -> list[Concern]:
         """What of `concerns` applies to a node."""
         if not self.has_kernel(operator):
             return []
         return [concern for concern in self.concerns if concern.operator == operator and concern.concerns(node)]
 
-    def require_taken(self, registration: Registration, node: NodeView) -> None:
-        """Refuse a node that the release or the library refuses.
+    def require_taken(self, registration: Registration, node: Node) -> None:
+        """Check that the release and the library accept a node.
 
         Raises:
-            OperatorError: the message says what is not taken.
+            OperatorError: the message says what is rejected.
         """
         for refusal in registration.refusals:
             if refusal.concerns(node):
@@ -117,7 +125,7 @@ class KernelLibrary:
                 raise OperatorError(f"is refused by the kernels of {self.name}: {concern.happens}")
 
     def require_operator(self, registration: Registration, version: int) -> None:
-        """Refuse an operator that the release does not have.
+        """Check that the release has an operator.
 
         Raises:
             UnresolvedOperator: the message names operator and release.
@@ -154,6 +162,16 @@ class KernelLibrary:
             )
         return registration
 
+    def allowed_overlap(self, registration: Registration, target: Target, operator: OperatorFacts, input: int) -> range:
+        """How far behind the begin of an operator's output an input may begin, where the two share bytes.
+
+        It is what both TFLM's kernels and the library's allow.
+        """
+        if self.overlaps is None:
+            return NOWHERE
+        own = self.overlaps(target).get(registration.name, anywhere)
+        return both(reference_overlap(registration, operator, input), own(operator, input))
+
     def layout(self, type: CType, target: Target) -> tuple[int, int]:
         """Size and alignment, in bytes, of a C type in the release that the library is built into."""
         return type.size(target, self.release), type.alignment(target, self.release)
@@ -163,5 +181,25 @@ class KernelLibrary:
         return max(struct.end_of(field, target, self.release) for field in fields)
 
 
-REFERENCE = KernelLibrary("reference", TODAY.name)
+def reference_overlap(registration: Registration, operator: OperatorFacts, input: int) -> range:
+    """What TFLM's own kernels allow, on every machine."""
+    return NOWHERE if registration.overlap is None else registration.overlap(operator, input)
+
+
+def overlap_allowed_by(parts: Sequence[tuple[Target, KernelLibrary]]) -> AllowedOverlap:
+    """What the kernels of several firmwares all allow."""
+
+    def allowed(registration: Registration, operator: OperatorFacts, input: int) -> range:
+        each = (library.allowed_overlap(registration, target, operator, input) for target, library in parts)
+        return functools.reduce(both, each)
+
+    return allowed
+
+
+def _no_kernels(target: Target) -> Mapping[str, Overlap]:
+    """A library without kernels of its own."""
+    return {}
+
+
+REFERENCE = KernelLibrary("reference", TODAY.name, overlaps=_no_kernels)
 """TFLM's own kernels."""

@@ -88,11 +88,11 @@ def cmsis_nn(release: Release, target: Target) -> Pin:
     named = [version for commit, version in CMSIS_NN.items() if release.holds(commit)]
     if not named:
         first = next(iter(CMSIS_NN.values()))
-        why = f"{release.name} has CMSIS-NN as a part of CMSIS, which is not declared here; {first} is taken"
-        return Pin(first, f"{why}, the first that TFLM named by itself; its buffers may be others.")
+        why = f"{release.name} contains CMSIS-NN as a part of CMSIS, whose version is unknown; {first} is assumed"
+        return Pin(first, f"{why}, the first that TFLM names separately; buffer sizes may differ.")
     if distribution is not None and distribution.name not in FOLLOWING_TFLM:
-        why = f"{distribution.name} has a CMSIS-NN of its own, whose version is not known here; {named[-1]} is taken"
-        return Pin(named[-1], f"{why}, which the TFLM in {distribution.version} names. Give it as cmsis-nn@VERSION.")
+        why = f"{distribution.name} has its own CMSIS-NN of unknown version; {named[-1]} is assumed"
+        return Pin(named[-1], f"{why}, as in the TFLM of {distribution.version}. Name yours as cmsis-nn@VERSION.")
     return Pin(named[-1])
 
 
@@ -109,10 +109,10 @@ def esp_nn(release: Release, target: Target) -> Pin | None:
     who = f"{release.distribution.name} {release.distribution.version}"
     if stated in NEAREST_VERSIONS:
         nearest = NEAREST_VERSIONS[stated]
-        return Pin(nearest, f"{who} has ESP-NN of {stated}; {nearest} is taken, the nearest version.")
+        return Pin(nearest, f"{who} has ESP-NN {stated}; {nearest} is assumed, the nearest known version.")
     newest = versions_in(stated, target)[-1]
-    why = f"{who} takes any ESP-NN {stated}, the newest when a firmware is built; {newest} is taken, the newest known"
-    return Pin(newest, f"{why} for {target.name}. Give the one in your firmware as esp-nn@VERSION.")
+    why = f"{who} allows any ESP-NN {stated} and uses the newest at build time; {newest} is assumed, the newest known"
+    return Pin(newest, f"{why} for {target.name}. Name the version in your firmware as esp-nn@VERSION.")
 
 
 def esp_nn_stated(component: str) -> str:

@@ -50,4 +50,4 @@ def version_named(library: str, name: str, order: Sequence[str], others: Mapping
     for each, version in known.items():
         if name.removeprefix("v") == each.removeprefix("v") or (len(each) > 6 and name.startswith(each)):
             return Version(version, tuple(order))
-    raise ArgumentError(f"unknown version {name!r} of {library}; known are {', '.join(order)}")
+    raise ArgumentError(f"unknown version {name!r} of {library}; use one of {', '.join(order)}")
