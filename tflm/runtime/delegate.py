@@ -1,40 +1,38 @@
-"""What a delegate is: it looks at the nodes of a subgraph, takes some, and runs them by a kernel of its own.
+"""Delegates claim nodes of a subgraph and run them with kernels of their own.
 
-Two kinds of delegates. One of the *host* changes how this machine computes, and nothing of the device: every operator
-that it takes is initialised and prepared by its own registration, in the model's order, and the arena is planned as
-without it; only binding and running are the delegate's. One that stands for hardware *of the device* (`on_device`)
-replaces the operators in the arena, too: they do not prepare, tensors between them have no place, and its own kernel
-may ask for persistent and scratch memory as any operator.
+There are two kinds. A delegate of the *host* changes only how this machine computes: its operators are initialised and
+prepared by their own registrations, in the model's order, and the arena is planned as without it; it binds and runs
+them. A delegate for hardware *of the device* (`on_device`) also replaces the operators in the arena: they do not
+prepare, tensors between them have no place, and its kernel may request persistent and scratch memory like any operator.
 
-In order, what happens to a delegate:
+The calls to a delegate, in order:
 
 1. `Delegate.prepare(context)`, for each subgraph, before anything is in the arena.
 2. `init(context, params)` of its registration, for each subset, with `DelegateParams`; what it returns, or else the
    params, is `node.op_data` from then on. `prepare(context, node)` follows. For hardware of the device both happen in
    turn with the other operators; on the host, when memory is planned and every tensor has its data.
-3. `bind(context, node)` gives what runs the subset; or `invoke(context, node)` runs it.
+3. `bind(context, node)` returns a function that runs the subset; or `invoke(context, node)` runs it.
 4. `reset(context, node)`, with those of the operators that it replaced (on the host); `free(context, node)` at the end.
 
-Memory of tensors that are not alive at the same time in the model's order is shared. Where a delegate of the host runs
-operators in another order, or all of a subset at once, tensors and scratch buffers that would then be in each other's
-way are given memory of the host, not of the arena. A delegate with `runs_in_order` needs that only where subsets change
-places.
+Tensors that are not alive at the same time in the model's order share memory. If a delegate of the host runs operators
+in another order, or all of a subset at once, buffers that would then overlap get memory of the host instead. A delegate
+with `runs_in_order` needs that only if subsets are reordered.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tflm.errors import DelegateError
-from tflm.kernels.registration import Bind, KernelContext, Node, Registration, Run
-from tflm.runtime.execution_plan import ExecutionPlan
-from tflm.runtime.turn import Turn
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Bind, Registration, Run
+from tflm.runtime.execution_plan import DelegateTraits, ExecutionPlan
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph, Tensor
 
 
 def bind_replaced(bind: Bind) -> Bind:
-    """The phase of a delegate's node that runs what it replaces, one after the other, each as `bind` says."""
+    """Return a bind phase that runs the replaced nodes in order, each bound by `bind`."""
 
     def bind_all(context: KernelContext, node: Node) -> Run:
         runs = [bind(context, replaced) for replaced, _ in node.op_data.replaced]
@@ -48,53 +46,25 @@ def bind_replaced(bind: Bind) -> Bind:
     return bind_all
 
 
-class Delegate:
-    """Takes nodes of a graph and runs them. Derive from it, and write `prepare`.
-
-    Attributes:
-        on_device: whether it stands for hardware of the device, so that the arena changes with it.
-        runs_in_order: whether its kernels run the replaced nodes of a subset one after the other, in the order of
-            `DelegateParams.replaced`, each reading and writing no other memory than its own kernel would.
-    """
-
-    on_device: bool = False
-    runs_in_order: bool = False
-
-    @property
-    def name(self) -> str:
-        """Its name in messages."""
-        return type(self).__name__
+class Delegate(DelegateTraits):
+    """Base class of delegates; subclasses implement `prepare`."""
 
     def prepare(self, context: DelegateContext) -> None:
-        """Look at the nodes of one subgraph, and take those that it can run by `context.replace_...`.
+        """Claim the nodes of one subgraph that it can run, with `context.replace_...`.
 
         Raises:
             DelegateError: or anything else, which is passed on; then nothing was changed.
         """
         raise NotImplementedError(f"{self.name} has no prepare")
 
-    def direct_invoke(self, run: Run, turn: Turn) -> Run | None:
-        """What `MicroInterpreter.invoke` becomes where one node of this delegate is all that an invoke runs.
-
-        None, the default, has `run` called like that of any node: the turn taken, numpy silenced, errors located,
-        `InvokeAborted` caught. What is given instead is called with nothing around it, and must do of that what it
-        needs: raise `turn.refusal("invoke")` where `turn.flag[0]` is set, and set it for as long as the lock that
-        Python threads share is not held without a break.
-
-        Args:
-            run: what the node's `bind` gave.
-            turn: shared by all calls that may not overlap.
-        """
-        return None
-
 
 class DelegateContext:
-    """What a delegate sees of a subgraph.
+    """A delegate's view of a subgraph.
 
     Attributes:
         model: the model.
         subgraph_index: which of its subgraphs.
-        is_profiled: whether a profiler is told of every node that runs; a delegate may then take operators one by one.
+        is_profiled: whether a profiler records every node, so that a delegate may prefer to claim single operators.
     """
 
     def __init__(
@@ -116,14 +86,14 @@ class DelegateContext:
     def execution_plan(self) -> list[int]:
         """The nodes in the order in which they run, by index: an operator's is its place in the subgraph.
 
-        Indices above those are nodes of delegates that had their turn before.
+        Higher indices are nodes of earlier delegates.
         """
         return [planned.node.index for planned in self._plan.running]
 
     def node_and_registration(self, index: int) -> tuple[Node, Registration]:
         """A node of the execution plan, with its version, options and tensors, and its registration.
 
-        That of an operator which the resolver lacks has the operator's name, and nothing else.
+        For an operator that the resolver lacks, the registration has only a name.
 
         Raises:
             DelegateError: there is no such node.
@@ -131,12 +101,12 @@ class DelegateContext:
         for planned in self._plan.running:
             if planned.node.index == index:
                 return planned.node, planned.registration
-        raise DelegateError(f"{self._delegate.name} asks for node {index}, which is not in the execution plan")
+        raise DelegateError(f"{self._delegate.name} requests node {index}, which is not in the execution plan")
 
     def leave_to_host(self, index: int) -> None:
-        """Take an operator that no device can run: it is neither initialised nor prepared by its own registration.
+        """Claim an operator that no device can run: its own registration does not initialise or prepare it.
 
-        For delegates of the host; they take it by `replace_node_subsets_with_delegate_kernels` then.
+        For delegates of the host, before `replace_node_subsets_with_delegate_kernels`.
 
         Raises:
             DelegateError: there is no such operator.
@@ -146,7 +116,7 @@ class DelegateContext:
     def replace_node_subsets_with_delegate_kernels(
         self, registration: Registration, nodes_to_replace: Iterable[int]
     ) -> None:
-        """Take nodes: each subset of them that can run at once becomes one node with this registration.
+        """Claim nodes: each subset that can run as one becomes one node with this registration.
 
         Args:
             registration: of the delegate's kernel; its `min_version` and `max_version` are those of the operators that
@@ -157,7 +127,3 @@ class DelegateContext:
             DelegateError: a node is not there, or another delegate's, or of a version that the registration lacks.
         """
         self._plan.replace(self._delegate, registration, nodes_to_replace)
-
-
-DEFAULT_DELEGATES: list[Callable[[Model], Iterable[Delegate]]] = []
-"""What gives the delegates of an interpreter that is not told which: filled by `tflm.delegates`."""

@@ -1,4 +1,4 @@
-"""What runs, in which order: the nodes of a subgraph, and how delegates replaced some of them.
+"""The execution plan of a subgraph: its nodes in order, with those that delegates replaced.
 
 A subgraph has two lists of nodes. The device's are those that have their structures in the arena, prepare, and decide
 when which tensor is alive: the operators of the model, but for those that a delegate for hardware of the device took.
@@ -10,15 +10,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
 
 from tflm.errors import DelegateError
-from tflm.kernels.registration import Node, Registration
+from tflm.kernels.node import Node
+from tflm.kernels.registration import Registration, Run
 from tflm.runtime.partitioning import DependencyGraph
 from tflm.schema.tables import SubGraph
 
-if TYPE_CHECKING:
-    from tflm.runtime.delegate import Delegate
+
+class DelegateTraits:
+    """Properties of a delegate that the execution plan depends on.
+
+    Attributes:
+        on_device: whether it stands for hardware of the device, so that the arena changes with it.
+        runs_in_order: whether its kernels run the replaced nodes of a subset one after the other, in the order of
+            `DelegateParams.replaced`, each reading and writing no other memory than its own kernel would.
+    """
+
+    on_device: bool = False
+    runs_in_order: bool = False
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return type(self).__name__
+
+    def is_standalone(self, run: Run) -> bool:
+        """Whether `run`, which a node's `bind` returned, silences numpy and says which operator failed by itself.
+
+        Where such a node is all that a model runs, `MicroInterpreter.invoke` calls it with nothing in between.
+        """
+        return False
 
 
 @dataclass(frozen=True)
@@ -28,19 +50,19 @@ class PlannedNode:
     Attributes:
         node, registration: what the runtime takes through its phases.
         operators: the places in the model's subgraph of the operators that it stands for, in the model's order.
-        delegate: whose kernel it is; None for an operator of the model that nobody took.
+        delegate: whose kernel it is; None for an operator of the model that no delegate claimed.
         replaced: the nodes that a delegate's node stands for, in the order in which they would run.
     """
 
     node: Node
     registration: Registration
     operators: tuple[int, ...]
-    delegate: Delegate | None = None
+    delegate: DelegateTraits | None = None
     replaced: tuple[PlannedNode, ...] = ()
 
     @property
     def is_on_host(self) -> bool:
-        """Whether a delegate of the host has it: then the arena knows the replaced nodes only."""
+        """Whether it belongs to a delegate of the host; the arena then has only the replaced nodes."""
         return self.delegate is not None and not self.delegate.on_device
 
     @property
@@ -62,10 +84,10 @@ class DelegateParams:
         output_tensors: the tensors that it makes for others, by index, rising.
         replaced: the nodes with their registrations, in the same order. For a delegate of the host they have prepared
             when its own node does: `node.op_data` is what the operator's kernel keeps there, and
-            `registration.bind(context, node)` gives what runs it alone.
+            `registration.bind(context, node)` returns a function that runs it alone.
     """
 
-    delegate: Delegate
+    delegate: DelegateTraits
     nodes_to_replace: tuple[int, ...]
     input_tensors: tuple[int, ...]
     output_tensors: tuple[int, ...]
@@ -74,9 +96,9 @@ class DelegateParams:
 
 @dataclass
 class _Claim:
-    """Operators that a delegate takes."""
+    """Operators that a delegate claims."""
 
-    delegate: Delegate
+    delegate: DelegateTraits
     registration: Registration
     operators: frozenset[int]
 
@@ -105,7 +127,7 @@ class ExecutionPlan:
         self._dependencies = DependencyGraph(self.subgraph, operators)
         self._plan()
 
-    def replace(self, delegate: Delegate, registration: Registration, operators: Iterable[int]) -> None:
+    def replace(self, delegate: DelegateTraits, registration: Registration, operators: Iterable[int]) -> None:
         """Give operators, by their places in the model, to a delegate.
 
         Raises:
@@ -119,13 +141,13 @@ class ExecutionPlan:
             self._plan()
 
     def leave_to_host(self, index: int) -> None:
-        """Make an operator one that no device runs: its own registration has no part in the arena any more.
+        """Mark an operator as one that no device runs, so that it gets nothing in the arena.
 
         Raises:
             DelegateError: there is no such operator.
         """
         if not 0 <= index < len(self.operators):
-            raise DelegateError(f"there is no operator {index} to leave to the host, only {len(self.operators)}")
+            raise DelegateError(f"operator index {index} is out of range, there are {len(self.operators)}")
         planned = self.operators[index]
         self.operators[index] = replace(planned, registration=Registration(planned.node.operator, has_state=False))
         self._plan()
@@ -142,7 +164,7 @@ class ExecutionPlan:
         holders = [planned for planned in self.running if planned.delegate is not None]
         holder = next((planned for planned in holders if index in (planned.node.index, *planned.operators)), None)
         if holder is not None:
-            raise DelegateError(f"{name} can't take node {index}: {holder.node.operator} has it already")
+            raise DelegateError(f"{name} can't take node {index}: {holder.node.operator} already has it")
         if not 0 <= index < count:
             raise DelegateError(f"{name} can't take node {index}: there are {count}, counted from 0")
         node, known = self.operators[index].node, claim.registration

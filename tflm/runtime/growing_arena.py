@@ -1,4 +1,4 @@
-"""An arena as large as it must be: one is tried, and a larger one where that was too small."""
+"""Find a large enough arena by trying larger and larger ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ Made = TypeVar("Made")
 
 
 def in_growing_arena(make: Callable[[npt.NDArray[np.uint8]], Made], first_bytes: int = FIRST_ARENA_BYTES) -> Made:
-    """What is made in the first arena that is large enough.
+    """Return the result of `make` in the first arena that is large enough.
 
     Args:
-        make: from the bytes of an arena; called again with more, as long as it raises `ArenaExhausted`.
+        make: called with the bytes of an arena; again with more bytes while it raises `ArenaExhausted`.
         first_bytes: of the arena that is tried first.
 
     Raises:
@@ -43,12 +43,12 @@ def in_growing_arena(make: Callable[[npt.NDArray[np.uint8]], Made], first_bytes:
 def ready_interpreter(
     model: Model, resolver: MicroMutableOpResolver | None = None, **settings: Any
 ) -> MicroInterpreter:
-    """An interpreter in an arena as large as it needs, allocated.
+    """Return an interpreter with its tensors allocated, in an arena that is large enough.
 
     Args:
         model: what it runs.
         resolver: its operators; all of the package, if it is None.
-        settings: what else `MicroInterpreter` takes.
+        settings: other arguments of `MicroInterpreter`.
 
     Raises:
         TflmError: the model can't be run.

@@ -11,36 +11,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ArenaError, ArgumentError, InterpreterError, ModelError, PlanIgnored
-from tflm.kernels.registration import NODE_AND_REGISTRATION, Node, Registration
+from tflm.kernels.node import Node
+from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner, TfLiteMemoryPlanner
 from tflm.memory.arena import Arena
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Place
+from tflm.memory.byte_labels import TensorKey
 from tflm.memory.lifetimes import (
     ALLOCATION_INFO,
     SCRATCH_BUFFER_REQUEST,
-    AllocationInfo,
-    AllocationInfoBuilder,
+    InvocationStep,
+    LifetimeBuilder,
     ScratchBufferRequest,
-    Step,
-    SubgraphInfoBuilder,
+    SubgraphLifetimeBuilder,
 )
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER, MemoryPlanner
+from tflm.memory.plan_checker import lost_values
+from tflm.memory.planner import MemoryPlanner, preserves_all_tensors
 from tflm.memory.simple_memory_allocator import (
     NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
     PERSISTENT_ARENA_BUFFER_ALLOCATOR,
     RECORDING_SINGLE_ARENA_BUFFER_ALLOCATOR,
     SINGLE_ARENA_BUFFER_ALLOCATOR,
-    Allocation,
-    RecordingSimpleMemoryAllocator,
     SimpleMemoryAllocator,
     require_size,
 )
@@ -53,24 +53,34 @@ from tflm.memory.tensor import (
     affine_quantization,
     int_array_bytes,
 )
-from tflm.runtime.turn import Turn
-from tflm.runtime.value_tags import Place, lost_values
+from tflm.runtime.allocator_structures import (
+    MICRO_ALLOCATOR,
+    MICRO_BUILTIN_DATA_ALLOCATOR,
+    ONE_HANDLE_TABLE,
+    PLANNED_TOGETHER,
+    PLANNER_IN_TAIL,
+    READ_FIELDS,
+    RECORDING_MICRO_ALLOCATOR,
+    SCRATCH_BUFFER_HANDLE,
+    SUBGRAPH_ALLOCATIONS,
+    SUBGRAPH_OFFSET,
+    SUBGRAPHS,
+    TENSOR_POINTER,
+    UNREAD_OUTPUTS,
+    VARIABLES_IN_PLAN,
+)
+from tflm.runtime.recorded_allocations import Recorded, RecordedAllocationType
+from tflm.runtime.reentrancy_guard import ReentrancyGuard
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.tables import Tensor
 from tflm.targets import (
-    BOOL,
     HOST,
     INT32,
-    POINTER,
-    SIZE_T,
-    Since,
     Struct,
     Target,
-    Until,
-    When,
     align_up,
     require_target,
 )
@@ -80,24 +90,6 @@ Planner = Union[str, Sequence[int], MemoryPlanner]
 
 PLANNER_WORKING_SPACE = "the planner's working space"
 ROOM_FOR_THE_PLAN = "room for the plan"
-
-SUBGRAPHS = "d7ac83e6d"
-"""From here on a model may have several subgraphs."""
-
-PLANNER_IN_TAIL = "a1f4b8804"
-"""From here on the planner is kept in the tail; it was on the stack."""
-
-UNREAD_OUTPUTS = "1db0632b7"
-"""From here on a model is planned in which nothing reads an output of an operator."""
-
-PLANNED_TOGETHER = "8c41f9606"
-"""From here on one plan is made for all subgraphs; it was one for each."""
-
-ONE_HANDLE_TABLE = "6f99907d3"
-"""From here on there is one table of scratch handles; it was one for each subgraph, with all handles."""
-
-VARIABLES_IN_PLAN = "58aa9833f"
-"""From here on variables are allocated after the tables of planning, where no offline plan has a place for them."""
 
 TYPES_SINCE = {
     TensorType.RESOURCE: "26944780f",
@@ -109,51 +101,6 @@ TYPES_SINCE = {
 
 MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR = 12
 UNASSIGNED_NODE = -1
-
-MICRO_ALLOCATOR = Struct(
-    "MicroAllocator",
-    vtable=POINTER,
-    non_persistent_buffer_allocator=POINTER,
-    persistent_buffer_allocator=Since("45022bbbe", POINTER),
-    builtin_data_allocator=Since("d7ac83e6d", POINTER),
-    memory_planner=Since("a1f4b8804", POINTER),
-    error_reporter=Until("95761fcfd", POINTER),
-    model_is_allocating=BOOL,
-    scratch_buffer_request_count=SIZE_T,
-    scratch_buffer_head=Since("a6f1b9ebc", POINTER),
-    max_head_buffer_usage=SIZE_T,
-)
-RECORDED_ALLOCATION = Struct("RecordedAllocation", requested_bytes=SIZE_T, used_bytes=SIZE_T, count=SIZE_T)
-RECORDING_MICRO_ALLOCATOR = MICRO_ALLOCATOR.extend(
-    "RecordingMicroAllocator",
-    recording_memory_allocator=POINTER,
-    eval_tensor_data=RECORDED_ALLOCATION,
-    persistent_tensor_data=RECORDED_ALLOCATION,
-    persistent_tensor_quantization_data=RECORDED_ALLOCATION,
-    persistent_buffer_data=RECORDED_ALLOCATION,
-    tensor_variable_buffer_data=RECORDED_ALLOCATION,
-    node_and_registration_array_data=RECORDED_ALLOCATION,
-    compression_data=When("compression", RECORDED_ALLOCATION),
-    op_data=RECORDED_ALLOCATION,
-)
-MICRO_BUILTIN_DATA_ALLOCATOR = Struct("MicroBuiltinDataAllocator", vtable=POINTER, persistent_allocator=POINTER)
-SUBGRAPH_ALLOCATIONS = Struct(
-    "SubgraphAllocations",
-    node_and_registrations=POINTER,
-    tensors=POINTER,
-    compressed=When("compression", POINTER),
-)
-SCRATCH_BUFFER_HANDLE = Struct("ScratchBufferHandle", data=POINTER)
-SUBGRAPH_OFFSET = Struct("size_t", offset=SIZE_T)
-TENSOR_POINTER = Struct("TfLiteTensor*", pointer=POINTER)
-
-_RELEASED = "quantization", "data", "dims"
-
-READ_FIELDS: dict[Struct, tuple[tuple[str, ...], ...]] = {
-    TFLITE_TENSOR: (_RELEASED, (*_RELEASED, "bytes", "type"), _RELEASED, _RELEASED),
-    TFLITE_AFFINE_QUANTIZATION: (("zero_point",), ("zero_point",), ("quantized_dimension",), ("quantized_dimension",)),
-}
-"""The fields that TFLM still reads for each of `Reads`. Giving a tensor back reads and clears the first ones."""
 
 
 @dataclass
@@ -197,60 +144,15 @@ class _Temp(NamedTuple):
         return self.offset + read if read else 0
 
 
-class PlannedBuffer(NamedTuple):
-    """A tensor or scratch buffer at its place in the head.
-
-    Attributes:
-        name: of the tensor, or of the operator whose scratch it is.
-        kind: "tensor" or "scratch".
-        offset, bytes: its place in the arena, and its size without alignment.
-        first_use, last_use: the steps of the invocation between which it is alive, both included. Step 0 fills the
-            inputs, each operator is one more.
-        type, dims: of a tensor; None and () for scratch.
-        tensor: its index, counted through the tensors of all subgraphs as offline plans count; None for scratch.
-    """
-
-    name: str
-    kind: str
-    offset: int
-    bytes: int
-    first_use: int
-    last_use: int
-    type: TensorType | None = None
-    dims: tuple[int, ...] = ()
-    tensor: int | None = None
-
-
-class RecordedAllocationType(str, Enum):
-    """What memory of the tail is used for, named as TFLM prints it."""
-
-    EVAL_TENSOR_DATA = "TfLiteEvalTensor data"
-    PERSISTENT_TENSOR_DATA = "Persistent TfLiteTensor data"
-    PERSISTENT_TENSOR_QUANTIZATION_DATA = "Persistent TfLiteTensor quantization data"
-    PERSISTENT_BUFFER_DATA = "Persistent buffer data"
-    VARIABLE_BUFFER_DATA = "TfLiteTensor variable buffer data"
-    NODE_AND_REGISTRATION_ARRAY = "NodeAndRegistration struct"
-    OP_DATA = "Operator runtime data"
-
-
-@dataclass(frozen=True)
-class RecordedAllocation:
-    """Bytes asked for, bytes used with what alignment added, and number of allocations."""
-
-    requested_bytes: int = 0
-    used_bytes: int = 0
-    count: int = 0
-
-
 def require_planner(value: Planner) -> Planner:
-    """The value, which must be a planner's name, offsets, or an object that plans.
+    """Return the value if it is a planner's name, a list of offsets, or a planner.
 
     Raises:
-        ArgumentError: it is something else; or there is no planner of that name.
+        ArgumentError: it is something else, or the name is unknown.
     """
     if isinstance(value, str):
         if value not in {**PLANNERS, **MODEL_PLANNERS}:
-            raise ArgumentError(f"unknown planner {value!r}; known are {', '.join((*PLANNERS, *MODEL_PLANNERS))}")
+            raise ArgumentError(f"unknown planner {value!r}; use one of {', '.join((*PLANNERS, *MODEL_PLANNERS))}")
     elif isinstance(value, type) or not (isinstance(value, Sequence) or callable(getattr(value, "add_buffer", None))):
         raise ArgumentError(
             f"a planner is a name, a list of offsets or an object with a planner's methods, not {value!r}"
@@ -265,8 +167,7 @@ class MicroAllocator:
         arena: a writable buffer; only it is used, unless there is a `persistent_arena`.
         planner: "greedy", "linear" or another name of `tflm.memory.PLANNERS`; "tflite" for LiteRT's places (see
             `tflm.memory.TfLiteMemoryPlanner`); a list of offsets (see `tflm.memory.OffsetsPlanner`), or an object with
-            the methods of `tflm.memory.MemoryPlanner`. TFLM keeps a planner that it makes itself in the arena; one that
-            the caller gives takes no room there.
+            the methods of `tflm.memory.MemoryPlanner`. As in TFLM, such an object is outside the arena.
         target: the machine whose structure sizes are reserved.
         kernels: the kernel library that the firmware is built with, or its name; see `tflm.libraries`.
         persistent_arena: another buffer, for the tail; `arena` then has only head and temp.
@@ -276,7 +177,7 @@ class MicroAllocator:
         release: the TFLM that the library is built into.
         planner: what plans the head.
         planner_bytes: what the planner's own tables take while it plans, for each plan that was made.
-        turn: taken while an interpreter over this allocator allocates, runs or resets; their heads share memory.
+        turn: held while an interpreter over this allocator allocates, runs or resets, as their heads share memory.
 
     Raises:
         ArenaError: the buffer can't be an arena.
@@ -313,7 +214,7 @@ class MicroAllocator:
             )
         self.planner = self._make_planner(planner)
         self._allocate_struct(RECORDING_MICRO_ALLOCATOR if recording else MICRO_ALLOCATOR)
-        self.turn = Turn()
+        self.turn = ReentrancyGuard()
         self._model_is_allocating = False
         self._requests: list[ScratchBufferRequest] = []
         self._assigned_requests = 0
@@ -372,16 +273,16 @@ class MicroAllocator:
         return allocations
 
     def require_subgraphs(self, model: Model) -> None:
-        """Refuse more than one subgraph where the release does not know any others.
+        """Reject more than one subgraph where the release does not know any others.
 
         Raises:
-            ModelError: so it is.
+            ModelError: the model has several.
         """
         if len(model.subgraphs) > 1 and not self.release.holds(SUBGRAPHS):
             raise ModelError(f"{self.release.name} says: Only 1 subgraph is currently supported.", table="Model")
 
     def _require_types(self, model: Model) -> None:
-        """Refuse tensors of types that the release has no size for."""
+        """Reject tensors of types that the release has no size for."""
         unknown = {type for type, commit in TYPES_SINCE.items() if not self.release.holds(commit)}
         for subgraph in model.subgraphs if unknown else ():
             for tensor in subgraph.tensors or ():
@@ -402,7 +303,7 @@ class MicroAllocator:
 
     def finish_model_allocation(
         self, model: Model, allocations: list[SubgraphAllocations]
-    ) -> tuple[list[PlannedBuffer], list[Step]]:
+    ) -> tuple[list[Buffer], list[InvocationStep]]:
         """Place every tensor and scratch buffer; sets the data of the eval tensors.
 
         Returns:
@@ -420,7 +321,7 @@ class MicroAllocator:
 
     def _finish_together(
         self, model: Model, allocations: list[SubgraphAllocations]
-    ) -> tuple[list[PlannedBuffer], list[Step]]:
+    ) -> tuple[list[Buffer], list[InvocationStep]]:
         offsets = self._offline_offsets(model)
         variables_first = not self.release.holds(VARIABLES_IN_PLAN)
         handles_by_subgraph = not self.release.holds(ONE_HANDLE_TABLE)
@@ -436,33 +337,33 @@ class MicroAllocator:
         tensors = [subgraph.tensors for subgraph in allocations]
         nodes = [[node for node, _ in subgraph.nodes] for subgraph in allocations]
         unplaced = [subgraph.unplaced for subgraph in allocations]
-        builder = AllocationInfoBuilder(model, nodes, tensors, unplaced, self._requests, offsets)
-        infos = [info for info in builder.build() if info.needs_allocating]
+        builder = LifetimeBuilder(model, nodes, tensors, unplaced, self._requests, offsets)
+        buffers = builder.build()
         if isinstance(self.planner, TfLiteMemoryPlanner):
-            self.planner.set_model(model, tensors, infos)
-        self._plan(infos, temps)
-        planned = self._commit(infos, allocations)
+            self.planner.set_model(model, buffers, self._requests)
+        self._plan(buffers, temps)
+        planned = self._commit(buffers, allocations)
         if model.checks == "all" and type(self.planner) not in PLANNERS.values():
-            self._check_values(model, infos, planned)
+            self._check_values(model, planned)
         return planned, builder.steps
 
     def _finish_one_by_one(
         self, model: Model, allocations: list[SubgraphAllocations]
-    ) -> tuple[list[PlannedBuffer], list[Step]]:
+    ) -> tuple[list[Buffer], list[InvocationStep]]:
         """As TFLM did when each subgraph had a plan of its own over the same memory, with all scratch buffers in it."""
-        planned: list[PlannedBuffer] = []
-        scratch: list[PlannedBuffer] = []
-        steps: list[Step] = []
+        planned: list[Buffer] = []
+        scratch: list[Buffer] = []
+        steps: list[InvocationStep] = []
         offsets = self._offline_offsets(model)
         for i, subgraph in enumerate(allocations):
             self._allocate_scratch_handles()
             temps = self._allocate_planning_tables([subgraph])
-            builder = SubgraphInfoBuilder(model, i, subgraph.nodes, subgraph.tensors, self._requests, offsets)
-            infos = builder.build(unread_outputs_fail=not self.release.holds(UNREAD_OUTPUTS))
-            self._plan(infos, temps)
-            buffers = self._commit(infos, allocations)
-            planned += [_later(buffer, len(steps)) for buffer in buffers if buffer.tensor is not None]
-            scratch = [_later(buffer, len(steps)) for buffer in buffers if buffer.tensor is None]
+            builder = SubgraphLifetimeBuilder(model, i, subgraph.nodes, subgraph.tensors, self._requests, offsets)
+            buffers = builder.build(unread_outputs_fail=not self.release.holds(UNREAD_OUTPUTS))
+            self._plan(buffers, temps)
+            later = [_later(buffer, len(steps)) for buffer in self._commit(buffers, allocations)]
+            planned += [buffer for buffer in later if buffer.tensor is not None]
+            scratch = [buffer for buffer in later if buffer.tensor is None]
             steps += builder.steps
             self._allocate_variables(model, allocations, i, None)
         return planned + scratch, steps
@@ -482,7 +383,7 @@ class MicroAllocator:
     def _offline_offsets(self, model: Model) -> tuple[int, ...] | None:
         """The plan that the model has, unless every tensor is to have memory of its own."""
         offsets = offline_offsets(model.root)
-        if offsets is None or not self.planner.preserves_all_tensors:
+        if offsets is None or not preserves_all_tensors(self.planner):
             return offsets
         if any(offset != ONLINE_PLANNED_BUFFER for offset in offsets):
             reason = "the model's own memory plan is ignored: every tensor gets memory of its own"
@@ -502,16 +403,15 @@ class MicroAllocator:
                     )
                     _place_tensor(tensor, self._persistent.arena, offset)
 
-    def _plan(self, infos: list[AllocationInfo], temps: list[int]) -> None:
+    def _plan(self, buffers: list[Buffer], temps: list[int]) -> None:
         """Tell the planner of every buffer, while it has all the memory that is left for its tables; set the head."""
         remaining = self._non_persistent.get_available_memory(ARENA_ALIGNMENT)
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
         per_buffer = self.planner.WORKING_BYTES_PER_BUFFER if isinstance(self.planner, PlacingPlanner) else 0
-        self.planner_bytes.append(per_buffer * len(infos))
-        for info in infos:
-            size = align_up(info.bytes, ARENA_ALIGNMENT)
-            self.planner.add_buffer(size, info.first_created, info.last_used, info.offline_offset)
+        self.planner_bytes.append(per_buffer * len(buffers))
+        for size, first_use, last_use, offset in buffers:
+            self.planner.add_buffer(align_up(size, ARENA_ALIGNMENT), first_use, last_use, offset)
         for offset in (*temps, working_space):
             self._non_persistent.deallocate_temp(offset)
         self._non_persistent.reset_temp_allocations()
@@ -524,31 +424,29 @@ class MicroAllocator:
         self._largest_head = max(self._largest_head, size)
         self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
 
-    def _commit(self, infos: list[AllocationInfo], allocations: list[SubgraphAllocations]) -> list[PlannedBuffer]:
-        planned: list[PlannedBuffer] = []
+    def _commit(self, buffers: list[Buffer], allocations: list[SubgraphAllocations]) -> list[Buffer]:
+        """The buffers at their places, which the eval tensors get as well."""
+        arena = self._non_persistent.arena
         tensors = [tensor for subgraph in allocations for tensor in subgraph.tensors]
-        index_of = {id(tensor): i for i, tensor in enumerate(tensors)}
-        for i, info in enumerate(infos):
+        nodes = (allocations[r.subgraph_index].nodes[r.node_index][0] for r in self._requests)
+        planned = []
+        for i, buffer in enumerate(buffers):
             # TFLM's -1 is for what nothing writes, such as memory of an NPU; both are -1 for what is never used.
-            first_use = min(max(info.first_created, 0), info.last_used)
-            place = self.planner.get_offset_for_buffer(i), info.bytes, first_use, info.last_used
-            owner = info.owner
-            if isinstance(owner, TfLiteEvalTensor):
-                planned.append(PlannedBuffer(owner.name, "tensor", *place, owner.type, owner.dims, index_of[id(owner)]))
-            else:
-                node, _ = allocations[owner.subgraph_index].nodes[owner.node_index]
-                planned.append(PlannedBuffer(node.operator, "scratch", *place))
+            first_use = min(max(buffer.first_use, 0), buffer.last_use)
+            name = next(nodes).operator if buffer.tensor is None else buffer.name
+            offset = self.planner.get_offset_for_buffer(i)
+            planned.append(replace(buffer, first_use=first_use, offset=offset, name=name))
         self._check_plan(planned)
-        for info, buffer in zip(infos, planned):
-            if isinstance(info.owner, TfLiteEvalTensor):
-                _place_tensor(info.owner, self._non_persistent.arena, buffer.offset)
+        for buffer in planned:
+            if buffer.tensor is not None:
+                _place_tensor(tensors[buffer.tensor], arena, buffer.offset)
         for tensor in tensors:
             if tensor.data is None and tensor.byte_length == 0:
-                _place_tensor(tensor, self._non_persistent.arena, 0)
+                _place_tensor(tensor, arena, 0)
         return planned
 
-    def _check_plan(self, planned: list[PlannedBuffer]) -> None:
-        """A plan from elsewhere may lead out of its own head; then views would lead into other memory."""
+    def _check_plan(self, planned: list[Buffer]) -> None:
+        """Reject an external plan whose buffers reach beyond its head."""
         head = self.planner.get_maximum_memory_size()
         for buffer in planned:
             if buffer.offset < 0 or buffer.offset + buffer.bytes > head:
@@ -557,22 +455,17 @@ class MicroAllocator:
                     f"outside its {head} bytes"
                 )
 
-    def _check_values(self, model: Model, infos: list[AllocationInfo], planned: list[PlannedBuffer]) -> None:
-        """A plan from elsewhere may put a value over another one that is still needed."""
-        starts = np.cumsum([0, *(len(subgraph.tensors or ()) for subgraph in model.subgraphs)], dtype=np.int64)
-        places: dict[tuple[int, int], Place] = {}
-        scratch: dict[tuple[int, int], list[Place]] = {}
-        for info, buffer in zip(infos, planned):
-            place = Place(buffer.offset, buffer.bytes)
-            if isinstance(info.owner, ScratchBufferRequest):
-                scratch.setdefault((info.owner.subgraph_index, info.owner.node_index), []).append(place)
-            elif buffer.tensor is not None:
-                subgraph = int(starts.searchsorted(buffer.tensor, side="right")) - 1
-                places[subgraph, buffer.tensor - int(starts[subgraph])] = place
+    def _check_values(self, model: Model, planned: list[Buffer]) -> None:
+        """Reject an external plan that overwrites values which are still needed."""
+        keys = [(i, j) for i, subgraph in enumerate(model.subgraphs) for j in range(len(subgraph.tensors or ()))]
+        places = {keys[buffer.tensor]: buffer.place for buffer in planned if buffer.tensor is not None}
+        scratch: dict[TensorKey, list[Place]] = {}
+        for request, buffer in zip(self._requests, (buffer for buffer in planned if buffer.tensor is None)):
+            scratch.setdefault((request.subgraph_index, request.node_index), []).append(buffer.place)
         for lost in lost_values(model.root, places, scratch):
             raise ArenaError(f"the plan loses a value: {lost}")
 
-    # What operators and the interpreter ask for.
+    # Requests of operators and the interpreter.
 
     def allocate_persistent_buffer(
         self, size: int, what: str = "a persistent buffer", reads: Reads | None = None
@@ -604,7 +497,7 @@ class MicroAllocator:
         self._allocate_struct(struct)
 
     def request_scratch_buffer_in_arena(self, size: int, subgraph_index: int) -> int:
-        """Note that the node being prepared needs scratch memory; gives the number of the request."""
+        """Note that the node being prepared needs scratch memory; returns the number of the request."""
         require_size("a scratch buffer", size)
         if len(self._requests) - self._assigned_requests >= MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR:
             raise ArenaError(f"an operator may ask for {MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR} scratch buffers")
@@ -612,7 +505,7 @@ class MicroAllocator:
         return len(self._requests) - 1
 
     def allocate_temp_buffer(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
-        """Bytes above the head until the node has prepared; gives their offset."""
+        """Bytes above the head until the node has prepared; returns their offset."""
         return self._allocate_temp(_TensorPart(size, alignment, (size,) * len(Reads)), what, None)
 
     def allocate_temp_tensor(self, tensor: Tensor, what: str) -> None:
@@ -686,7 +579,7 @@ class MicroAllocator:
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """On any exception, go back to the state at the start, so that the arena can be used again."""
+        """On any exception, restore the initial state, so that the arena can be used again."""
         checkpoints = [(memory, memory.checkpoint()) for memory in (self._persistent, self._non_persistent)]
         largest_head = self._largest_head
         try:
@@ -721,135 +614,19 @@ class MicroAllocator:
         return count * size, alignment
 
     @contextmanager
-    def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        yield _Recorded(kind)
+    def _recorded(self, kind: RecordedAllocationType) -> Iterator[Recorded]:
+        yield Recorded(kind)
 
 
 def _as_arena(buffer: Any) -> Arena:
     return buffer if isinstance(buffer, Arena) else Arena(buffer)
 
 
-def _later(buffer: PlannedBuffer, steps: int) -> PlannedBuffer:
+def _later(buffer: Buffer, steps: int) -> Buffer:
     """A buffer with its lifetime so many steps later."""
-    return buffer._replace(first_use=buffer.first_use + steps, last_use=buffer.last_use + steps)
+    return replace(buffer, first_use=buffer.first_use + steps, last_use=buffer.last_use + steps)
 
 
 def _place_tensor(tensor: TfLiteEvalTensor, arena: Arena, offset: int) -> None:
     tensor.offset = offset
     tensor.data = arena.view(offset, ELEMENT_TYPES[tensor.type].dtype, tensor.dims)
-
-
-@dataclass
-class _Recorded:
-    """Allocations for one purpose.
-
-    Attributes:
-        kind: what for.
-        begin, end: those of the log that they are, from `begin` to before `end`.
-        count: how many they count as, where that is not their number; set by the code that allocates.
-    """
-
-    kind: RecordedAllocationType
-    begin: int = 0
-    end: int = 0
-    count: int | None = None
-
-
-class LoggingMicroAllocator(MicroAllocator):
-    """The plain allocator with a log of what it does, and what for, which costs nothing in the arena."""
-
-    MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
-    _persistent: RecordingSimpleMemoryAllocator
-    _non_persistent: RecordingSimpleMemoryAllocator
-
-    def __init__(self, *args: Any, **options: Any):
-        self._purposes: list[_Recorded] = []
-        super().__init__(*args, **options)
-
-    @property
-    def log(self) -> list[Allocation]:
-        """Every allocation, in order; with a persistent arena, those in it."""
-        return self._persistent.log
-
-    @property
-    def head_log(self) -> list[Allocation]:
-        """Every allocation in the arena of the head, in order; the same, where tail and head share one."""
-        return self._non_persistent.log
-
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        purposes = len(self._purposes)
-        try:
-            with super().all_or_nothing():
-                yield
-        except BaseException:
-            del self._purposes[purposes:]
-            raise
-
-    @contextmanager
-    def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        recorded = _Recorded(kind, len(self.log))
-        yield recorded
-        recorded.end = len(self.log)
-        self._purposes.append(recorded)
-
-
-class RecordingMicroAllocator(LoggingMicroAllocator):
-    """The same, which also keeps account of what the tail is used for.
-
-    Its own objects are larger than the plain allocator's, and so are its totals.
-    """
-
-    RECORDING = True
-
-    def __init__(
-        self, arena: Any, planner: Planner = "greedy", target: Target = HOST, *, kernels: Kernels = "reference"
-    ):
-        self.records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
-        super().__init__(arena, planner, target, kernels=kernels)
-
-    def repeat(self, other: LoggingMicroAllocator) -> None:
-        """Take from the tail what another allocator has given there; the records are then as if it had been this one.
-
-        Args:
-            other: one with the same planner and arena, over an arena of the same size.
-
-        Raises:
-            ArenaExhausted: the larger objects of this one leave too little.
-        """
-        position = len(self.log)  # both begin with their own objects, which are as many
-        for purpose in other._purposes:
-            self._allocate_again(other.log[position : purpose.begin])
-            with self._recorded(purpose.kind) as recorded:
-                self._allocate_again(other.log[purpose.begin : purpose.end])
-                recorded.count = purpose.count
-            position = purpose.end
-        self._allocate_again(other.log[position:])
-
-    def _allocate_again(self, allocations: Sequence[Allocation]) -> None:
-        for allocation in (a for a in allocations if a.section == "tail"):
-            self._persistent.allocate_persistent_buffer(allocation.size, allocation.alignment, allocation.what)
-
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        records = dict(self.records)
-        try:
-            with super().all_or_nothing():
-                yield
-        except BaseException:
-            self.records = records
-            raise
-
-    @contextmanager
-    def _recorded(self, kind: RecordedAllocationType) -> Iterator[_Recorded]:
-        memory = self._persistent
-        used = memory.get_persistent_used_bytes()
-        with super()._recorded(kind) as recorded:
-            yield recorded
-        sizes = [a.size for a in memory.log[recorded.begin : recorded.end] if a.section == "tail"]
-        total = self.records[kind]
-        self.records[kind] = RecordedAllocation(
-            total.requested_bytes + sum(sizes),
-            total.used_bytes + memory.get_persistent_used_bytes() - used,
-            total.count + (len(sizes) if recorded.count is None else recorded.count),
-        )

@@ -1,4 +1,4 @@
-"""What the runtime offers to kernels while it prepares, binds and runs them."""
+"""The context through which kernels call the runtime."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import InterpreterError, OperatorError
-from tflm.kernels.host_memory import kept
-from tflm.kernels.registration import KernelContext, Node
+from tflm.kernels.host_memory import track_host_array
+from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.requests import PersistentBuffer, Reads, Released, TempInput, TempIntermediate, TempOutput, nothing
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -18,14 +18,13 @@ from tflm.releases import Release
 from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_resource_variable import MicroResourceVariables
-from tflm.runtime.node_view import MicroNodeView
 from tflm.schema.model import Model
 from tflm.schema.tables import SubGraph
 from tflm.targets import SIZE_T, Target, align_up
 
 
 class InterpreterState(Enum):
-    """The phase that the interpreter is in; it decides what a kernel may ask for."""
+    """The interpreter's phase, which limits what a kernel may request."""
 
     INIT = auto()
     PREPARE = auto()
@@ -83,7 +82,7 @@ class MicroContext(KernelContext):
 
     def displace_scratch_buffer(self, handle: int) -> None:
         """Give a scratch buffer memory of the host in place of that in the arena."""
-        self._displaced_scratch[handle] = kept(np.zeros(self._scratch_sizes[handle], np.uint8))
+        self._displaced_scratch[handle] = track_host_array(np.zeros(self._scratch_sizes[handle], np.uint8))
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
         return self._persistent_buffer(size, None)
@@ -111,7 +110,7 @@ class MicroContext(KernelContext):
 
     def allocate_requested(self, node: Node) -> None:
         requests, node.pending = node.pending, nothing
-        for request in requests(MicroNodeView(self, node)):
+        for request in requests(node):
             if isinstance(request, TempInput):
                 self._reserve_temp_tensor(_index_of(node.inputs, request.place, "input"))
             elif isinstance(request, TempOutput):
@@ -179,7 +178,7 @@ class MicroContext(KernelContext):
     @property
     def _resources(self) -> MicroResourceVariables:
         if self._resource_variables is None:
-            raise OperatorError("needs resource variables, and the interpreter was made for none")
+            raise OperatorError("needs resource variables, but the interpreter has none")
         return self._resource_variables
 
     def _persistent_buffer(self, size: int, reads: Reads | None) -> npt.NDArray[np.uint8]:
@@ -210,7 +209,7 @@ class MicroContext(KernelContext):
     def _require(self, what: str, *states: InterpreterState) -> None:
         if self.state not in states:
             allowed = " or ".join(state.name.lower() for state in states)
-            raise InterpreterError(f"a kernel can ask for {what} only during {allowed}, not {self.state.name.lower()}")
+            raise InterpreterError(f"a kernel can request {what} only during {allowed}, not {self.state.name.lower()}")
 
 
 def _index_of(tensors: tuple[int, ...], index: int, what: str) -> int:
@@ -221,4 +220,4 @@ def _index_of(tensors: tuple[int, ...], index: int, what: str) -> int:
 
 def _require_size(what: str, size: int) -> None:
     if size < 0:
-        raise OperatorError(f"asks for {size} bytes of {what}; 0 is the least")
+        raise OperatorError(f"requests {size} bytes of {what}; must be 0 or more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from tflm.errors import ModelError, OperatorError, UnresolvedOperator
-from tflm.kernels.registration import KernelContext, Node, Registration, Run
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration, Run
 from tflm.libraries import REFERENCE, KernelLibrary
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext
@@ -17,11 +19,9 @@ from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
 from tflm.runtime.micro_allocator import MicroAllocator, SubgraphAllocations
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.micro_profiler import MicroProfiler, MicroProfilerInterface
-from tflm.runtime.node_view import MicroNodeView
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, Tensor
-from tflm.schema.verifier import called_subgraphs
 
 
 class MicroGraph:
@@ -30,9 +30,9 @@ class MicroGraph:
     Args:
         model: the model.
         resolver: where the registrations of its operators are found.
-        delegates: what takes some of them, in this order.
+        delegates: which claim some of them, in this order.
         kernels: the kernel library whose operators they are.
-        is_profiled: whether a profiler is told of every node that runs.
+        is_profiled: whether a profiler is notified of every node that runs.
 
     Attributes:
         model: the model.
@@ -43,7 +43,7 @@ class MicroGraph:
 
     Raises:
         ModelError: a builtin operator has options meant for custom ones.
-        DelegateError: a delegate takes what it can't have; or what else its `prepare` raises.
+        DelegateError: a delegate claims nodes that it cannot have; or any other exception that its `prepare` raises.
     """
 
     def __init__(
@@ -84,29 +84,19 @@ class MicroGraph:
         else:
             if operator.custom_options is not None and not isinstance(registration.operator, str):
                 raise ModelError(
-                    f"{registration.name} is a builtin operator, and can't have custom options",
+                    f"{registration.name} is a builtin operator and cannot have custom options",
                     table="Operator",
                     field="custom_options",
                     place=f"subgraphs[{i}].operators[{j}]",
                 )
-        node = Node(
-            operator=name,
-            index=j,
-            inputs=operator.inputs or (),
-            outputs=operator.outputs or (),
-            intermediates=operator.intermediates or (),
-            builtin_options=operator.builtin_options,
-            custom_options=memoryview(operator.custom_options or b""),
-            version=code.version,
-            called_subgraphs=tuple(called_subgraphs(operator)),
-        )
-        return PlannedNode(node, registration, (j,))
+        return PlannedNode(Node.of(self.model, operator, j), registration, (j,))
 
     def modify_with_delegate(self, delegate: Delegate) -> None:
-        """Let a delegate take nodes of every subgraph.
+        """Let a delegate claim nodes of every subgraph.
 
         Raises:
-            DelegateError: it takes what it can't have; or what else its `prepare` raises. The graph is of no use then.
+            DelegateError: it claims nodes that it cannot have; or any other exception that its `prepare` raises. The
+                graph is unusable then.
         """
         for index, plan in enumerate(self.plans):
             delegate.prepare(DelegateContext(self.model, index, plan, delegate, self._is_profiled))
@@ -132,7 +122,11 @@ class MicroGraph:
                     allocator.allocate_builtin_data(registration.builtin_data)
 
     def init_subgraphs(self, context: KernelContext) -> None:
-        """Run the first phase of every operator: reserve its op data, then what else it needs to begin with."""
+        """Run the first phase of every operator: reserve its op data, then its other initial requests."""
+        tensors = weakref.proxy(context)  # the context holds this graph: a reference back would outlive both
+        for plan in self.plans:
+            for planned in (*plan.operators, *plan.device, *plan.running):
+                planned.node.tensors = tensors
 
         def init(planned: PlannedNode) -> None:
             node, registration = planned.node, planned.registration
@@ -171,7 +165,7 @@ class MicroGraph:
             node.pending = registration.memory.prepare
             if registration.prepare is not None:
                 registration.prepare(context, node)
-            self._kernels.require_taken(registration, MicroNodeView(context, node))
+            self._kernels.require_taken(registration, node)
             context.allocate_requested(node)
             self._check_dynamic_tensors(node)
             finish_node(position[self.subgraph_index])
@@ -202,14 +196,14 @@ class MicroGraph:
 
         self._for_each_node(bind, running=True)
 
-    def sole_delegate_run(self) -> tuple[Delegate, Run] | None:
-        """The delegate whose one node is all that the first subgraph runs, and what runs it; None if there is none."""
-        nodes = self.plans[0].running
+    def standalone_run(self) -> Run | None:
+        """What runs the whole model, if it is one node of a delegate whose run needs nothing around it."""
+        nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
-        return None if delegate is None else (delegate, self._runs[0][0])
+        return runs[0] if delegate is not None and delegate.is_standalone(runs[0]) else None
 
     def release(self, context: KernelContext) -> None:
-        """Let go of what was bound, and let every node free what it holds; nothing can be run any more."""
+        """Drop all bindings and free every node; nothing can run afterwards."""
         self._runs = []
         while self._initialised:
             planned = self._initialised.pop()
@@ -220,7 +214,7 @@ class MicroGraph:
         """Run the nodes of one subgraph.
 
         Raises:
-            OperatorError: an operator can't go on; the message says which.
+            OperatorError: an operator fails; the message says which.
         """
         previous, self.subgraph_index = self.subgraph_index, index
         position = -1
@@ -235,7 +229,7 @@ class MicroGraph:
             self.subgraph_index = previous
 
     def reset_subgraphs(self, context: KernelContext) -> None:
-        """Put the state of every operator back to what it was before the first invoke."""
+        """Restore the state of every operator to what it was before the first invoke."""
 
         def reset(planned: PlannedNode) -> None:
             if planned.registration.reset is not None:
@@ -252,7 +246,7 @@ class MicroGraph:
                     _reset_variable(table, tensor)
 
     def _for_each_node(self, phase: Callable[[PlannedNode], Any], *, running: bool = False) -> None:
-        """Take every node, of the device or those that run, through a phase; an error is told where the node stands."""
+        """Take every node, of the device or those that run, through a phase; errors name the node."""
         planned: PlannedNode | None = None
         try:
             for self.subgraph_index, plan in enumerate(self.plans):  # noqa: B020
@@ -275,7 +269,7 @@ class MicroGraph:
 
 
 def bind_node(context: KernelContext, node: Node, registration: Registration) -> Run:
-    """What runs a node by its registration.
+    """Return the function that runs a node, from its registration.
 
     Raises:
         OperatorError: it can't be run so, or has nothing to run it.

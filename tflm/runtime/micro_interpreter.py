@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 import contextvars
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tflm.errors import ArgumentError, InterpreterError, TensorIndexError
-from tflm.kernels.host_memory import HostMemory, kept
-from tflm.kernels.registration import InvokeAborted
+from tflm.kernels.host_memory import HostMemory, track_host_array
+from tflm.kernels.node import InvokeAborted
+from tflm.late_imports import DEFAULT_DELEGATES, late_import
 from tflm.libraries import Kernels, library_for
 from tflm.memory.arena import Arena
-from tflm.memory.lifetimes import Step
+from tflm.memory.buffer import Buffer
+from tflm.memory.lifetimes import InvocationStep
+from tflm.memory.planner import preserves_all_tensors
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Releases
-from tflm.runtime.delegate import DEFAULT_DELEGATES, Delegate
+from tflm.runtime.delegate import Delegate
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.runtime.host_placement import displaced_buffers
-from tflm.runtime.micro_allocator import MicroAllocator, PlannedBuffer, Planner, require_planner
+from tflm.runtime.micro_allocator import MicroAllocator, Planner, require_planner
 from tflm.runtime.micro_context import InterpreterState, MicroContext
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
 from tflm.runtime.micro_profiler import MicroProfilerInterface, require_profiler
 from tflm.runtime.micro_resource_variable import MicroResourceVariables, count_resource_variables
-from tflm.runtime.turn import Turn
+from tflm.runtime.reentrancy_guard import ReentrancyGuard
 from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, require_target
 
@@ -41,24 +44,22 @@ class MicroInterpreter:
 
     Args:
         model: what to run.
-        resolver: the operators that there are.
+        resolver: the available operators.
         arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
             one after the other into the same arena.
         target: the machine whose arena layout is followed; results are the same for all of them.
         kernels: the kernel library that the firmware is built with, or its name: "reference", "cmsis-nn",
             "cmsis-nn:size", "esp-nn", "arduino"; see `tflm.libraries`. The arena is laid out as for that library, and
-            answers that are known to differ with it are given as it gives them.
+            results that are known to differ follow it.
         planner: "greedy", "linear", "tflite", a list of offsets, or a planner object; see `MicroAllocator`.
-        profiler: told of the begin and end of every operator, which the compiled engine then runs one by one; None
-            costs nothing.
+        profiler: called at the start and end of every operator, which the compiled engine then runs singly; or None.
         preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards. A
             memory plan that the model has is ignored then, with a warning, `PlanIgnored`.
-        while_limit: how many times a WHILE may run its body before it is given up with an `OperatorError`; None for as
-            many as its condition asks for, even if that is without end.
-        decompression_memory: a writable buffer beside the arena for the tensors that DECODE makes, where they fit: each
-            DECODE has it from its start, so that the next one overwrites what the last one left.
-        delegates: what may take parts of the graph, in this order, each from what is left; see `tflm.delegates`. None
-            for those that are there by default, which are none where there is `decompression_memory`.
+        while_limit: the most iterations of a WHILE before it fails with an `OperatorError`; None for no limit.
+        decompression_memory: a writable buffer outside the arena for outputs of DECODE that fit; each DECODE overwrites
+            those of the one before.
+        delegates: which may claim parts of the graph, in this order; see `tflm.delegates`. None for the default ones;
+            with `decompression_memory` there are none by default.
         release: the TFLM that the firmware has, or its name: a commit, a day, or what contains it, such as
             "esp-tflite-micro 1.3.3"; see `tflm.releases.by_name`. None for the one that this package follows, or that
             of the kernel library.
@@ -71,12 +72,11 @@ class MicroInterpreter:
     `target`, `kernels`, `release`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
 
     An interpreter is for one thread at a time: `allocate_tensors`, `invoke` and `reset` raise `InterpreterError` while
-    one of them is under way, in another thread or in an operator that calls back. So do those of all interpreters that
-    share a `MicroAllocator`. Interpreters with arenas of their own do not know of each other.
+    one of them is in progress, in another thread or in an operator that calls back. This includes all interpreters that
+    share a `MicroAllocator`; interpreters with their own arenas are independent.
 
-    Whatever an operator raises, a `TflmError` or not, is passed on, and every call is allowed afterwards. Until the
-    next `invoke` has ended well, outputs may be half written; variables and the state of operators may be, too, until
-    `reset`.
+    Any exception of an operator is passed on, and every call is allowed afterwards. Outputs may be partly written until
+    the next successful `invoke`, variables and the state of operators until `reset`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class MicroInterpreter:
         release: Releases | None = None,
     ):
         if while_limit is not None and (not isinstance(while_limit, int) or while_limit < 0):
-            raise InterpreterError(f"while_limit is a number of iterations or None, not {while_limit!r}")
+            raise InterpreterError(f"invalid while_limit {while_limit!r} (expected a number of iterations, or None)")
         self._model = require_model(model)
         self._resolver = require_resolver(resolver)
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
@@ -107,12 +107,14 @@ class MicroInterpreter:
         self._while_limit = while_limit
         self._decompression_memory = None if decompression_memory is None else Arena(decompression_memory)
         if delegates is None:  # in memory that one DECODE after the other has, the order of operators is not to change
-            delegates = _default_delegates(model) if decompression_memory is None else ()
+            delegates = late_import(DEFAULT_DELEGATES)(model) if decompression_memory is None else ()
         self._delegates = list(delegates)
         self._graph: MicroGraph | None = None
         self._allocated: Layout | None = None
         self._host_bytes = 0
-        self._turn = arena.turn if isinstance(arena, MicroAllocator) else Turn()
+        self._guard = arena.turn if isinstance(arena, MicroAllocator) else ReentrancyGuard()
+        self._try_acquire = self._guard.try_acquire
+        self._run: Callable[[], object] = partial(self._ready, "invoke")
 
     def __repr__(self) -> str:
         place = "not allocated yet" if self._allocated is None else f"{self.arena_used_bytes()} bytes of the arena used"
@@ -121,16 +123,16 @@ class MicroInterpreter:
     def __del__(self) -> None:
         # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
         allocated = getattr(self, "_allocated", None)
-        if allocated is not None and "invoke" not in vars(self):
+        if allocated is not None:
             allocated.graph.release(allocated.context)
 
     def modify_graph_with_delegate(self, delegate: Delegate) -> None:
-        """Let a delegate take nodes of the graph, of those that others before it have left.
+        """Let a delegate claim nodes that earlier delegates left.
 
         Raises:
-            InterpreterError: the model is in the arena already, or another call is under way.
-            DelegateError: the delegate takes what it can't have; or what else its `prepare` raises. Then everything is
-                as before the call.
+            InterpreterError: the model is in the arena already, or another call is in progress.
+            DelegateError: the delegate claims nodes that it cannot have; or any other exception that its `prepare`
+                raises. Nothing is changed then.
         """
         if self._allocated is not None:
             raise InterpreterError("a delegate can change the graph only before allocate_tensors()")
@@ -155,8 +157,8 @@ class MicroInterpreter:
         Raises:
             ArenaExhausted: the arena is too small: what was being placed, bytes requested, available and missing.
             UnresolvedOperator: the resolver does not have an operator of the model.
-            OperatorError: an operator can't take its inputs, outputs or options.
-            ModelError: the model asks for something that can't be run.
+            OperatorError: an operator rejects its inputs, outputs or options.
+            ModelError: the model cannot be run.
 
         After an error, the arena is as free as before and may be used for something else.
         """
@@ -180,10 +182,9 @@ class MicroInterpreter:
                 except BaseException:
                     graph.release(allocated.context)
                     raise
-            self._run = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
-            self._invoke_subgraph = graph.invoke_subgraph
+            like_c = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
+            self._run = graph.standalone_run() or partial(like_c, graph.invoke_subgraph, 0)
             self._allocated, self._host_bytes = allocated, host_memory.bytes
-            self._invoke_directly()
 
     def _current_graph(self) -> MicroGraph:
         """The graph as it is in the arena, or will be."""
@@ -194,44 +195,32 @@ class MicroInterpreter:
             self._graph = MicroGraph(self._model, self._resolver, self._delegates, self._kernels, is_profiled)
         return self._graph
 
-    def _invoke_directly(self) -> None:
-        """Put what runs the whole model in place of `invoke`, where a delegate has it and needs nothing around it."""
-        assert self._allocated is not None
-        is_plain = self._profiler is None and type(self).invoke is MicroInterpreter.invoke
-        sole = self._allocated.graph.sole_delegate_run() if is_plain else None
-        direct = sole[0].direct_invoke(sole[1], self._turn) if sole is not None else None
-        if direct is not None:
-            # Whoever holds on to it goes on running the model, without the interpreter.
-            self.invoke = direct  # type: ignore[method-assign]
-            weakref.finalize(direct, self._allocated.graph.release, self._allocated.context).atexit = False
-
     def _is_allocated(self) -> bool:
         return self._allocated is not None
 
     def invoke(self) -> None:
         """Run the model on what its inputs hold.
 
-        An operator that waits for more input (CIRCULAR_BUFFER does) ends it early: what stands after it does not run.
+        An operator that waits for more input, such as CIRCULAR_BUFFER, ends it early: later operators do not run.
 
         Raises:
-            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
-            OperatorError: an operator can't go on.
+            InterpreterError: `allocate_tensors` was not called, or another call is in progress.
+            OperatorError: an operator fails.
         """
-        if self._allocated is None:
-            self._ready("invoke")
-        self._turn.take("invoke")
+        if not self._try_acquire():
+            raise self._guard.error("invoke")
         try:
-            self._run(self._invoke_subgraph, 0)
+            self._run()
         except InvokeAborted:
             return
         finally:
-            self._turn.give_back()
+            self._guard.release()
 
     def reset(self) -> None:
-        """Put variables and the state of operators back to what they were before the first invoke.
+        """Restore variables and the state of operators to what they were before the first invoke.
 
         Raises:
-            InterpreterError: `allocate_tensors` has not been called, or another call is under way.
+            InterpreterError: `allocate_tensors` was not called, or another call is in progress.
         """
         allocated = self._ready("reset")
         with self._under_way("reset"):
@@ -249,7 +238,7 @@ class MicroInterpreter:
         """Input `index`, counted from 0; its `data` is a view of the arena to write to.
 
         Raises:
-            InterpreterError: `allocate_tensors` has not been called.
+            InterpreterError: `allocate_tensors` was not called.
             TensorIndexError: there is no such input.
         """
         return _at(self._ready("input").inputs, index, "input")
@@ -258,7 +247,7 @@ class MicroInterpreter:
         """Output `index`, counted from 0; its `data` is a view of the arena, overwritten by the next invoke.
 
         Raises:
-            InterpreterError: `allocate_tensors` has not been called.
+            InterpreterError: `allocate_tensors` was not called.
             TensorIndexError: there is no such output.
         """
         return _at(self._ready("output").outputs, index, "output")
@@ -271,7 +260,7 @@ class MicroInterpreter:
             TensorIndexError: there is no such tensor.
         """
         allocated = self._ready("get_tensor")
-        if not allocated.allocator.planner.preserves_all_tensors:
+        if not preserves_all_tensors(allocated.allocator.planner):
             raise InterpreterError("get_tensor needs MicroInterpreter(..., preserve_all_tensors=True)")
         subgraph = _at(self._model.subgraphs, subgraph_index, "subgraph")
         eval_tensor = _at(allocated.graph.allocations[subgraph_index].tensors, tensor_index, "tensor")
@@ -281,7 +270,7 @@ class MicroInterpreter:
         """Every tensor of a subgraph with its place in the arena (`offset`, in bytes; None for a constant)."""
         return _at(self._ready("eval_tensors").graph.allocations, subgraph_index, "subgraph").tensors
 
-    def planned_buffers(self) -> list[PlannedBuffer]:
+    def planned_buffers(self) -> list[Buffer]:
         """Every tensor and scratch buffer in the head: name, offset and size in bytes, first and last use."""
         return list(self._ready("planned_buffers").planned)
 
@@ -293,10 +282,10 @@ class MicroInterpreter:
         return self._ready("arena_used_bytes").allocator.used_bytes()
 
     def host_bytes(self) -> int:
-        """Bytes of the host's own memory that operators keep, beside the arena: weights as floats, tables and such.
+        """Bytes of the host's own memory that operators keep outside the arena, such as float weights and tables.
 
-        No device has them. They are taken once, by `allocate_tensors`; it refuses a model whose operators would keep
-        more than 64 times the size of arena and file, and 64 MiB. What a custom operator keeps is not counted.
+        They do not exist on a device. `allocate_tensors` allocates them once, and rejects a model that needs more than
+        64 times the size of arena and file plus 64 MiB. Memory of custom operators is not counted.
         """
         self._ready("host_bytes")
         return self._host_bytes
@@ -313,11 +302,11 @@ class MicroInterpreter:
 
     @contextmanager
     def _under_way(self, call: str) -> Iterator[None]:
-        self._turn.take(call)
+        self._guard.acquire(call)
         try:
             yield
         finally:
-            self._turn.give_back()
+            self._guard.release()
 
     def _ready(self, call: str) -> Layout:
         if self._allocated is None:
@@ -325,12 +314,8 @@ class MicroInterpreter:
         return self._allocated
 
 
-def _default_delegates(model: Model) -> list[Delegate]:
-    return [delegate for delegates in DEFAULT_DELEGATES for delegate in delegates(model)]
-
-
 def _like_c(buffer_elements: int | None) -> Callable[..., None]:
-    """What runs a function so that integers wrap and floats overflow without a word in it, as they do in C.
+    """Return a runner of functions in which integers wrap and floats overflow silently, as in C.
 
     numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
 
@@ -358,17 +343,17 @@ class Layout:
     graph: MicroGraph
     context: MicroContext
     resources: MicroResourceVariables | None
-    planned: list[PlannedBuffer]
-    steps: list[Step]
+    planned: list[Buffer]
+    steps: list[InvocationStep]
     inputs: list[TfLiteTensor]
     outputs: list[TfLiteTensor]
 
     def __post_init__(self) -> None:
-        largest = max((buffer.bytes for buffer in self.planned), default=0)
+        largest = max((buffer.size for buffer in self.planned), default=0)
         self.has_large_tensors = largest > BUFFER_ELEMENTS
 
     def reset(self) -> None:
-        """Put variables and the state of operators back to what they were before the first invoke."""
+        """Restore variables and the state of operators to what they were before the first invoke."""
         self.graph.reset_subgraphs(self.context)
         self.graph.reset_variable_tensors()
         if self.resources is not None:
@@ -382,7 +367,7 @@ def lay_out(
     decompression_memory: Arena | None = None,
     resource_variables: int | None = None,
 ) -> Layout:
-    """Take a model through all that `allocate_tensors` does, up to where its operators could be bound.
+    """Lay a model out as `allocate_tensors` does, up to the binding of its operators.
 
     Args:
         graph: one that was never laid out before.
@@ -413,9 +398,9 @@ def lay_out(
 
 
 def _displace(
-    graph: MicroGraph, context: MicroContext, planned: Sequence[PlannedBuffer], steps: Sequence[Step]
+    graph: MicroGraph, context: MicroContext, planned: Sequence[Buffer], steps: Sequence[InvocationStep]
 ) -> None:
-    """Take out of the arena what would be in another's way in the order in which nodes run here."""
+    """Move buffers that would overlap in the host's order of execution out of the arena."""
     tensors = [tensor for allocation in graph.allocations for tensor in allocation.tensors]
     tensor_count = sum(buffer.tensor is not None for buffer in planned)
     by_subgraph = [allocation.tensors for allocation in graph.allocations]
@@ -425,7 +410,7 @@ def _displace(
             context.displace_scratch_buffer(i - tensor_count)
         else:
             tensor = tensors[index]
-            tensor.data = kept(np.zeros(tensor.elements.shape, tensor.elements.dtype))
+            tensor.data = track_host_array(np.zeros(tensor.elements.shape, tensor.elements.dtype))
 
 
 def _persistent_tensors(graph: MicroGraph, allocator: MicroAllocator, indices: Sequence[int]) -> list[TfLiteTensor]:
@@ -439,7 +424,7 @@ Item = TypeVar("Item")
 
 def _at(items: Sequence[Item], index: int, what: str) -> Item:
     if not isinstance(index, (int, np.integer)):
-        raise ArgumentError(f"{what} is asked for by its number, counted from 0, not by {index!r}")
+        raise ArgumentError(f"{what} needs an integer index, counted from 0, not {index!r}")
     if not 0 <= index < len(items):
         raise TensorIndexError(f"{what} {index} is out of range, there are {len(items)} (counted from 0)")
     return items[index]

@@ -9,24 +9,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.libraries import Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, Allocation
+from tflm.memory.buffer import Buffer
 from tflm.releases import Releases
 from tflm.runtime.delegate import Delegate
 from tflm.runtime.growing_arena import FIRST_ARENA_BYTES, in_growing_arena
 from tflm.runtime.micro_allocator import (
     PLANNER_WORKING_SPACE,
-    LoggingMicroAllocator,
-    PlannedBuffer,
     Planner,
-    RecordedAllocation,
-    RecordedAllocationType,
-    RecordingMicroAllocator,
     require_planner,
 )
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
+from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver, require_resolver
+from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator, RecordingMicroAllocator
 from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, align_up, require_target
 
@@ -34,81 +32,6 @@ ARENA_BYTES_PER_MODEL_BYTE = 4
 
 SEPARATE_ALLOCATORS_BYTES = 1024
 """More than the objects of two allocators take beyond those of one."""
-
-
-@dataclass(frozen=True)
-class Peak:
-    """The step at which most bytes of the head are needed at once.
-
-    Attributes:
-        operator: name of the operator that runs then; empty for the step that fills the inputs.
-        subgraph_index, operator_index: its place in the model; the index is None where no operator runs.
-        step: number of the step, as in the buffers' first and last use.
-        bytes: what the buffers alive take, each rounded up to 16: no plan can make the head smaller, unless it lets
-            more of them share memory.
-        buffers: the buffers alive, the largest first.
-    """
-
-    operator: str
-    subgraph_index: int
-    operator_index: int | None
-    step: int
-    bytes: int
-    buffers: list[PlannedBuffer]
-
-    def __repr__(self) -> str:
-        return f"Peak(step {self.step} {self.operator or 'inputs'}, {self.bytes} bytes, {len(self.buffers)} buffers)"
-
-
-@dataclass(frozen=True)
-class ArenaMeasurement:
-    """What a model needs of an arena on a target, in bytes.
-
-    Attributes:
-        target: the machine.
-        kernels: the kernel library.
-        arena_used_bytes: what the call of that name gives on it, once the model is allocated.
-        head_bytes, tail_bytes: its two parts.
-        minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It is more than
-            `arena_used_bytes` where the most is needed while operators prepare, or while memory is planned.
-        records: what the tail is used for, as TFLM's recording allocator counts it on the target.
-        temp_bytes: how far temp memory reaches from the start of the arena while operators prepare. The head takes its
-            place afterwards.
-        buffers: every tensor and scratch buffer in the head.
-        steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
-        places: subgraph and place in it of the operator at each step; None where there is no operator.
-        peak: the operator at which memory peaks, and what is alive there.
-        npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
-        inputs, outputs: tensors that go in and come out, counted as those of buffers are.
-        recording_tail_bytes: the tail with TFLM's recording allocator, whose own objects are larger.
-    """
-
-    target: Target
-    kernels: KernelLibrary
-    arena_used_bytes: int
-    head_bytes: int
-    tail_bytes: int
-    minimum_arena_bytes: int
-    temp_bytes: int
-    records: dict[RecordedAllocationType, RecordedAllocation]
-    buffers: list[PlannedBuffer]
-    steps: list[str]
-    places: list[tuple[int, int | None]]
-    peak: Peak
-    npu_bytes: int = 0
-    inputs: tuple[int, ...] = ()
-    outputs: tuple[int, ...] = ()
-    recording_tail_bytes: int = 0
-
-    def __repr__(self) -> str:
-        parts = f"used {self.arena_used_bytes}, head {self.head_bytes}, tail {self.tail_bytes}"
-        place = f"{self.target.name} with {self.kernels.name} kernels"
-        return f"ArenaMeasurement({self.minimum_arena_bytes} bytes needed on {place}: {parts})"
-
-    def _repr_html_(self) -> str:
-        from tflm.runtime.micro_measurement_report import picture, shown  # only notebooks ask
-
-        return shown(self).html() + picture(memory=self)
 
 
 def measure_arena(
@@ -139,45 +62,36 @@ def measure_arena(
     library = library_for(kernels, require_target(target), release)
     require_planner(planner)
     size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
+
+    def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
+        plain = LoggingMicroAllocator(arena, planner, target, kernels=library)
+        layout = lay_out(MicroGraph(model, resolver, delegates, library), plain, resource_variables=resource_variables)
+        recording = RecordingMicroAllocator(arena, planner, target, kernels=library)
+        recording.repeat(plain)
+        return _measurement(layout, plain, recording)
+
     with np.errstate(all="ignore"):
-        return in_growing_arena(
-            lambda arena: _measured_in(arena, model, resolver, target, library, planner, delegates, resource_variables),
-            size,
-        )
+        return in_growing_arena(measured_in, size)
 
 
-def _measured_in(
-    arena: npt.NDArray[np.uint8],
-    model: Model,
-    resolver: MicroMutableOpResolver,
-    target: Target,
-    kernels: KernelLibrary,
-    planner: Planner,
-    delegates: Sequence[Delegate],
-    resource_variables: int | None,
-) -> ArenaMeasurement:
-    plain = LoggingMicroAllocator(arena, planner, target, kernels=kernels)
-    layout = lay_out(MicroGraph(model, resolver, delegates, kernels), plain, resource_variables=resource_variables)
-    head, tail = plain.head_bytes, plain.tail_bytes
-    minimum = _minimum_arena_bytes(plain.log, arena.size, plain.planner_bytes)
-    recording = RecordingMicroAllocator(arena, planner, target, kernels=kernels)
-    recording.repeat(plain)
+def _measurement(layout: Layout, plain: LoggingMicroAllocator, recording: RecordingMicroAllocator) -> ArenaMeasurement:
+    main = layout.graph.model.subgraphs[0]
     return ArenaMeasurement(
-        target=target,
-        kernels=kernels,
-        arena_used_bytes=head + tail,
-        head_bytes=head,
-        tail_bytes=tail,
-        minimum_arena_bytes=minimum,
+        target=plain.target,
+        kernels=plain.kernels,
+        arena_used_bytes=plain.used_bytes(),
+        head_bytes=plain.head_bytes,
+        tail_bytes=plain.tail_bytes,
+        minimum_arena_bytes=_minimum_arena_bytes(plain.log, plain.arena_bytes, plain.planner_bytes),
         temp_bytes=_temp_bytes(plain.log),
         records=recording.records,
         buffers=layout.planned,
         steps=[_operator_at(layout, step) for step in range(len(layout.steps))],
         places=list(layout.steps),
         peak=_peak(layout),
-        npu_bytes=_npu_bytes(model, layout.planned),
-        inputs=tuple(model.subgraphs[0].inputs or ()),
-        outputs=tuple(model.subgraphs[0].outputs or ()),
+        npu_bytes=_npu_bytes(layout.graph.model, layout.planned),
+        inputs=tuple(main.inputs or ()),
+        outputs=tuple(main.outputs or ()),
         recording_tail_bytes=recording.tail_bytes,
     )
 
@@ -251,7 +165,7 @@ def _temp_bytes(log: Sequence[Allocation]) -> int:
     return max(ends, default=0)
 
 
-def _npu_bytes(model: Model, planned: Sequence[PlannedBuffer]) -> int:
+def _npu_bytes(model: Model, planned: Sequence[Buffer]) -> int:
     """Bytes of the head in the memory of any `ethos-u` operator: the tensors at its inputs 2 and 3."""
     starts = itertools.accumulate((len(subgraph.tensors or ()) for subgraph in model.subgraphs), initial=0)
     scratch = {
@@ -264,10 +178,10 @@ def _npu_bytes(model: Model, planned: Sequence[PlannedBuffer]) -> int:
     return covered_bytes(buffer for buffer in planned if buffer.tensor in scratch)
 
 
-def covered_bytes(buffers: Iterable[PlannedBuffer], alignment: int = 1) -> int:
+def covered_bytes(buffers: Iterable[Buffer], alignment: int = 1) -> int:
     """Bytes of the head that buffers take, each rounded up; those that share memory count once."""
     total = end = 0
-    for offset, stop in sorted((b.offset, b.offset + align_up(b.bytes, alignment)) for b in buffers):
+    for offset, stop in sorted((b.offset, b.offset + align_up(b.size, alignment)) for b in buffers):
         total += max(stop - max(offset, end), 0)
         end = max(end, stop)
     return total
@@ -297,28 +211,26 @@ def _peak(layout: Layout) -> Peak:
             if (covered, -at) > (most, -step):
                 step, most = at, covered
     subgraph_index, node_index = layout.steps[step]
-    largest_first = sorted(_alive_at(used, step), key=lambda buffer: -buffer.bytes)
+    largest_first = sorted(_alive_at(used, step), key=lambda buffer: -buffer.size)
     return Peak(_operator_at(layout, step), subgraph_index, node_index, step, most, largest_first)
 
 
-def _alive_at(buffers: Iterable[PlannedBuffer], step: int) -> list[PlannedBuffer]:
+def _alive_at(buffers: Iterable[Buffer], step: int) -> list[Buffer]:
     return [buffer for buffer in buffers if buffer.first_use <= step <= buffer.last_use]
 
 
-def _alive_bytes(buffers: Sequence[PlannedBuffer], step_count: int) -> npt.NDArray[np.int64]:
+def _alive_bytes(buffers: Sequence[Buffer], step_count: int) -> npt.NDArray[np.int64]:
     """For each step the sizes of the buffers alive, each rounded up, together."""
     changes = np.zeros(step_count + 1, np.int64)
-    sizes = np.asarray([align_up(buffer.bytes, ARENA_ALIGNMENT) for buffer in buffers], np.int64)
+    sizes = np.asarray([align_up(buffer.size, ARENA_ALIGNMENT) for buffer in buffers], np.int64)
     np.add.at(changes, np.asarray([buffer.first_use for buffer in buffers], np.intp), sizes)
     np.subtract.at(changes, np.asarray([buffer.last_use + 1 for buffer in buffers], np.intp), sizes)
     return np.cumsum(changes[:-1], dtype=np.int64)
 
 
-def alive_at_each_step(
-    buffers: Sequence[PlannedBuffer], step_count: int
-) -> Iterator[tuple[int, Iterable[PlannedBuffer]]]:
+def alive_at_each_step(buffers: Sequence[Buffer], step_count: int) -> Iterator[tuple[int, Iterable[Buffer]]]:
     """The buffers alive at each step; they are good until the next step is asked for."""
-    alive: dict[int, PlannedBuffer] = {}
+    alive: dict[int, Buffer] = {}
     begin: list[list[int]] = [[] for _ in range(step_count)]
     end: list[list[int]] = [[] for _ in range(step_count)]
     for i, buffer in enumerate(buffers):

@@ -1,16 +1,97 @@
-"""What an arena must hold, as `tflm arena` shows it."""
+"""What a model needs of an arena: the figures, and how `tflm arena` and notebooks show them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from tflm.arena_page import arena_frame
-from tflm.report import Column, Report, Table, with_thousands
-from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.libraries import KernelLibrary
+from tflm.memory.buffer import Buffer
+from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+from tflm.targets import Target
 
 LARGEST_BUFFERS = 10
+
+BUFFER_KEYS = ("name", "kind", "offset", "bytes", "first_use", "last_use")
+"""Attributes of a buffer that are figures as they are."""
+
+FIGURES = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes", "temp_bytes", "npu_bytes", "steps")
+"""Attributes of a measurement that are figures as they are."""
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The step at which most bytes of the head are needed at once.
+
+    Attributes:
+        operator: name of the operator that runs then; empty for the step that fills the inputs.
+        subgraph_index, operator_index: its place in the model; the index is None where no operator runs.
+        step: number of the step, as in the buffers' first and last use.
+        bytes: what the buffers alive take, each rounded up to 16: no plan can make the head smaller, unless it lets
+            more of them share memory.
+        buffers: the buffers alive, the largest first.
+    """
+
+    operator: str
+    subgraph_index: int
+    operator_index: int | None
+    step: int
+    bytes: int
+    buffers: list[Buffer]
+
+    def __repr__(self) -> str:
+        return f"Peak(step {self.step} {self.operator or 'inputs'}, {self.bytes} bytes, {len(self.buffers)} buffers)"
+
+
+@dataclass(frozen=True)
+class ArenaMeasurement:
+    """What a model needs of an arena on a target, in bytes.
+
+    Attributes:
+        target: the machine.
+        kernels: the kernel library.
+        arena_used_bytes: what the call of that name gives on it, once the model is allocated.
+        head_bytes, tail_bytes: its two parts.
+        minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It is more than
+            `arena_used_bytes` where the most is needed while operators prepare, or while memory is planned.
+        records: what the tail is used for, as TFLM's recording allocator counts it on the target.
+        temp_bytes: how far temp memory reaches from the start of the arena while operators prepare. The head takes its
+            place afterwards.
+        buffers: every tensor and scratch buffer in the head.
+        steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
+        places: subgraph and place in it of the operator at each step; None where there is no operator.
+        peak: the operator at which memory peaks, and what is alive there.
+        npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
+        inputs, outputs: tensors that go in and come out, counted as those of buffers are.
+        recording_tail_bytes: the tail with TFLM's recording allocator, whose own objects are larger.
+    """
+
+    target: Target
+    kernels: KernelLibrary
+    arena_used_bytes: int
+    head_bytes: int
+    tail_bytes: int
+    minimum_arena_bytes: int
+    temp_bytes: int
+    records: dict[RecordedAllocationType, RecordedAllocation]
+    buffers: list[Buffer]
+    steps: list[str]
+    places: list[tuple[int, int | None]]
+    peak: Peak
+    npu_bytes: int = 0
+    inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
+    recording_tail_bytes: int = 0
+
+    def __repr__(self) -> str:
+        parts = f"used {self.arena_used_bytes}, head {self.head_bytes}, tail {self.tail_bytes}"
+        place = f"{self.target.name} with {self.kernels.name} kernels"
+        return f"ArenaMeasurement({self.minimum_arena_bytes} bytes needed on {place}: {parts})"
+
+    def _repr_html_(self) -> str:
+        return shown(self).html() + picture(memory=self)
 
 
 def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
@@ -18,39 +99,20 @@ def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
     return {
         "target": measured.target.name,
         "kernels": measured.kernels.name,
-        "arena_used_bytes": measured.arena_used_bytes,
-        "head_bytes": measured.head_bytes,
-        "tail_bytes": measured.tail_bytes,
-        "minimum_arena_bytes": measured.minimum_arena_bytes,
-        "temp_bytes": measured.temp_bytes,
-        "npu_bytes": measured.npu_bytes,
-        "records": {
-            kind.value: {
-                "requested_bytes": record.requested_bytes,
-                "used_bytes": record.used_bytes,
-                "count": record.count,
-            }
-            for kind, record in measured.records.items()
-        },
-        "peak": {
-            "operator": measured.peak.operator,
-            "subgraph_index": measured.peak.subgraph_index,
-            "operator_index": measured.peak.operator_index,
-            "step": measured.peak.step,
-            "bytes": measured.peak.bytes,
-            "buffers": [buffer.name for buffer in measured.peak.buffers],
-        },
+        **{name: getattr(measured, name) for name in FIGURES},
+        "records": {kind.value: asdict(record) for kind, record in measured.records.items()},
+        "peak": {**vars(measured.peak), "buffers": [buffer.name for buffer in measured.peak.buffers]},
         "buffers": [buffer_figures(buffer) for buffer in measured.buffers],
-        "steps": measured.steps,
     }
 
 
-def buffer_figures(buffer: PlannedBuffer) -> dict[str, Any]:
+def buffer_figures(buffer: Buffer) -> dict[str, Any]:
     """A buffer for other programs: offset and size in bytes, first and last use in steps."""
     return {
-        **buffer._asdict(),
+        **{name: getattr(buffer, name) for name in BUFFER_KEYS},
         "type": None if buffer.type is None else buffer.type.name,
         "dims": list(buffer.dims),
+        "tensor": buffer.tensor,
     }
 
 
@@ -62,6 +124,8 @@ def drawn_figures(measured: ArenaMeasurement) -> dict[str, Any]:
 
 def picture(**measured: ArenaMeasurement) -> str:
     """The plans of measurements, by what they are called, side by side in a frame for a notebook."""
+    from tflm.arena_page import arena_frame  # takes a while to load
+
     return arena_frame("memory plan", {name: drawn_figures(each) for name, each in measured.items()})
 
 
@@ -82,21 +146,14 @@ def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
     rest.sort(key=lambda buffer: -buffer.bytes)
     if rest and len(peak.buffers) < LARGEST_BUFFERS:
         tables.append(_buffer_table("Largest others", rest[: LARGEST_BUFFERS - len(peak.buffers)], measured.steps))
-    columns = {"what": Column.NAME, "count": Column.NUMBER, "bytes": Column.NUMBER}
+    columns = {"what": NAME, "count": NUMBER, "bytes": NUMBER}
     rows = ((kind.value, r.count, r.used_bytes) for kind, r in measured.records.items() if r.count)
     tables.append(Table("Tail, as recorded", columns, rows))
     return Report(f"{name} on {measured.target.name} with {measured.kernels.name} kernels", facts, tables)
 
 
-def _buffer_table(title: str, buffers: Sequence[PlannedBuffer], steps: list[str]) -> Table:
-    columns = {
-        "bytes": Column.NUMBER,
-        "offset": Column.NUMBER,
-        "buffer": Column.NAME,
-        "type": Column.TEXT,
-        "shape": Column.TEXT,
-        "alive in steps": Column.TEXT,
-    }
+def _buffer_table(title: str, buffers: Sequence[Buffer], steps: list[str]) -> Table:
+    columns = {"bytes": NUMBER, "offset": NUMBER, "buffer": NAME, "type": TEXT, "shape": TEXT, "alive in steps": TEXT}
     rows = (
         (
             b.bytes,

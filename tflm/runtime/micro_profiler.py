@@ -13,7 +13,7 @@ class MicroProfilerInterface(Protocol):
     """What the interpreter asks of a profiler."""
 
     def begin_event(self, tag: str) -> int:
-        """An operator called `tag` begins; gives a handle for its end."""
+        """An operator called `tag` begins; returns a handle for its end."""
 
     def end_event(self, event_handle: int) -> None:
         """The event with that handle ends."""
@@ -67,7 +67,7 @@ class MicroProfiler:
         return f"MicroProfiler({len(self.events)} events)"
 
     def begin_event(self, tag: str) -> int:
-        """Start timing; gives the event's number."""
+        """Start timing; returns the event's number."""
         now = time.perf_counter_ns()
         self.events.append(Event(tag, now, now))
         return len(self.events) - 1
@@ -86,7 +86,7 @@ class MicroProfiler:
         """
         now = time.perf_counter_ns()
         if not 0 <= event_handle < len(self.events):
-            raise InterpreterError(f"there is no event {event_handle}; begin_event gives the number")
+            raise InterpreterError(f"unknown event {event_handle}; pass a handle that begin_event returned")
         self.events[event_handle].end_ns = now
 
     def clear_events(self) -> None:

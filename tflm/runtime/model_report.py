@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
-from tflm.report import Column, Report, Table, with_thousands
+from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Report, Table, with_thousands
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
 from tflm.schema.versioning import operator_versions, runtime_needed, runtime_of
 
+Role = Literal["input", "output", "variable", "constant", ""]
+
 
 @dataclass
 class TensorReport:
-    """A tensor: its place in the subgraph, what it is, and the bytes of its constant data in the file (0: none)."""
+    """A tensor.
+
+    Attributes:
+        index: place of the tensor.
+        name: its name.
+        type: of its elements.
+        shape: its dimensions.
+        role: what it is to the model; empty for what operators pass on.
+        scale: of its quantization: one, or one for each slice.
+        zero_point: likewise.
+        quantized_dimension: the dimension that the slices count along.
+        file_bytes: bytes of its constant data; 0 for other tensors.
+    """
 
     index: int
     name: str
     type: str
     shape: list[int]
-    role: str
-    scale: list[float]
+    role: Role
+    scale: list[AnyFloat]
     zero_point: list[int]
     quantized_dimension: int
     file_bytes: int
@@ -28,9 +43,16 @@ class TensorReport:
 
 @dataclass
 class OperatorReport:
-    """An operator: its place in the subgraph, tensors by index, and multiply-accumulates of one run.
+    """An operator.
 
-    `needed_version` is what its options and tensors need, None for a custom operator.
+    Attributes:
+        index: place of the operator.
+        operator: its name.
+        version: its version.
+        needed_version: the version that its options and tensors need; None for a custom operator.
+        inputs: tensors by place; -1 for one that is left out.
+        outputs: tensors by place.
+        multiply_accumulates: of one run; 0 for what does not multiply weights.
     """
 
     index: int
@@ -44,7 +66,14 @@ class OperatorReport:
 
 @dataclass
 class SubgraphReport:
-    """A subgraph."""
+    """A subgraph.
+
+    Attributes:
+        index: place of the subgraph.
+        name: its name.
+        operators: in the order in which they run.
+        tensors: by place.
+    """
 
     index: int
     name: str
@@ -54,10 +83,20 @@ class SubgraphReport:
 
 @dataclass
 class ModelReport:
-    """A model. Sizes are bytes in the file; metadata is by name.
+    """A model.
 
-    `runtime` is the first TensorFlow Lite that has the operators in the versions that the model says, `runtime_needed`
-    in those that they need; both are empty where there is none.
+    Attributes:
+        model: the path, as it was given.
+        description: what the model says of itself.
+        file_bytes: size of the file.
+        constant_bytes: of that, weights and other constants.
+        multiply_accumulates: of one invoke of the first subgraph.
+        runtime: the first TensorFlow Lite that has the operators in the versions that the model says; empty if there is
+            none.
+        runtime_needed: likewise, in the versions that they need.
+        metadata: size of each entry by its name.
+        signatures: names of the signatures.
+        subgraphs: all of them.
     """
 
     model: str
@@ -73,7 +112,7 @@ class ModelReport:
 
 
 def model_report(model: Model, name: str = "") -> ModelReport:
-    """All there is to say of a model; `name` is what it is called in the report."""
+    """The report of a model; `name` is its name there."""
     needed = {(op.subgraph_index, op.index): op.needed for op in operator_versions(model.root)}
     subgraphs = [_subgraph(model, i, subgraph, needed) for i, subgraph in enumerate(model.subgraphs)]
     return ModelReport(
@@ -127,7 +166,7 @@ def _tensor(model: Model, subgraph: SubGraph, index: int, tensor: Tensor) -> Ten
     )
 
 
-def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> str:
+def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> Role:
     if index in (subgraph.inputs or ()):
         return "input"
     if index in (subgraph.outputs or ()):
@@ -135,6 +174,11 @@ def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> st
     if tensor.is_variable:
         return "variable"
     return "constant" if file_bytes else ""
+
+
+def model_html(model: Model) -> str:
+    """All there is to say of a model, for a notebook."""
+    return shown(model_report(model)).html()
 
 
 def shown(figures: ModelReport) -> Report:
@@ -166,13 +210,13 @@ def _runtimes(figures: ModelReport) -> str:
 
 def _operator_table(subgraph: SubgraphReport, several: bool) -> Table:
     columns = {
-        "#": Column.NUMBER,
-        "operator": Column.NAME,
-        "version": Column.NUMBER,
-        "needed": Column.NUMBER,
-        "inputs": Column.TEXT,
-        "outputs": Column.TEXT,
-        "MACs": Column.NUMBER,
+        "#": NUMBER,
+        "operator": NAME,
+        "version": NUMBER,
+        "needed": NUMBER,
+        "inputs": TEXT,
+        "outputs": TEXT,
+        "MACs": NUMBER,
     }
     rows = (
         (
@@ -192,14 +236,14 @@ def _operator_table(subgraph: SubgraphReport, several: bool) -> Table:
 
 def _tensor_table(subgraph: SubgraphReport) -> Table:
     columns = {
-        "#": Column.NUMBER,
-        "tensor": Column.NAME,
-        "": Column.TEXT,
-        "type": Column.TEXT,
-        "shape": Column.TEXT,
-        "scale": Column.TEXT,
-        "zero point": Column.TEXT,
-        "file bytes": Column.NUMBER,
+        "#": NUMBER,
+        "tensor": NAME,
+        "": TEXT,
+        "type": TEXT,
+        "shape": TEXT,
+        "scale": TEXT,
+        "zero point": TEXT,
+        "file bytes": NUMBER,
     }
     rows = (
         (t.index, t.name, t.role, t.type, _list(t.shape), *_quantization(t), t.file_bytes or "")

@@ -1,4 +1,4 @@
-"""Groups the nodes that a delegate takes into subsets that can each run at once, as TFLite partitions a graph."""
+"""Groups the nodes that a delegate claims into subsets that can each run as one, as TFLite partitions a graph."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 
-from tflm.kernels.registration import Node, Registration
+from tflm.kernels.node import Node
+from tflm.kernels.registration import Registration
 from tflm.schema.tables import SubGraph
 
 

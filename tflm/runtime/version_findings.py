@@ -1,4 +1,4 @@
-"""Operators of versions that TFLM's kernels were not written for. TFLM does not look at versions, and runs them."""
+"""Findings for operators of versions that the kernels do not implement. TFLM ignores versions and runs them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tflm.schema.versioning import brought_by
 
 
 def knows_version(registration: Registration, code: OperatorCode) -> bool:
-    """Whether the kernel implements the version that the code asks for."""
+    """Whether the kernel implements the version of the operator code."""
     return registration.min_version <= code.version <= registration.max_version
 
 
 def version_asked_for(code: OperatorCode, registration: Registration, holder: str = "the kernel") -> str:
-    """Words for the version that a code asks for, with what it brought, and those that there are."""
+    """Describe the version of an operator code, what it introduced, and the known versions."""
     builtin = builtin_code(code)
     brought = None if builtin is BuiltinOperator.CUSTOM else brought_by(builtin, code.version)
     known = f"{holder} has versions {registration.min_version} to {registration.max_version}"
@@ -31,7 +31,7 @@ def unknown_versions(model: Model) -> Iterator[ModelError]:
     for i, code in enumerate(model.operator_codes or ()):
         registration = REGISTRATIONS.get(code_name(code))
         if registration is not None and not knows_version(registration, code):
-            reason = f"asks for {code_name(code)} {version_asked_for(code, registration)}. TFLM ignores the version"
+            reason = f"requests {code_name(code)} {version_asked_for(code, registration)}. TFLM ignores the version"
             yield ModelError(
                 reason, table="OperatorCode", field="version", place=f"operator_codes[{i}]", level="warning"
             )

@@ -1,0 +1,104 @@
+"""Allocators that keep a log of what they do, and account of what the tail is used for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tflm.libraries import Kernels
+from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemoryAllocator
+from tflm.runtime.micro_allocator import MicroAllocator, Planner
+from tflm.runtime.recorded_allocations import Recorded, RecordedAllocation, RecordedAllocationType
+from tflm.targets import HOST, Target
+
+
+class LoggingMicroAllocator(MicroAllocator):
+    """The plain allocator with a log of what it does, and what for, which costs nothing in the arena."""
+
+    MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
+    _persistent: RecordingSimpleMemoryAllocator
+    _non_persistent: RecordingSimpleMemoryAllocator
+
+    def __init__(self, *args: Any, **options: Any):
+        self._purposes: list[Recorded] = []
+        super().__init__(*args, **options)
+
+    @property
+    def log(self) -> list[Allocation]:
+        """Every allocation, in order; with a persistent arena, those in it."""
+        return self._persistent.log
+
+    @property
+    def head_log(self) -> list[Allocation]:
+        """Every allocation in the arena of the head, in order; the same, where tail and head share one."""
+        return self._non_persistent.log
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        purposes = len(self._purposes)
+        try:
+            with super().all_or_nothing():
+                yield
+        except BaseException:
+            del self._purposes[purposes:]
+            raise
+
+    @contextmanager
+    def _recorded(self, kind: RecordedAllocationType) -> Iterator[Recorded]:
+        recorded = Recorded(kind, len(self.log))
+        used = self._persistent.get_persistent_used_bytes()
+        yield recorded
+        recorded.end = len(self.log)
+        recorded.used_bytes = self._persistent.get_persistent_used_bytes() - used
+        self._purposes.append(recorded)
+
+
+class RecordingMicroAllocator(LoggingMicroAllocator):
+    """The same, which also keeps account of what the tail is used for.
+
+    Its own objects are larger than the plain allocator's, and so are its totals.
+    """
+
+    RECORDING = True
+
+    def __init__(
+        self, arena: Any, planner: Planner = "greedy", target: Target = HOST, *, kernels: Kernels = "reference"
+    ):
+        super().__init__(arena, planner, target, kernels=kernels)
+
+    @property
+    def records(self) -> dict[RecordedAllocationType, RecordedAllocation]:
+        """What the tail is used for so far."""
+        records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
+        for purpose in self._purposes:
+            sizes = [a.size for a in self.log[purpose.begin : purpose.end] if a.section == "tail"]
+            total = records[purpose.kind]
+            records[purpose.kind] = RecordedAllocation(
+                total.requested_bytes + sum(sizes),
+                total.used_bytes + purpose.used_bytes,
+                total.count + (len(sizes) if purpose.count is None else purpose.count),
+            )
+        return records
+
+    def repeat(self, other: LoggingMicroAllocator) -> None:
+        """Take from the tail what another allocator has given there; the records are then as if it had been this one.
+
+        Args:
+            other: one with the same planner and arena, over an arena of the same size.
+
+        Raises:
+            ArenaExhausted: the larger objects of this one leave too little.
+        """
+        position = len(self.log)  # both begin with their own objects, which are as many
+        for purpose in other._purposes:
+            self._allocate_again(other.log[position : purpose.begin])
+            with self._recorded(purpose.kind) as recorded:
+                self._allocate_again(other.log[purpose.begin : purpose.end])
+                recorded.count = purpose.count
+            position = purpose.end
+        self._allocate_again(other.log[position:])
+
+    def _allocate_again(self, allocations: Sequence[Allocation]) -> None:
+        for allocation in (a for a in allocations if a.section == "tail"):
+            self._persistent.allocate_persistent_buffer(allocation.size, allocation.alignment, allocation.what)

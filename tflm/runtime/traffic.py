@@ -1,0 +1,141 @@
+"""Bytes that an inference reads and writes in each memory: head, tail and flash.
+
+Each operator is counted once, and each of its tensors and scratch buffers once: it reads its inputs and writes its
+outputs, and writes and reads its scratch. Kernels that read weights or inputs again for every output, and caches,
+make the true traffic larger or smaller; so figures compare models and memories, and are no measure of time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.runtime.recorded_allocations import RecordedAllocationType
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator, SubGraph, Tensor
+
+KEPT = (RecordedAllocationType.OP_DATA, RecordedAllocationType.PERSISTENT_BUFFER_DATA)
+"""What operators keep in the tail and read when they run, such as multipliers of channels."""
+
+
+@dataclass(frozen=True)
+class OperatorTraffic:
+    """Bytes that one run of an operator reads and writes, of its tensors and scratch buffers.
+
+    Attributes:
+        subgraph_index, operator_index: its place in the model.
+        operator: its name.
+        head_read_bytes, head_written_bytes: in the head.
+        tail_read_bytes, tail_written_bytes: in the tail: variables.
+        flash_read_bytes: constants of the model.
+    """
+
+    subgraph_index: int
+    operator_index: int
+    operator: str
+    head_read_bytes: int = 0
+    head_written_bytes: int = 0
+    tail_read_bytes: int = 0
+    tail_written_bytes: int = 0
+    flash_read_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Bytes that an inference reads and writes in each memory, every operator once.
+
+    Attributes:
+        operators: of each operator.
+        kept_bytes: what all operators together keep in the tail, and read once.
+    """
+
+    operators: tuple[OperatorTraffic, ...]
+    kept_bytes: int
+
+    @property
+    def head_read_bytes(self) -> int:
+        """Read in the head."""
+        return sum(each.head_read_bytes for each in self.operators)
+
+    @property
+    def head_written_bytes(self) -> int:
+        """Written in the head."""
+        return sum(each.head_written_bytes for each in self.operators)
+
+    @property
+    def tail_read_bytes(self) -> int:
+        """Read in the tail: variables, and what operators keep there."""
+        return sum(each.tail_read_bytes for each in self.operators) + self.kept_bytes
+
+    @property
+    def tail_written_bytes(self) -> int:
+        """Written in the tail."""
+        return sum(each.tail_written_bytes for each in self.operators)
+
+    @property
+    def flash_read_bytes(self) -> int:
+        """Read in the model's file."""
+        return sum(each.flash_read_bytes for each in self.operators)
+
+
+def traffic(model: Model, measured: ArenaMeasurement) -> Traffic:
+    """What an inference reads and writes, from a model and its measurement."""
+    kept = sum(measured.records[kind].requested_bytes for kind in KEPT if kind in measured.records)
+    return Traffic(tuple(_operators(model, measured)), kept)
+
+
+def _operators(model: Model, measured: ArenaMeasurement) -> Iterator[OperatorTraffic]:
+    in_head = {buffer.tensor: buffer.bytes for buffer in measured.buffers if buffer.tensor is not None}
+    scratch = _scratch(measured)
+    starts = itertools.accumulate((len(subgraph.tensors or ()) for subgraph in model.subgraphs), initial=0)
+    for i, (start, subgraph) in enumerate(zip(starts, model.subgraphs)):
+        for j, operator in enumerate(subgraph.operators or ()):
+            head, tail, flash = _read(model, subgraph, operator, in_head, start)
+            temporary = scratch.get((i, j), 0)
+            outputs = [t for t in (*(operator.outputs or ()), *(operator.intermediates or ())) if t >= 0]
+            variables = _variable_inputs(subgraph, operator)
+            yield OperatorTraffic(
+                subgraph_index=i,
+                operator_index=j,
+                operator=model.operator_name(operator),
+                head_read_bytes=head + temporary,
+                head_written_bytes=sum(in_head.get(start + t, 0) for t in outputs) + temporary,
+                tail_read_bytes=tail,
+                tail_written_bytes=sum(map(_bytes, variables)),
+                flash_read_bytes=flash,
+            )
+
+
+def _read(
+    model: Model, subgraph: SubGraph, operator: Operator, in_head: dict[int, int], start: int
+) -> tuple[int, int, int]:
+    """Bytes of an operator's inputs in the head, in the tail and in the flash."""
+    tensors = subgraph.tensors or []
+    inputs = [t for t in operator.inputs or () if t >= 0]
+    constants = (model.constant(tensors[t]) for t in inputs)
+    head = sum(in_head.get(start + t, 0) for t in inputs)
+    return head, sum(map(_bytes, _variable_inputs(subgraph, operator))), sum(len(c) for c in constants if c is not None)
+
+
+def _variable_inputs(subgraph: SubGraph, operator: Operator) -> list[Tensor]:
+    """The variables of an operator, which are inputs that it also writes."""
+    tensors = subgraph.tensors or []
+    return [tensors[t] for t in operator.inputs or () if t >= 0 and tensors[t].is_variable]
+
+
+def _bytes(tensor: Tensor) -> int:
+    return math.prod(tensor.shape or ()) * ELEMENT_TYPES[tensor.type].dtype.itemsize
+
+
+def _scratch(measured: ArenaMeasurement) -> dict[tuple[int, int | None], int]:
+    """Bytes of the scratch buffers of each operator."""
+    found: dict[tuple[int, int | None], int] = {}
+    for buffer in measured.buffers:
+        if buffer.kind == "scratch":
+            place = measured.places[buffer.first_use]
+            found[place] = found.get(place, 0) + buffer.bytes
+    return found
