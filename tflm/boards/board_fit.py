@@ -1,12 +1,13 @@
-"""Whether a model fits a board: its arena in the banks of RAM, in one piece or in two, and its file in the flash.
+"""Check whether a model fits a board: its arena in the RAM banks, in one piece or two, and its file in the flash.
 
-Beside the arena, static RAM and stack of TFLM take RAM, where they were measured for the part and the kernels.
+TFLM's static RAM and stack are counted as well if they were measured for the part and the kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from tflm.boards import Bank, Board
 from tflm.errors import FirmwareError, OperatorError, UnresolvedOperator
@@ -14,7 +15,8 @@ from tflm.firmware.flash import flash
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
-from tflm.runtime.micro_measurement import ArenaMeasurement, SeparateArenas, measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
@@ -26,9 +28,9 @@ class Placement:
     """A piece of the arena in a bank.
 
     Attributes:
-        part: "arena", or "head" and "tail" where each has a memory of its own.
+        part: "arena", or "head" and "tail" if they are in separate memories.
         bytes: the smallest size of the piece.
-        bank: the fastest bank that it fits; None where there is none.
+        bank: the fastest bank that it fits; None if it fits none.
     """
 
     part: str
@@ -38,25 +40,34 @@ class Placement:
 
 @dataclass(frozen=True)
 class FirmwareRam:
-    """What TFLM takes of RAM beside the arena, in its release build.
+    """RAM that TFLM's release build takes besides the arena.
 
     Attributes:
         static_bytes: its initialized and zeroed data.
-        stack_bytes: a bound of the stack, without interrupts; 0 where there is none.
+        stack_bytes: an upper bound of the stack, without interrupts; 0 if unknown.
+        reserve_bytes: RAM reserved for the application.
     """
 
     static_bytes: int
     stack_bytes: int
+    reserve_bytes: int = 0
 
     @property
     def bytes(self) -> int:
-        """Both together."""
-        return self.static_bytes + self.stack_bytes
+        """The sum."""
+        return self.static_bytes + self.stack_bytes + self.reserve_bytes
+
+
+class Split(NamedTuple):
+    """The banks of head and tail, if each has one of its own."""
+
+    head: Bank
+    tail: Bank
 
 
 @dataclass(frozen=True)
 class BoardFit:
-    """What a model takes of a board.
+    """How a model fits a board.
 
     Attributes:
         board: the board.
@@ -64,6 +75,7 @@ class BoardFit:
         separate: the arenas where head and tail have a memory of their own; None on a board with one bank.
         model_bytes: of the model's file, which counts against the flash.
         firmware_ram: static RAM and stack; None where they were not measured for the part and the kernels.
+        split: the banks that head and tail must go to; None to place them where there is room.
     """
 
     board: Board
@@ -71,41 +83,101 @@ class BoardFit:
     separate: SeparateArenas | None
     model_bytes: int
     firmware_ram: FirmwareRam | None = None
+    split: Split | None = None
 
     @property
     def ram_share(self) -> float:
-        """The arena's share of all RAM of the board."""
+        """The arena's share of the board's RAM."""
         return self.measured.minimum_arena_bytes / sum(bank.bytes for bank in self.board.ram)
 
     @property
     def flash_share(self) -> float:
-        """The model's share of the flash; 0 where that is not known."""
+        """The model's share of the flash; 0 if the flash is unknown."""
         return self.model_bytes / self.board.flash_bytes if self.board.flash_bytes else 0.0
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Where the arena goes: in one piece to the fastest bank that holds it; else head and tail apart.
+        """The arena's placement: in one piece in the fastest bank that holds it, otherwise head and tail separately.
 
-        The head has the faster bank, for operators work in it. Static RAM and stack have room beside the arena, or in
-        another bank. What does not fit has no bank.
+        The head gets the faster bank, because operators work in it. Static RAM and stack are placed in the arena's bank
+        or in another one. A piece that does not fit has no bank.
         """
         return self._placed[0]
 
     @property
     def firmware_bank(self) -> Bank | None:
-        """The bank of static RAM and stack, where they are known and everything fits."""
+        """The bank of static RAM and stack, if they are known and everything fits."""
         return self._placed[1]
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the largest bank lacks for the arena, with static RAM and stack where no other has room."""
-        largest = max(self.board.ram, key=lambda bank: bank.bytes)
-        beside = 0 if self.firmware_ram is None else self.firmware_ram.bytes
-        others = any(bank.bytes >= beside for bank in self.board.ram if bank is not largest)
+        """Bytes that the largest bank lacks for the arena, with static RAM and stack where no other has room.
+
+        Of head and tail in banks of their own, what both lack.
+        """
+        if self.split is not None:
+            return sum(size for _, size in self.missing)
+        return self._missing_in(self.board.ram)
+
+    @property
+    def missing(self) -> list[tuple[Bank, int]]:
+        """The banks that are too small, each with the bytes that it lacks; empty if everything fits."""
+        if self.fits_ram:
+            return []
+        if self.split is None or self.separate is None:
+            return [(max(self.board.ram, key=lambda bank: bank.bytes), self.missing_bytes)]
+        over_head = self.separate.head_arena_bytes - self.head_room
+        over_tail = self.separate.tail_arena_bytes - self.split.tail.bytes
+        return [(bank, size) for bank, size in zip(self.split, (over_head, over_tail)) if size > 0]
+
+    @property
+    def head_room(self) -> int:
+        """Bytes that the head may take of its bank: all, or what static RAM and stack leave if no other has room."""
+        assert self.split is not None
+        beside = self._firmware_bytes
+        return self.split.head.bytes - (0 if self._bank_beside_head else beside)
+
+    @property
+    def _firmware_bytes(self) -> int:
+        return 0 if self.firmware_ram is None else self.firmware_ram.bytes
+
+    @property
+    def _bank_beside_head(self) -> Bank | None:
+        """The bank for static RAM and stack that is not the head's."""
+        assert self.split is not None
+        assert self.separate is not None
+        for bank in self.board.ram:
+            taken = self.separate.tail_arena_bytes if bank == self.split.tail else 0
+            if bank != self.split.head and bank.bytes - taken >= self._firmware_bytes:
+                return bank
+        return None
+
+    @property
+    def missing_on_chip_bytes(self) -> int:
+        """`missing_bytes` without RAM outside the chip."""
+        return self._missing_in(self.board.on_chip_ram)
+
+    def _missing_in(self, banks: Sequence[Bank]) -> int:
+        largest = max(banks, key=lambda bank: bank.bytes)
+        beside = self._firmware_bytes
+        others = any(bank.bytes >= beside for bank in banks if bank is not largest)
         return self.measured.minimum_arena_bytes + (0 if others else beside) - largest.bytes
 
     @property
+    def on_chip(self) -> bool:
+        """Whether every placed piece of the arena is in the chip's own RAM."""
+        return not any(placement.bank.is_external for placement in self.placements if placement.bank is not None)
+
+    @property
+    def head_on_chip(self) -> bool:
+        """Whether the piece that operators work in, the arena or the head, is in the chip's own RAM."""
+        bank = self.placements[0].bank
+        return bank is not None and not bank.is_external
+
+    @property
     def _placed(self) -> tuple[tuple[Placement, ...], Bank | None]:
+        if self.split is not None:
+            return self._placed_in(self.split)
         needed = self.measured.minimum_arena_bytes
         beside = [] if self.firmware_ram is None else [self.firmware_ram.bytes]
         banks = _banks_for([needed, *beside], self.board.ram)
@@ -119,9 +191,21 @@ class BoardFit:
                 return parts, (banks[2] if beside else None)
         return (Placement("arena", needed, None),), None
 
+    def _placed_in(self, split: Split) -> tuple[tuple[Placement, ...], Bank | None]:
+        """Head and tail in these banks; static RAM and stack in another one, or else beside the head."""
+        assert self.separate is not None
+        head, tail = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
+        placements = (
+            Placement("head", head, split.head if head <= self.head_room else None),
+            Placement("tail", tail, split.tail if tail <= split.tail.bytes else None),
+        )
+        fits = all(placement.bank is not None for placement in placements)
+        beside = (self._bank_beside_head or split.head) if fits and self.firmware_ram is not None else None
+        return placements, beside
+
     @property
     def memory_share(self) -> float:
-        """The arena's share of the memories that it is in; of the largest one where it does not fit."""
+        """The arena's share of its banks, or of the largest bank if it does not fit."""
         banks = [placement.bank for placement in self.placements if placement.bank is not None]
         largest = max(bank.bytes for bank in self.board.ram)
         taken = sum(placement.bytes for placement in self.placements)
@@ -129,12 +213,12 @@ class BoardFit:
 
     @property
     def fits_ram(self) -> bool:
-        """Whether every piece of the arena has a bank, and static RAM and stack have, where they are known."""
+        """Whether the arena, and static RAM and stack if they are known, fit the RAM."""
         return all(placement.bank is not None for placement in self.placements)
 
     @property
     def fits_flash(self) -> bool:
-        """Whether the model's file is not larger than the flash, where that is known."""
+        """Whether the model's file fits the flash; true if the flash is unknown."""
         return self.board.flash_bytes is None or self.model_bytes <= self.board.flash_bytes
 
     @property
@@ -145,11 +229,11 @@ class BoardFit:
 
 @dataclass(frozen=True)
 class BoardRefusal:
-    """A board whose usual firmware can't run the model, whatever its memory.
+    """A board whose usual firmware cannot run the model, regardless of memory.
 
     Attributes:
         board: the board.
-        reason: what it refuses.
+        reason: what it rejects.
     """
 
     board: Board
@@ -158,11 +242,11 @@ class BoardRefusal:
 
 @dataclass(frozen=True)
 class KernelsRefusal:
-    """A kernel library that can't run the model on a part, whatever the arena.
+    """A kernel library that cannot run the model on a part, regardless of the arena.
 
     Attributes:
         kernels: the library.
-        reason: the operators that it lacks, or what it refuses.
+        reason: the operators that it lacks, or what it rejects.
     """
 
     kernels: KernelLibrary
@@ -170,7 +254,7 @@ class KernelsRefusal:
 
 
 def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> list[Bank] | None:
-    """A bank for each piece, the fastest first for the first piece; None where they do not all fit.
+    """Place pieces in banks, the first piece in the fastest possible one; None if they do not all fit.
 
     Args:
         pieces: their sizes; together they may share a bank, but for the first `apart` of them.
@@ -190,7 +274,7 @@ def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> 
 
 
 def firmware_ram(model: Model, board: Board, library: KernelLibrary) -> FirmwareRam | None:
-    """Static RAM and stack of TFLM with the operators of a model; None where they were not measured."""
+    """Return TFLM's static RAM and stack with a model's operators; None if they were not measured."""
     try:
         found = flash(model, target=board.target, kernels=library)
     except FirmwareError:
@@ -207,24 +291,31 @@ def board_fit(
     kernels: Kernels | None = None,
     planner: Planner = "greedy",
     release: Releases | None = None,
+    reserve: int = 0,
+    split: Split | None = None,
 ) -> BoardFit:
-    """What a model takes of a board.
+    """Check how a model fits a board.
 
     Args:
-        kernels: the kernel library; the one that is usual on the board, if it is not given.
+        kernels: the kernel library; by default the board's usual one.
         planner, release: as for `MicroInterpreter`.
+        reserve: bytes of RAM that the application keeps for itself.
+        split: the banks that head and tail must go to.
 
     Raises:
         ArgumentError: the kernel library is not for the board's part.
-        TflmError: the model can't be laid out in an arena of any size.
+        TflmError: the model cannot be allocated in an arena of any size.
     """
     library = library_for(board.kernels if kernels is None else kernels, board.target, release)
     built = model, AllOpsResolver()
     measured = measure_arena(*built, target=board.target, kernels=library, planner=planner)
     separate = None
-    if len(board.ram) > 1:
+    if len(board.ram) > 1 or split is not None:
         separate = measure_separate_arenas(*built, target=board.target, kernels=library, planner=planner)
-    return BoardFit(board, measured, separate, len(model.data), firmware_ram(model, board, library))
+    beside = firmware_ram(model, board, library)
+    if reserve:
+        beside = replace(beside or FirmwareRam(0, 0), reserve_bytes=reserve)
+    return BoardFit(board, measured, separate, len(model.data), beside, split)
 
 
 def fits_of(
@@ -234,13 +325,14 @@ def fits_of(
     kernels: Kernels | None = None,
     planner: Planner = "greedy",
     release: Releases | None = None,
+    reserve: int = 0,
 ) -> Iterator[BoardFit | BoardRefusal]:
-    """What a model takes of each board, or why it can't be run there.
+    """Check how a model fits each board, or why it cannot run there.
 
-    It is laid out once for each part and kernel library. Arguments are as for `board_fit`.
+    The model is measured once for each part and kernel library. The arguments are those of `board_fit`.
 
     Raises:
-        ArgumentError: the kernel library is not for the part of one of them.
+        ArgumentError: the kernel library is not for the part of one of the boards.
     """
     known: dict[tuple[str, str, bool], BoardFit | BoardRefusal] = {}
     for board in boards:
@@ -248,7 +340,7 @@ def fits_of(
         built = board.target.name, library.name, len(board.ram) > 1
         if built not in known:
             try:
-                known[built] = board_fit(model, board, kernels=library, planner=planner)
+                known[built] = board_fit(model, board, kernels=library, planner=planner, reserve=reserve)
             except (OperatorError, UnresolvedOperator) as error:
                 known[built] = BoardRefusal(board, str(error))
         yield replace(known[built], board=board)
@@ -257,7 +349,7 @@ def fits_of(
 def arena_with(
     model: Model, target: Target, library: KernelLibrary, *, planner: Planner = "greedy"
 ) -> ArenaMeasurement | KernelsRefusal:
-    """What a model needs with a kernel library, or why the library can't run it.
+    """Measure a model with a kernel library, or return why the library cannot run it.
 
     Raises:
         TflmError: no library can run the model.

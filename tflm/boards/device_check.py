@@ -1,8 +1,8 @@
-"""What of a model goes another way on a device than here, and what keeps it from running there.
+"""Find what behaves differently on a device than here, and what prevents a model from running there.
 
-Each rule looks at one operator as the model has it, before anything is laid out: what its kernel library declares,
-what the library's release of TFLM lacks, operators that no TFLM has, conversions that it can't run. Then the model is
-laid out, and what refuses it says so.
+Each rule looks at one operator in the model's file: differences that its kernel library declares, operators that the
+library's release of TFLM lacks, operators that no TFLM has, and unsupported conversions. Then the model is allocated,
+and an error becomes a finding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tflm.boards import Board
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.requests import NodeView, Options
+from tflm.kernels.node import Node, NodeTensors
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
 from tflm.libraries.unresolved import message
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -26,34 +26,20 @@ from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph
 from tflm.targets import CORTEX_M, Target
 
-FLOAT_OPERATORS_WITH_WEIGHTS = {
-    "BATCH_MATMUL": (1,),
-    "CONV_2D": (1,),
-    "DEPTHWISE_CONV_2D": (1,),
-    "FULLY_CONNECTED": (1,),
-    "SVDF": (1, 2),
-    "TRANSPOSE_CONV": (1,),
-    "UNIDIRECTIONAL_SEQUENCE_LSTM": tuple(range(1, 9)),
-}
-"""Operators that TFLite also runs with float activations and integer weights; the inputs that are weights."""
-
-MAIN_INPUT = {"TRANSPOSE_CONV": 2}
-"""Where the activations are not the first input."""
-
 INTEGER_WEIGHTS = (TensorType.INT4, TensorType.INT8, TensorType.UINT8)
 
 
 @dataclass(frozen=True)
 class DeviceFinding:
-    """Something to know of an operator before the model is flashed.
+    """A difference or problem of an operator on a device.
 
     Attributes:
         operator: its name.
-        subgraph_index, operator_index: its place in the model; None for what concerns the model as a whole.
-        effect: what kind of thing it is.
+        subgraph_index, operator_index: its place in the model; None if the finding is about the whole model.
+        effect: the kind of finding.
         happens: what will happen, as a sentence.
         advice: what to do about it, as a sentence.
-        shown: whether `MicroInterpreter(..., kernels=...)` answers as the device does.
+        shown: whether `MicroInterpreter(..., kernels=...)` returns the device's results.
     """
 
     operator: str
@@ -66,17 +52,16 @@ class DeviceFinding:
 
     @property
     def stops(self) -> bool:
-        """Whether the model can't be run on the device, or not safely."""
+        """Whether the model cannot run on the device, or not safely."""
         return self.effect not in (Effect.DIFFERS, Effect.SLOW)
 
 
-class _OperatorView(NodeView):
-    """An operator as the model's file has it."""
+class _FileTensors(NodeTensors):
+    """The tensors of a subgraph in the model's file."""
 
-    def __init__(self, model: Model, subgraph: SubGraph, operator: Operator, target: Target, release: Release):
-        self._model, self._tensors, self._operator = model, subgraph.tensors or [], operator
+    def __init__(self, model: Model, subgraph: SubGraph, target: Target, release: Release):
+        self._model, self._tensors = model, subgraph.tensors or []
         self._target, self._release = target, release
-        self._inputs, self._outputs = operator.inputs or (), operator.outputs or ()
 
     @property
     def target(self) -> Target:
@@ -86,41 +71,26 @@ class _OperatorView(NodeView):
     def release(self) -> Release:
         return self._release
 
-    @property
-    def input_count(self) -> int:
-        return len(self._inputs)
+    def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        return TfLiteTensor(self._tensors[node.inputs[index]], self.get_eval_input(node, index))
 
-    @property
-    def output_count(self) -> int:
-        return len(self._outputs)
+    def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
+        return TfLiteTensor(self._tensors[node.outputs[index]], self.get_eval_output(node, index))
 
-    @property
-    def custom_options(self) -> memoryview:
-        return memoryview(self._operator.custom_options or b"")
+    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
+        return TfLiteEvalTensor(self._model, self._tensors[node.inputs[index]])
 
-    def has_input(self, index: int) -> bool:
-        return index < len(self._inputs) and self._inputs[index] >= 0
+    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
+        return TfLiteEvalTensor(self._model, self._tensors[node.outputs[index]])
 
-    def has_intermediate(self, index: int) -> bool:
-        intermediates = self._operator.intermediates or ()
-        return index < len(intermediates) and intermediates[index] >= 0
 
-    def input(self, index: int) -> TfLiteTensor:
-        return self._tensor(self._inputs[index])
-
-    def output(self, index: int) -> TfLiteTensor:
-        return self._tensor(self._outputs[index])
-
-    def options(self, kind: type[Options]) -> Options:
-        options = self._operator.builtin_options
-        return options if isinstance(options, kind) else kind()
-
-    def _tensor(self, index: int) -> TfLiteTensor:
-        return TfLiteTensor(self._tensors[index], TfLiteEvalTensor(self._model, self._tensors[index]))
+def node_in_file(model: Model, subgraph: SubGraph, operator: Operator, target: Target, release: Release) -> Node:
+    """An operator in the model's file."""
+    return Node.of(model, operator, tensors=_FileTensors(model, subgraph, target, release))
 
 
 Reason = tuple[Effect, str, str, bool]
-"""Effect, what happens, advice, and whether the interpreter shows it."""
+"""Effect, what happens, advice, and whether the interpreter reproduces it."""
 
 
 def check_device(
@@ -131,12 +101,12 @@ def check_device(
     board: Board | None = None,
     release: Releases | None = None,
 ) -> list[DeviceFinding]:
-    """What to know before a model is flashed, in the order of its operators.
+    """Find what behaves differently on a device, in the order of the model's operators.
 
     Args:
         target: the part.
         kernels: the kernel library that the firmware is built with.
-        board: where the model is to run, for what else it has, such as an Ethos-U.
+        board: the board, which may have an Ethos-U.
         release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
@@ -151,9 +121,9 @@ def check_device(
         if (error.subgraph_index, error.operator_index) not in stopped:
             findings.append(_refusal(error))
     except UnresolvedOperator:
-        pass  # said above, for each of them
+        pass  # reported above for each operator
     except TflmError as error:
-        findings.append(DeviceFinding("", None, None, Effect.REFUSED, str(error), "Mend the model."))
+        findings.append(DeviceFinding("", None, None, Effect.REFUSED, str(error), "Fix the model."))
     return findings
 
 
@@ -165,7 +135,7 @@ def operator_findings(
     board: Board | None = None,
     release: Releases | None = None,
 ) -> list[DeviceFinding]:
-    """The part of `check_device` that looks at operators as the model has them, and lays nothing out.
+    """Run the checks of `check_device` on operators in the model's file, without allocating the model.
 
     Args, Raises: as for `check_device`.
     """
@@ -186,10 +156,10 @@ def _data_outside(model: Model) -> Iterator[DeviceFinding]:
     if outside:
         others = f" and {len(outside) - 1} more" if len(outside) > 1 else ""
         happens = (
-            f"The data of {outside[0]}{others} lies outside of the flatbuffer, where TFLM does not read it: it "
-            "computes garbage, and says nothing."
+            f"The data of {outside[0]}{others} is outside the flatbuffer. TFLM does not read it, and silently "
+            "computes garbage."
         )
-        advice = "Write it into the flatbuffer: tflm strip does."
+        advice = "Move it into the flatbuffer with tflm strip."
         yield DeviceFinding("", None, None, Effect.BREAKS, happens, advice)
 
 
@@ -201,7 +171,7 @@ def _refusal(error: OperatorError) -> DeviceFinding:
         error.operator_index,
         Effect.REFUSED,
         f"AllocateTensors() fails: {tensor}{error.reason}.",
-        "Convert the model with what the operator takes.",
+        "Convert the model so that the operator accepts it.",
     )
 
 
@@ -216,9 +186,9 @@ def _reasons(
     code = model.operator_code(operator)
     registration = REGISTRATIONS.get(name)
     if registration is not None and not knows_version(registration, code):
-        happens = f"The model asks for {version_asked_for(code, registration)}. TFLM ignores the version."
-        yield Effect.DIFFERS, happens, "Run tflm versions: it says which version the operator needs.", True
-    view = _OperatorView(model, subgraph, operator, target, library.release)
+        happens = f"The model has {version_asked_for(code, registration)}. TFLM ignores the version."
+        yield Effect.DIFFERS, happens, "Run tflm versions to see which version the operator needs.", True
+    view = node_in_file(model, subgraph, operator, target, library.release)
     conversion = _unfit_conversion(name, view)
     if conversion is not None:
         yield conversion
@@ -230,49 +200,50 @@ def _reasons(
 def _missing(
     model: Model, operator: Operator, target: Target, library: KernelLibrary, board: Board | None
 ) -> Reason | None:
-    """What says that the operator is not there; None where it is."""
+    """Return a finding if the operator is missing, else None."""
     name = model.operator_name(operator)
     if name.startswith(FLEX_PREFIX):
-        happens = f"No device can run {name}, an operator of TensorFlow's: \"Didn't find op\" is what TFLM says."
-        advice = "Convert without tf.lite.OpsSet.SELECT_TF_OPS; replace what then is refused, or compute it outside."
+        happens = f'{name} is a TensorFlow operator, which no device can run: TFLM reports "Didn\'t find op".'
+        advice = "Convert without tf.lite.OpsSet.SELECT_TF_OPS; replace rejected operators, or compute them elsewhere."
         return Effect.LACKS, happens, advice, False
     if name == "ethos-u" and not _has_npu(target, board):
         place = target.name if board is None else board.name
-        happens = f"{place} has no Ethos-U to run what Vela compiled."
-        advice = "Flash the model as it was before Vela, or name a board that has one: tflm arena --boards lists all."
+        happens = f"{place} has no Ethos-U, and the model was compiled by Vela."
+        advice = "Use the model from before Vela, or a board with an Ethos-U; tflm arena --boards lists all boards."
         return Effect.LACKS, happens, advice, False
     registration = REGISTRATIONS.get(name)
     if registration is not None and not library.release.answers_hold(registration.since):
         says = message(library.release, name, model.operator_code(operator).version)
-        happens = f'{library.release.name} has no {name}: "{says}".'
-        return Effect.LACKS, happens, "Take a newer TFLM, or make the model without the operator.", False
+        happens = f'{library.release.name} lacks {name} and reports "{says}".'
+        return Effect.LACKS, happens, "Use a newer TFLM, or replace the operator.", False
     try:
         AllOpsResolver().find_op(model.operator_code(operator))
     except UnresolvedOperator as error:
-        happens = f"TFLM has no {name} that the model could use ({error})."
-        advice = "Make the model without it, or register a kernel of your own in the firmware."
+        happens = f"TFLM has no operator {name} ({error})."
+        advice = "Replace the operator, or register your own kernel in the firmware."
         return Effect.LACKS, happens, advice, False
     return None
 
 
 def _has_npu(target: Target, board: Board | None) -> bool:
-    """Whether there is an Ethos-U; without a board, whether chips with the part may have one: all have Helium."""
+    """Return whether the board has an Ethos-U or, without a board, whether the part has Helium, so that it may."""
     if board is not None:
         return bool(board.npu)
     return "mve" in target.extensions or target.name == CORTEX_M.name
 
 
-def _unfit_conversion(name: str, node: NodeView) -> Reason | None:
-    """What says that TFLM has no kernel for a mixture of types which TFLite's converter makes; None if it has."""
+def _unfit_conversion(name: str, node: Node) -> Reason | None:
+    """Return a finding if TFLM has no kernel for a combination of types that TFLite's converter writes, else None."""
     if name == "DEQUANTIZE" and node.has_input(0) and node.input(0).type is TensorType.FLOAT16:
-        happens = "Weights of float16 can't be run: TFLM's DEQUANTIZE refuses them."
+        happens = "float16 weights cannot be used: TFLM's DEQUANTIZE rejects them."
         advice = "Convert without target_spec.supported_types = [tf.float16]."
         return Effect.REFUSED, happens, advice, False
-    main = MAIN_INPUT.get(name, 0)
-    weights = [i for i in FLOAT_OPERATORS_WITH_WEIGHTS.get(name, ()) if node.has_input(i)]
-    is_float = node.has_input(main) and node.input(main).type is TensorType.FLOAT32
-    if is_float and any(node.input(i).type in INTEGER_WEIGHTS for i in weights):
-        happens = "A hybrid operator, float activations with integer weights: AllocateTensors() refuses it."
+    registration = REGISTRATIONS[name]
+    types = {node.input(i).type for i in registration.weights if node.has_input(i)}
+    activations = registration.activations
+    is_float = node.has_input(activations) and node.input(activations).type is TensorType.FLOAT32
+    if is_float and types.intersection(INTEGER_WEIGHTS):
+        happens = "The operator is hybrid (float activations, integer weights); AllocateTensors() rejects it."
         advice = (
             "Convert with a representative_dataset for integers throughout, or without optimizations for floats "
             "throughout."
