@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from tflm.compiler.calls import as_function
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.memory.placed_buffers import Integers
+from tflm.memory.buffer import Integers
+from tflm.planning.bars import Trailing, barred_pairs, bars_of
+from tflm.planning.ordered_placement import place
 from tflm.planning.views import Body
 from tflm.targets import align_up
 
@@ -24,46 +26,6 @@ LARGE_BODIES = 4
 
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6)
 """The heights that are aimed at in turn, from the least possible (0) to that of the best placement so far (1)."""
-
-
-class Bars(NamedTuple):
-    """What bars the places of bodies: differences of offsets that must not be.
-
-    Attributes:
-        size: bytes of each body.
-        start: for body b, its bars are those from `start[b]` to `start[b + 1]` - 1.
-        other: whose offset a difference counts from.
-        low, high: the lowest and the highest difference that is barred.
-    """
-
-    size: Integers
-    start: Integers
-    other: Integers
-    low: Integers
-    high: Integers
-
-
-class Part(NamedTuple):
-    """A tensor in a body: which body, the place in it, and bytes."""
-
-    body: int
-    offset: int
-    bytes: int
-
-
-class Trailing(NamedTuple):
-    """An output that may be written over what its operator has read.
-
-    Attributes:
-        step: at which that one runs.
-        input, output: the tensors.
-        distance: bytes by which the input must begin behind the output at the least.
-    """
-
-    step: int
-    input: Part
-    output: Part
-    distance: int
 
 
 class BodyPlacement:
@@ -84,13 +46,14 @@ class BodyPlacement:
         trailing: Sequence[Trailing] = (),
     ):
         self._bodies = [*bodies, *scratch]
-        pairs = [_pairs(bodies, bodies, own=0, trailing=trailing)]
+        pairs = [barred_pairs(bodies, bodies, own=0, trailing=trailing)]
         if scratch:
-            body, other, low, high = _pairs(scratch, [*on_device, *scratch], own=len(bodies))
+            body, other, low, high = barred_pairs(scratch, [*on_device, *scratch], own=len(bodies))
             body = body + len(bodies)
             back = other < len(bodies)
             pairs += [(body, other, low, high), (other[back], body[back], -high[back], -low[back])]
-        self._bars = _bars([body.bytes for body in self._bodies], pairs)
+        self._bars = bars_of([body.bytes for body in self._bodies], pairs)
+        self._place = as_function(place)
 
     def search(self, bound: int, seconds: float | None = None, rounds: int = ROUNDS_PER_BODY) -> list[int]:
         """Offsets of all bodies: the best of several orders, and of small changes to them.
@@ -135,10 +98,8 @@ class BodyPlacement:
 
     def _placed(self, order: Integers, is_high: Integers, top: int) -> _Placed:
         offsets = np.empty(len(order), np.int64)
-        from tflm.memory.machine_code import call  # which brings the compiler
-        from tflm.planning.ordered_placement import place
-
-        return _Placed(int(call(place, self._bars, order, is_high, top, offsets)), offsets, order, is_high)
+        height = self._place(count=len(order), bars=self._bars, order=order, is_high=is_high, top=top, offsets=offsets)
+        return _Placed(int(height), offsets, order, is_high)
 
     def _changed(self, placed: _Placed, top: int, chance: random.Random) -> _Placed:
         """Another order, in which one of the highest bodies, or any, comes earlier; at times at the other end."""
@@ -150,8 +111,8 @@ class BodyPlacement:
         if chance.random() < 0.3:
             is_high = is_high.copy()
             is_high[order[at]] ^= 1
-        to = chance.randrange(at + 1)
-        order = np.concatenate([order[:to], order[at : at + 1], order[to:at], order[at + 1 :]])
+        earlier = chance.randrange(at + 1)
+        order = np.concatenate([order[:earlier], order[at : at + 1], order[earlier:at], order[at + 1 :]])
         return self._placed(order, is_high, top)
 
 
@@ -166,49 +127,3 @@ class _Placed(NamedTuple):
 
 def _height(placed: _Placed) -> int:
     return placed.height
-
-
-_Pairs = tuple[Integers, Integers, Integers, Integers]
-
-
-def _pairs(bodies: Sequence[Body], others: Sequence[Body], own: int, trailing: Sequence[Trailing] = ()) -> _Pairs:
-    """Which of some bodies bar each other: (body, other, lowest and highest difference of their offsets).
-
-    Args:
-        own: where the bodies themselves are among the others.
-    """
-    ours, of = _table(bodies)
-    theirs, of_theirs = _table(others)
-    together = (ours[:, 2:3] <= theirs[:, 3]) & (theirs[:, 2] <= ours[:, 3:4]) & (of[:, None] + own != of_theirs)
-    mine, their = np.nonzero(together)
-    low, high = theirs[their, 0] - ours[mine, 1] + 1, theirs[their, 1] - ours[mine, 0] - 1
-    for step, input, output, distance in trailing:
-        most = input.offset - output.offset - distance
-        written = _pieces_of(output, of[mine], ours[mine]) & (ours[mine, 2] == step)
-        read = _pieces_of(input, of_theirs[their], theirs[their]) & (theirs[their, 3] == step)
-        low[written & read] = np.maximum(low[written & read], most + 1)
-        written = _pieces_of(output, of_theirs[their], theirs[their]) & (theirs[their, 2] == step)
-        read = _pieces_of(input, of[mine], ours[mine]) & (ours[mine, 3] == step)
-        high[written & read] = np.minimum(high[written & read], -most - 1)
-    barred = low <= high
-    return of[mine][barred], of_theirs[their][barred], low[barred], high[barred]
-
-
-def _pieces_of(part: Part, body: Integers, pieces: Integers) -> npt.NDArray[np.bool_]:
-    """Which pieces are of a tensor's bytes alone."""
-    begins, ends = pieces[:, 0] >= part.offset, pieces[:, 1] <= part.offset + part.bytes
-    inside: npt.NDArray[np.bool_] = (body == part.body) & begins & ends
-    return inside
-
-
-def _bars(sizes: Sequence[int], pairs: Sequence[_Pairs]) -> Bars:
-    body, other, low, high = (np.concatenate(columns) for columns in zip(*pairs))
-    order = np.lexsort((high, low, other, body))
-    start = np.searchsorted(body[order], np.arange(len(sizes) + 1, dtype=np.int64))
-    return Bars(np.array(sizes, np.int64), start.astype(np.int64), other[order], low[order], high[order])
-
-
-def _table(bodies: Sequence[Body]) -> tuple[Integers, Integers]:
-    """The pieces of all bodies as rows, and the body of each."""
-    pieces = np.array([piece for body in bodies for piece in body.pieces], np.int64).reshape(-1, 4)
-    return pieces, np.repeat(np.arange(len(bodies), dtype=np.int64), [len(body.pieces) for body in bodies])

@@ -5,27 +5,27 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-from tflm.kernels import REGISTRATIONS
-from tflm.kernels.overlap import FAR, NOWHERE
+from tflm.kernels import OPAQUE, REGISTRATIONS
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory import (
     ARENA_ALIGNMENT,
-    BufferRequirements,
     MemoryPlanner,
-    OptimalPlanner,
     lower_bound_bytes,
     plan_bytes,
 )
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER
-from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement, Part, Trailing
+from tflm.memory.planner import limited_search
+from tflm.planning.bars import BodyMember, Trailing
+from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement
 from tflm.planning.in_place import overwritten_inputs
 from tflm.planning.time_budget import TimeBudget
 from tflm.planning.views import Body, Piece, Views, last_steps, most_alive
-from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.operator_facts import OPAQUE, operator_facts
 from tflm.schema.model import Model
 from tflm.targets import align_up
 
@@ -47,28 +47,33 @@ class Head:
         model: the model, with its operators in the order in which they will run.
         buffers: those of its tensors, subgraph after subgraph, then the scratch buffers.
         elsewhere: the same on other machines that the plan is to hold for, which have the same tensors.
+        allowed: where the kernels let an output lie on an input.
     """
 
     def __init__(
-        self, model: Model, buffers: Sequence[PlannedBuffer], elsewhere: Sequence[Sequence[PlannedBuffer]] = ()
+        self,
+        model: Model,
+        buffers: Sequence[Buffer],
+        elsewhere: Sequence[Sequence[Buffer]] = (),
+        allowed: AllowedOverlap = reference_overlap,
     ):
         self.model = model
+        self._allowed = allowed
         self._tensor_count = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
         self._buffers = {buffer.tensor: buffer for buffer in buffers if buffer.tensor is not None}
-        self._tensors = {index: _requirements(buffer) for index, buffer in self._buffers.items()}
+        self._tensors = {index: _unplaced(buffer) for index, buffer in self._buffers.items()}
         self._scratch = [
-            [_requirements(buffer) for buffer in of_part if buffer.kind == "scratch"]
-            for of_part in (buffers, *elsewhere)
+            [_unplaced(buffer) for buffer in of_part if buffer.kind == "scratch"] for of_part in (buffers, *elsewhere)
         ]
         self._blocks = _largest_blocks(map(_scratch_blocks, self._scratch))
 
     def tensor_bytes(self) -> dict[int, int]:
         """Sizes of the first subgraph's tensors, by index."""
-        return {index: align_up(buffer.bytes, ARENA_ALIGNMENT) for index, buffer in self._main_buffers().items()}
+        return {index: align_up(buffer.size, ARENA_ALIGNMENT) for index, buffer in self._main_buffers().items()}
 
     def scratch_bytes(self) -> dict[int, int]:
         """Sizes of the scratch buffers of each operator together, for a model without operators that run others."""
-        return {block.first_time_used - 1: block.size for block in self._blocks}
+        return {block.first_use - 1: block.size for block in self._blocks}
 
     def planned(
         self,
@@ -80,25 +85,27 @@ class Head:
     ) -> HeadPlan:
         """The best plan; with `in_place` or `views` it is no larger than without.
 
-        The time limit of an `OptimalPlanner` is one for all that is tried.
+        A planner's time limit is one for all that is tried.
         """
-        overwritten = overwritten_inputs(self.model, self._main_buffers()) if in_place else {}
+        overwritten = overwritten_inputs(self.model, self._main_buffers(), self._allowed) if in_place else {}
         budget = TimeBudget(planner, stages=1 + bool(overwritten) + views)
         with_views = self.planned_with_views((), budget.share(), view_alignment, overlap=overlap) if views else None
-        best = self._planned_apart(planner, overwritten, budget)
+        best = self._planned_unaliased(planner, overwritten, budget)
         return min((best, with_views or best), key=lambda plan: plan.head_bytes)
 
-    def _planned_apart(self, planner: MemoryPlanner, overwritten: Mapping[int, int], budget: TimeBudget) -> HeadPlan:
-        with budget.next_stage(planner):
+    def _planned_unaliased(
+        self, planner: MemoryPlanner, overwritten: Mapping[int, int], budget: TimeBudget
+    ) -> HeadPlan:
+        with budget.next_stage():
             best = self._planned(planner, overwritten)
         if overwritten and best.head_bytes > lower_bound_bytes([*self._tensors.values(), *self._blocks]):
-            with budget.next_stage(planner):
+            with budget.next_stage():
                 best = min(best, self._planned(planner, {}), key=lambda plan: plan.head_bytes)
         return best
 
     def planned_with_views(
         self,
-        apart: Collection[str] = (),
+        unaliased: Collection[str] = (),
         seconds: float | None = None,
         alignment: int = 1,
         rounds: int = ROUNDS_PER_BODY,
@@ -106,9 +113,9 @@ class Head:
     ) -> HeadPlan | None:
         """A plan in which tensors lie inside others; see `Views`. None where there are none of the kind, or too many.
 
-        With `overlap`, outputs may reach into inputs as far as the registrations declare it.
+        With `overlap`, outputs may reach into inputs as far as the kernels allow it.
         """
-        views = Views(self.model, self._main_buffers(), apart=apart, alignment=alignment)
+        views = Views(self.model, self._main_buffers(), unaliased=unaliased, alignment=alignment)
         main = views.bodies()
         if not overlap and all(len(body.offsets) == 1 for body in main):
             return None
@@ -134,7 +141,7 @@ class Head:
         """Outputs of the first subgraph that may reach into an input, each with how far it must be behind."""
         steps = last_steps(self.model)
         parts = {
-            tensor: Part(i, offset, self._buffers[tensor].bytes)
+            tensor: BodyMember(i, offset, self._buffers[tensor].size)
             for i, body in enumerate(bodies)
             for tensor, offset in body.offsets.items()
         }
@@ -144,12 +151,12 @@ class Head:
         for index, operator in enumerate(self.model.subgraphs[0].operators or ()):
             registration = REGISTRATIONS.get(self.model.operator_name(operator), OPAQUE)
             inputs, outputs = operator.inputs or (), operator.outputs or ()
-            if registration.overlap is None or len(outputs) != 1 or outputs[0] not in parts:
+            if len(outputs) != 1 or outputs[0] not in parts:
                 continue
-            facts = operator_facts(self.model.root, self.model.subgraphs[0], operator)
+            facts = OperatorFacts.of(self.model.root, self.model.subgraphs[0], operator)
             for i, tensor in enumerate(inputs):
                 once = inputs.count(tensor) == 1 and tensor in parts and parts[tensor].body not in kept
-                allowed = registration.overlap(facts, i) if once else NOWHERE
+                allowed = self._allowed(registration, facts, i) if once else NOWHERE
                 if allowed.stop >= FAR:
                     found.append(Trailing(steps[index], parts[tensor], parts[outputs[0]], allowed.start))
         return found
@@ -170,7 +177,8 @@ class Head:
                 offsets[index] = offset
         head, bound = self._bytes_on_device(offsets), lower_bound_bytes(problem)
         one_each = [len(scratch) for scratch in self._scratch] == [len(self._blocks)]
-        searched = isinstance(planner, OptimalPlanner) and planner.proved_optimal and one_each
+        search = limited_search(planner)
+        searched = search is not None and search.proved_optimal and one_each
         return HeadPlan(
             offsets=offsets,
             head_bytes=head,
@@ -180,7 +188,7 @@ class Head:
         )
 
     def _bytes_on_device(self, offsets: Sequence[int]) -> int:
-        tensors = [tensor._replace(offline_offset=offsets[index]) for index, tensor in self._tensors.items()]
+        tensors = [replace(tensor, offset=offsets[index]) for index, tensor in self._tensors.items()]
         on_devices = [[*tensors, *scratch] for scratch in self._scratch]
         return max(plan_bytes(buffers, place_greedily(buffers)) for buffers in on_devices)
 
@@ -194,36 +202,37 @@ class Head:
             groups.setdefault(first, []).append(index)
         return list(groups.values())
 
-    def _main_buffers(self) -> dict[int, PlannedBuffer]:
+    def _main_buffers(self) -> dict[int, Buffer]:
         """The first subgraph's tensors in the head, by index."""
         count = len(self.model.subgraphs[0].tensors or ())
         return {index: buffer for index, buffer in self._buffers.items() if index < count}
 
 
-def _requirements(buffer: PlannedBuffer) -> BufferRequirements:
-    return BufferRequirements(align_up(buffer.bytes, ARENA_ALIGNMENT), buffer.first_use, buffer.last_use)
+def _unplaced(buffer: Buffer) -> Buffer:
+    """A buffer as the planner is told of it, without a place."""
+    return replace(buffer, size=align_up(buffer.size, ARENA_ALIGNMENT), offset=ONLINE_PLANNED_BUFFER)
 
 
-def _body(offsets: Mapping[int, int], tensors: Mapping[int, BufferRequirements]) -> Body:
+def _body(offsets: Mapping[int, int], tensors: Mapping[int, Buffer]) -> Body:
     """Tensors in each other's place, as a device counts their lives."""
     pieces = [
-        Piece(offset, offset + tensors[i].size, tensors[i].first_time_used, tensors[i].last_time_used)
+        Piece(offset, offset + tensors[i].size, tensors[i].first_use, tensors[i].last_use)
         for i, offset in offsets.items()
     ]
     return Body(dict(offsets), max(piece.end for piece in pieces), tuple(pieces))
 
 
-def _scratch_body(block: BufferRequirements) -> Body:
-    return Body({}, block.size, (Piece(0, block.size, block.first_time_used, block.last_time_used),))
+def _scratch_body(block: Buffer) -> Body:
+    return Body({}, block.size, (Piece(0, block.size, block.first_use, block.last_use),))
 
 
-def _in_one_place(buffers: Sequence[BufferRequirements]) -> BufferRequirements:
+def _in_one_place(buffers: Sequence[Buffer]) -> Buffer:
     """Buffers of one size of which each begins when another ends."""
-    first = min(buffer.first_time_used for buffer in buffers)
-    return BufferRequirements(buffers[0].size, first, max(buffer.last_time_used for buffer in buffers))
+    first = min(buffer.first_use for buffer in buffers)
+    return Buffer(buffers[0].size, first, max(buffer.last_use for buffer in buffers))
 
 
-def _scratch_blocks(scratch: Sequence[BufferRequirements]) -> list[BufferRequirements]:
+def _scratch_blocks(scratch: Sequence[Buffer]) -> list[Buffer]:
     """The scratch buffers of each operator as one.
 
     A device places them around the tensors in an order of its own. Where there is room for all of them in one piece,
@@ -231,21 +240,21 @@ def _scratch_blocks(scratch: Sequence[BufferRequirements]) -> list[BufferRequire
     """
     sizes: dict[tuple[int, int], int] = {}
     for buffer in scratch:
-        lifetime = buffer.first_time_used, buffer.last_time_used
+        lifetime = buffer.first_use, buffer.last_use
         sizes[lifetime] = sizes.get(lifetime, 0) + buffer.size
-    return [BufferRequirements(size, *lifetime) for lifetime, size in sizes.items()]
+    return [Buffer(size, *lifetime) for lifetime, size in sizes.items()]
 
 
-def _largest_blocks(of_parts: Iterable[Sequence[BufferRequirements]]) -> list[BufferRequirements]:
+def _largest_blocks(of_parts: Iterable[Sequence[Buffer]]) -> list[Buffer]:
     """For each operator that has a block on one machine or another, the largest."""
-    largest: dict[tuple[int, int], BufferRequirements] = {}
+    largest: dict[tuple[int, int], Buffer] = {}
     for block in itertools.chain.from_iterable(of_parts):
-        lifetime = block.first_time_used, block.last_time_used
+        lifetime = block.first_use, block.last_use
         largest[lifetime] = max(block, largest.get(lifetime, block), key=lambda block: block.size)
     return list(largest.values())
 
 
-def _place(planner: MemoryPlanner, buffers: Sequence[BufferRequirements]) -> list[int]:
+def _place(planner: MemoryPlanner, buffers: Sequence[Buffer]) -> list[int]:
     planner.init(sys.maxsize)
     for buffer in buffers:
         planner.add_buffer(*buffer)

@@ -3,10 +3,46 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 
 from tflm.atomic_write import write_atomically
-from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.micro_measurement import SeparateArenas
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.schema.model import Model
+
+
+@dataclass(frozen=True)
+class SeparateMemories:
+    """Head and tail in memories of their own, as `MicroAllocator(..., persistent_arena=...)` has them.
+
+    Attributes:
+        head_ram_bytes, tail_ram_bytes: sizes of the memories; None for any size.
+        before, after: the smallest arenas of the model as it was, and of the new one.
+    """
+
+    head_ram_bytes: int | None
+    tail_ram_bytes: int | None
+    before: SeparateArenas
+    after: SeparateArenas
+
+    @property
+    def head_missing_bytes(self) -> int:
+        """Bytes that the head's memory lacks; 0 if the head fits."""
+        return _missing(self.after.head_arena_bytes, self.head_ram_bytes)
+
+    @property
+    def tail_missing_bytes(self) -> int:
+        """Bytes that the tail's memory lacks; 0 if the tail fits."""
+        return _missing(self.after.tail_arena_bytes, self.tail_ram_bytes)
+
+    @property
+    def fits(self) -> bool:
+        """Whether both fit their memories."""
+        return not (self.head_missing_bytes or self.tail_missing_bytes)
+
+
+def _missing(needed: int, available: int | None) -> int:
+    return 0 if available is None else max(needed - available, 0)
 
 
 class ImprovedModel:
@@ -15,11 +51,13 @@ class ImprovedModel:
     Attributes:
         data: its bytes.
         before, after: what the other one needs of an arena, and what this one does.
+        separate: the same with head and tail in memories of their own; None unless asked for.
     """
 
     data: bytes
     before: ArenaMeasurement
     after: ArenaMeasurement
+    separate: SeparateMemories | None
 
     @property
     def model(self) -> Model:

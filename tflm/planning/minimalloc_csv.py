@@ -11,26 +11,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
 from tflm.errors import PlanFileError
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER, BufferRequirements
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
 
 REQUIRED = ("id", "lower", "upper", "size")
 OPTIONAL = ("offset",)
 LARGEST_NUMBER = 1 << 48
 
 
-class NamedBuffer(NamedTuple):
-    """A line of a file. The offset of the buffer is its `offline_offset`."""
-
-    id: str
-    buffer: BufferRequirements
-
-
-def read_csv(text: str) -> list[NamedBuffer]:
-    """The buffers that a file describes.
+def read_csv(text: str) -> list[Buffer]:
+    """The buffers that a file describes; the id of each is its name.
 
     Raises:
         PlanFileError: the text is not such a file; says the line and the reason.
@@ -39,34 +31,26 @@ def read_csv(text: str) -> list[NamedBuffer]:
     _, header = next(rows, (1, []))
     columns = [name.strip() for name in header]
     _check_header(columns)
-    buffers: list[NamedBuffer] = []
+    buffers: list[Buffer] = []
     seen: dict[str, int] = {}
     for line, row in rows:
         if len(row) != len(columns):
             raise PlanFileError(f"there are {len(row)} values for {len(columns)} columns", line=line)
-        named = _parse(dict(zip(columns, row)), line)
-        if named.id in seen:
-            raise PlanFileError(f"id {named.id!r} is that of the buffer on line {seen[named.id]}, too", line=line)
-        seen[named.id] = line
-        buffers.append(named)
+        buffer = _parse(dict(zip(columns, row)), line)
+        if buffer.name in seen:
+            raise PlanFileError(f"id {buffer.name!r} is that of the buffer on line {seen[buffer.name]}, too", line=line)
+        seen[buffer.name] = line
+        buffers.append(buffer)
     return buffers
 
 
-def write_csv(buffers: Iterable[NamedBuffer], offsets: Sequence[int] | None = None) -> str:
-    """The file that describes buffers.
-
-    Args:
-        buffers: what to write.
-        offsets: where each is, instead of its offline offset. Without any offset at all, the file has no such column.
-    """
-    named = list(buffers)
-    if offsets is None:
-        offsets = [entry.buffer.offline_offset for entry in named]
-    placed = any(offset != ONLINE_PLANNED_BUFFER for offset in offsets)
+def write_csv(buffers: Sequence[Buffer]) -> str:
+    """The file that describes buffers, by their names. Where none has an offset, it has no such column."""
+    placed = any(buffer.is_placed for buffer in buffers)
     lines = [[*REQUIRED, *OPTIONAL] if placed else [*REQUIRED]]
-    for (name, buffer), offset in zip(named, offsets):
-        numbers = [buffer.first_time_used, buffer.last_time_used + 1, buffer.size, *([offset] if placed else [])]
-        lines.append([_quoted(name), *map(str, numbers)])
+    for buffer in buffers:
+        numbers = [buffer.first_use, buffer.last_use + 1, buffer.size, *([buffer.offset] if placed else [])]
+        lines.append([_quoted(buffer.name), *map(str, numbers)])
     return "".join(",".join(line) + "\n" for line in lines)
 
 
@@ -98,14 +82,14 @@ def _check_header(columns: Sequence[str]) -> None:
             raise PlanFileError(f"column {name!r} is there twice", line=1)
 
 
-def _parse(row: dict[str, str], line: int) -> NamedBuffer:
+def _parse(row: dict[str, str], line: int) -> Buffer:
     def integer(column: str) -> int:
         try:
             value = int(row[column])
         except ValueError:
             raise PlanFileError(f"{column} is {row[column]!r}; it is to be a whole number", line=line) from None
         if abs(value) > LARGEST_NUMBER:
-            raise PlanFileError(f"{column} is {value}; it is to be {LARGEST_NUMBER} at the most", line=line)
+            raise PlanFileError(f"{column} is {value}; it is to be {LARGEST_NUMBER} at most", line=line)
         return value
 
     lower, upper, size = integer("lower"), integer("upper"), integer("size")
@@ -116,4 +100,4 @@ def _parse(row: dict[str, str], line: int) -> NamedBuffer:
         raise PlanFileError(f"size is {size}; it is to be 0 or more", line=line)
     if offset < ONLINE_PLANNED_BUFFER:
         raise PlanFileError(f"offset is {offset}; it is to be 0 or more, or -1 for none", line=line)
-    return NamedBuffer(row["id"], BufferRequirements(size, lower, upper - 1, offset))
+    return Buffer(size, lower, upper - 1, offset, row["id"])

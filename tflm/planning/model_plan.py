@@ -3,78 +3,30 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, replace
 from typing import Any, NamedTuple
 
 from tflm.errors import ArgumentError
-from tflm.libraries import REFERENCE, KernelLibrary, Kernels, library_for
-from tflm.memory import PLANNERS, MemoryPlanner, OptimalPlanner
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER
+from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.libraries.kernel_library import AllowedOverlap, overlap_allowed_by
+from tflm.memory import PLANNERS, MemoryPlanner
+from tflm.memory.planner import limited_search
 from tflm.planning.head_plan import Head, HeadPlan
-from tflm.planning.improved_model import ImprovedModel
+from tflm.planning.improved_model import SeparateMemories
 from tflm.planning.operator_order import OperatorOrder, smaller_order
+from tflm.planning.plan_report import ModelPlan
 from tflm.planning.time_budget import TimeBudget
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import require_planner
-from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
+from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.schema.model import Model, require_model
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets, offline_offsets
-from tflm.schema.patch import with_data_inside, with_metadata, with_operator_order
+from tflm.schema.offline_plan import offline_offsets
+from tflm.schema.patch import with_data_inside, with_operator_order, with_plan, without_plan
 from tflm.targets import HOST, Target, require_target
-
-
-@dataclass(frozen=True)
-class ModelPlan(ImprovedModel):
-    """A memory plan for a model; sizes in bytes.
-
-    Attributes:
-        data: the model with the plan in its metadata. TFLM and this runtime obey it.
-        target: the machine that it was made for. On others, scratch buffers may have other sizes, and the head too.
-        head_bytes: size of the head with this plan.
-        greedy_head_bytes: size of the head that TFLM's own planner makes of the model as it was.
-        lower_bound_bytes: the largest sum of buffers that are alive at the same operator, each rounded up to 16: with
-            these operators in this order, and these tensors in each other's place, no plan is smaller.
-        proved_optimal: whether no plan is smaller than this one, in that sense.
-        offsets: of each tensor, subgraph after subgraph; -1 for what has no place in the head, such as constants, and
-            for all if no plan was found that is smaller than greedy's.
-        overwritten: for each tensor of the first subgraph that lies on an input of its operator, that input.
-        order: how the operators of the first subgraph were reordered, or None.
-        before, after: what the model needs of an arena as it was, with the plan that it had if any; and with this plan.
-            Where the plan is for several machines, on the one that needs the largest.
-        after_by_part: what it needs with this plan on each of the machines.
-    """
-
-    data: bytes
-    target: Target
-    head_bytes: int
-    greedy_head_bytes: int
-    lower_bound_bytes: int
-    proved_optimal: bool
-    offsets: tuple[int, ...]
-    overwritten: dict[int, int]
-    order: OperatorOrder | None
-    before: ArenaMeasurement
-    after: ArenaMeasurement
-    after_by_part: tuple[ArenaMeasurement, ...]
-
-    def __repr__(self) -> str:
-        head = f"head {self.head_bytes} bytes, greedy {self.greedy_head_bytes}"
-        proof = "proved optimal" if self.proved_optimal else f"at least {self.lower_bound_bytes}"
-        return f"ModelPlan({head}, {proof}, {self.minimum_arena_bytes} bytes needed on {self.target.name})"
-
-    def _repr_html_(self) -> str:
-        from tflm.planning.plan_report import shown  # only notebooks ask
-        from tflm.runtime.micro_measurement_report import picture
-
-        drawn = {"previous": self.before, "new": self.after} if self.gains else {"memory": self.after}
-        return shown(self).html() + picture(**drawn)
-
-    @property
-    def gains(self) -> bool:
-        """Whether head or smallest arena are smaller than those of the model as it was."""
-        return self.head_bytes < self.before.head_bytes or self.minimum_arena_bytes < self.minimum_arena_bytes_before
 
 
 def plan(
@@ -87,7 +39,9 @@ def plan(
     in_place: bool = False,
     reorder: bool = False,
     views: bool = True,
-    overlap: str | None = None,
+    overlap: str | bool | None = None,
+    head_ram: int | None = None,
+    tail_ram: int | None = None,
     release: Releases | None = None,
 ) -> ModelPlan:
     """The smallest memory plan for a model that a planner finds.
@@ -106,13 +60,15 @@ def plan(
         kernels: the kernel library that the firmware is built with, whose scratch buffers they are; or one for each of
             the machines.
         in_place: let outputs take the place of inputs that are not needed any more, where the operator computes each
-            element from those at its place. Safe with TFLM's reference kernels and with those of this package.
+            element from those at its place, and the kernel library is known to.
         reorder: also try another order of the operators, and take it if its head is smaller.
         views: let tensors lie inside others where an operator gives bytes that there are already: SLICE and SPLIT along
             the outer dimension, CONCATENATION and PACK, whose inputs may lie in the output, and RESHAPE. The optimal
             planner does that; the others plan each tensor for itself.
-        overlap: the kernel library by whose order of loops the outputs of convolutions may reach into their inputs,
-            "reference", if the firmware has that; None for none. With other kernels such a plan gives wrong answers.
+        overlap: True, or the name of the kernel library, to let outputs reach into inputs as far as the loops of the
+            firmware's kernels allow it; None for none. With other kernels such a plan gives wrong answers.
+        head_ram, tail_ram: bytes of the memories of head and tail, if each has one of its own; the result then says
+            in `separate` what they take of them. Without one of the two, that memory has any size.
         release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
@@ -125,28 +81,36 @@ def plan(
     resolver = AllOpsResolver() if resolver is None else resolver
     parts = _parts(target, kernels, release)
     overlaps = [require_overlap(overlap, library) for _, library in parts]
+    allowed = overlap_allowed_by(parts)
 
     def measured(model: Model) -> list[ArenaMeasurement]:
         return [measure_arena(model, resolver, target=target, kernels=library) for target, library in parts]
 
+    def with_memories(found: ModelPlan) -> ModelPlan:
+        if head_ram is None and tail_ram is None:
+            return found
+        arenas = (_largest_arenas(each, resolver, parts) for each in (model, found.model))
+        return replace(found, separate=SeparateMemories(head_ram, tail_ram, *arenas))
+
     before = measured(model)
     compiled = _plan_of_npu(model)
     if compiled is not None:
-        return _kept(model, before, compiled)
-    views = views and isinstance(planner, OptimalPlanner)
+        return with_memories(_kept(model, before, compiled))
+    views = views and limited_search(planner) is not None
     alignment = math.lcm(*(library.view_alignment for _, library in parts))
-    bare = _without_plan(model)
+    bare = without_plan(model)
     found = _smallest(
         bare,
+        allowed,
         before if bare is model else measured(bare),
         measured,
         planner,
         lambda head: head.planned(planner, in_place, views, alignment, views and all(overlaps)),
         reorder,
     )
-    data = with_metadata(found.model, METADATA_NAME, encode_offsets(found.best.offsets))
+    data = with_plan(found.model, found.best.offsets)
     after = measured(Model(data))
-    return ModelPlan(
+    planned = ModelPlan(
         data=data,
         target=parts[0][0],
         head_bytes=found.best.head_bytes,
@@ -160,6 +124,7 @@ def plan(
         after=_largest(after),
         after_by_part=tuple(after),
     )
+    return with_memories(planned)
 
 
 class _Found(NamedTuple):
@@ -173,6 +138,7 @@ class _Found(NamedTuple):
 
 def _smallest(
     model: Model,
+    allowed: AllowedOverlap,
     measurements: Sequence[ArenaMeasurement],
     measured: Callable[[Model], list[ArenaMeasurement]],
     planner: MemoryPlanner,
@@ -180,20 +146,21 @@ def _smallest(
     reorder: bool,
 ) -> _Found:
     """The smallest head of those of a model without a plan, of the model in another order, and what greedy makes."""
-    head = _head_of(model, measurements)
+    head = _head_of(model, measurements, allowed)
     budget = TimeBudget(planner, stages=3 if reorder else 1)
 
     def planned(head: Head) -> HeadPlan:
-        with budget.next_stage(planner):
+        with budget.next_stage():
             return search(head)
 
     best, order = planned(head), None
     if reorder:
-        progress = planner.progress if isinstance(planner, OptimalPlanner) else None
+        limited = limited_search(planner)
+        progress = None if limited is None else limited.progress
         order = smaller_order(model, head.tensor_bytes(), head.scratch_bytes(), budget.share(), progress)
     if order is not None:
         reordered = Model(with_operator_order(model, 0, order.order))
-        other = planned(_head_of(reordered, measured(reordered)))
+        other = planned(_head_of(reordered, measured(reordered), allowed))
         if other.head_bytes < best.head_bytes:
             model, best = reordered, other
         else:
@@ -204,9 +171,9 @@ def _smallest(
     return _Found(model, best, order, left_to_greedy.head_bytes)
 
 
-def _head_of(model: Model, measurements: Sequence[ArenaMeasurement]) -> Head:
+def _head_of(model: Model, measurements: Sequence[ArenaMeasurement], allowed: AllowedOverlap) -> Head:
     first, *elsewhere = (measurement.buffers for measurement in measurements)
-    return Head(model, first, elsewhere)
+    return Head(model, first, elsewhere, allowed)
 
 
 def _parts(
@@ -223,6 +190,14 @@ def _parts(
 
 def _largest(measurements: Sequence[ArenaMeasurement]) -> ArenaMeasurement:
     return max(measurements, key=lambda measurement: measurement.minimum_arena_bytes)
+
+
+def _largest_arenas(
+    model: Model, resolver: MicroMutableOpResolver, parts: Sequence[tuple[Target, KernelLibrary]]
+) -> SeparateArenas:
+    """The arenas of head and tail in memories of their own that are large enough on each of the machines."""
+    arenas = [measure_separate_arenas(model, resolver, target=target, kernels=library) for target, library in parts]
+    return SeparateArenas(*(max(sizes) for sizes in zip(*map(astuple, arenas))))
 
 
 def _kept(model: Model, measured: Sequence[ArenaMeasurement], offsets: tuple[int, ...]) -> ModelPlan:
@@ -250,25 +225,19 @@ def _plan_of_npu(model: Model) -> tuple[int, ...] | None:
     return offline_offsets(model.root) if "ethos-u" in names else None
 
 
-def require_overlap(overlap: str | None, library: KernelLibrary) -> bool:
-    """Whether outputs may reach into inputs, as the loops of a library named `overlap` allow it.
+def require_overlap(overlap: str | bool | None, library: KernelLibrary) -> bool:
+    """Whether outputs may reach into inputs, as the loops of a library allow it: True, or its name.
 
     Raises:
-        ArgumentError: the firmware has another library; or its order of loops is not known.
+        ArgumentError: the firmware has another library; or nothing is known of the order of its loops.
     """
-    if overlap is None:
+    if overlap is None or overlap is False:
         return False
-    if overlap != REFERENCE.name or library.name != overlap:
-        reason = (
-            f"overlap={overlap!r} goes with kernels={REFERENCE.name!r} alone: it is the order of those kernels' loops"
+    if overlap is not True and overlap not in (library.name, re.split("[:@]", library.name)[0]):
+        reason = f"overlap={overlap!r} is the order of those kernels' loops, not of those of {library.name!r}"
+        raise ArgumentError(f"{reason}, which the firmware has; give overlap=True for the order of its own")
+    if library.overlaps is None:
+        raise ArgumentError(
+            f"nothing is known of the order of loops of {library.name!r}; leave out overlap={overlap!r}"
         )
-        raise ArgumentError(f"{reason}, not of {library.name!r}")
     return True
-
-
-def _without_plan(model: Model) -> Model:
-    """The model, whose own plan, if there is one, leaves everything to the device."""
-    if model.metadata(METADATA_NAME) is None:
-        return model
-    count = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
-    return Model(with_metadata(model, METADATA_NAME, encode_offsets([ONLINE_PLANNED_BUFFER] * count)))

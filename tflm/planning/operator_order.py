@@ -64,8 +64,7 @@ def smaller_order(
         scratch_bytes: likewise of the scratch buffers of those operators that have some.
         seconds: time limit, or None. When half of it is over, only the best set of each step is followed; when all is,
             the search is given up.
-        progress: is told how far the search is: the peak of the operators' own order, and the least that is possible as
-            far as is known.
+        progress: called with the state of the search: the peak of the original order and its best known lower bound.
     """
     begin, reporter = time.monotonic(), Reporter(progress, "ordering")
     operators = model.subgraphs[0].operators or ()

@@ -1,32 +1,30 @@
 """The loop of `body_placement`: bodies go to their places one after the other, in a given order.
 
-It works on flat arrays of integers, without objects, so that it can be compiled; see `tflm.memory.machine_code`.
+It is a kernel; see `tflm.compiler.language`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from tflm.compiler.language import kernel
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.memory.machine_code import compiled
-from tflm.memory.placed_buffers import Integers
-
-if TYPE_CHECKING:
-    from tflm.planning.body_placement import Bars
+from tflm.memory.buffer import Integers
+from tflm.planning.bars import Bars
 
 UNPLACED = -1
 
 
-@compiled
-def place(bars: Bars, order: Integers, is_high: Integers, top: int, offsets: Integers) -> int:
+@kernel
+def place(count: int, bars: Bars, order: Integers, is_high: Integers, top: int, offsets: Integers) -> int:
     """Fill `offsets`, each a multiple of the arena's alignment; gives the bytes that all take.
 
     Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top`, where there is
     one.
     """
-    offsets[:] = UNPLACED
+    for body in range(count):
+        offsets[body] = UNPLACED
     height = 0
-    for body in order:
+    for i in range(count):
+        body = order[i]
         at = UNPLACED
         if is_high[body]:
             at = (top - bars.size[body]) // ARENA_ALIGNMENT * ARENA_ALIGNMENT

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.kernels import REGISTRATIONS
+from tflm.kernels.overlap import OperatorFacts
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.runtime.micro_allocator import PlannedBuffer
-from tflm.runtime.operator_facts import operator_facts
+from tflm.memory.buffer import Buffer
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
@@ -25,10 +25,10 @@ from tflm.schema.verifier import called_subgraphs
 from tflm.targets import align_up
 
 LARGEST_BODY = 512
-"""Tensors that are put into each other's place at the most."""
+"""Tensors that are put into each other's place at most."""
 
 
-class Part(NamedTuple):
+class View(NamedTuple):
     """A tensor whose bytes are those of another one from `offset` on; `read` is the one that the operator reads."""
 
     part: int
@@ -69,21 +69,21 @@ class _Held(NamedTuple):
     place: int
 
 
-def parts_of(model: Model, operator: Operator) -> list[Part]:
+def views_in(model: Model, operator: Operator) -> list[View]:
     """The parts and wholes among the tensors of an operator of the first subgraph, if it only moves bytes."""
     registration = REGISTRATIONS.get(model.operator_name(operator))
     if registration is None or registration.moves is None:
         return []
-    facts = operator_facts(model.root, model.subgraphs[0], operator)
+    facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     found = []
     for move in registration.moves(facts) or ():
         source, target = inputs[move.input], outputs[move.output]
         read, made = facts.inputs[move.input], facts.outputs[move.output]
         if move.target == 0 and move.size == made.bytes:
-            found.append(Part(target, source, move.source, source))
+            found.append(View(target, source, move.source, source))
         elif move.source == 0 and read is not None and move.size == read.bytes:
-            found.append(Part(source, target, move.target, source))
+            found.append(View(source, target, move.target, source))
     return found
 
 
@@ -99,21 +99,21 @@ class Views:
     Args:
         model: the model.
         buffers: those of the first subgraph's tensors that are in the head, by index.
-        apart: names of operators whose inputs and outputs are not put into each other's place.
+        unaliased: names of operators whose inputs and outputs are not put into each other's place.
         alignment: of every part, in bytes.
     """
 
     def __init__(
         self,
         model: Model,
-        buffers: Mapping[int, PlannedBuffer],
+        buffers: Mapping[int, Buffer],
         *,
-        apart: Collection[str] = (),
+        unaliased: Collection[str] = (),
         alignment: int = 1,
     ):
         self._buffers = buffers
         operators = model.subgraphs[0].operators or []
-        parts = {i: parts_of(model, operator) for i, operator in enumerate(operators)}
+        parts = {i: views_in(model, operator) for i, operator in enumerate(operators)}
         self._held = _held_values(model, parts)
         self._steps = last_steps(model)
         self._reads = _reads(operators, parts)
@@ -122,7 +122,7 @@ class Views:
         self._body_of = {tensor: tensor for tensor in buffers}
         # What is put together comes first: a copy is best made where the part is small, when it is made.
         for index in sorted(parts, key=lambda index: not any(part.read == part.part for part in parts[index])):
-            for part in parts[index] if model.operator_name(operators[index]) not in apart else ():
+            for part in parts[index] if model.operator_name(operators[index]) not in unaliased else ():
                 if part.part in buffers and part.whole in buffers and part.offset % alignment == 0:
                     self._join(index, part)
 
@@ -130,7 +130,7 @@ class Views:
         """The groups, with what their bytes hold."""
         return [self._body(members) for members in self._members.values()]
 
-    def _join(self, index: int, part: Part) -> None:
+    def _join(self, index: int, part: View) -> None:
         """Put a part into its whole, if no value is lost by that; then the operator does not look at the bytes."""
         body, other = self._body_of[part.part], self._body_of[part.whole]
         members, others = self._members[body], self._members[other]
@@ -149,7 +149,7 @@ class Views:
     def _body(self, members: Mapping[int, int]) -> Body:
         lowest = min(members.values())
         offsets = {tensor: offset - lowest for tensor, offset in members.items()}
-        size = max(offset + self._buffers[tensor].bytes for tensor, offset in offsets.items())
+        size = max(offset + self._buffers[tensor].size for tensor, offset in offsets.items())
         if len(members) == 1:
             ((tensor, _),) = members.items()
             return Body(offsets, size, (Piece(0, size, *_lifetime(self._buffers[tensor])),))
@@ -201,7 +201,7 @@ def most_alive(bodies: Sequence[Body]) -> int:
     return align_up(max(needed, default=0), ARENA_ALIGNMENT)
 
 
-def _lifetime(buffer: PlannedBuffer) -> tuple[int, int]:
+def _lifetime(buffer: Buffer) -> tuple[int, int]:
     first, last = buffer.first_use, buffer.last_use
     return min(first, last), max(first, last)
 
@@ -218,7 +218,7 @@ def _in_one(pieces: list[Piece]) -> list[Piece]:
     return merged
 
 
-def _held_values(model: Model, parts: Mapping[int, Sequence[Part]]) -> dict[int, list[_Held]]:
+def _held_values(model: Model, parts: Mapping[int, Sequence[View]]) -> dict[int, list[_Held]]:
     """What each tensor of the first subgraph holds."""
     held = {i: [_Held(0, tensor_bytes(model, i), i, 0)] for i in range(len(model.subgraphs[0].tensors or ()))}
     for found in parts.values():
@@ -243,7 +243,7 @@ def _cut(values: Sequence[_Held], begin: int, size: int) -> list[_Held]:
     return found
 
 
-def _reads(operators: Sequence[Operator], parts: Mapping[int, Sequence[Part]]) -> dict[int, dict[int, int]]:
+def _reads(operators: Sequence[Operator], parts: Mapping[int, Sequence[View]]) -> dict[int, dict[int, int]]:
     """For each tensor the operators that look at it, and in how many ways they do."""
     reads: dict[int, dict[int, int]] = {}
     for i, operator in enumerate(operators):

@@ -1,0 +1,99 @@
+"""Which places two bodies may not have at once, for bytes that both need at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.memory.buffer import Integers
+from tflm.planning.views import Body
+
+
+class Bars(NamedTuple):
+    """What bars the places of bodies: differences of offsets that must not be.
+
+    Attributes:
+        size: bytes of each body.
+        start: for body b, its bars are those from `start[b]` to `start[b + 1]` - 1.
+        other: whose offset a difference counts from.
+        low, high: the lowest and the highest difference that is barred.
+    """
+
+    size: Integers
+    start: Integers
+    other: Integers
+    low: Integers
+    high: Integers
+
+
+class BodyMember(NamedTuple):
+    """A tensor in a body: which body, the place in it, and bytes."""
+
+    body: int
+    offset: int
+    bytes: int
+
+
+class Trailing(NamedTuple):
+    """An output that may be written over what its operator has read.
+
+    Attributes:
+        step: at which that one runs.
+        input, output: the tensors.
+        distance: bytes by which the input must begin behind the output at least.
+    """
+
+    step: int
+    input: BodyMember
+    output: BodyMember
+    distance: int
+
+
+Pairs = tuple[Integers, Integers, Integers, Integers]
+
+
+def barred_pairs(bodies: Sequence[Body], others: Sequence[Body], own: int, trailing: Sequence[Trailing] = ()) -> Pairs:
+    """Which of some bodies bar each other: (body, other, lowest and highest difference of their offsets).
+
+    Args:
+        own: where the bodies themselves are among the others.
+    """
+    ours, of_ours = _table(bodies)
+    theirs, of_theirs = _table(others)
+    together = (ours[:, 2:3] <= theirs[:, 3]) & (theirs[:, 2] <= ours[:, 3:4]) & (of_ours[:, None] + own != of_theirs)
+    mine, their = np.nonzero(together)
+    low, high = theirs[their, 0] - ours[mine, 1] + 1, theirs[their, 1] - ours[mine, 0] - 1
+    for step, input, output, distance in trailing:
+        most = input.offset - output.offset - distance
+        written = _pieces_of(output, of_ours[mine], ours[mine]) & (ours[mine, 2] == step)
+        read = _pieces_of(input, of_theirs[their], theirs[their]) & (theirs[their, 3] == step)
+        low[written & read] = np.maximum(low[written & read], most + 1)
+        written = _pieces_of(output, of_theirs[their], theirs[their]) & (theirs[their, 2] == step)
+        read = _pieces_of(input, of_ours[mine], ours[mine]) & (ours[mine, 3] == step)
+        high[written & read] = np.minimum(high[written & read], -most - 1)
+    barred = low <= high
+    return of_ours[mine][barred], of_theirs[their][barred], low[barred], high[barred]
+
+
+def _pieces_of(part: BodyMember, body: Integers, pieces: Integers) -> npt.NDArray[np.bool_]:
+    """Which pieces are of a tensor's bytes alone."""
+    begins, ends = pieces[:, 0] >= part.offset, pieces[:, 1] <= part.offset + part.bytes
+    inside: npt.NDArray[np.bool_] = (body == part.body) & begins & ends
+    return inside
+
+
+def bars_of(sizes: Sequence[int], pairs: Sequence[Pairs]) -> Bars:
+    """The bars of bodies of these sizes, sorted by body."""
+    body, other, low, high = (np.concatenate(columns) for columns in zip(*pairs))
+    order = np.lexsort((high, low, other, body))
+    start = np.searchsorted(body[order], np.arange(len(sizes) + 1, dtype=np.int64))
+    return Bars(np.array(sizes, np.int64), start.astype(np.int64), other[order], low[order], high[order])
+
+
+def _table(bodies: Sequence[Body]) -> tuple[Integers, Integers]:
+    """The pieces of all bodies as rows, and the body of each."""
+    pieces = np.array([piece for body in bodies for piece in body.pieces], np.int64).reshape(-1, 4)
+    return pieces, np.repeat(np.arange(len(bodies), dtype=np.int64), [len(body.pieces) for body in bodies])
