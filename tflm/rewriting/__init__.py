@@ -1,7 +1,8 @@
 """Smaller graphs: models rewritten so that they run in less memory, with every bit of their answers."""
 
-from tflm.rewriting.shapes import resize
+from tflm.rewriting.resizing import resize
 from tflm.rewriting.strip import strip
-from tflm.rewriting.tiled_model import TiledModel, TiledStage, fold, tile
+from tflm.rewriting.tiled_model import fold, tile
+from tflm.rewriting.tiling_report import TiledModel, TiledStage
 
 __all__ = ["TiledModel", "TiledStage", "fold", "resize", "strip", "tile"]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,47 +32,8 @@ class BandStep(NamedTuple):
     constants: dict[int, Any]
 
 
-class BandRule(Protocol):
-    """How an operator runs in bands."""
-
-    def step(self, wanted: Rows) -> BandStep:
-        """How it makes some rows of its output."""
-
-
-class SlidingWindow(NamedTuple):
-    """A convolution or a pool."""
-
-    window: Window
-
-    def step(self, wanted: Rows) -> BandStep:
-        """How it makes some rows of its output."""
-        band = band_of_windows(self.window, wanted)
-        return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
-
-
-class SameRows(NamedTuple):
-    """An operator whose rows come from the same rows of its inputs; of `whole` inputs it needs all for each row."""
-
-    places: tuple[int, ...]
-
-    def step(self, wanted: Rows) -> BandStep:
-        """How it makes some rows of its output."""
-        return BandStep(dict.fromkeys(self.places, wanted), wanted, {}, {})
-
-
-class PaddedRows(NamedTuple):
-    """PAD: rows of padding are made at the true borders only."""
-
-    border: Border
-    paddings: Any
-    axis: int
-
-    def step(self, wanted: Rows) -> BandStep:
-        """How it makes some rows of its output."""
-        band = band_of_border(self.border, wanted)
-        paddings = self.paddings.copy()
-        paddings[self.axis] = band.before, band.after
-        return BandStep({0: band.needed}, band.made, {}, {1: paddings})
+BandRule = Callable[[Rows], BandStep]
+"""How an operator makes some rows of its output in a band."""
 
 
 ROWS = 1
@@ -125,13 +86,19 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
     if _varying(graph, operator) != [inputs[0]] or options is None:
         return None
     if axis == BATCHES:
-        return SameRows((0,))
+        return _rows_of((0,))
     both = _geometry(graph, operator, options)
     if both is None:
         return None
     rows, columns = both
     extent = effective_size(rows.taps, rows.dilation)
-    return SlidingWindow(Window(rows.size, extent, rows.stride, rows.before, columns.leaves_image))
+    window = Window(rows.size, extent, rows.stride, rows.before, columns.leaves_image)
+
+    def step(wanted: Rows) -> BandStep:
+        band = band_of_windows(window, wanted)
+        return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
+
+    return step
 
 
 def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
@@ -169,7 +136,12 @@ def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
             return None
         else:
             places.append(place)
-    return SameRows(tuple(places)) if places else None
+    return _rows_of(places) if places else None
+
+
+def _rows_of(places: Sequence[int]) -> BandRule:
+    """Rows come from the same rows of these inputs; of others all is needed for each row."""
+    return lambda wanted: BandStep(dict.fromkeys(places, wanted), wanted, {}, {})
 
 
 def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
@@ -177,10 +149,11 @@ def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | No
     along = getattr(operator.builtin_options, "axis", axis) % 4
     if along == axis or any(graph.is_constant(tensor) for tensor in operator.inputs or ()):
         return None
-    return SameRows(tuple(range(len(operator.inputs or ()))))
+    return _rows_of(range(len(operator.inputs or ())))
 
 
 def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
+    """PAD: rows of padding are made at the true borders only."""
     inputs = operator.inputs or ()
     if graph.is_constant(inputs[0]) or not all(graph.is_constant(tensor) for tensor in inputs[1:]):
         return None
@@ -190,7 +163,15 @@ def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None
     before, after = paddings[axis].tolist()
     if paddings[:axis].any():
         return None
-    return PaddedRows(Border(graph.shape(inputs[0])[axis], before, after), np.array(paddings, None), axis)
+    border = Border(graph.shape(inputs[0])[axis], before, after)
+
+    def step(wanted: Rows) -> BandStep:
+        band = band_of_border(border, wanted)
+        own = np.array(paddings, None)
+        own[axis] = band.before, band.after
+        return BandStep({0: band.needed}, band.made, {}, {1: own})
+
+    return step
 
 
 RULES: dict[BuiltinOperator, Callable[[Graph, Operator, int], BandRule | None]] = {

@@ -87,18 +87,18 @@ class Liveness:
 
 
 class StageEstimate:
-    """Works out what a stage takes in bands.
+    """Computes what a stage takes in bands.
 
     Args:
         stage: the stage.
         live: of its graph.
         costs: of the graph's operators.
-        apart: whether the bands of the output are put together by copying, not where they were made.
+        unaliased: whether the bands of the output are put together by copying, not where they were made.
     """
 
-    def __init__(self, stage: Stage, live: Liveness, costs: OperatorCosts, apart: bool = False):
+    def __init__(self, stage: Stage, live: Liveness, costs: OperatorCosts, unaliased: bool = False):
         self.stage = stage
-        self._costs, self._apart = costs, apart
+        self._costs, self._unaliased = costs, unaliased
         graph = stage.graph
         self._across = live.across(stage.first, stage.end)
         self._ending = [tensor for tensor in stage.inputs if live.ends_in(tensor, stage.end)]
@@ -136,7 +136,7 @@ class StageEstimate:
         joins = concatenations(len(bands))
         head = max(cost.head for cost in costs)
         output = self._row_bytes[self.stage.output] * self.stage.rows
-        if self._apart:
+        if self._unaliased:
             head = max(head, self._across + 2 * output)
         tail = sum(cost.tail for cost in costs) + joins * self._costs.concatenation - self._whole_tail
         return StageCost(tuple(bands), head, tail, sum(cost.macs for cost in costs) - self._whole_macs)

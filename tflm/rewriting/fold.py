@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.layers.geometry import output_size, padding_before
-from tflm.rewriting.graph import Graph
+from tflm.rewriting.graph import Graph, alike
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.tables import Operator
 
@@ -24,7 +24,7 @@ CONVOLUTIONS = frozenset({BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CON
 WEIGHTS = (TensorType.INT8, TensorType.FLOAT32)
 
 MOST_ZEROS = 3
-"""Taps of zeros that a kernel is given on one side at the most."""
+"""Taps of zeros that a kernel is given on one side at most."""
 
 
 class PaddedAxis(NamedTuple):
@@ -62,7 +62,7 @@ def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
 
 
 def fold_pads(graph: Graph) -> int:
-    """Let every convolution that can do so pad by itself; gives how many do. PADs that nobody reads then are left."""
+    """Let every convolution that can do so pad by itself; returns how many do. PADs that nobody reads then are left."""
     folded = 0
     producers = graph.producers()
     for place, operator in enumerate(graph.operators):
@@ -98,7 +98,7 @@ def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
     ]
     if None in zeros or any(any(border) for border in (borders[0], borders[3])):
         return None
-    if any(map(any, zeros)):  # type: ignore[arg-type]  # none of them is None
+    if any(map(any, zeros)):  # type: ignore[arg-type]  # no element is None
         larger = np.pad(kernel, ((0, 0), *zeros, (0, 0)))  # type: ignore[arg-type]
         inputs[1] = graph.add_constant(weights.name or "", larger, weights.quantization)
     inputs[0] = _first(pad)
@@ -116,7 +116,7 @@ def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, i
     if graph.has_state(operator):
         return None
     before, after = graph.tensors[inputs[0]], graph.tensors[outputs[0]]
-    if before.type != after.type or not _alike(before.quantization, after.quantization):
+    if before.type != after.type or not alike(before.quantization, after.quantization):
         return None
     if code is BuiltinOperator.PADV2 and not _is_zero(graph, inputs[2], outputs[0]):
         return None
@@ -131,9 +131,3 @@ def _is_zero(graph: Graph, value: int, tensor: int) -> bool:
     quantization = graph.tensors[tensor].quantization
     zero_points = quantization.zero_point if quantization is not None else None
     return bool(graph.constant(value).reshape(-1)[0] == (zero_points[0] if zero_points else 0))
-
-
-def _alike(one: Any, other: Any) -> bool:
-    if one is None or other is None:
-        return one is other
-    return bool((one.scale or (), one.zero_point or ()) == (other.scale or (), other.zero_point or ()))

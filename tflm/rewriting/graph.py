@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels import REGISTRATIONS, Registration
-from tflm.runtime.operator_facts import OPAQUE, has_state
+from tflm.kernels import OPAQUE, REGISTRATIONS, Registration
+from tflm.runtime.operator_facts import has_state
 from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.layout import Table, fields_of
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.offline_plan import drop_plan
 from tflm.schema.options import BuiltinOptions
 from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
 from tflm.schema.tables import Model as Root
@@ -40,7 +41,8 @@ class Graph:
 
     def __init__(self, model: Model):
         self._root: Root = _copy(model.root)
-        self._root.metadata = [entry for entry in self._root.metadata or () if entry.name != METADATA_NAME]
+        drop_plan(self._root)
+        self._root.metadata = self._root.metadata or []
         assert self._root.subgraphs is not None
         self._main: SubGraph = self._root.subgraphs[0]
         self.tensors: list[Tensor] = self._main.tensors or []
@@ -67,9 +69,13 @@ class Graph:
         """Dimensions of a tensor."""
         return self.tensors[tensor].shape or ()
 
+    def size(self, tensor: int) -> int:
+        """Elements of a tensor."""
+        return math.prod(self.shape(tensor))
+
     def tensor_bytes(self, tensor: int) -> int:
         """Bytes of a tensor in the arena."""
-        return int(np.prod(self.shape(tensor), dtype=np.int64)) * self.element_bytes(tensor)
+        return self.size(tensor) * self.element_bytes(tensor)
 
     def element_bytes(self, tensor: int) -> int:
         """Bytes of one element of a tensor in the arena."""
@@ -95,10 +101,10 @@ class Graph:
         return bool((self._root.buffers or [])[self.tensors[tensor].buffer].data)
 
     def constant(self, tensor: int) -> npt.NDArray[Any]:
-        """The elements of a constant tensor, of its shape."""
+        """The elements of a constant tensor, of its shape; its buffer may be longer."""
         table = self.tensors[tensor]
-        data = (self._root.buffers or [])[table.buffer].data
-        return np.frombuffer(data or b"", ELEMENT_TYPES[table.type].dtype).reshape(table.shape or ())
+        data = (self._root.buffers or [])[table.buffer].data or b""
+        return np.frombuffer(data, ELEMENT_TYPES[table.type].dtype, self.size(tensor)).reshape(table.shape or ())
 
     def readers(self) -> dict[int, list[int]]:
         """For each tensor that operators read, their indices, in order."""
@@ -114,16 +120,16 @@ class Graph:
         return {tensor: i for i, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
 
     def add_tensor(self, like: int, name: str, shape: Sequence[int]) -> int:
-        """Add a tensor with the type and the quantization of another; gives its index."""
-        of = self.tensors[like]
-        table = Tensor(shape=tuple(shape), type=of.type, name=name, quantization=of.quantization)
+        """Add a tensor with the type and the quantization of another; returns its index."""
+        model = self.tensors[like]
+        table = Tensor(shape=tuple(shape), type=model.type, name=name, quantization=model.quantization)
         self.tensors.append(table)
         return len(self.tensors) - 1
 
     def add_constant(
         self, name: str, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
     ) -> int:
-        """Add a tensor with these elements, or find the one that was added with them before; gives its index."""
+        """Add a tensor with these elements, or find the one that was added with them before; returns its index."""
         key = (values.shape, values.dtype.str, values.tobytes(), id(quantization))
         if key not in self._constants:
             buffers = self._root.buffers
@@ -262,6 +268,14 @@ class Graph:
         self._root.operator_codes = [codes[i] for i in kept]
         for operator in operators:
             operator.opcode_index = place[operator.opcode_index]
+
+
+def alike(one: QuantizationParameters | None, other: QuantizationParameters | None) -> bool:
+    """Whether integers of two tensors stand for the same numbers; none stand for any without scales."""
+    ours, theirs = (
+        ((), ()) if of is None else (tuple(of.scale or ()), tuple(of.zero_point or ())) for of in (one, other)
+    )
+    return ours == theirs
 
 
 def _copy(table: AnyTable) -> AnyTable:

@@ -9,7 +9,7 @@ import numpy as np
 from tflm.rewriting.bands import BandRule
 from tflm.rewriting.estimates import OperatorCosts
 from tflm.rewriting.graph import Graph
-from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
@@ -58,7 +58,7 @@ def _kind_of(model: Model, operator: Operator) -> tuple[object, ...]:
     tensors = model.subgraphs[0].tensors or []
     inputs = [tensors[i] if i >= 0 else None for i in operator.inputs or ()]
     channels = [(tensors[i].shape or ())[-1:] for i in operator.outputs or ()]
-    return (model.operator_name(operator), *channels, *(None if of is None else of.type for of in inputs))
+    return (model.operator_name(operator), *channels, *(None if tensor is None else tensor.type for tensor in inputs))
 
 
 def _tail_of_one_more(model: Model, index: int, measure: Measure) -> int:

@@ -68,7 +68,7 @@ class Stage:
         for index in reversed(range(self.first, self.end)):
             operator = self.graph.operators[index]
             (output,) = operator.outputs or ()
-            step = self._rules[index - self.first].step(needed[output])
+            step = self._rules[index - self.first](needed[output])
             inputs = operator.inputs or ()
             operands = tuple(Operand(place, inputs[place], rows) for place, rows in step.needed.items())
             for operand in operands:

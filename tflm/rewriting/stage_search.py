@@ -17,7 +17,7 @@ from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Rows
 
 LONGEST_STAGE = 16
-"""Operators in a stage at the most."""
+"""Operators in a stage at most."""
 
 BUDGETS = 40
 """Heads that are tried, from the least that is needed to what is needed without stages."""
@@ -54,11 +54,6 @@ class Tiling(NamedTuple):
     tail: int
     macs: int
 
-    @property
-    def total(self) -> int:
-        """Bytes that tell which of several is smaller."""
-        return self.head + self.tail
-
 
 class StageSearch:
     """Searches stages for a graph.
@@ -68,7 +63,7 @@ class StageSearch:
         rules: how each operator runs in bands, or None.
         costs: what each takes.
         macs: multiply-accumulates that stages may add.
-        apart: see `StageEstimate`.
+        unaliased: see `StageEstimate`.
 
     Attributes:
         costs: as given.
@@ -81,10 +76,10 @@ class StageSearch:
         costs: OperatorCosts,
         macs: int,
         *,
-        apart: bool = False,
+        unaliased: bool = False,
     ):
         self._live = Liveness(graph)
-        self.costs, self._macs, self._apart = costs, macs, apart
+        self.costs, self._macs, self._unaliased = costs, macs, unaliased
         self._stage = stages_of(graph, self._live, rules, LONGEST_STAGE)
         self._estimates: dict[tuple[int, int], StageEstimate | None] = {}
         self._alone = [self._live.at(i) + costs.scratch[i] for i in range(len(graph.operators))]
@@ -138,7 +133,7 @@ class StageSearch:
         key = first, end
         if key not in self._estimates:
             stage = self._stage(first, end)
-            made = None if stage is None else StageEstimate(stage, self._live, self.costs, self._apart)
+            made = None if stage is None else StageEstimate(stage, self._live, self.costs, self._unaliased)
             self._estimates[key] = made
         estimate = self._estimates[key]
         if estimate is None or self._live.across(first, end) > head:

@@ -4,98 +4,36 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from tflm.errors import ArgumentError
 from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.libraries.kernel_library import overlap_allowed_by
 from tflm.memory import OptimalPlanner
 from tflm.planning import plan
-from tflm.planning.improved_model import ImprovedModel
+from tflm.planning.improved_model import SeparateMemories
+from tflm.planning.model_plan import require_overlap
 from tflm.releases import Releases
 from tflm.rewriting.candidates import Progress, Rewritten, Tiler
 from tflm.rewriting.graph import Graph
+from tflm.rewriting.objective import HeadArena, Objective, OneArena
 from tflm.rewriting.operator_costs import Measure
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.stage_search import ChosenStage
-from tflm.rewriting.verification import Verification, verified, without_plan
-from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
+from tflm.rewriting.tiling_report import TiledModel, TiledStage
+from tflm.rewriting.verification import Verification, verified
+from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model, require_model
-from tflm.schema.patch import with_data_inside
+from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target
 
 PLAN_STEPS = 20_000
-"""Search steps that a plan of a model without bands takes at the most; so it does not depend on the machine."""
-
-
-@dataclass(frozen=True)
-class TiledStage:
-    """Operators that run band by band.
-
-    Attributes:
-        first, last: their indices in the model before it was put in bands, both included.
-        operators: their names.
-        bands: rows of the last one's output, [first, end) for each band, in the order in which they run.
-    """
-
-    first: int
-    last: int
-    operators: tuple[str, ...]
-    bands: tuple[tuple[int, int], ...]
-
-    def __str__(self) -> str:
-        rows = ", ".join(f"{first}-{end - 1}" for first, end in self.bands)
-        what = f"operators {self.first} to {self.last} ({self.operators[0]} to {self.operators[-1]})"
-        if self.first == self.last:
-            what = f"operator {self.first} ({self.operators[0]})"
-        return f"{what} in {len(self.bands)} bands of rows {rows}"
-
-
-@dataclass(frozen=True)
-class TiledModel(ImprovedModel):
-    """A model in the smallest arena that was found for it; sizes in bytes.
-
-    Attributes:
-        data: the model. The bytes that there were, if nothing was found that is smaller.
-        before, after: what the model as it was needs of an arena, and what this one does.
-        file_bytes_before: the file's size as it was.
-        operators_before: the operators that it had.
-        extra_macs: multiply-accumulates more than before, as a share of those before.
-        stages: what runs in bands.
-        rewrites: what else was changed, and how often.
-        needed_operators: names of operators that the resolver must have, and that the model had no need of.
-        proved: what was checked of the model: that it is `data` which gives the answers.
-    """
-
-    data: bytes
-    before: ArenaMeasurement
-    after: ArenaMeasurement
-    file_bytes_before: int
-    operators_before: int
-    extra_macs: float
-    stages: tuple[TiledStage, ...]
-    rewrites: dict[str, int]
-    needed_operators: tuple[str, ...]
-    proved: Verification
-
-    def __repr__(self) -> str:
-        arena = f"{self.minimum_arena_bytes} bytes needed on {self.after.target.name}"
-        stages = f"{len(self.stages)} stages in bands"
-        return f"TiledModel({arena}, {self.minimum_arena_bytes_before} before, {stages}, {self.proved})"
-
-    def _repr_html_(self) -> str:
-        from tflm.rewriting.tiling_report import shown  # only notebooks ask
-        from tflm.runtime.micro_measurement_report import picture
-
-        drawn = {"previous": self.before, "new": self.after} if self.gains else {"memory": self.after}
-        return shown(self).html() + picture(**drawn)
-
-    @property
-    def gains(self) -> bool:
-        """Whether anything was found that is smaller."""
-        return not self.proved.unchanged
+"""Search steps that a plan of a model without bands takes at most; so it does not depend on the machine."""
 
 
 def tile(
@@ -107,8 +45,10 @@ def tile(
     max_extra_macs: float = 0.10,
     time_limit: float | None = None,
     ram: int | None = None,
+    head_ram: int | None = None,
+    tail_ram: int | None = None,
     alias: bool = True,
-    overlap: str | None = None,
+    overlap: str | bool | None = None,
     verify: int = 2,
     progress: Callable[[Progress], None] | None = None,
     release: Releases | None = None,
@@ -129,26 +69,52 @@ def tile(
             for small models and a minute for large ones, and gives the same everywhere.
         ram: bytes of an arena that is small enough: the least work with which the model fits is what counts then. Where
             nothing fits, the result is the smallest that was found.
+        head_ram: bytes of the memory that the head goes to, if the tail has another: the head's arena is then what
+            becomes smaller, and the least work with which it fits counts. In place of `ram`.
+        tail_ram: bytes of the tail's memory, which must hold it. Without one of the two, that memory has any size.
         alias: let CONCATENATION's inputs lie in its output, so that it copies bytes onto themselves. The reference
             kernel does so with memcpy, for which that is formally not defined.
-        overlap: as in `tflm.plan`: let outputs of convolutions reach into their inputs.
+        overlap: as in `tflm.plan`: let outputs reach into inputs.
         verify: how many random inputs the model must give the same answers for as it did.
-        progress: is told of each rewrite that was tried, then of what is being checked.
+        progress: is notified of each rewrite that was tried, then of what is being checked.
         release: the TFLM that the firmware has, as for `MicroInterpreter`.
 
     Raises:
+        ArgumentError: `ram` is given together with `head_ram` or `tail_ram`.
         TflmError: the model can't be laid out in an arena; or a rewrite does not hold what it promises, which is a
             fault of this package.
     """
-    begin = time.monotonic()
+    is_separate = head_ram is not None or tail_ram is not None
+    if ram is not None and is_separate:
+        raise ArgumentError("ram is for one arena, head_ram and tail_ram are for two; give one or the other")
     model = with_data_inside(require_model(model))
     resolver = AllOpsResolver() if resolver is None else resolver
     library = library_for(kernels, require_target(target), release)
 
+    unaliased = () if alias else ("CONCATENATION",)
+
     def measure(model: Model) -> ArenaMeasurement:
         return measure_arena(model, resolver, target=target, kernels=library)
 
-    search = _Search(model, resolver, target, library, measure, alias, overlap, ram, time_limit)
+    def separate(model: Model) -> SeparateArenas:
+        return measure_separate_arenas(model, resolver, target=target, kernels=library)
+
+    objective = HeadArena(separate, tail_ram) if is_separate else OneArena(measure)
+    enough = head_ram if is_separate else ram
+    search = _Search(
+        model,
+        resolver,
+        target,
+        library,
+        measure,
+        objective,
+        unaliased,
+        overlap,
+        enough,
+        time_limit,
+        max_extra_macs,
+        progress,
+    )
     search.plan(model, {})
     graph = Graph(model)
     rewrites = simplified(graph)
@@ -156,14 +122,12 @@ def tile(
     if rewrites:
         search.plan(simple, rewrites)
     if not search.is_enough() and all(name in resolver for name in MOVERS):
-        end = None if time_limit is None else begin + time_limit
-        search.tile(simple, rewrites, max_extra_macs, end, progress)
-
-    def report(checking: str) -> None:
-        if progress is not None:
-            progress(Progress(time.monotonic() - begin, 0, 0, checking))
-
-    return search.result(verify, report)
+        search.tile(simple, rewrites)
+    found = search.result(verify)
+    if not is_separate:
+        return found
+    arenas = SeparateMemories(head_ram, tail_ram, separate(model), separate(found.model))
+    return replace(found, separate=arenas)
 
 
 def fold(model: Model) -> bytes:
@@ -185,9 +149,10 @@ MOVERS = ("SLICE", "CONCATENATION")
 
 
 class _Found(NamedTuple):
-    """A model that does what it should: its smallest arena, and how it came about.
+    """A model that does what it should, and how it came about.
 
     Attributes:
+        arena: bytes of the objective.
         simple: the model that its stages count in.
     """
 
@@ -199,102 +164,100 @@ class _Found(NamedTuple):
     ends: Mapping[int, int]
 
 
+@dataclass
 class _Search:
-    """Keeps the model with the smallest arena, or with the least changes whose arena is small enough."""
+    """Keeps the model with the smallest arena, or with the least changes whose arena is small enough.
 
-    def __init__(
-        self,
-        model: Model,
-        resolver: MicroMutableOpResolver,
-        target: Target,
-        library: KernelLibrary,
-        measure: Measure,
-        alias: bool,
-        overlap: str | None,
-        ram: int | None,
-        time_limit: float | None,
-    ):
-        self._model, self._resolver, self._measure = model, resolver, measure
-        self._target, self._library = target, library
-        self._apart = () if alias else ("CONCATENATION",)
-        self._overlap = overlap
-        self._ram, self._time_limit = ram, time_limit
-        self._before = measure(model)
-        self._best = _Found(self._before.minimum_arena_bytes, bytes(model.data), model, {}, (), {})
+    The fields are the arguments of `tile`; `unaliased` names operators whose inputs and outputs must not share memory,
+    and `enough` is the number of bytes at which the search ends.
+    """
+
+    model: Model
+    resolver: MicroMutableOpResolver
+    target: Target
+    kernels: KernelLibrary
+    measure: Measure
+    objective: Objective
+    unaliased: tuple[str, ...]
+    overlap: str | bool | None
+    enough: int | None
+    time_limit: float | None
+    max_extra_macs: float
+    progress: Callable[[Progress], None] | None
+
+    def __post_init__(self) -> None:
+        self._begin = time.monotonic()
+        self.before = self.measure(self.model)
+        self._best = _Found(self.objective.measured(self.model), bytes(self.model.data), self.model, {}, (), {})
 
     def is_enough(self) -> bool:
         """Whether nothing smaller is asked for."""
-        return self._ram is not None and self._best.arena <= self._ram
+        return self.enough is not None and self._best.arena <= self.enough
 
     def plan(self, model: Model, rewrites: Mapping[str, int]) -> None:
         """Try a model with a plan alone."""
         if self.is_enough():
             return
-        planner = OptimalPlanner(time_limit=self._time_limit, step_limit=PLAN_STEPS)
+        planner = OptimalPlanner(time_limit=self.time_limit, step_limit=PLAN_STEPS)
         planned = plan(
             model,
-            self._resolver,
+            self.resolver,
             planner,
-            target=self._target,
-            kernels=self._library,
-            views=not self._apart,
-            overlap=self._overlap,
+            target=self.target,
+            kernels=self.kernels,
+            views=not self.unaliased,
+            overlap=self.overlap,
         )
-        self._keep(_Found(planned.minimum_arena_bytes, planned.data, model, rewrites, (), {}))
+        self._keep(_Found(self.objective.measured(planned.model), planned.data, model, rewrites, (), {}))
 
-    def tile(
-        self,
-        model: Model,
-        rewrites: Mapping[str, int],
-        max_extra_macs: float,
-        end: float | None,
-        progress: Callable[[Progress], None] | None,
-    ) -> None:
+    def tile(self, model: Model, rewrites: Mapping[str, int]) -> None:
         """Try a model in bands."""
-        whole = sum(_macs(self._model))
-        macs = int(whole * (1 + max_extra_macs)) - sum(_macs(model))
-        measured = self._measure(model)
+        macs = int(sum(_macs(self.model)) * (1 + self.max_extra_macs)) - sum(_macs(model))
         tiler = partial(
             Tiler,
             model,
-            measured,
-            self._measure,
+            self.measure(model),
+            self.measure,
+            self.objective,
             macs,
-            apart=self._apart,
-            alignment=self._library.view_alignment,
-            overlap=self._overlap is not None,
-            end=end,
-            progress=progress,
+            unaliased=self.unaliased,
+            alignment=self.kernels.view_alignment,
+            overlap=require_overlap(self.overlap, self.kernels),
+            allowed=overlap_allowed_by([(self.target, self.kernels)]),
+            end=None if self.time_limit is None else self._begin + self.time_limit,
+            progress=self.progress,
         )
-        if self._ram is not None:
-            made = tiler().within(self._ram)
-            self._keep_bands(made, model, rewrites)
+        if self.enough is not None:
+            self._keep_bands(tiler().within(self.enough), model, rewrites)
         if not self.is_enough():
-            made = tiler().smallest(self._best.arena)
-            self._keep_bands(made, model, rewrites)
+            self._keep_bands(tiler().smallest(self._best.arena), model, rewrites)
 
     def _keep_bands(self, made: Rewritten | None, model: Model, rewrites: Mapping[str, int]) -> None:
         if made is not None:
             self._keep(_Found(made.arena, made.data, model, rewrites, made.stages, made.ends))
 
-    def result(self, inputs: int, report: Callable[[str], None]) -> TiledModel:
-        """The best that was found, checked; `report` is told what is being checked."""
+    def _report(self, checking: str) -> None:
+        if self.progress is not None:
+            self.progress(Progress(time.monotonic() - self._begin, 0, 0, checking))
+
+    def result(self, inputs: int) -> TiledModel:
+        """The best that was found, checked with so many random inputs."""
         best, model = self._best, Model(self._best.data)
-        unchanged = best.data == self._model.data
-        after = self._before if unchanged else self._measure(model)
+        unchanged = best.data == self.model.data
+        after = self.before if unchanged else self.measure(model)
         return TiledModel(
             data=best.data,
-            before=self._before,
+            before=self.before,
             after=after,
-            file_bytes_before=len(self._model.data),
-            operators_before=len(self._model.subgraphs[0].operators or ()),
-            extra_macs=sum(_macs(model)) / max(sum(_macs(self._model)), 1) - 1 if not unchanged else 0.0,
+            file_bytes_before=len(self.model.data),
+            operators_before=len(self.model.subgraphs[0].operators or ()),
+            extra_macs=sum(_macs(model)) / max(sum(_macs(self.model)), 1) - 1 if not unchanged else 0.0,
             stages=tuple(_stage(best.simple, stage) for stage in best.stages),
             rewrites=dict(best.rewrites),
-            needed_operators=tuple(sorted(_operators(model) - _operators(self._model))),
+            needed_operators=tuple(sorted(_operators(model) - _operators(self.model))),
             proved=Verification(unchanged=True)
             if unchanged
-            else verified(self._model, best.simple, model, self._resolver, after, best.ends, inputs, report),
+            else verified(self.model, best.simple, model, self.resolver, after, best.ends, inputs, self._report),
         )
 
     def _keep(self, found: _Found) -> None:

@@ -11,20 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import RewriteError
-from tflm.memory.planner import ONLINE_PLANNED_BUFFER
+from tflm.memory.buffer import Place
+from tflm.memory.plan_checker import lost_values
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
-from tflm.runtime.value_tags import Place, lost_values
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
-from tflm.schema.patch import with_metadata
+from tflm.schema.patch import without_plan
 
 Values = list[npt.NDArray[Any]]
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
-"""How far floats may be apart: they are summed in another order where numpy's library has another size to sum."""
+"""Tolerances for floats: numpy's library may sum in another order when sizes differ."""
 
 
 @dataclass(frozen=True)
@@ -67,11 +66,11 @@ def verified(
     Args:
         original: the model as it was.
         before, after: the model that was put in bands, and what it became, with its plan.
-        resolver: the operators that there are.
+        resolver: the available operators.
         measured: the rewritten model in its arena.
         ends: tensors of `before` that the rewritten model has as well, and what they are there.
         inputs: how many random inputs are compared.
-        report: is told what is checked.
+        report: called with what is being checked.
 
     Raises:
         RewriteError: something differs.
@@ -86,10 +85,12 @@ def verified(
     def begin() -> None:
         report(f"run {next(numbers)} of {len(runs) * inputs}")
 
-    expected, stages, apart, planned = (_answers(each, resolver, invocations, kept, begin) for each, kept in runs)
+    expected, stages, unaliased, planned = (
+        _answers(each, resolver, invocations, tensors, begin) for each, tensors in runs
+    )
     for i in range(inputs):
         _require_equal(planned[i], expected[i], f"output, with random input {i}")
-        _require_equal(apart[i], stages[i], f"output or end of a stage, with random input {i}")
+        _require_equal(unaliased[i], stages[i], f"output or end of a stage, with random input {i}")
     return Verification(tags=True, inputs=inputs, stage_tensors=len(ends))
 
 
@@ -108,14 +109,6 @@ def check_tags(model: Model, measured: ArenaMeasurement) -> None:
     is_plain = len(measured.steps) == len(model.subgraphs[0].operators or ()) + 1
     for lost in lost_values(model.root, places, scratch if is_plain else None):
         raise RewriteError(f"the plan of the rewritten model is not sound: {lost}")
-
-
-def without_plan(model: Model) -> Model:
-    """The model, with every tensor left to the device's planner."""
-    count = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
-    if model.metadata(METADATA_NAME) is None:
-        return model
-    return Model(with_metadata(model, METADATA_NAME, encode_offsets([ONLINE_PLANNED_BUFFER] * count)))
 
 
 def random_inputs(model: Model, rng: np.random.Generator) -> Values:

@@ -1,0 +1,93 @@
+"""Operators that can go: those whose outputs nobody reads, and those whose output is their input."""
+
+from __future__ import annotations
+
+from tflm.rewriting.graph import Graph, alike
+from tflm.rewriting.orders import moves_nothing
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.tables import Operator
+
+
+def drop_unread_operators(graph: Graph) -> int:
+    """Leave out operators whose outputs nobody reads; gives how many. Their constants go with them."""
+    read = set(graph.outputs)
+    kept: list[Operator] = []
+    for operator in reversed(graph.operators):
+        if graph.has_state(operator) or any(tensor in read for tensor in operator.outputs or ()):
+            kept.append(operator)
+            read.update(operator.inputs or ())
+    dropped = len(graph.operators) - len(kept)
+    graph.operators = kept[::-1]
+    return dropped
+
+
+def drop_operators_to_no_effect(graph: Graph) -> int:
+    """Leave out RESHAPE and TRANSPOSE that change nothing, QUANTIZE to the same type, scale and zero point.
+
+    Returns:
+        How many were left out.
+    """
+    return replace_by_inputs(graph, {id(op): (op.inputs or ())[0] for op in graph.operators if _is_no_op(graph, op)})
+
+
+def replace_by_inputs(graph: Graph, sources: dict[int, int]) -> int:
+    """Leave out operators whose output has the elements of another tensor, its type, shape and quantization.
+
+    An operator that makes an output of the model stays, unless the operator before it can make that output itself.
+
+    Args:
+        graph: the graph to change.
+        sources: for the `id` of each such operator, the tensor that has the elements of its output.
+
+    Returns:
+        How many operators were left out.
+    """
+    becomes: dict[int, int] = {}
+    left_out = 0
+    kept: list[Operator] = []
+    for operator in graph.operators:
+        outputs = operator.outputs or ()
+        source = sources.get(id(operator))
+        source = None if source is None else becomes.get(source, source)
+        inputs = [becomes.get(tensor, tensor) for tensor in operator.inputs or ()]
+        if inputs != list(operator.inputs or ()):
+            operator = graph.like(operator, inputs, outputs)
+        if source is not None and outputs[0] not in graph.outputs:
+            becomes[outputs[0]] = source
+            left_out += 1
+        elif source is not None and _can_be_named(graph, kept, source):
+            becomes = {tensor: outputs[0] if to == source else to for tensor, to in becomes.items()}
+            becomes[source] = outputs[0]
+            left_out += 1
+            kept = [_renamed(graph, earlier, source, outputs[0]) for earlier in kept]
+        else:
+            kept.append(operator)
+    graph.operators = kept
+    return left_out
+
+
+def _can_be_named(graph: Graph, operators: list[Operator], tensor: int) -> bool:
+    """Whether an operator makes a tensor that the caller does not know and that is no variable."""
+    makers = [operator for operator in operators if tensor in (operator.outputs or ())]
+    return tensor not in graph.outputs and bool(makers) and not any(map(graph.has_state, makers))
+
+
+def _renamed(graph: Graph, operator: Operator, tensor: int, name: int) -> Operator:
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    if tensor not in (*inputs, *outputs):
+        return operator
+    changed = [[name if index == tensor else index for index in side] for side in (inputs, outputs)]
+    return graph.like(operator, *changed)
+
+
+def _is_no_op(graph: Graph, operator: Operator) -> bool:
+    if graph.has_state(operator) or not operator.inputs or not operator.outputs:
+        return False
+    before, after = graph.tensors[operator.inputs[0]], graph.tensors[operator.outputs[0]]
+    if (before.shape, before.type) != (after.shape, after.type):
+        return False
+    if not alike(before.quantization, after.quantization):
+        return False
+    if graph.code(operator) is BuiltinOperator.QUANTIZE:
+        return before.quantization is not None and bool(before.quantization.scale)
+    return graph.registration(operator).only_copies or moves_nothing(graph, operator)

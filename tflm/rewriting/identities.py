@@ -1,0 +1,187 @@
+"""Operators that give back the integers, or the bits of the floats, that they take.
+
+An operator on integers, or a chain of them such as DEQUANTIZE and QUANTIZE, is run on all values of its type. It is
+left out if each comes back as it is, with the scale and the zero point that it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.errors import TflmError
+from tflm.kernels.overlap import element_wise
+from tflm.rewriting.cleanup import replace_by_inputs
+from tflm.rewriting.graph import Graph, alike
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema.builder import ModelBuilder
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+
+INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
+
+LONGEST_CHAIN = 3
+"""Operators of a chain that is run."""
+
+MOST_VALUES = 1 << 20
+"""Values of the type, times distinct constants, that are run at the most."""
+
+NEUTRAL: dict[BuiltinOperator, tuple[float, bool]] = {
+    BuiltinOperator.MUL: (1.0, True),
+    BuiltinOperator.DIV: (1.0, False),
+    BuiltinOperator.SUB: (0.0, False),
+    BuiltinOperator.ADD: (-0.0, True),
+}
+"""The constant that leaves each bit of a float, and whether it may be the first input. 0 + -0 is 0: ADD takes -0."""
+
+CLAMPS_FLOATS = frozenset(
+    {
+        BuiltinOperator.ADD,
+        BuiltinOperator.SUB,
+        BuiltinOperator.MUL,
+        BuiltinOperator.DIV,
+        BuiltinOperator.CONV_2D,
+        BuiltinOperator.DEPTHWISE_CONV_2D,
+        BuiltinOperator.FULLY_CONNECTED,
+        BuiltinOperator.AVERAGE_POOL_2D,
+        BuiltinOperator.MAX_POOL_2D,
+    }
+)
+"""Operators that make no infinity: an activation, even none, clamps to the largest float."""
+
+
+def drop_identities(graph: Graph) -> int:
+    """Leave out operators, and chains of them, whose output is their input; gives how many ends of chains."""
+    sources = {id(operator): _source(graph, operator) for operator in graph.operators}
+    return replace_by_inputs(graph, {key: source for key, source in sources.items() if source is not None})
+
+
+def _source(graph: Graph, operator: Operator) -> int | None:
+    """The tensor whose elements an operator's output has."""
+    outputs = operator.outputs or ()
+    if len(outputs) != 1 or not _is_element_wise(graph, operator):
+        return None
+    if graph.tensors[outputs[0]].type not in INTEGERS:
+        return _unchanged_floats(graph, operator)
+    for chain, source in _chains(graph, operator):
+        if _same_kind(graph, source, outputs[0]) and _returns_all_values(graph, chain, source):
+            return source
+    return None
+
+
+def _is_element_wise(graph: Graph, operator: Operator) -> bool:
+    return graph.registration(operator).overlap is element_wise and not graph.has_state(operator)
+
+
+def _chains(graph: Graph, operator: Operator) -> Iterator[tuple[list[Operator], int]]:
+    """Chains that end with an operator, the shortest first, and the tensor that each begins with."""
+    producers = graph.producers()
+    chain: list[Operator] = []
+    while len(chain) < LONGEST_CHAIN and _is_element_wise(graph, operator):
+        inputs = [tensor for tensor in operator.inputs or () if tensor < 0 or not graph.is_constant(tensor)]
+        if len(inputs) != 1 or inputs[0] < 0 or graph.shape(inputs[0]) != graph.shape((operator.outputs or ())[0]):
+            return
+        chain.insert(0, operator)
+        yield list(chain), inputs[0]
+        if inputs[0] not in producers:
+            return
+        operator = graph.operators[producers[inputs[0]]]
+
+
+def _same_kind(graph: Graph, one: int, other: int) -> bool:
+    ours, theirs = graph.tensors[one], graph.tensors[other]
+    same = (ours.type, ours.shape) == (theirs.type, theirs.shape) and alike(ours.quantization, theirs.quantization)
+    return same and ours.quantization is not None and len(ours.quantization.scale or ()) == 1
+
+
+def _returns_all_values(graph: Graph, chain: list[Operator], source: int) -> bool:
+    values = all_values(graph.tensors[source].type)
+    results = results_of(graph, chain, source)
+    return results is not None and bool((results == values[:, None]).all())
+
+
+def all_values(type: TensorType) -> npt.NDArray[Any]:
+    """All values of a type of integers."""
+    dtype = ELEMENT_TYPES[type].dtype
+    limits = np.iinfo(dtype)
+    return np.arange(limits.min, limits.max + 1, dtype=np.int64).astype(dtype)
+
+
+def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[Any] | None:
+    """What a chain of element-wise operators makes of all values of its first tensor's type.
+
+    Args:
+        graph: whose operators they are.
+        chain: the operators; each reads the output of the one before it, and constants.
+        source: the tensor that the first one reads.
+
+    Returns:
+        A row for each value, and a column for each distinct element of a constant; None if several constants have
+        several, or there are too many values.
+    """
+    constants = {t: np.unique(graph.constant(t)) for op in chain for t in op.inputs or () if _is_plain(graph, t)}
+    several = [elements for elements in constants.values() if elements.size > 1]
+    values = all_values(graph.tensors[source].type)
+    columns = several[0].size if several else 1
+    if len(several) > 1 or columns * values.size > MOST_VALUES:
+        return None
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = (values.size, columns)
+    table = graph.tensors[source]
+    names = {source: main.input("x", shape, table.type, table.quantization)}
+    for tensor, elements in constants.items():
+        names[tensor] = main.constant("", elements, graph.tensors[tensor].quantization)
+    for operator in chain:
+        output = (operator.outputs or ())[0]
+        table = graph.tensors[output]
+        names[output] = main.tensor("", shape, table.type, table.quantization)
+        inputs = operator.inputs or ()
+        if any(tensor not in names for tensor in inputs):
+            return None
+        main.operator(graph.code(operator), [names[t] for t in inputs], [names[output]], operator.builtin_options)
+    main.output(names[output])
+    try:
+        interpreter = ready_interpreter(Model(builder.build()))
+    except TflmError:  # the operator is refused in the model as well
+        return None
+    interpreter.input(0).data[...] = np.broadcast_to(values[:, None], shape)
+    interpreter.invoke()
+    return np.array(interpreter.output(0).data, None)
+
+
+def _is_plain(graph: Graph, tensor: int) -> bool:
+    """Whether a tensor is a constant whose elements stand for the same numbers everywhere."""
+    if tensor < 0 or not graph.is_constant(tensor):
+        return False
+    table = graph.tensors[tensor]
+    scales = 0 if table.quantization is None else len(table.quantization.scale or ())
+    return scales <= 1 and table.type in (*INTEGERS, TensorType.INT32, TensorType.FLOAT32)
+
+
+def _unchanged_floats(graph: Graph, operator: Operator) -> int | None:
+    """The input of a MUL by 1, and the like, without an activation; none that may be infinite and would be clamped."""
+    constant, commutes = NEUTRAL.get(graph.code(operator), (0.0, False))
+    inputs = operator.inputs or ()
+    if graph.code(operator) not in NEUTRAL or len(inputs) != 2 or min(inputs) < 0:
+        return None
+    if getattr(operator.builtin_options, "fused_activation_function", None) is not ActivationFunctionType.NONE:
+        return None
+    for x, c in (inputs, inputs[::-1]) if commutes else (inputs,):
+        before, after = graph.tensors[x], graph.tensors[(operator.outputs or ())[0]]
+        same = before.type == after.type == TensorType.FLOAT32 and before.shape == after.shape
+        maker = graph.producers().get(x)
+        if maker is None or graph.code(graph.operators[maker]) not in CLAMPS_FLOATS:
+            continue
+        if same and graph.is_constant(c) and not graph.is_constant(x) and _all_are(graph.constant(c), constant):
+            return x
+    return None
+
+
+def _all_are(elements: npt.NDArray[Any], value: float) -> bool:
+    return elements.astype(np.float32).tobytes() == np.full(elements.shape, value, np.float32).tobytes()

@@ -1,0 +1,67 @@
+"""What a search for smaller models minimizes: one arena, or the head's where the tail has a memory of its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from tflm.rewriting.operator_costs import Measure
+from tflm.runtime.micro_measurement import SeparateArenas
+from tflm.schema.model import Model
+
+TOO_LARGE = sys.maxsize
+"""Of a model whose tail does not fit its memory: worse than any other."""
+
+
+class Objective(Protocol):
+    """The bytes that a search minimizes."""
+
+    def measured(self, model: Model) -> int:
+        """Of a model that is written out."""
+
+    def expected(self, head_bytes: int, tail_bytes: int) -> int:
+        """Of a model whose head and tail are estimated."""
+
+
+@dataclass(frozen=True)
+class OneArena:
+    """The smallest arena for head and tail together.
+
+    Attributes:
+        measure: lays a model out.
+    """
+
+    measure: Measure
+
+    def measured(self, model: Model) -> int:
+        """Of a model that is written out."""
+        return self.measure(model).minimum_arena_bytes
+
+    def expected(self, head_bytes: int, tail_bytes: int) -> int:
+        """Of a model whose head and tail are estimated."""
+        return head_bytes + tail_bytes
+
+
+@dataclass(frozen=True)
+class HeadArena:
+    """The smallest arena for the head, if the tail fits a memory of its own.
+
+    Attributes:
+        measure: lays a model out in two arenas.
+        tail_ram: bytes of the tail's memory; None for any number.
+    """
+
+    measure: Callable[[Model], SeparateArenas]
+    tail_ram: int | None
+
+    def measured(self, model: Model) -> int:
+        """Of a model that is written out."""
+        arenas = self.measure(model)
+        return self.expected(arenas.head_arena_bytes, arenas.tail_arena_bytes)
+
+    def expected(self, head_bytes: int, tail_bytes: int) -> int:
+        """Of a model whose head and tail are estimated."""
+        fits = self.tail_ram is None or tail_bytes <= self.tail_ram
+        return head_bytes if fits else TOO_LARGE
