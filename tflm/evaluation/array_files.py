@@ -86,7 +86,7 @@ def require_room(path: Path, arrays: Iterable[StoredArray]) -> None:
     if size > MOST_ARRAY_BYTES:
         raise DataError(
             f"{path}: its values take {short_size(size)}; at most {short_size(MOST_ARRAY_BYTES)} are read into memory. "
-            "tflm evaluate takes larger data sets as .npy, which is mapped"
+            "For larger data sets, use tflm evaluate with a .npy file, which is mapped"
         )
 
 
@@ -94,7 +94,7 @@ def stored_array(path: Path) -> StoredArray:
     """The array of a .npy file.
 
     Raises:
-        DataError: it is no such file, or is cut off.
+        DataError: it is not a .npy file, or is cut off.
         OSError: it can't be read.
     """
     return _stored(path, "", lambda: path.open("rb"), path.stat().st_size)
@@ -104,7 +104,7 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
     """The arrays of an .npz file, by name.
 
     Raises:
-        DataError: it is no such file, or one of them is cut off or no array.
+        DataError: it is not an .npz file, or a member is cut off or not an array.
         OSError: it can't be read.
     """
     with _readable(path):
@@ -115,7 +115,7 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
 def _member(path: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> Iterator[tuple[str, StoredArray]]:
     key = member.filename.removesuffix(".npy")
     if key == member.filename:
-        raise DataError(f"{path}: {key!r} is no array")
+        raise DataError(f"{path}: {key!r} is not an array")
     yield key, _stored(path, key, lambda: archive.open(member), member.file_size)
 
 
@@ -145,5 +145,5 @@ def _readable(path: Path, key: str = "") -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        what = f"{key!r} is no array" if key else f"is no {path.suffix} file"
+        what = f"{key!r} is not an array" if key else f"is not a {path.suffix} file"
         raise DataError(f"{path}: {what} that numpy can read: {error or type(error).__name__}") from error

@@ -1,4 +1,4 @@
-"""The range that each tensor goes through over a data set, beside the range that its quantization has room for."""
+"""The range of each tensor's values over a data set, compared with the range of its quantization."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflm.errors import ArgumentError, DataError
 from tflm.evaluation.runner import Runner
 from tflm.evaluation.samples import data_set
 from tflm.memory.tensor import TfLiteTensor
-from tflm.report import Column, Table
+from tflm.report import NAME, NUMBER, AnyFloat, Table
 from tflm.schema.model import Model
 
 
@@ -20,21 +20,24 @@ class TensorRange(NamedTuple):
     """A quantized tensor over a data set.
 
     Attributes:
-        tensor, operator: its name, and the number and kind of the operator that makes it; "input" for an input.
-        lowest, highest: of the values seen, real.
-        room_from, room_to: what its integers can hold, real.
-        saturated: share of values that stand at either end of the integers, but for those that stand for zero.
+        tensor: its name.
+        operator: number and kind of the operator that makes it, or `input`.
+        lowest: the least value seen, real.
+        highest: the greatest value seen, real.
+        room_from: the least value that its integers can hold, real.
+        room_to: the greatest.
+        saturated: share of values at either end of the integers, except zeros.
         wasted_bits: bits of the integers that the values seen do not need.
     """
 
     tensor: str
     operator: str
-    lowest: float
-    highest: float
-    room_from: float
-    room_to: float
+    lowest: AnyFloat
+    highest: AnyFloat
+    room_from: AnyFloat
+    room_to: AnyFloat
     saturated: float
-    wasted_bits: float
+    wasted_bits: AnyFloat
 
 
 @dataclass(frozen=True)
@@ -43,25 +46,25 @@ class CalibrationReport:
 
     Attributes:
         count: samples that were run.
-        tensors: in the order in which operators make them.
+        tensors: in the order in which operators write them.
     """
 
     count: int
     tensors: tuple[TensorRange, ...] = field(repr=False)
 
     def worst(self, count: int = 10) -> list[TensorRange]:
-        """The tensors that lose most: bits that nobody uses, and values that are cut off."""
+        """The tensors that lose most, by unused bits and saturated values."""
         return sorted(self.tensors, key=lambda tensor: -(tensor.wasted_bits + 8 * tensor.saturated))[:count]
 
     def table(self) -> Table:
         """A row for each tensor."""
         columns = {
-            "operator": Column.NAME,
-            "tensor": Column.NAME,
-            "seen": Column.NUMBER,
-            "room": Column.NUMBER,
-            "saturated": Column.NUMBER,
-            "wasted bits": Column.NUMBER,
+            "operator": NAME,
+            "tensor": NAME,
+            "seen": NUMBER,
+            "room": NUMBER,
+            "saturated": NUMBER,
+            "wasted bits": NUMBER,
         }
         rows = [
             (
@@ -82,7 +85,7 @@ class CalibrationReport:
 
 @dataclass
 class _Seen:
-    """The integers of a tensor so far."""
+    """Statistics of a tensor's integers so far."""
 
     lowest: int
     highest: int
@@ -95,11 +98,11 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
 
     Args:
         inputs: as `evaluate` takes them.
-        limit: the number of samples to run, the first ones.
+        limit: run only this many samples, from the first on.
 
     Raises:
         DataError: no sample could be run.
-        ArgumentError: the model is no `tflm.Model`.
+        ArgumentError: the model is not a `tflm.Model`.
     """
     if not isinstance(model, Model):
         raise ArgumentError(f"model is a tflm.Model, not {model!r}: tflm.Model.from_file('...')")

@@ -1,11 +1,11 @@
-"""Runs a whole data set through a model, and says what came of it."""
+"""Runs a data set through a model and summarizes the results."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,11 @@ from tflm.errors import ArgumentError, DataError
 from tflm.evaluation.metrics import Classification, Difference, classification, difference
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Job, Runner
-from tflm.evaluation.samples import DataSet, ReferenceData, data_set
+from tflm.evaluation.samples import DataSet, data_set, units_of
 from tflm.evaluation.signal import SignalLoss, signal_losses
 from tflm.evaluation.workers import default_workers, outcomes
 from tflm.memory.tensor import TfLiteTensor
-from tflm.report import Column, Table
+from tflm.report import NAME, NUMBER, TEXT, Table
 from tflm.schema.model import Model
 
 Report = Callable[[int, "int | None"], None]
@@ -30,18 +30,18 @@ SAMPLES_FOR_SIGNAL = 16
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model gives for a data set.
+    """What a model answers on a data set.
 
     Attributes:
-        count: samples of the data set that are in the results.
-        left_out: names and reasons of those of this run that could not be run.
-        classes: names of the classes, by label; empty where they have none.
+        count: number of samples in the results.
+        left_out: names of the samples that could not be run in this run, with reasons.
+        classes: names of the classes, by label; empty if they have none.
         records: a structured array, mapped from the results file: `ran`, `label`, `output0`, ...
-        classification: accuracy and its kin; None where nothing has a label.
-        difference: how far it is from the reference; None without one.
-        signal: where the signal is lost between reference and model, by tensor; empty without a reference.
-        samples_per_second: of this run; 0.0 where every sample was in the results file.
-        workers: how many ran at once.
+        classification: accuracy and related figures; None without labels.
+        difference: differences from the reference; None without one.
+        signal: signal loss between reference and model, by tensor; empty without a reference.
+        samples_per_second: of this run; 0.0 if every sample was in the results file.
+        workers: number of workers.
     """
 
     count: int
@@ -56,15 +56,15 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float | None:
-        """Share of samples that are taken for what they are, 0 to 1; None without labels."""
+        """Share of samples that are classified correctly, 0 to 1; None without labels."""
         return None if self.classification is None else self.classification.accuracy
 
     def name_of(self, label: int) -> str:
-        """A class by its name, or by its number."""
+        """The name of a class, or its number if it has none."""
         return self.classes[label] if label < len(self.classes) else str(label)
 
     def tables(self) -> list[Table]:
-        """What the command prints."""
+        """The tables that the command prints."""
         return [table for table in (self._summary(), self._confusion(), self._signal()) if table is not None]
 
     def _summary(self) -> Table:
@@ -84,7 +84,7 @@ class Evaluation:
                 ("largest error", f"{far.largest_error:.6g}"),
                 ("signal to noise", f"{far.signal_to_noise_db:.1f} dB"),
             ]
-        return Table("Evaluation", {"what": Column.TEXT, "value": Column.NUMBER}, rows)
+        return Table("Evaluation", {"what": TEXT, "value": NUMBER}, rows)
 
     def _confusion(self) -> Table | None:
         if self.classification is None:
@@ -93,19 +93,14 @@ class Evaluation:
         names = [self.name_of(label) for label in range(len(found.confusion))]
         if len(names) > 20:
             return None
-        columns = {"is": Column.NAME, **{f"as {name}": Column.NUMBER for name in names}, "recall": Column.NUMBER}
+        columns = {"is": NAME, **{f"as {name}": NUMBER for name in names}, "recall": NUMBER}
         rows = [(n, *row.tolist(), f"{r:.3f}") for n, row, r in zip(names, found.confusion, found.recall)]
         return Table("Taken for", columns, rows)
 
     def _signal(self) -> Table | None:
         if not self.signal:
             return None
-        columns = {
-            "operator": Column.NAME,
-            "tensor": Column.NAME,
-            "signal to noise": Column.NUMBER,
-            "lost": Column.NUMBER,
-        }
+        columns = {"operator": NAME, "tensor": NAME, "signal to noise": NUMBER, "lost": NUMBER}
         rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in self.signal]
         return Table("Where the signal is lost, beside the reference", columns, rows)
 
@@ -127,28 +122,28 @@ def evaluate(
     limit: int | None = None,
     report: Report | None = None,
 ) -> Evaluation:
-    """Run every sample through a model, with the device's integers, and say how good the answers are.
+    """Run a model on every sample, with the device's integers, and compute accuracy and errors.
 
     Args:
-        model: what to run. Streaming models keep their state within a clip, and begin each anew.
+        model: the model. Streaming models keep their state within a clip, and are reset for the next one.
         inputs: an array with samples along its first dimension (a mapped one may be larger than the memory); a tuple of
             them, one for each input; a path to a .npy, .npz or .csv file, or to a folder with a folder for each class;
             or any iterable of arrays, or of pairs of arrays and label. Real values are quantized as the input says.
-        labels: the class of each sample: an array, or a file of numbers. None where `inputs` has them, or nobody does.
-        reference: a model to compare the answers with, such as the one in float.
-        top_k: how many of the best answers count for the top-k accuracy.
-        workers: how many samples are run at once, on this machine; as many as there are processors unless told. Answers
+        labels: the class of each sample: an array, or a file of numbers. None if `inputs` has them, or there are none.
+        reference: a model to compare the results with, such as the float version.
+        top_k: the k of the top-k accuracy.
+        workers: how many samples are run at once, on this machine; by default, the number of processors. Answers
             and their order do not depend on it.
         scheduler: a `dask.distributed.Client` that runs them, on whatever machines it has.
-        results: a file for the results, which a run that was interrupted goes on with. A temporary one unless told.
+        results: a file for the results, from which an interrupted run resumes. Temporary by default.
         on_bad: what to do with a sample that can't be read or run: "stop", or "leave-out".
         limit: the number of samples to run, the first ones.
         report: called with how many samples are done, and of how many (None where that is not known).
 
     Raises:
-        DataError: a sample is bad and `on_bad` is "stop"; labels do not go with the samples; the disk is full. Results
-            up to there are kept in the `results` file.
-        ArgumentError: an argument is something else than it should be.
+        DataError: a sample is bad and `on_bad` is "stop"; labels do not match the samples; the disk is full. Earlier
+            results are kept in the `results` file.
+        ArgumentError: an argument is invalid.
     """
     if not isinstance(model, Model):
         raise ArgumentError(f"model is a tflm.Model, not {model!r}: tflm.Model.from_file('...')")
@@ -164,8 +159,8 @@ def evaluate(
         first = run.through(model, path)
         second = None
         if reference is not None:
-            given = replace(run, data=ReferenceData(data, Runner(model).inputs))
-            second = given.through(reference, path.with_name(path.name + ".reference"))
+            units = units_of(Runner(model).inputs)
+            second = run.through(reference, path.with_name(path.name + ".reference"), units=units)
         records = np.array(first.records, first.records.dtype) if results is None else first.records
         compared = None
         if second is not None:
@@ -186,7 +181,7 @@ def evaluate(
 
 @dataclass
 class _Through:
-    """What came of running one model."""
+    """The results of running one model."""
 
     records: npt.NDArray[Any]
     left_out: list[str]
@@ -196,7 +191,7 @@ class _Through:
 
 @dataclass
 class _Run:
-    """How a data set is run; the same for the model and its reference."""
+    """How to run a data set, for the model and its reference."""
 
     data: DataSet
     workers: int
@@ -205,14 +200,14 @@ class _Run:
     limit: int | None
     report: Report | None
 
-    def through(self, model: Model, path: Path) -> _Through:
-        """Run the samples that the results file does not have yet."""
+    def through(self, model: Model, path: Path, **settings: Any) -> _Through:
+        """Run the samples that are not in the results file yet."""
         outputs = Runner(model).outputs
         file = ResultsFile(path, bytes(model.data), outputs)
         left_out: list[str] = []
         began, before = time.perf_counter(), file.count or 0
         try:
-            for found in outcomes(Job.of(model), self._parts(before), self.workers, self.scheduler):
+            for found in outcomes(Job.of(model, **settings), self._parts(before), self.workers, self.scheduler):
                 bad = [outcome.reason for outcome in found if outcome.outputs is None]
                 if bad and self.on_bad == "stop":
                     whole = next(i for i, outcome in enumerate(found) if outcome.outputs is None)
@@ -233,7 +228,7 @@ class _Run:
         return min(counts) if counts else None
 
     def _parts(self, start: int) -> Any:
-        """The parts from a sample on, as far as the limit; the last one is cut there."""
+        """The parts from a sample on, up to the limit, which cuts the last one."""
         left = None if self.limit is None else self.limit - start
         for count, part in self.data.parts(start):
             if left is not None and count > left:
@@ -252,11 +247,11 @@ class _FirstOf:
     count: int
 
     def samples(self, tensors: Any) -> Any:
-        """So many samples."""
+        """The first `count` samples of the part."""
         return islice(self.part.samples(tensors), self.count)
 
 
 def dequantized(tensor: TfLiteTensor, integers: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-    """Real values of a tensor's integers, of any number of samples."""
+    """The real values of a tensor's integers, for any number of samples."""
     values = np.asarray(integers, np.float64)
     return values if not tensor.scale else (values - tensor.zero_point) * tensor.scale

@@ -1,7 +1,8 @@
-"""Inputs of a model from files: arrays, raw bytes, pictures, sound, and numbers as text."""
+"""Read inputs of a model from files: arrays, raw bytes, images, sound, and numbers as text."""
 
 from __future__ import annotations
 
+import csv
 import io
 import itertools
 import math
@@ -37,7 +38,7 @@ SAMPLE_TYPES = {1: "u1", 2: "<i2", 4: "<i4"}
 def read_given(
     files: Sequence[str], tensors: Sequence[TfLiteTensor], names: Mapping[str, int], real: bool
 ) -> list[Arrays]:
-    """The inputs of each step, from one file for all of them, or one file for each: `NAME=FILE`.
+    """Read the inputs of each step from one file for all inputs, or one file per input: `NAME=FILE`.
 
     Args:
         files: as given.
@@ -67,8 +68,7 @@ def read_given(
 def read_inputs(
     path: Path, tensors: Sequence[TfLiteTensor], names: Mapping[str, int] | None = None, real: bool = False
 ) -> list[Arrays]:
-    """The inputs of each step that one file holds: an .npz with `in_<step>_<i>` or the inputs' names, or any other file
-    for a single input.
+    """Read the inputs of each step from a file: an .npz with `in_<step>_<i>` or input names, or any for a single input.
 
     Raises:
         DataError: the file does not fit the model's inputs.
@@ -90,7 +90,7 @@ def read_inputs(
 
 
 def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
-    """The values of one input in each step that a file holds.
+    """Read the values of one input in each step from a file.
 
     A picture's channels are bytes: for uint8 as they are, for int8 less 128; for floats and as real values they go from
     0 to 1. Samples are numbers of 16 bits, for int8 of 8 bits; for floats and as real values they go from -1 to 1.
@@ -111,6 +111,19 @@ def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     return readers.get(path.suffix.lower(), _raw)(path, tensor, real)
 
 
+def read_rows(path: Path) -> list[list[str]]:
+    """The cells of each line of a CSV file.
+
+    Raises:
+        DataError: it is too large, or is not CSV.
+        OSError: it can't be read.
+    """
+    try:
+        return list(csv.reader(read_text(path).splitlines()))
+    except csv.Error as error:
+        raise DataError(f"{path}: is not a CSV file: {error}") from error
+
+
 def recorded(
     path: Path, side: str, arrays: Mapping[str, StoredArray] | None = None
 ) -> dict[tuple[int, int], StoredArray]:
@@ -120,7 +133,7 @@ def recorded(
         arrays: of the file, where they are known.
 
     Raises:
-        DataError: it is no .npz, or a name has another form.
+        DataError: it is not an .npz, or a name has another form.
         OSError: it can't be read.
     """
     found = {}
@@ -210,7 +223,7 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # all that Pillow raises
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        raise DataError(f"{path}: is no whole picture, PNG or JPEG: {error}") from error
+        raise DataError(f"{path}: is not a complete PNG or JPEG picture: {error}") from error
     dtype = tensor.data.dtype
     if real or dtype.kind == "f":
         return [tensor.quantized(pixels.astype(np.float32) / np.float32(255))]
@@ -233,7 +246,7 @@ def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
         with wave.open(io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))) as file:
             width, raw = file.getsampwidth(), file.readframes(file.getnframes())
     except (wave.Error, EOFError) as error:
-        raise DataError(f"{path}: is no WAV file of plain samples: {error}") from error
+        raise DataError(f"{path}: is not a WAV file of plain samples: {error}") from error
     if width not in SAMPLE_TYPES:
         raise DataError(f"{path}: has samples of {8 * width} bits; 8, 16 or 32 can be read")
     samples = np.frombuffer(raw[: len(raw) // width * width], SAMPLE_TYPES[width]).astype(np.int32)
@@ -247,10 +260,10 @@ def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
 def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     values = array("d")
     try:
-        for line in read_text(path).splitlines():
-            values.extend(float(cell) for cell in line.split(",") if cell.strip())
+        for cells in read_rows(path):
+            values.extend(float(cell) for cell in cells if cell.strip())
     except ValueError as error:
-        raise DataError(f"{path}: holds something that is no number: {error}") from error
+        raise DataError(f"{path}: has something that is not a number: {error}") from error
     numbers: Array = np.array(values, np.float64)
     steps, dtype = _split(path, tensor, numbers), tensor.data.dtype
     if real or dtype.kind == "f":
@@ -258,7 +271,7 @@ def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
     wrong = numbers[(numbers != np.trunc(numbers)) | (numbers < limits.min) | (numbers > limits.max)]
     if wrong.size:
-        raise DataError(f"{path}: {wrong[0]:g} is no {dtype}; --real takes real values, and quantizes them")
+        raise DataError(f"{path}: {wrong[0]:g} is not a valid {dtype}; --real takes real values, and quantizes them")
     return [step.astype(dtype) for step in steps]
 
 

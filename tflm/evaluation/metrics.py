@@ -1,6 +1,6 @@
 """What outputs and labels say: accuracy and its kin from scikit-learn where it has them, errors and noise from numpy.
 
-Scores are integers as the device gives them: their order is that of the real values, so that ties are the device's.
+Scores are integers as the device returns them: their order is that of the real values, so that ties are the device's.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from tflm.errors import DataError
 
 Array = npt.NDArray[Any]
 BLOCK = 1 << 16
-"""Samples that are looked at at once: results may be larger than the memory."""
+"""Samples per block, since results may be larger than the memory."""
 
 
 @dataclass(frozen=True)
 class Classification:
-    """How well classes are told apart.
+    """How well samples are classified.
 
     Attributes:
         count: samples with a label that were run.
         accuracy, top_k_accuracy: shares, 0 to 1; `k` is the k.
-        confusion: (classes, classes), how often a sample of a class (row) was taken for another (column).
-        recall: of each class; nan where it has no sample.
+        confusion: (classes, classes), how often a sample of a class (row) was classified as another (column).
+        recall: of each class; nan for a class without samples.
         auc: area under the receiver operating characteristic, the mean over classes against the rest; None without
-            scikit-learn, or where some class has no sample.
+            scikit-learn, or if some class has no sample.
     """
 
     count: int
@@ -44,11 +44,11 @@ class Classification:
 
 @dataclass(frozen=True)
 class Difference:
-    """How far outputs are from a reference's.
+    """Differences between outputs and those of a reference.
 
     Attributes:
-        count: samples that both ran.
-        changed_answers: share of samples whose largest score is another; None for a single number.
+        count: samples that ran on both.
+        changed_answers: share of samples whose largest score is of another class; None for a single score.
         mean_absolute_error, root_mean_square_error, largest_error: of the real values.
         signal_to_noise_db: power of the reference's values over that of the differences, in decibels.
         worst: the samples that differ most, the worst first, with their mean squared difference.
@@ -64,12 +64,12 @@ class Difference:
 
 
 def classification(records: Array, k: int = 5) -> Classification | None:
-    """Accuracy and its kin of the first output against the labels; None where nothing has a label.
+    """Accuracy and related figures of the first output; None without labels.
 
-    A single score is the probability of class 1: above the middle of its range it stands for it.
+    A single score is the probability of class 1, which it predicts above the middle of its range.
 
     Raises:
-        DataError: a label is no class that the model has.
+        DataError: the model has no class for a label.
     """
     predicted, labels, ranks, scores = _predictions(records)
     if not len(labels):
@@ -94,7 +94,7 @@ def classification(records: Array, k: int = 5) -> Classification | None:
 
 
 def _predictions(records: Array) -> tuple[Array, Array, Array, Array]:
-    """Of every sample with a label: the class taken, the label, how many scores are above its own, and the scores."""
+    """Of every sample with a label: the predicted class, the label, how many scores exceed its own, and the scores."""
     predicted: list[Array] = []
     labels: list[Array] = []
     ranks: list[Array] = []
@@ -138,7 +138,7 @@ def _area(labels: Array, scores: Array) -> float | None:
 
 
 def difference(records: Array, reference: Array, real: Any, reference_real: Any, worst: int = 10) -> Difference | None:
-    """How far the first outputs are from a reference's; None where no sample was run by both.
+    """Differences of the first outputs from those of a reference; None if no sample ran on both.
 
     Args:
         real, reference_real: functions from an output's integers to real values.
@@ -153,7 +153,7 @@ def difference(records: Array, reference: Array, real: Any, reference_real: Any,
         ours = rows(real(block["output0"][both])).astype(np.float64)
         theirs = rows(reference_real(other["output0"][both])).astype(np.float64)
         if ours.shape != theirs.shape:
-            raise DataError(f"the model gives {ours.shape[1]} values, the reference {theirs.shape[1]}")
+            raise DataError(f"the model returns {ours.shape[1]} values, the reference {theirs.shape[1]}")
         size, several = ours.shape[1], ours.shape[1] > 1
         error = np.square(ours - theirs).mean(axis=1)
         count += len(both)
@@ -183,11 +183,11 @@ def _worst(sample: tuple[int, float]) -> tuple[float, int]:
 
 
 def rows(outputs: Array) -> Array:
-    """The outputs of each sample in a row of its own."""
+    """The outputs as one row per sample."""
     return outputs.reshape(len(outputs), math.prod(outputs.shape[1:]))
 
 
 def blocks(records: Array) -> Iterator[Array]:
-    """The records, some at a time."""
+    """The records in blocks."""
     for start in range(0, len(records), BLOCK):
         yield records[start : start + BLOCK]

@@ -1,4 +1,4 @@
-"""Pictures of an evaluation: the confusion matrix, the worst samples, ranges beside quantization; by matplotlib."""
+"""Draw the confusion matrix, the worst samples, and tensor ranges, with matplotlib."""
 
 from __future__ import annotations
 
@@ -22,29 +22,35 @@ from tflm.schema.model import Model
 
 WORST = 16
 SMALLEST_SIDE = 128
-"""Pixels that a picture of a sample has at least, or it could not be looked at."""
+"""Minimum size of a picture of a sample in pixels; smaller ones are enlarged."""
 
 
-def _pyplot() -> Any:
+def _matplotlib() -> Any:
     try:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        from matplotlib import pyplot
+        import matplotlib.figure
+        import matplotlib.image
     except ImportError:
         raise DataError("pictures need matplotlib, the extra `plot` of this package") from None
-    return pyplot
+    return matplotlib
 
 
 @contextmanager
-def _plain_text(pyplot: Any) -> Iterator[None]:
-    """Names of folders and operators are drawn as they are, with their dollar signs."""
-    with pyplot.rc_context({"text.parse_math": False}):
-        yield
+def _drawing(path: Path, width: float, height: float) -> Iterator[Any]:
+    """The axes of a picture, sized in inches, which is written when the block ends. A $ in text is drawn as it is.
+
+    Raises:
+        DataError: matplotlib is not there.
+        OSError: the file can't be written.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context({"text.parse_math": False}):
+        figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
+        yield figure.subplots()
+        figure.savefig(path, dpi=120)
 
 
 def write_confusion(path: Path, found: Evaluation) -> None:
-    """Draw how often each class was taken for each other: the share of its samples as a colour, the number on it.
+    """Draw the confusion matrix: colours show the share of a class's samples, numbers their count.
 
     Raises:
         DataError: nothing has a label; or matplotlib is not there.
@@ -52,70 +58,53 @@ def write_confusion(path: Path, found: Evaluation) -> None:
     """
     if found.classification is None:
         raise DataError("there is no confusion matrix without labels")
-    pyplot = _pyplot()
-    with _plain_text(pyplot):
-        _draw_confusion(pyplot, path, found)
-
-
-def _draw_confusion(pyplot: Any, path: Path, found: Evaluation) -> None:
-    assert found.classification is not None
     counts = found.classification.confusion
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True, dtype=np.int64), 1)
     names = [printable(found.name_of(label)) for label in range(len(counts))]
     side = max(4.0, 0.5 * len(names) + 2)
-    figure, axes = pyplot.subplots(figsize=(side, side), layout="constrained")
-    axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
-    axes.set_yticks(range(len(names)), names)
-    axes.set_xlabel("taken for")
-    axes.set_ylabel("is")
-    axes.set_title(f"{found.classification.accuracy:.2%} of {found.classification.count:,} right")
-    if len(names) <= 30:
-        for (row, column), number in np.ndenumerate(counts):
+    with _drawing(path, side, side) as axes:
+        axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+        axes.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlabel("taken for")
+        axes.set_ylabel("is")
+        axes.set_title(f"{found.classification.accuracy:.2%} of {found.classification.count:,} right")
+        for (row, column), number in np.ndenumerate(counts) if len(names) <= 30 else ():
             if number:
                 color = "white" if shares[row, column] > 0.5 else "black"
                 axes.text(column, row, f"{number:,}", ha="center", va="center", color=color, fontsize=8)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
 
 
 def write_ranges(path: Path, found: CalibrationReport) -> None:
-    """Draw for each tensor the part of its quantization's range that its values go through.
+    """Draw for each tensor which part of its quantized range its values use.
 
     Raises:
         DataError: matplotlib is not there.
         OSError: the file can't be written.
     """
-    pyplot = _pyplot()
-    with _plain_text(pyplot):
-        _draw_ranges(pyplot, path, found)
-
-
-def _draw_ranges(pyplot: Any, path: Path, found: CalibrationReport) -> None:
-    figure, axes = pyplot.subplots(figsize=(9, max(2.5, 0.28 * len(found.tensors) + 1.2)), layout="constrained")
-    for place, tensor in enumerate(found.tensors):
-        room = tensor.room_to - tensor.room_from
-        begin, end = ((value - tensor.room_from) / room for value in (tensor.lowest, tensor.highest))
-        axes.barh(place, 1, color="#e6e6e6", height=0.7)
-        axes.barh(place, end - begin, left=begin, color="#d95f02" if tensor.saturated > 0.01 else "#1b9e77", height=0.7)
-    axes.set_yticks(range(len(found.tensors)), [printable(tensor.operator) for tensor in found.tensors], fontsize=7)
-    axes.invert_yaxis()
-    axes.set_xlim(0, 1)
-    axes.set_xticks([0, 1], ["least integer", "greatest integer"])
-    title = f"Range seen over {found.count:,} samples (orange: more than 1 % of the values at an end)"
-    axes.set_title(title, fontsize=9)
-    figure.savefig(path, dpi=120)
-    pyplot.close(figure)
+    with _drawing(path, 9, max(2.5, 0.28 * len(found.tensors) + 1.2)) as axes:
+        for place, tensor in enumerate(found.tensors):
+            room = tensor.room_to - tensor.room_from
+            begin, end = ((value - tensor.room_from) / room for value in (tensor.lowest, tensor.highest))
+            color = "#d95f02" if tensor.saturated > 0.01 else "#1b9e77"
+            axes.barh(place, 1, color="#e6e6e6", height=0.7)
+            axes.barh(place, end - begin, left=begin, color=color, height=0.7)
+        axes.set_yticks(range(len(found.tensors)), [printable(t.operator) for t in found.tensors], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlim(0, 1)
+        axes.set_xticks([0, 1], ["least integer", "greatest integer"])
+        title = f"Range seen over {found.count:,} samples (orange: more than 1 % of the values at an end)"
+        axes.set_title(title, fontsize=9)
 
 
 def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) -> None:
-    """Write the samples that the model is most wrong about: an image each where they are pictures, else an array.
+    """Write the worst samples, images as images and others as arrays.
 
-    These are the ones that are taken for another class, those first whose own class scores least beside it; then the
-    ones that differ most from the reference.
+    These are misclassified samples, ordered by how much lower the right class scores, then those that differ most from
+    the reference.
 
     Raises:
-        DataError: a picture is to be written, and matplotlib is not there.
+        DataError: a picture is to be written, but matplotlib is missing.
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,7 +123,7 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
         else:
             larger = -(-SMALLEST_SIDE // min(picture.shape[:2]))
             picture = picture.repeat(larger, axis=0).repeat(larger, axis=1)
-            _pyplot().imsave(folder / f"{name}.png", picture, cmap="gray")
+            _matplotlib().image.imsave(folder / f"{name}.png", picture, cmap="gray")
 
 
 def worst_samples(found: Evaluation) -> list[int]:
@@ -149,7 +138,7 @@ def worst_samples(found: Evaluation) -> list[int]:
 
 
 def _misses(block: npt.NDArray[Any], start: int) -> Iterator[tuple[float, int]]:
-    """Samples of a block that are taken for another class: how much less the right one scores, and their numbers."""
+    """Misclassified samples of a block: how much lower the right class scores, and their numbers."""
     scores = rows(block["output0"]).astype(np.float64)
     if scores.shape[1] <= 1:
         return
@@ -165,7 +154,7 @@ def _answer(found: Evaluation, place: int) -> str:
 
 
 def _as_picture(values: npt.NDArray[Any]) -> npt.NDArray[Any] | None:
-    """(height, width) or (height, width, channels) of a tensor that looks like a picture."""
+    """A tensor as a picture, (height, width) or (height, width, channels); None if it does not look like one."""
     shape = tuple(size for size in values.shape[1:] if size != 1) if values.shape[:1] == (1,) else values.shape
     if len(shape) == 1 and int(shape[0] ** 0.5) ** 2 == shape[0] and shape[0] >= 16:
         side = int(shape[0] ** 0.5)

@@ -1,4 +1,4 @@
-"""The results file: one record for each sample, in the order of the samples, that an interrupted run goes on with.
+"""The results file: one record for each sample, in the order of the samples, from which an interrupted run resumes.
 
 A line of JSON says which model and how many outputs of which form; records of a fixed size follow: whether the sample
 could be run, its outputs, its label, and a checksum. What is written is whole up to some record, whatever happens.
@@ -31,12 +31,12 @@ class ResultsFile:
     """Results of a model over a data set, on disk.
 
     Args:
-        path: of the file; it is made, or gone on with where it has results of the same model.
+        path: of the file; a file with results of the same model is continued, otherwise it is created.
         model: the model's bytes.
         outputs: the model's outputs.
 
     Raises:
-        DataError: the file has something else in it.
+        DataError: the file has other contents.
         OSError: it can't be read or written.
     """
 
@@ -60,7 +60,7 @@ class ResultsFile:
         return len(self._head) + (self.count or 0) * self.dtype.itemsize
 
     def _whole_records(self) -> int | None:
-        """How many records of an earlier run are good, from the first on; None where there is no file."""
+        """The number of good records from an earlier run, from the first on; None if there is no file."""
         if not self.path.exists() or not self.path.stat().st_size:
             return None
         with open(self.path, "rb") as file:
@@ -76,10 +76,10 @@ class ResultsFile:
         return next((place for place, whole in enumerate(good) if not whole), size)
 
     def append(self, outcomes: Sequence[Outcome]) -> None:
-        """Write what came of the next samples.
+        """Write the results of the next samples.
 
         Raises:
-            DataError: the disk is full or can't be written; what was written before stays good.
+            DataError: the disk is full or can't be written; earlier records stay good.
         """
         records = np.zeros(len(outcomes), self.dtype)
         records["ran"] = [outcome.outputs is not None for outcome in outcomes]
@@ -94,10 +94,10 @@ class ResultsFile:
             self._file.flush()
         except OSError as error:
             with contextlib.suppress(OSError):
-                self._file.close()  # what it still holds would be tried again
+                self._file.close()  # closing would otherwise write its buffer again
             raise DataError(
-                f"{self.path}: {error.strerror}; {self.count} samples are kept: make room, and run the same again "
-                "to go on"
+                f"{self.path}: {error.strerror}; {self.count} samples are kept; free space and run the same command "
+                "to resume"
             ) from error
         self.count = (self.count or 0) + len(outcomes)
 
@@ -116,7 +116,7 @@ class ResultsFile:
 
 
 def record_type(outputs: Sequence[TfLiteTensor]) -> np.dtype[Any]:
-    """What a record holds: `ran`, `label`, the outputs, a checksum of all that."""
+    """The fields of a record: `ran`, `label`, the outputs, and a checksum of them."""
     fields: list[Any] = [("ran", "?"), ("label", "<i8")]
     fields += [(f"output{i}", tensor.data.dtype, tensor.data.shape) for i, tensor in enumerate(outputs)]
     return np.dtype([*fields, (CHECKSUM, "<u4")])
@@ -128,5 +128,5 @@ def checksum(record: Any) -> int:
 
 
 def is_good(record: Any) -> bool:
-    """Whether a record is as it was written."""
+    """Whether the checksum of a record is right."""
     return bool(record[CHECKSUM] == checksum(record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import DataError, TflmError
-from tflm.evaluation.samples import Part, Sample
+from tflm.evaluation.samples import Part, ReferenceInput, Sample, Units
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
@@ -75,15 +76,17 @@ class Runner:
 
     Attributes:
         interpreter: allocated.
-        inputs, outputs: the model's.
+        inputs, outputs: the model's. With `units`, integers that are given to an input in float are in these.
     """
 
-    def __init__(self, model: Model, **settings: Any):
+    def __init__(self, model: Model, units: Sequence[Units] = (), **settings: Any):
         self.interpreter = ready_interpreter(model, **settings)
         self.inputs, self.outputs = inputs_of(self.interpreter), outputs_of(self.interpreter)
         self._given = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.inputs]
         self._got = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.outputs]
         self._remembers = _remembers(model)
+        if len(units) == len(self.inputs):
+            self.inputs = list(map(ReferenceInput, self.inputs, units))
 
     def run(self, sample: Sample) -> Outcome:
         """The outputs of the last step of a sample. State is kept from step to step, and reset before the first."""

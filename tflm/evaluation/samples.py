@@ -1,6 +1,6 @@
 """Data sets: samples with names, inputs and labels, from arrays, mapped files, folders, tables, or any iterable.
 
-A sample is a clip of one step or several: what a streaming model is given from one reset to the next.
+A sample is a clip of one or more steps: what a streaming model is given between two resets.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tflm.bounded_reading import read_text
 from tflm.errors import DataError
 from tflm.evaluation.array_files import NUMBERS, StoredArray, require_room, stored_array, stored_arrays
-from tflm.evaluation.input_files import read_tensor
+from tflm.evaluation.input_files import read_rows, read_tensor
 from tflm.memory.tensor import TfLiteTensor
 
 Array = npt.NDArray[Any]
@@ -29,7 +29,7 @@ SAMPLES_OF_A_PART = 512
 
 
 class Sample(NamedTuple):
-    """One sample: its name, and the inputs of each of its steps, as they come; a label, or None."""
+    """One sample: its name, the inputs of each of its steps in order, and a label or None."""
 
     name: str
     steps: list[list[Array]]
@@ -37,18 +37,18 @@ class Sample(NamedTuple):
 
 
 class Part(Protocol):
-    """Some samples in a row. It can be pickled, and carries no more than they need."""
+    """Consecutive samples. A part can be pickled, and carries only what they need."""
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """The samples for these inputs; an error in place of one that can't be read."""
+        """The samples for these inputs; an error in place of a sample that can't be read."""
 
 
 class DataSet(Protocol):
-    """A data set that is cut into parts.
+    """A data set, divided into parts.
 
     Attributes:
-        count: how many samples; None for an iterable of unknown length.
-        classes: names of the classes, by label; empty where there are none.
+        count: number of samples; None for an iterable of unknown length.
+        classes: names of the classes, by label; empty if there are none.
     """
 
     count: int | None
@@ -65,7 +65,7 @@ class Arrays:
     Attributes:
         inputs: an array for each input.
         labels: one for each sample, or None.
-        path: the file that the only input is mapped from; a part then carries its name and not the values.
+        path: the file that the only input is mapped from; a part then carries its name instead of the values.
         first: the number of the first sample in the file.
     """
 
@@ -97,9 +97,9 @@ class Arrays:
         return replace(self, inputs=inputs, labels=labels, first=begin)
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """Each row, in the shape of the input where only a dimension of 1 is missing or too many."""
+        """Each row, reshaped to the input if their shapes differ only in dimensions of 1."""
         if len(self.inputs) != len(tensors):
-            raise DataError(f"the data has {len(self.inputs)} arrays, the model takes {len(tensors)} inputs")
+            raise DataError(f"the data has {len(self.inputs)} arrays, but the model has {len(tensors)} inputs")
         held = [_as_held(array, tensor) for array, tensor in zip(self.inputs, tensors)]
         for i in range(self.count):
             name = f"sample {self.first + i}"
@@ -126,14 +126,14 @@ class Arrays:
 
 
 def _mapped(path: str, begin: int, count: int) -> Array:
-    """Samples of a `.npy` file, in a mapping of their own, so that the pages that were read go when they go."""
+    """Samples of a `.npy` file, in a mapping of their own, so that its pages are released with it."""
     mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)[begin : begin + count]
     return mapped
 
 
 @dataclass(frozen=True)
 class Files:
-    """A file for each sample: pictures, sound, arrays or numbers. Those of a class are in a folder of its name."""
+    """A file for each sample: pictures, sound, arrays or numbers, in a folder per class."""
 
     paths: tuple[str, ...]
     labels: tuple[int, ...] | None = None
@@ -145,7 +145,7 @@ class Files:
         return len(self.paths)
 
     def parts(self, start: int) -> Iterator[tuple[int, Part]]:
-        """Some files at a time."""
+        """A number of files at a time."""
         size = 64
         for begin in range(start, self.count, size):
             paths = self.paths[begin : begin + size]
@@ -153,9 +153,9 @@ class Files:
             yield len(paths), replace(self, paths=paths, labels=labels)
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """Each file; one that holds the values of several steps is a clip of so many."""
+        """A clip for each file, with as many steps as the file has values for."""
         if len(tensors) != 1:
-            raise DataError(f"a file for each sample is for models of one input; this one has {len(tensors)}")
+            raise DataError(f"a folder of samples needs a model with one input; this one has {len(tensors)}")
         for i, path in enumerate(self.paths):
             try:
                 values = read_tensor(Path(path), tensors[0], False)
@@ -168,13 +168,13 @@ class Files:
 
 @dataclass(frozen=True)
 class Listed:
-    """Samples that are there as they are, such as those of an iterable."""
+    """Samples in memory, such as those of an iterable."""
 
     items: tuple[Any, ...]
     first: int = 0
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """Each item: an array for the only input, or a sequence of one for each; or a pair of that and a label."""
+        """Each item: an array, or a sequence with one array per input; or a pair of that and a label."""
         for i, item in enumerate(self.items, self.first):
             name = f"sample {i}"
             inputs, label = item if isinstance(item, tuple) and len(item) == 2 else (item, None)
@@ -197,11 +197,11 @@ class Stream:
 
     @property
     def count(self) -> int | None:
-        """How many samples, where the iterable knows it."""
+        """Number of samples; None if the iterable has no length."""
         return len(self.items) if isinstance(self.items, Sized) else None
 
     def parts(self, start: int) -> Iterator[tuple[int, Part]]:
-        """Some items at a time; those before `start` are drawn and let go."""
+        """A number of items at a time; those before `start` are skipped."""
         items = iter(self.items)
         next(islice(items, start, start), None)
         first = start
@@ -211,7 +211,7 @@ class Stream:
 
 
 def _as_held(samples: Array, tensor: TfLiteTensor) -> Array | None:
-    """Samples that lie as the input holds them, but for dimensions of 1; None where each is to be fitted."""
+    """Samples with the type and shape of the input, except for dimensions of 1; None if each must be fitted."""
     wanted = tensor.data
     fits = samples.dtype == wanted.dtype and _sizes(samples.shape[1:]) == _sizes(wanted.shape)
     return samples.reshape(len(samples), *wanted.shape) if fits else None
@@ -222,7 +222,7 @@ def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 class Units(NamedTuple):
-    """What the integers of a model's input stand for: (integer - zero_point) * scale."""
+    """Quantization of a model's input: an integer represents (integer - zero_point) * scale."""
 
     dtype: np.dtype[Any]
     scale: float
@@ -230,54 +230,27 @@ class Units(NamedTuple):
 
 
 class ReferenceInput(TfLiteTensor):
-    """An input in float of a reference, given the integers that another model's input takes."""
+    """A float input of a reference, which is given the integers of another model's input."""
 
     def __init__(self, tensor: TfLiteTensor, units: Units):
         self.__dict__.update(tensor.__dict__)
         self.units = units
 
     def real(self, integers: Array) -> Array:
-        """What the integers stand for."""
+        """The real values that integers represent."""
         return ((integers.astype(np.float64) - self.units.zero_point) * self.units.scale).astype(self.data.dtype)
 
 
-@dataclass(frozen=True)
-class ReferencePart:
-    """Samples for the reference of a model: integers are in the units of that model's inputs."""
-
-    part: Part
-    units: tuple[Units, ...]
-
-    def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """The samples, real where they are integers and the reference is in float."""
-        alike = len(tensors) == len(self.units)
-        yield from self.part.samples(list(map(ReferenceInput, tensors, self.units)) if alike else tensors)
-
-
-class ReferenceData:
-    """A data set as the reference of a model takes it.
-
-    Args:
-        data: the data set.
-        inputs: the model's.
-    """
-
-    def __init__(self, data: DataSet, inputs: Sequence[TfLiteTensor]):
-        self._data = data
-        self._units = tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
-        self.count, self.classes = data.count, data.classes
-
-    def parts(self, start: int) -> Iterator[tuple[int, Part]]:
-        """The parts of the data set."""
-        for count, part in self._data.parts(start):
-            yield count, ReferencePart(part, self._units)
+def units_of(inputs: Sequence[TfLiteTensor]) -> tuple[Units, ...]:
+    """What the integers of a model's inputs stand for."""
+    return tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
 
 
 def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
-    """Values as the input holds them: in its shape and type; real ones are quantized.
+    """Values in the shape and type of the input; real values are quantized.
 
     Raises:
-        DataError: they don't fit; the message names the sample and says what would.
+        DataError: they don't fit; the message names the sample and says what the input takes.
     """
     wanted = tensor.data
     if _sizes(values.shape) != _sizes(wanted.shape):
@@ -296,7 +269,7 @@ def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
 
 
 def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) -> Array:
-    """Integers in another type that holds them."""
+    """Integers in another type, if it can hold them."""
     limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
     if values.size and (values.min() < limits.min or values.max() > limits.max):
         raise DataError(
@@ -307,10 +280,10 @@ def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) 
 
 
 def data_set(inputs: Any, labels: Any = None) -> DataSet:
-    """The data set that a caller means: a path, an array, arrays, or an iterable.
+    """The data set of a path, an array, several arrays, or an iterable.
 
     Raises:
-        DataError: a file has another form than its name says, or labels don't go with the samples.
+        DataError: the contents of a file do not match its name, or labels do not match the samples.
         OSError: a file can't be read.
     """
     found: Any
@@ -341,7 +314,7 @@ def _from_path(path: Path) -> Any:
         require_room(path, arrays.values())
         labels = next((arrays.pop(name) for name in LABEL_NAMES if name in arrays), None)
         if not arrays:
-            raise DataError(f"{path}: has no array beside the labels")
+            raise DataError(f"{path}: has labels but no array of samples")
         lengths = {name: _samples_of(array) for name, array in arrays.items()}
         if len(set(lengths.values())) > 1:
             raise DataError(f"{path}: its arrays have different numbers of samples: {lengths}")
@@ -376,14 +349,14 @@ def _files_in(folder: Path) -> list[Path]:
 
 
 def _from_table(path: Path) -> Arrays:
-    lines = [line for line in read_text(path).splitlines() if line.strip()]
+    lines = [cells for cells in read_rows(path) if "".join(cells).strip()]
     if not lines:
         raise DataError(f"{path}: is empty")
-    names = [cell.strip().lower() for cell in lines[0].split(",")]
+    names = [cell.strip().lower() for cell in lines[0]]
     has_header = any(_number(cell) is None for cell in names)
     table = np.empty((len(lines) - has_header, len(names)), np.float64)
     for place, line in enumerate(lines[has_header:]):
-        row = [_number(cell) for cell in line.split(",")]
+        row = list(map(_number, line))
         if None in row or len(row) != len(names):
             line_number = place + 1 + has_header
             raise DataError(f"{path}, line {line_number}: every line holds {len(names)} numbers, as the first does")
@@ -410,7 +383,7 @@ def _with_labels(data: Any, labels: Any) -> Any:
     values = np.asarray(labels, None)
     count = data.count
     if count is None:
-        raise DataError("labels apart from the samples need samples that can be counted; give pairs of both")
+        raise DataError("separate labels need samples of known number; give pairs of sample and label instead")
     if len(values) != count:
         raise DataError(f"there are {len(values)} labels for {count} samples; each sample needs one")
     if isinstance(data, Stream):

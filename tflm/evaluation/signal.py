@@ -11,8 +11,9 @@ import numpy as np
 
 from tflm.errors import DataError, TflmError
 from tflm.evaluation.runner import Runner
-from tflm.evaluation.samples import DataSet, ReferenceData, Sample
+from tflm.evaluation.samples import DataSet, Sample, units_of
 from tflm.memory.tensor import TfLiteTensor
+from tflm.report import AnyFloat
 from tflm.schema.model import Model
 
 
@@ -20,7 +21,7 @@ class SignalLoss(NamedTuple):
     """A tensor that both models have.
 
     Attributes:
-        operator: its number and kind, in the model.
+        operator: number and kind of the operator that makes it, in the model.
         tensor: its name.
         decibels: power of the reference's values over that of the differences.
         lost: how many decibels less than the best of the tensors before it.
@@ -28,8 +29,8 @@ class SignalLoss(NamedTuple):
 
     operator: str
     tensor: str
-    decibels: float
-    lost: float
+    decibels: AnyFloat
+    lost: AnyFloat
 
 
 def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> list[SignalLoss]:
@@ -40,11 +41,12 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
     """
     pairs = list(_pairs(model, reference))
     try:
-        ours, theirs = (Runner(each, preserve_all_tensors=True) for each in (model, reference))
+        ours = Runner(model, preserve_all_tensors=True)
+        theirs = Runner(reference, units_of(ours.inputs), preserve_all_tensors=True)
     except TflmError:
         return []
     power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
-    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, ReferenceData(data, ours.inputs))), count):
+    for sample, other in islice(zip(_samples(ours, data), _samples(theirs, data)), count):
         if ours.run(sample).outputs is None or theirs.run(other).outputs is None:
             continue
         for _, output, same in pairs:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
-from tflm.delegates import compiled_is_available
+from tflm.compiler.calls import is_available
 from tflm.errors import DataError
 from tflm.evaluation.runner import Job, Outcome, run_part
 from tflm.evaluation.samples import Part
@@ -21,7 +21,7 @@ Parts = Iterator[tuple[int, Part]]
 
 
 def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Iterator[list[Outcome]]:
-    """What comes of each part, in their order, whoever runs them.
+    """The outcomes of each part, in order, wherever it runs.
 
     Args:
         workers: how many at once; 1 runs them here.
@@ -32,7 +32,7 @@ def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Ite
     if workers == 1:
         return (run_part(job, part) for _, part in parts)
     # The module of processes is loaded when it is named, and a browser has none.
-    pool = futures.ThreadPoolExecutor if compiled_is_available() else futures.ProcessPoolExecutor
+    pool = futures.ThreadPoolExecutor if is_available() else futures.ProcessPoolExecutor
     return _in_order(pool(workers), job, parts, workers)
 
 

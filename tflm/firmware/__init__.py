@@ -1,4 +1,4 @@
-"""What a model costs a firmware beside its arena: flash, static RAM and time.
+"""What a model costs a firmware besides its arena: flash, static RAM and time.
 
 May import everything below planning; nothing here runs a model.
 """

@@ -1,7 +1,7 @@
-"""Why a device's arena is not what a model takes as the firmware is thought to be: other builds are tried.
+"""Find out why a device's arena differs from the expected one, by trying other builds.
 
-What can be another than thought: the kernel library and its version, the TFLM that it is built into, the part, and how
-many resource variables the firmware makes room for. A cause is one whose figures are all equal to the device's.
+Builds may differ in the kernel library and its version, the TFLM release, the part, and the capacity for resource
+variables. A build explains the difference if all its sizes are equal to the device's.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ from tflm.firmware.release_search import Span, SpanSearch, joined
 from tflm.libraries import TODAY, KernelLibrary, library_for
 from tflm.libraries.pins import VERSIONS
 from tflm.releases import WHEEL, Release, by_name, distributions
-from tflm.runtime.micro_allocator import RecordedAllocation
-from tflm.runtime.micro_measurement import ArenaMeasurement, measure_arena
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.runtime.micro_resource_variable import count_resource_variables
+from tflm.runtime.recorded_allocations import RecordedAllocation
 from tflm.schema.model import Model
 from tflm.targets import PARTS, Target
 

@@ -1,4 +1,4 @@
-"""The whole budget of a board: what a model with TFLM takes of its flash and RAM, and what is left."""
+"""The budget of a board: the flash and RAM that a model and TFLM take, and what is left."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def board_budget(model: Model, fit: BoardFit) -> BoardBudget:
     try:
         found = flash(model, target=board.target, kernels=fit.measured.kernels)
     except FirmwareError as error:
-        note = f"not known: {error}"
+        note = f"unknown: {error}"
         return BoardBudget(board.name, fit.model_bytes, None, board.flash_bytes, arena, None, None, ram, note)
     measured = found.data_bytes is not None and found.bss_bytes is not None
     return BoardBudget(

@@ -1,6 +1,6 @@
-"""What a device with TFLM prints on its serial line: profiles, arenas and failures, found among other output.
+"""Find TFLM's profiles, arena sizes and failures in a device's serial output.
 
-Lines may have a prefix (a time, a level), colours, and lines of others between them.
+Lines may have a prefix (a time, a level) or colours, and may be interleaved with others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationType
+from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -139,21 +139,21 @@ def _read_arena(line: str, log: DeviceLog) -> None:
 
 ADVICE = {
     r"Failed to allocate resource variable\. Maximum resource variable count \((?P<room>\d+)\)": (
-        "the firmware has room for {room} resource variables, the model names {variables}: give "
-        "MicroResourceVariables::Create that number"
+        "the firmware has space for {room} resource variables, but the model has {variables}: pass that number to "
+        "MicroResourceVariables::Create"
     ),
     r"(?:Failed to resize buffer|Failed to allocate (?:tail|temp) memory)\..*missing: (?P<missing>\d+)": (
-        "the arena is too small by {missing} bytes at least, for this allocation alone: tflm arena gives the smallest "
-        "that works"
+        "the arena is too small by at least {missing} bytes, for this allocation alone: tflm arena shows the smallest "
+        "size that works"
     ),
     r"Didn't find op for builtin opcode '(?P<operator>\w+)'": (
-        "the resolver lacks {operator}: tflm export writes one that has what the model uses"
+        "the resolver lacks {operator}: tflm export writes a resolver with all operators of the model"
     ),
     r"MicroProfiler errored out because total number of events exceeded the maximum of (?P<most>\d+)": (
         "the profiler holds {most} events: call ClearEvents() before each invoke"
     ),
 }
-"""What to do about lines that say what failed."""
+"""Advice for lines that report failures."""
 
 
 def _failures_in(line: str, variables: int) -> list[Failure]:
@@ -166,7 +166,7 @@ def _failures_in(line: str, variables: int) -> list[Failure]:
 
 
 Place = tuple[int, int]
-"""Of an operator: its subgraph, and its place there."""
+"""An operator: its subgraph, and its index there."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""A firmware's source tree as the options of this package: which TFLM, which kernels, how built."""
+"""Determine the TFLM, the kernels and the build options of a firmware's source tree."""
 
 from __future__ import annotations
 
@@ -77,13 +77,13 @@ def _release(
     copy = _of("tflm", copies)
     if copy is not None:
         if not static_memory:
-            reasons.append("no build file defines TF_LITE_STATIC_MEMORY: taken to be built without it")
+            reasons.append("no build file defines TF_LITE_STATIC_MEMORY: assumed to be built without it")
         return releases.by_name(copy.last, static_memory=static_memory)
     locked = _locked("esp-tflite-micro", dependencies)
     if locked is not None:
-        reasons.append(f"TFLM's sources are not here: taken from {locked.path}, esp-tflite-micro {locked.version}")
+        reasons.append(f"TFLM's sources were not found: using esp-tflite-micro {locked.version} from {locked.path}")
         return releases.by_name(f"esp-tflite-micro {locked.version}")
-    reasons.append("no TFLM was found: name --tflm yourself, or another folder")
+    reasons.append("no TFLM was found: use --tflm, or another folder")
     return None
 
 
@@ -98,16 +98,16 @@ def _kernels(
         if esp_nn is not None:
             return f"{library}@{esp_nn.last}"
         if esp_nn_locked is not None:
-            reasons.append(f"ESP-NN's sources are not here: its version is from {esp_nn_locked.path}")
+            reasons.append(f"ESP-NN's sources were not found: using the version in {esp_nn_locked.path}")
             return f"{library}@{esp_nn_locked.version}"
         wanted = next((found for found in dependencies if found.name == "esp-nn"), None)
         span = f"; {wanted.path} asks for {wanted.version}" if wanted is not None else ""
-        reasons.append(f"ESP-NN's sources and a dependencies.lock are not here{span}: its version is not known")
+        reasons.append(f"neither ESP-NN's sources nor a dependencies.lock was found{span}: its version is unknown")
         return library
     if cmsis_nn is not None and named.get("CONFIG_TENSORFLOW_LITE_MICRO_CMSIS_NN_KERNELS") != "n":
         library = "cmsis-nn:size" if "KERNELS_OPTIMIZED_FOR_SIZE" in named else "cmsis-nn"
         return f"{library}@{cmsis_nn.last}"
     if "CMSIS_NN" in named:
-        reasons.append("CMSIS-NN's sources are not here, or not known: its version is that of the release")
+        reasons.append("CMSIS-NN's sources were not found or are unknown: assuming the release's version")
         return "cmsis-nn"
     return "reference"

@@ -1,9 +1,9 @@
 """Flash and static RAM of TFLM in a firmware, for any set of operators.
 
-A linker takes the sections that can be reached from what the resolver adds. The data that this reads is one link of all
-operators, its sections gathered by the operators that reach them: a firmware is the base, every group that one of its
-operators reaches, and the resolver's own code. The figures count TFLM, its kernels and the parts of the C library that
-they draw in; not the application, the model or the arena.
+A linker includes the sections that are reachable from the operators that the resolver adds. The data is one link of all
+operators, with the sections grouped by the operators that reach them: a firmware is the base, every group that one of
+its operators reaches, and the resolver's own code. The figures count TFLM, its kernels and the parts of the C library
+that they use; not the application, the model or the arena.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from importlib.resources import files
+from operator import mul
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +29,6 @@ from tflm.libraries import Kernels
 from tflm.releases import TODAY, Releases, require_release
 from tflm.schema.model import Model
 
-TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
-"""The sizes of a group of sections, in the order of the data."""
-
 DEFAULT_BUILD = "release"
 OPTIMIZED_OTHERWISE = ("release, kernels -Os",)
 """Builds that differ from the default one in optimization alone."""
@@ -39,6 +37,47 @@ NO_OPERATOR = "none"
 
 SUBGRAPH_OPERATORS = ("AddCallOnce", "AddIf", "AddWhile")
 """Operators that run another subgraph while they run."""
+
+
+class SectionSizes(NamedTuple):
+    """Bytes of each kind of section, in the order of the data."""
+
+    text: float
+    extab: float
+    exidx: float
+    data: float
+    bss: float
+
+    @property
+    def code(self) -> float:
+        """Code and constants, with the tables that unwind it."""
+        return self.text + self.extab + self.exidx
+
+
+class SectionGroup(NamedTuple):
+    """Sections that a firmware has together.
+
+    Attributes:
+        conditions: sets of operators, by their numbers, of which each must meet the resolver's.
+        sizes: of the sections.
+    """
+
+    conditions: tuple[frozenset[int], ...]
+    sizes: SectionSizes
+
+
+class ResolverCode(NamedTuple):
+    """What the code of main and resolver is linear in, or the bytes for each, in the order of the data."""
+
+    always: float
+    builtin_operators: float
+    custom_operators: float
+    several_builtin: float
+    any_builtin: float
+    any_custom: float
+    several_custom: float
+    custom_name_bytes: float
+    several_operators: float
 
 
 class Sizes(NamedTuple):
@@ -57,8 +96,8 @@ class FlashData:
         cpu, kernels, build: what it is of.
         operators: the resolver's methods, as TFLM names them; "AddConv2D:CONV_2D_INT8" has a typed registration.
         base: sizes of what every firmware has.
-        groups: for each group of sections, sets of operators of which each must meet the resolver's, and its sizes.
-        resolver: bytes of the resolver's own code for each of its terms; see `_resolver_terms`.
+        groups: sections that depend on the operators.
+        resolver: bytes of the resolver's own code for each of its terms.
         custom_names: bytes of the name of each custom operator.
         main_bss, entry_bss: static RAM of interpreter and resolver, and of the resolver for each operator.
         base_stack, operator_stacks: bounds of the stack, of a firmware without operators and for each operator; None
@@ -69,9 +108,9 @@ class FlashData:
     kernels: str
     build: str
     operators: tuple[str, ...]
-    base: tuple[float, ...]
-    groups: tuple[tuple[tuple[frozenset[int], ...], tuple[float, ...]], ...]
-    resolver: tuple[float, ...]
+    base: SectionSizes
+    groups: tuple[SectionGroup, ...]
+    resolver: ResolverCode
     custom_names: Mapping[str, int]
     main_bss: int
     entry_bss: int
@@ -99,23 +138,27 @@ class FlashData:
         try:
             raw = json.loads(text)
             cpu, _, build = raw["variant"].partition(", ")
+            base_stack, operator_stacks = _stack(raw.get("stack"), len(raw["ops"]))
             found = cls(
-                cpu,
-                raw["lib"],
-                build,
-                tuple(raw["ops"]),
-                tuple(raw["base"]),
-                tuple((_conditions(reached), tuple(sizes)) for reached, sizes in raw["groups"]),
-                tuple(raw["main"]),
-                raw["custom"],
-                raw["main_bss"],
-                raw["per_entry"],
-                *_stack(raw.get("stack"), len(raw["ops"])),
+                cpu=cpu,
+                kernels=raw["lib"],
+                build=build,
+                operators=tuple(raw["ops"]),
+                base=SectionSizes(*raw["base"]),
+                groups=tuple(SectionGroup(_conditions(all), SectionSizes(*sizes)) for all, sizes in raw["groups"]),
+                resolver=ResolverCode(*raw["main"]),
+                custom_names=raw["custom"],
+                main_bss=raw["main_bss"],
+                entry_bss=raw["per_entry"],
+                base_stack=base_stack,
+                operator_stacks=operator_stacks,
             )
             found.sizes(found.operators)
             return found
         except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, OverflowError) as error:
-            raise FirmwareError(f"this is no file of groups of sections ({type(error).__name__}: {error})") from None
+            raise FirmwareError(
+                f"this is not a file of tools/flash_groups.py ({type(error).__name__}: {error})"
+            ) from None
 
     @cached_property
     def places(self) -> dict[str, int]:
@@ -125,10 +168,11 @@ class FlashData:
     def sizes(self, operators: Iterable[str]) -> Sizes:
         """What a firmware with a resolver of exactly these operators takes."""
         names = [name for name in operators if name != NO_OPERATOR]
-        total = np.add(self.base, self._group_sizes[self._drawn_in(names)].sum(0, dtype=None)).tolist()
-        code = sum(map(_product, self.resolver, self._resolver_terms(names)))
+        drawn_in = self._group_sizes[self._drawn_in(names)].sum(0, dtype=None)
+        total = SectionSizes(*np.add(self.base, drawn_in).tolist())
+        resolver = sum(map(mul, self.resolver, self._resolver_terms(names)))
         static = -(-self.main_bss // 8) * 8 + self.entry_bss * max(len(names), 1)  # a resolver has room for one
-        return Sizes(sum(total[:BSS]) + code, total[DATA], total[BSS] + static)
+        return Sizes(total.code + total.data + resolver, total.data, total.bss + static)
 
     def stack_bytes(self, operators: Iterable[str]) -> int | None:
         """A bound of the stack from reset on, with these operators; None where the data has none.
@@ -144,15 +188,15 @@ class FlashData:
 
     @cached_property
     def _group_sizes(self) -> npt.NDArray[np.float64]:
-        return np.array([sizes for _, sizes in self.groups], np.float64)
+        return np.array([group.sizes for group in self.groups], np.float64)
 
     @cached_property
     def _reached(self) -> npt.NDArray[np.bool_]:
         """For both conditions of each group (of which there may be one), which operators meet it."""
         table = np.zeros((2, len(self.groups), len(self.operators)), np.bool_)
-        for group, (conditions, _) in enumerate(self.groups):
-            table[0, group, list(conditions[0])] = True
-            table[1, group, list(conditions[-1])] = True
+        for i, group in enumerate(self.groups):
+            table[0, i, list(group.conditions[0])] = True
+            table[1, i, list(group.conditions[-1])] = True
         return table
 
     def _drawn_in(self, names: Sequence[str]) -> npt.NDArray[np.bool_]:
@@ -166,23 +210,22 @@ class FlashData:
         of_others = reached[:, [self.places[other] for other in others]]
         together = reached[:, self.places[name]] & of_others.any(1)
         sharing = np.asarray(of_others[together].any(0), None).tolist()
-        size = float(self._group_sizes[together, :BSS].sum(dtype=None))
-        return size, tuple(sorted(other for other, shares in zip(others, sharing) if shares))
+        sizes = SectionSizes(*self._group_sizes[together].sum(0, dtype=None).tolist())
+        return sizes.code + sizes.data, tuple(sorted(other for other, shares in zip(others, sharing) if shares))
 
-    def _resolver_terms(self, names: Sequence[str]) -> tuple[float, ...]:
-        """What the code of main and resolver is linear in."""
+    def _resolver_terms(self, names: Sequence[str]) -> ResolverCode:
         custom = [self.custom_names[name] for name in names if name in self.custom_names]
         builtin = len(names) - len(custom)
-        return (
-            1,
-            builtin,
-            len(custom),
-            builtin >= 2,
-            builtin >= 1,
-            bool(custom),
-            len(custom) >= 2,
-            sum(custom),
-            len(names) >= 2,
+        return ResolverCode(
+            always=1,
+            builtin_operators=builtin,
+            custom_operators=len(custom),
+            several_builtin=builtin >= 2,
+            any_builtin=builtin >= 1,
+            any_custom=bool(custom),
+            several_custom=len(custom) >= 2,
+            custom_name_bytes=sum(custom),
+            several_operators=len(names) >= 2,
         )
 
 
@@ -193,10 +236,6 @@ def _stack(raw: Any, operators: int) -> tuple[int | None, tuple[int, ...]]:
     if len(bounds) != operators:
         raise ValueError(f"{len(bounds)} bounds of the stack for {operators} operators")
     return int(raw["base"]), bounds
-
-
-def _product(a: float, b: float) -> float:
-    return a * b
 
 
 def _conditions(reached: Any) -> tuple[frozenset[int], ...]:
@@ -226,11 +265,14 @@ class Flash:
     """What TFLM takes of a part's flash and static RAM.
 
     Attributes:
-        cpu, kernels, build: what the figures are of.
+        cpu: the part.
+        kernels: the kernel library.
+        build: how TFLM is built.
         flash_bytes: code, constants and first values of variables; None where that build was not measured.
         flash_range_bytes: from and to; both are `flash_bytes` where that is known.
         runtime_bytes: of `flash_bytes`, what a firmware without any operators takes.
-        data_bytes, bss_bytes: static RAM with and without first values; None where the build was not measured.
+        data_bytes: static RAM with first values; None where the build was not measured.
+        bss_bytes: other static RAM; None where the build was not measured.
         stack_bytes: a bound of the stack from reset on, with a minimal main and without interrupts; None where the
             data has none.
         model_bytes: the model's file, which is beside `flash_bytes`; 0 without a model.
@@ -245,9 +287,9 @@ class Flash:
     build: str
     flash_bytes: int | None
     flash_range_bytes: tuple[int, int]
-    runtime_bytes: int | None
-    data_bytes: int | None
-    bss_bytes: int | None
+    runtime_bytes: int | None = None
+    data_bytes: int | None = None
+    bss_bytes: int | None = None
     stack_bytes: int | None = None
     model_bytes: int = 0
     typed_flash_bytes: int | None = None
@@ -266,7 +308,7 @@ def flash(
     data: str | Path | None = None,
     release: Releases | None = None,
 ) -> Flash:
-    """What TFLM takes of a part's flash and static RAM, for a model's operators or for others.
+    """Return the flash and static RAM of TFLM with a model's operators, or with given ones.
 
     Args:
         model: its operators are those of the firmware, and its bytes are in `model_bytes`.
@@ -374,15 +416,15 @@ def estimate_flash(
     if not known:
         libraries = ", ".join(sorted({entry.kernels for entry in shipped()}))
         raise FirmwareError(
-            f"flash was measured with these kernel libraries: {libraries}; not with {kernels!r}; for a build of your "
-            "own pass its sections: --flash-data FILE"
+            f"no flash data for kernel library {kernels!r}; use {libraries}, or measure your own build and pass "
+            "--flash-data FILE"
         )
     _refuse_unknown(names, known)
     exact = [entry for entry in known if (entry.cpu, entry.build) == (cpu, build)]
     if exact and all(name in exact[0].places or name == NO_OPERATOR for name in names):
         return _measured(exact[0], names, model_bytes)
     if not exact and build not in {entry.build for entry in known}:
-        raise FirmwareError(f"flash was measured for the builds {_builds(known)}; not for {build!r}")
+        raise FirmwareError(f"no flash data for build {build!r}; use one of {_builds(known)}")
     return _range(known, names, cpu, kernels, build, model_bytes)
 
 
@@ -400,15 +442,15 @@ def _like_another(names: list[str], cpu: str, kernels: str, build: str, model_by
     known = [entry for entry in shipped() if entry.kernels == like]
     _refuse_unknown(names, known)
     if build not in {entry.build for entry in known}:
-        raise FirmwareError(f"flash was measured for the builds {_builds(known)}; not for {build!r}")
+        raise FirmwareError(f"no flash data for build {build!r}; use one of {_builds(known)}")
     builds = {build, *OPTIMIZED_OTHERWISE} if build == DEFAULT_BUILD else {build}
     ranges = [_range(known, names, cpu, like, each, 0).flash_range_bytes for each in sorted(builds)]
     low, high = min(low for low, _ in ranges), max(high for _, high in ranges)
     note = (
-        f"a range of {like} kernels on {cpu}: with {kernels} ({what}) flash was not measured, nor RAM and stack; for a "
-        "build of your own pass its sections: --flash-data FILE"
+        f"a range of {like} kernels on {cpu}: flash, RAM and stack were not measured with {kernels} ({what}); for your "
+        "own build, pass --flash-data FILE"
     )
-    return Flash(cpu, kernels, build, None, (low, high), None, None, None, model_bytes=model_bytes, note=note)
+    return Flash(cpu, kernels, build, None, (low, high), model_bytes=model_bytes, note=note)
 
 
 def _builds(known: list[FlashData]) -> str:
@@ -420,15 +462,14 @@ def _refuse_unknown(names: Sequence[str], known: Sequence[FlashData]) -> None:
     missing = [name for name in names if name not in anywhere]
     if missing:
         raise FirmwareError(
-            f"{', '.join(missing)}: not in the data of flash; operators are named by the resolver's methods, such as "
-            "AddConv2D"
+            f"no flash data for {', '.join(missing)}; operators are named by the resolver's methods, such as AddConv2D"
         )
 
 
 def _measured(entry: FlashData, names: list[str], model_bytes: int) -> Flash:
     missing = [name for name in names if name not in entry.places and name != NO_OPERATOR]
     if missing:
-        raise FirmwareError(f"{', '.join(missing)}: not in the data of this build")
+        raise FirmwareError(f"no flash data for {', '.join(missing)} in this build")
     sizes = entry.sizes(names)
     flash = round(sizes.flash)
     return Flash(
@@ -437,10 +478,10 @@ def _measured(entry: FlashData, names: list[str], model_bytes: int) -> Flash:
         entry.build,
         flash,
         (flash, flash),
-        round(entry.sizes([]).flash),
-        round(sizes.data),
-        round(sizes.bss),
-        entry.stack_bytes(names),
+        runtime_bytes=round(entry.sizes([]).flash),
+        data_bytes=round(sizes.data),
+        bss_bytes=round(sizes.bss),
+        stack_bytes=entry.stack_bytes(names),
         model_bytes=model_bytes,
         operators=_shares(entry, names),
         note=(
@@ -494,7 +535,7 @@ def _range(known: list[FlashData], names: list[str], cpu: str, kernels: str, bui
         f"a range, for {what} not measured: from {base.cpu}, build {base.build!r} ({round(measured):,} bytes), by how "
         f"much others differ from it in operators that both have ({compared})"
     )
-    return Flash(cpu, kernels, build, None, (low, high), None, None, None, model_bytes=model_bytes, note=note)
+    return Flash(cpu, kernels, build, None, (low, high), model_bytes=model_bytes, note=note)
 
 
 def _ratios(base: FlashData, other: FlashData, names: Sequence[str]) -> list[float]:

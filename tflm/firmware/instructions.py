@@ -1,14 +1,14 @@
-"""Instructions, cycles and time of a model on a Cortex-M, from how often loops run.
+"""Estimate instructions, cycles and time of a model on a Cortex-M, from the trip counts of loops.
 
-What a trip through each loop takes is in `data/instructions.json`, fitted by `tools/fit_instructions.py` to operators
-that were counted under emulation. What has no formula is left out of the figures and said: `Estimate.covered`.
+Instructions per trip are in `data/instructions.json`, fitted by `tools/fit_instructions.py` to counts under emulation.
+Operators without a formula are not included; see `Estimate.covered`.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -17,9 +17,9 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 
 from tflm import targets
-from tflm.boards import Board, boards
+from tflm.boards import Board, boards, by_name
 from tflm.errors import FirmwareError
-from tflm.firmware.loop_trips import PATHS, Layer, LoopTrips
+from tflm.firmware.loop_trips import PATHS, Layer, Path
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import axes
 from tflm.libraries import Kernels
@@ -34,17 +34,6 @@ OPTIMIZATIONS = ("-O2", "-Os")
 
 COUNTED_AS = {"arduino": "cmsis-nn", "cmsis-nn:size": "cmsis-nn"}
 """Libraries that others stand for: the one for Arduino is an older CMSIS-NN, which the nRF52840 was measured with."""
-
-STAND_INS = {
-    "cmsis-nn/none/-Os": ("cmsis-nn/none/-O2", 0.4),
-    "cmsis-nn/mve/-Os": ("cmsis-nn/mve/-O2", 0.4),
-    "reference/dsp/-Os": ("reference/dsp/-O2", 0.4),
-    "reference/none/-O2": ("reference/dsp/-O2", 0.5),
-    "reference/none/-Os": ("reference/dsp/-O2", 0.6),
-    "reference/mve/-O2": ("reference/dsp/-O2", 0.5),
-    "reference/mve/-Os": ("reference/dsp/-O2", 0.6),
-}
-"""What was not counted: the configuration whose coefficients are taken, and how far off that may be, as a share."""
 
 FORMULA_ERROR = 0.08
 """How far a formula is off at most for an operator of more than a few thousand instructions."""
@@ -93,6 +82,66 @@ SILICON = {
 """By part of Cortex-M."""
 
 
+class TripCost(NamedTuple):
+    """What one trip through a loop takes, in the order of the data."""
+
+    instructions: float
+    cycles: float
+
+
+class CountedPath(NamedTuple):
+    """A path through a kernel that was counted.
+
+    Attributes:
+        largest_error: how far its formula was off at most, as a share.
+        trips: what a trip through each of its loops takes.
+    """
+
+    largest_error: float
+    trips: dict[str, TripCost]
+
+
+class Configuration(NamedTuple):
+    """Kernels that were counted as they were compiled.
+
+    Attributes:
+        compiler, library: what with, and in which version.
+        paths: by name.
+    """
+
+    compiler: str
+    library: str
+    paths: dict[str, CountedPath]
+
+    @classmethod
+    def read(cls, raw: dict[str, Any]) -> Configuration:
+        """From the JSON of a configuration."""
+        paths = {}
+        for name, counted in raw["paths"].items():
+            trips = {loop: TripCost(*cost) for loop, cost in counted["trips"].items()}
+            paths[name] = CountedPath(counted["largest_error"], trips)
+        return cls(raw["compiler"], raw["library"], paths)
+
+
+class StandIn(NamedTuple):
+    """The configuration whose coefficients are taken for another, and how far off that may be, as a share."""
+
+    configuration: str
+    error: float = 0.0
+
+
+STAND_INS = {
+    "cmsis-nn/none/-Os": StandIn("cmsis-nn/none/-O2", 0.4),
+    "cmsis-nn/mve/-Os": StandIn("cmsis-nn/mve/-O2", 0.4),
+    "reference/dsp/-Os": StandIn("reference/dsp/-O2", 0.4),
+    "reference/none/-O2": StandIn("reference/dsp/-O2", 0.5),
+    "reference/none/-Os": StandIn("reference/dsp/-O2", 0.6),
+    "reference/mve/-O2": StandIn("reference/dsp/-O2", 0.5),
+    "reference/mve/-Os": StandIn("reference/dsp/-O2", 0.6),
+}
+"""By configuration that was not counted."""
+
+
 class OperatorEstimate(NamedTuple):
     """What an operator takes.
 
@@ -123,8 +172,11 @@ class Estimate:
     """What an invoke of a model takes, as far as there are formulas.
 
     Attributes:
-        target, kernels, optimization: what it is of.
-        instructions, cycles: of the operators that are covered; `cycles` by the table of the Cortex-M4's manual.
+        target: the part.
+        kernels: the kernel library.
+        optimization: what the kernels are compiled with.
+        instructions: of an invoke, as far as there are formulas.
+        cycles: of these, by the table of the Cortex-M4's manual.
         instructions_within: how far the instructions of the whole invoke may be from these, as a share, upwards or
             downwards; operators without a formula count with three times what is guessed of them.
         device_cycles: of the part's clock, with what memory and pipeline add.
@@ -150,11 +202,10 @@ class Estimate:
 
 
 @cache
-def coefficients() -> dict[str, Any]:
+def coefficients() -> dict[str, Configuration]:
     """The file of coefficients, by configuration: kernels/extension/optimization."""
     text = (files("tflm.firmware") / "data" / "instructions.json").read_text()
-    configurations: dict[str, Any] = json.loads(text)["configurations"]
-    return configurations
+    return {name: Configuration.read(raw) for name, raw in json.loads(text)["configurations"].items()}
 
 
 def estimate(
@@ -166,7 +217,7 @@ def estimate(
     board: str | None = None,
     mhz: float | None = None,
 ) -> Estimate:
-    """Instructions of an invoke on a Cortex-M, and its time where that can be said.
+    """Estimate the instructions of an invoke on a Cortex-M, and its time if the clock is known.
 
     Args:
         target: a part, such as "cortex-m4"; the board's, if it is left out.
@@ -180,24 +231,25 @@ def estimate(
     """
     usual = None if board is None else _clocked(board)
     if target is None and usual is None:
-        raise FirmwareError(f"give a target, such as 'cortex-m4', or a board: {', '.join(clocked_boards())}")
+        raise FirmwareError(f"pass a target, such as 'cortex-m4', or a board: {', '.join(clocked_boards())}")
     part = usual.target if usual is not None and target is None else _part(target)
     library = kernels or (usual.kernels if usual else "cmsis-nn")
     name = library if isinstance(library, str) else library.name
     name = COUNTED_AS.get(name, name)
     optimization = _optimization(optimization or (usual.optimization if usual else "-O2"))
     mhz = mhz or (usual.mhz if usual else None)
-    configuration, paths, stand_in_error = _configuration(part, name, optimization)
+    counted = _counted(part, name, optimization)
+    configuration = coefficients()[counted.configuration]
     subgraph = model.subgraphs[0]
     found = tuple(
-        _operator(model, subgraph, index, paths, configuration)
+        _operator(model, subgraph, index, _formulas(counted.configuration), configuration)
         for index, operator in enumerate(subgraph.operators or ())
     )
     instructions = sum(operator.instructions or 0 for operator in found)
     cycles = sum(operator.cycles or 0 for operator in found)
     guessed = sum(operator.guessed_instructions for operator in found)
     covered = instructions / (instructions + guessed) if instructions + guessed else 1.0
-    instructions_within = stand_in_error + _within(found, configuration["paths"], instructions, guessed)
+    instructions_within = counted.error + _within(found, configuration.paths, instructions, guessed)
     silicon = SILICON[part.name]
     milliseconds = cycles * silicon.cycles / mhz / 1e3 if mhz and covered >= ENOUGH else None
     return Estimate(
@@ -212,26 +264,28 @@ def estimate(
         within=silicon.within + max(instructions_within - FORMULA_ERROR, 0),
         covered=covered,
         operators=found,
-        note=_note(configuration, optimization, silicon, stand_in_error, mhz),
+        note=_note(configuration, optimization, silicon, counted.error, mhz),
     )
 
 
-def _within(operators: Sequence[OperatorEstimate], paths: dict[str, Any], instructions: int, guessed: int) -> float:
+def _within(
+    operators: Sequence[OperatorEstimate], paths: Mapping[str, CountedPath], instructions: int, guessed: int
+) -> float:
     """How far all instructions may be from those that formulas give, as a share."""
 
     def error(path: str) -> float:
         if path in FLOAT_PATHS:
             return FLOAT_ERROR
-        return max(FORMULA_ERROR, float(paths[path]["largest_error"]))
+        return max(FORMULA_ERROR, paths[path].largest_error)
 
     errors = sum((operator.instructions or 0) * error(operator.path) for operator in operators if operator.path)
     return (errors + guessed * (1 + GUESS_ERROR)) / max(instructions, 1)
 
 
 def _note(
-    configuration: dict[str, Any], optimization: str, silicon: Silicon, stand_in_error: float, mhz: float | None
+    configuration: Configuration, optimization: str, silicon: Silicon, stand_in_error: float, mhz: float | None
 ) -> str:
-    note = f"int8 kernels compiled with {optimization} by {configuration['compiler']}, {configuration['library']}"
+    note = f"int8 kernels compiled with {optimization} by {configuration.compiler}, {configuration.library}"
     if stand_in_error:
         note += f" (another build was counted, which may be {stand_in_error:.0%} off)"
     clock = f" at {mhz:g} MHz" if mhz else ""
@@ -244,12 +298,11 @@ def clocked_boards() -> list[str]:
 
 
 def _clocked(board: str) -> Board:
-    known = clocked_boards()
-    if board not in known:
-        raise FirmwareError(
-            f"no instructions were counted for a part as {board!r} has it; there are {', '.join(known)}"
-        )
-    return boards()[board]
+    found = by_name(board)
+    if found.mhz is None:
+        known = ", ".join(clocked_boards())
+        raise FirmwareError(f"no timing data for {found.name}; use a board with a Cortex-M: {known}")
+    return found
 
 
 def _part(target: Any) -> targets.Target:
@@ -259,27 +312,30 @@ def _part(target: Any) -> targets.Target:
 def _optimization(text: str) -> str:
     name = text if text.startswith("-") else f"-{text}"
     if name not in OPTIMIZATIONS:
-        raise FirmwareError(f"instructions were counted for {' and '.join(OPTIMIZATIONS)}, not for {text!r}")
+        raise FirmwareError(f"no timing data for optimization {text!r}; use {' or '.join(OPTIMIZATIONS)}")
     return name
 
 
-def _configuration(
-    part: targets.Target, kernels: str, optimization: str
-) -> tuple[dict[str, Any], dict[str, Any], float]:
-    """The coefficients, the paths that operators take, and how far off another build may be that stands in."""
+def _counted(part: targets.Target, kernels: str, optimization: str) -> StandIn:
+    """The configuration that was counted, or one that stands in for it."""
     extension = next((name for name in ("mve", "dsp") if name in part.extensions), "none")
-    name, error = STAND_INS.get(f"{kernels}/{extension}/{optimization}", (f"{kernels}/{extension}/{optimization}", 0.0))
-    if part.name not in SILICON or name not in coefficients():
+    wanted = f"{kernels}/{extension}/{optimization}"
+    found = STAND_INS.get(wanted, StandIn(wanted))
+    if part.name not in SILICON or found.configuration not in coefficients():
         raise FirmwareError(
-            f"no instructions were counted for {kernels} on {part.name}; there are cmsis-nn and reference, "
-            f"on {', '.join(SILICON)}"
+            f"no timing data for {kernels} on {part.name}; use cmsis-nn or reference on {', '.join(SILICON)}"
         )
-    counted, extension, _ = name.split("/")
-    return coefficients()[name], dict(PATHS["reference" if counted == "reference" else f"{counted}/{extension}"]), error
+    return found
+
+
+def _formulas(configuration: str) -> Mapping[str, Path]:
+    """By operator."""
+    kernels, extension, _ = configuration.split("/")
+    return PATHS["reference" if kernels == "reference" else f"{kernels}/{extension}"]
 
 
 def _operator(
-    model: Model, subgraph: SubGraph, index: int, paths: dict[str, Any], configuration: dict[str, Any]
+    model: Model, subgraph: SubGraph, index: int, formulas: Mapping[str, Path], configuration: Configuration
 ) -> OperatorEstimate:
     operator = (subgraph.operators or [])[index]
     name = model.operator_name(operator)
@@ -287,18 +343,17 @@ def _operator(
     if _changes_shape_alone(name):
         return OperatorEstimate(index, name, "", 0, 0, count)
     guess = _guess(subgraph, operator, name, count)
-    if name not in paths:
-        return OperatorEstimate(index, name, "", None, None, count, "no operators of this kind were counted", guess)
+    if name not in formulas:
+        return OperatorEstimate(index, name, "", None, None, count, "no formula for this operator", guess)
     layer = layer_of(model, subgraph, operator)
     if isinstance(layer, str):
         return OperatorEstimate(index, name, "", None, None, count, layer, guess)
-    trips: LoopTrips | None = paths[name](layer)
-    if trips is None or trips.path not in configuration["paths"]:
-        return OperatorEstimate(index, name, "", None, None, count, "none of its shape was counted", guess)
-    costs = configuration["paths"][trips.path]["trips"]
-    instructions, cycles = (
-        round(sum(costs[loop][what] * times for loop, times in trips.trips.items())) for what in (0, 1)
-    )
+    trips = formulas[name](layer)
+    if trips is None or trips.path not in configuration.paths:
+        return OperatorEstimate(index, name, "", None, None, count, "no formula for its shape", guess)
+    costs = configuration.paths[trips.path].trips
+    instructions = round(sum(costs[loop].instructions * times for loop, times in trips.trips.items()))
+    cycles = round(sum(costs[loop].cycles * times for loop, times in trips.trips.items()))
     return OperatorEstimate(index, name, trips.path, instructions, cycles, count)
 
 
@@ -342,18 +397,18 @@ def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | st
     inputs = [tensors[i] for i in operator.inputs or () if i >= 0]
     outputs = [tensors[i] for i in operator.outputs or ()]
     if not inputs or not outputs:
-        return "it lacks tensors"
+        return "tensors are missing"
     name = model.operator_name(operator)
     if name in CONVERSIONS:
         return _conversion(name, inputs[0], outputs[0])
     activations = inputs[:1] if name == "PAD" else inputs[:2]
     if any(tensor.type != TensorType.INT8 for tensor in (*activations, outputs[0])):
         types = sorted({tensor.type.name.lower() for tensor in (*activations, outputs[0])})
-        return f"formulas are for int8; it has {', '.join(types)}"
+        return f"no formula for {', '.join(types)}, only for int8"
     if name == "PAD":
         return _pad(model, inputs, outputs[0])
     if name == "FULLY_CONNECTED" and not _one_symmetric_scale(inputs[1]):
-        return "its weights have a scale for each channel, or a zero point"
+        return "no formula for weights with per-channel scales or a zero point"
     shapes = tuple(tuple(tensor.shape or ()) for tensor in inputs)
     output = tuple(outputs[0].shape or ())
     options = operator.builtin_options
@@ -374,7 +429,7 @@ def _conversion(name: str, source: Tensor, result: Tensor) -> Layer | str:
 def _pad(model: Model, inputs: Sequence[Tensor], output: Tensor) -> Layer | str:
     values = model.constant(inputs[1])
     if values is None:
-        return "its paddings are not constant"
+        return "no formula for paddings that are not constant"
     kind = np.int64 if inputs[1].type == TensorType.INT64 else np.int32
     pairs = tuple((int(before), int(after)) for before, after in np.frombuffer(values, kind).reshape(-1, 2))
     return Layer("PAD", (tuple(inputs[0].shape or ()),), tuple(output.shape or ()), paddings=pairs)
@@ -391,7 +446,7 @@ def _windowed(
     name: str, shapes: tuple[tuple[int, ...], ...], output: tuple[int, ...], options: WindowOptions
 ) -> Layer | str:
     if len(shapes[0]) != 4 or len(output) != 4:
-        return "it has no image of four dimensions"
+        return "no formula for an input without four dimensions"
     if isinstance(options, Pool2DOptions):
         taps, dilations = (options.filter_height, options.filter_width), (1, 1)
     else:

@@ -1,8 +1,8 @@
-"""How often the loops of a kernel run, from the shapes of an operator's tensors.
+"""Trip counts of a kernel's loops, from the shapes of an operator's tensors.
 
-Instructions of an int8 kernel depend on its data hardly at all: they are sums of how often each of its loops runs,
-times what one trip takes. This counts the trips; what they take is in `tflm.firmware.instructions`. Each function here
-is a path through a kernel, of TFLM's own or of CMSIS-NN (4ab83cc3c), and its trips are named by what they run over.
+The instructions of an int8 kernel hardly depend on its data: they are the sum over its loops of trip count times
+instructions per trip. This module counts trips; `tflm.firmware.instructions` has the instructions per trip. Each
+function is a path through a kernel of TFLM or CMSIS-NN (4ab83cc3c); trips are named by what their loop iterates over.
 """
 
 from __future__ import annotations
@@ -60,9 +60,59 @@ class Layer:
         return self.rows.taps * self.columns.taps
 
     @property
-    def positions(self) -> int:
+    def windows(self) -> int:
         """Windows of an image."""
         return self.rows.windows * self.columns.windows
+
+    @property
+    def batches(self) -> int:
+        """Images."""
+        return self.output[0]
+
+    @property
+    def positions(self) -> int:
+        """Windows of all images."""
+        return self.batches * self.windows
+
+    @property
+    def rows_inside(self) -> int:
+        """Rows of windows that lie in the image, of all windows."""
+        return self.batches * _inside(self.rows) * self.columns.windows
+
+    @property
+    def columns_inside(self) -> int:
+        """Columns of windows that lie in the image, of all windows."""
+        return self.batches * _inside(self.columns) * self.rows.windows
+
+    @property
+    def taps_inside(self) -> int:
+        """Places of windows that lie in the image, of all windows."""
+        return self.batches * _inside(self.rows) * _inside(self.columns)
+
+    @property
+    def channels(self) -> int:
+        """Elements along the output's last dimension."""
+        return self.output[-1]
+
+    @property
+    def outputs(self) -> int:
+        """Elements of the output."""
+        return math.prod(self.output)
+
+    @property
+    def vectors(self) -> int:
+        """Rows of the output's last dimension."""
+        return self.outputs // self.channels
+
+    @property
+    def broadcasts(self) -> bool:
+        """Whether an input has another shape than the output."""
+        return any(shape != self.output for shape in self.inputs)
+
+    @property
+    def depth(self) -> int:
+        """Products of a filter at each of its places, or of a row of weights."""
+        return self.inputs[1][-1]
 
     @property
     def dilated(self) -> bool:
@@ -73,6 +123,10 @@ class Layer:
 Path = Callable[[Layer], LoopTrips | None]
 
 
+def _path(name: str, trips: Mapping[str, int]) -> LoopTrips:
+    return LoopTrips(name, {"call": 1, **trips})
+
+
 def places_inside(axis: Axis) -> npt.NDArray[np.int64]:
     """For each window, how many of its places lie in the image."""
     first = np.arange(axis.windows, dtype=np.int64) * axis.stride - axis.before
@@ -80,116 +134,72 @@ def places_inside(axis: Axis) -> npt.NDArray[np.int64]:
     return np.asarray(((places >= 0) & (places < axis.size)).sum(1, dtype=np.int64), None)
 
 
-def _rows_inside(layer: Layer) -> int:
-    """Rows of windows that lie in the image, of all windows."""
-    return int(places_inside(layer.rows).sum(dtype=np.int64)) * layer.columns.windows
-
-
-def _taps_inside(layer: Layer) -> int:
-    """Places of windows that lie in the image, of all windows."""
-    return int(places_inside(layer.rows).sum(dtype=np.int64) * places_inside(layer.columns).sum(dtype=np.int64))
+def _inside(axis: Axis) -> int:
+    return int(places_inside(axis).sum(dtype=np.int64))
 
 
 # --- TFLM's own kernels ------------------------------------------------------------------------------------------
 
 
 def _reference_conv_2d(layer: Layer) -> LoopTrips | None:
-    batches, *_, channels = layer.output
-    depth = layer.inputs[1][3]
-    if layer.inputs[0][3] != depth:
+    if layer.inputs[0][3] != layer.depth:
         return None
-    outputs, inside = batches * layer.positions * channels, batches * _taps_inside(layer) * channels
-    return LoopTrips(
-        "conv_2d",
-        {
-            "call": 1,
-            "positions": batches * layer.positions,
-            "outputs": outputs,
-            "rows of windows": outputs * layer.rows.taps,
-            "taps": outputs * layer.taps,
-            "taps inside": inside,
-            "products": inside * depth,
-        },
-    )
+    trips = {
+        "positions": layer.positions,
+        "outputs": layer.outputs,
+        "rows of windows": layer.outputs * layer.rows.taps,
+        "taps": layer.outputs * layer.taps,
+        "taps inside": layer.taps_inside * layer.channels,
+        "products": layer.taps_inside * layer.channels * layer.depth,
+    }
+    return _path("conv_2d", trips)
 
 
 def _reference_depthwise_conv_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    outputs = batches * layer.positions * channels
-    return LoopTrips(
-        "depthwise_conv_2d",
-        {
-            "call": 1,
-            "positions": batches * layer.positions,
-            "channels of input": batches * layer.positions * layer.inputs[0][3],
-            "outputs": outputs,
-            "rows of windows": outputs * layer.rows.taps,
-            "taps": outputs * layer.taps,
-            "taps in rows inside": batches * _rows_inside(layer) * layer.columns.taps * channels,
-            "taps in columns inside": batches
-            * int(places_inside(layer.columns).sum(dtype=np.int64))
-            * layer.rows.windows
-            * layer.rows.taps
-            * channels,
-            "taps inside": batches * _taps_inside(layer) * channels,
-        },
-    )
+    trips = {
+        "positions": layer.positions,
+        "channels of input": layer.positions * layer.inputs[0][3],
+        "outputs": layer.outputs,
+        "rows of windows": layer.outputs * layer.rows.taps,
+        "taps": layer.outputs * layer.taps,
+        "taps in rows inside": layer.rows_inside * layer.columns.taps * layer.channels,
+        "taps in columns inside": layer.columns_inside * layer.rows.taps * layer.channels,
+        "taps inside": layer.taps_inside * layer.channels,
+    }
+    return _path("depthwise_conv_2d", trips)
 
 
 def _reference_fully_connected(layer: Layer) -> LoopTrips:
-    outputs = math.prod(layer.output)
-    return LoopTrips(
-        "fully_connected",
-        {
-            "call": 1,
-            "batches": outputs // layer.output[-1],
-            "outputs": outputs,
-            "products": outputs * layer.inputs[1][-1],
-        },
-    )
+    trips = {"batches": layer.vectors, "outputs": layer.outputs, "products": layer.outputs * layer.depth}
+    return _path("fully_connected", trips)
 
 
 def _reference_pool(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    positions = batches * layer.positions
-    return LoopTrips(
-        layer.operator.lower(),
-        {
-            "call": 1,
-            "positions": positions,
-            "outputs": positions * channels,
-            "rows of windows": batches * _rows_inside(layer) * channels,
-            "taps inside": batches * _taps_inside(layer) * channels,
-        },
-    )
+    trips = {
+        "positions": layer.positions,
+        "outputs": layer.outputs,
+        "rows of windows": layer.rows_inside * layer.channels,
+        "taps inside": layer.taps_inside * layer.channels,
+    }
+    return _path(layer.operator.lower(), trips)
 
 
 def _softmax(layer: Layer) -> LoopTrips:
-    return LoopTrips(
-        "softmax",
-        {"call": 1, "rows": math.prod(layer.output[:-1]), "outputs": math.prod(layer.output)},
-    )
+    return _path("softmax", {"rows": math.prod(layer.output[:-1]), "outputs": layer.outputs})
 
 
 def _elementwise(layer: Layer) -> LoopTrips | None:
-    if any(shape != layer.output for shape in layer.inputs):
-        return None  # broadcast
-    outputs = math.prod(layer.output)
-    return LoopTrips(layer.operator.lower(), {"call": 1, "outputs": outputs})
+    return None if layer.broadcasts else _by_output(layer)
+
+
+def _by_output(layer: Layer) -> LoopTrips:
+    return _path(layer.operator.lower(), {"outputs": layer.outputs})
 
 
 def _quantize(layer: Layer) -> LoopTrips:
     """From floats, or from one integer type to another."""
     kind = "float32" if layer.types[0] == "float32" else "integers"
-    return LoopTrips(f"quantize, {kind}", {"call": 1, "outputs": math.prod(layer.output)})
-
-
-def _dequantize(layer: Layer) -> LoopTrips:
-    return LoopTrips("dequantize", {"call": 1, "outputs": math.prod(layer.output)})
-
-
-def _leaky_relu(layer: Layer) -> LoopTrips:
-    return LoopTrips("leaky_relu", {"call": 1, "outputs": math.prod(layer.output)})
+    return _path(f"quantize, {kind}", {"outputs": layer.outputs})
 
 
 def _of_four(layer: Layer) -> tuple[Shape, list[tuple[int, int]]]:
@@ -201,19 +211,15 @@ def _of_four(layer: Layer) -> tuple[Shape, list[tuple[int, int]]]:
 def _reference_pad(layer: Layer) -> LoopTrips | None:
     if len(layer.output) > 4:
         return None
-    (batches, rows, columns, depth), _ = _of_four(layer)
+    (batches, rows, columns, _), _ = _of_four(layer)
     copied = math.prod(layer.inputs[0])
-    outputs = batches * rows * columns * depth
-    return LoopTrips(
-        "pad",
-        {
-            "call": 1,
-            "rows": batches * rows,
-            "positions": batches * rows * columns,
-            "copied": copied,
-            "filled": outputs - copied,
-        },
-    )
+    trips = {
+        "rows": batches * rows,
+        "positions": batches * rows * columns,
+        "copied": copied,
+        "filled": layer.outputs - copied,
+    }
+    return _path("pad", trips)
 
 
 def _cmsis_pad(layer: Layer) -> LoopTrips | None:
@@ -232,23 +238,20 @@ def _cmsis_pad(layer: Layer) -> LoopTrips | None:
     }
     sizes = [piece for pieces in fills.values() for piece in pieces]
     copies, copied = (lines, width * channels) if whole else (lines * width, channels)
-    return LoopTrips(
-        f"pad, {'rows' if whole else 'positions'}",
-        {
-            "call": 1,
-            "batches": batches,
-            "rows": lines,
-            "positions": 0 if whole else lines * width,
-            "fills": sum(times for size, times in sizes if size),
-            "filled, by 4": sum(size // 4 * times for size, times in sizes),
-            "filled, by 1": sum(size % 4 * times for size, times in sizes),
-            **_in_parts("copied", copies, copied, 16, 4, 1),
-            "copied": copies * copied,
-            "copied, unaligned": copies
-            * copied
-            * (not _in_words(layer.inputs[0][-1:], layer.output[-1:], paddings, whole)),
-        },
-    )
+    trips = {
+        "batches": batches,
+        "rows": lines,
+        "positions": 0 if whole else lines * width,
+        "fills": sum(times for size, times in sizes if size),
+        "filled, by 4": sum(size // 4 * times for size, times in sizes),
+        "filled, by 1": sum(size % 4 * times for size, times in sizes),
+        **_in_parts("copied", copies, copied, 16, 4, 1),
+        "copied": copies * copied,
+        "copied, unaligned": copies
+        * copied
+        * (not _in_words(layer.inputs[0][-1:], layer.output[-1:], paddings, whole)),
+    }
+    return _path(f"pad, {'rows' if whole else 'positions'}", trips)
 
 
 def _in_words(inner: Shape, outer: Shape, paddings: Sequence[tuple[int, int]], whole: bool) -> bool:
@@ -271,34 +274,29 @@ def _in_parts(name: str, times: int, length: int, *parts: int) -> dict[str, int]
 
 def _convolve_s8(layer: Layer) -> LoopTrips | None:
     """arm_convolve_s8 with DSP: windows become columns, which two at a time meet two channels at a time."""
-    batches, *_, channels = layer.output
-    depth = layer.inputs[1][3]
+    depth, channels = layer.depth, layer.channels
     if layer.inputs[0][3] != depth:
         return None
-    columns, column = batches * layer.positions, layer.taps * depth
-    inside = batches * _taps_inside(layer)
-    pairs, odd = batches * (layer.positions // 2), batches * (layer.positions % 2)
-    return LoopTrips(
-        "conv_2d, columns",
-        {
-            "call": 1,
-            "columns": columns,
-            "rows of windows": columns * layer.rows.taps,
-            "taps inside": inside,
-            **_in_parts("bytes inside", inside, depth, 64, 16, 4, 1),
-            "taps outside": columns * layer.taps - inside,
-            **_in_parts("bytes outside", columns * layer.taps - inside, depth, 16, 4, 1),
-            **_in_parts("columns widened", columns, column, 4, 1),
-            "pairs of columns": pairs,
-            "pairs of columns and channels": pairs * (channels // 2),
-            "pairs of columns and channels, entered": pairs * (channels > 1),
-            **_in_parts("pairs of columns and channels", pairs * (channels // 2), column, 4, 1),
-            "pairs of columns, odd channel": pairs * (channels % 2),
-            **_in_parts("pairs of columns, odd channel", pairs * (channels % 2), column, 4, 1),
-            "odd column": odd * channels,
-            **_in_parts("odd column", odd * channels, column, 4, 1),
-        },
-    )
+    column, outside = layer.taps * depth, layer.positions * layer.taps - layer.taps_inside
+    pairs, odd = layer.batches * (layer.windows // 2), layer.batches * (layer.windows % 2)
+    trips = {
+        "columns": layer.positions,
+        "rows of windows": layer.positions * layer.rows.taps,
+        "taps inside": layer.taps_inside,
+        **_in_parts("bytes inside", layer.taps_inside, depth, 64, 16, 4, 1),
+        "taps outside": outside,
+        **_in_parts("bytes outside", outside, depth, 16, 4, 1),
+        **_in_parts("columns widened", layer.positions, column, 4, 1),
+        "pairs of columns": pairs,
+        "pairs of columns and channels": pairs * (channels // 2),
+        "pairs of columns and channels, entered": pairs * (channels > 1),
+        **_in_parts("pairs of columns and channels", pairs * (channels // 2), column, 4, 1),
+        "pairs of columns, odd channel": pairs * (channels % 2),
+        **_in_parts("pairs of columns, odd channel", pairs * (channels % 2), column, 4, 1),
+        "odd column": odd * channels,
+        **_in_parts("odd column", odd * channels, column, 4, 1),
+    }
+    return _path("conv_2d, columns", trips)
 
 
 def _mat_mult_nt_t_s8(calls: int, rows: int, channels: int, depth: int) -> dict[str, int]:
@@ -318,13 +316,13 @@ def _mat_mult_nt_t_s8(calls: int, rows: int, channels: int, depth: int) -> dict[
 
 def _is_pointwise(layer: Layer) -> bool:
     unpadded = layer.rows.before == layer.columns.before == 0
-    return unpadded and layer.taps == 1 and not layer.dilated and layer.inputs[0][3] == layer.inputs[1][3]
+    return unpadded and layer.taps == 1 and not layer.dilated and layer.inputs[0][3] == layer.depth
 
 
 def _is_one_row(layer: Layer) -> bool:
     _, height, _, depth = layer.inputs[0]
     words = layer.columns.stride * depth % 4 == 0
-    return height == layer.rows.taps == layer.columns.dilation == 1 and words and depth == layer.inputs[1][3]
+    return height == layer.rows.taps == layer.columns.dilation == 1 and words and depth == layer.depth
 
 
 def _dsp_conv_2d(layer: Layer) -> LoopTrips | None:
@@ -342,16 +340,15 @@ def _pointwise(layer: Layer, products: Callable[[int, int, int, int], dict[str, 
 
 def _fully_connected_as_pointwise(layer: Layer) -> Layer | None:
     """The convolution as which TFLM has CMSIS-NN run a FULLY_CONNECTED of whole words with more than two dimensions."""
-    depth, channels = layer.inputs[1][-1], layer.output[-1]
+    depth, channels = layer.depth, layer.output[-1]
     if len(layer.output) <= 2 or depth % 4:
         return None
-    rows = math.prod(layer.output) // channels
+    rows = layer.outputs // channels
     return Layer(layer.operator, ((1, 1, rows, depth), (channels, 1, 1, depth)), (1, 1, rows, channels))
 
 
 def _dsp_depthwise_conv_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    if layer.inputs[0][3] == channels and batches == 1 and not layer.dilated:
+    if layer.inputs[0][3] == layer.channels and layer.batches == 1 and not layer.dilated:
         small = layer.rows.taps == layer.columns.taps == 3 and max(layer.rows.before, layer.columns.before) <= 1
         return _depthwise_3x3(layer) if small else _depthwise_opt(layer)
     return _depthwise_any(layer)
@@ -365,25 +362,26 @@ def _plain_depthwise_conv_2d(layer: Layer) -> LoopTrips:
 
 def _plain_fully_connected(layer: Layer) -> LoopTrips:
     """Without DSP: three channels at a time, then one at a time."""
-    depth, channels = layer.inputs[1][-1], layer.output[-1]
-    batches = math.prod(layer.output) // channels
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mat_mult_nt_t_s8)
-    threes, left = batches * (channels // 3), batches * (channels % 3)
-    trips = {"call": 1, "batches": batches, "three channels": threes, "three channels, products": threes * depth}
-    return LoopTrips(
-        "fully_connected", trips | {"channels left over": left, "channels left over, products": left * depth}
-    )
+    threes, left = layer.vectors * (layer.channels // 3), layer.vectors * (layer.channels % 3)
+    trips = {
+        "batches": layer.vectors,
+        "three channels": threes,
+        "three channels, products": threes * layer.depth,
+        "channels left over": left,
+        "channels left over, products": left * layer.depth,
+    }
+    return _path("fully_connected", trips)
 
 
 def _depthwise_3x3(layer: Layer) -> LoopTrips:
     """arm_depthwise_conv_3x3_s8: four channels at a time; of each row of a window its left, middle and right place."""
-    channels, depth = layer.output[3] // 4, layer.output[3] % 4
-    rows = int(places_inside(layer.rows).sum(dtype=np.int64))
+    rows = _inside(layer.rows)
     first = np.arange(layer.columns.windows, dtype=np.int64) * layer.columns.stride - layer.columns.before
     left, right = first >= 0, layer.columns.size - first >= 3
-    trips = {"call": 1, "rows": layer.rows.windows, "positions": layer.positions}
-    for name, times in (("four channels", channels), ("channels left over", depth)):
+    trips = {"rows": layer.rows.windows, "positions": layer.positions}
+    for name, times in (("four channels", layer.channels // 4), ("channels left over", layer.channels % 4)):
         trips |= {
             name: layer.positions * times,
             f"{name}, entered": layer.positions * (times > 0),
@@ -392,107 +390,92 @@ def _depthwise_3x3(layer: Layer) -> LoopTrips:
             f"{name}, rows without right": rows * int((left & ~right).sum(dtype=np.int64)) * times,
             f"{name}, rows of one place": rows * int((~left & ~right).sum(dtype=np.int64)) * times,
         }
-    return LoopTrips("depthwise_conv_2d, 3x3", trips)
+    return _path("depthwise_conv_2d, 3x3", trips)
 
 
 def _depthwise_opt(layer: Layer) -> LoopTrips:
-    """arm_depthwise_conv_s8_opt with DSP: a column for each window, then four channels at a time."""
-    channels = layer.output[3]
-    rows, inside = _rows_inside(layer), _taps_inside(layer)
-    outside = layer.columns.windows * (layer.rows.windows * layer.rows.taps) - rows
-    beyond = rows * layer.columns.taps - inside
-    return LoopTrips(
-        "depthwise_conv_2d, any window",
-        {
-            "call": 1,
-            "positions": layer.positions,
-            "rows inside": rows,
-            "taps inside": inside,
-            **_in_parts("elements inside", inside, channels, 4, 1),
-            "taps beside": beyond,
-            "bytes beside": 2 * beyond * channels,
-            "bytes above and below": 2 * outside * layer.columns.taps * channels,
-            "four channels": layer.positions * (channels // 4),
-            "four channels, entered": layer.positions * (channels > 3),
-            "four channels, two taps": layer.positions * (channels // 4) * (layer.taps // 2),
-            "four channels, odd tap": layer.positions * (channels // 4) * (layer.taps % 2),
-            "channels left over": layer.positions * (channels % 4),
-            "channels left over, entered": layer.positions * (channels % 4 > 0),
-            "channels left over, taps": layer.positions * (channels % 4) * layer.taps,
-        },
-    )
+    """arm_depthwise_conv_s8_opt with DSP, for one image: a column for each window, then four channels at a time."""
+    channels, rows, inside = layer.channels, layer.rows_inside, layer.taps_inside
+    fours, left = layer.positions * (channels // 4), layer.positions * (channels % 4)
+    beside, rows_outside = rows * layer.columns.taps - inside, layer.positions * layer.rows.taps - rows
+    trips = {
+        "positions": layer.positions,
+        "rows inside": rows,
+        "taps inside": inside,
+        **_in_parts("elements inside", inside, channels, 4, 1),
+        "taps beside": beside,
+        "bytes beside": 2 * beside * channels,
+        "bytes above and below": 2 * rows_outside * layer.columns.taps * channels,
+        "four channels": fours,
+        "four channels, entered": layer.positions * (channels > 3),
+        "four channels, two taps": fours * (layer.taps // 2),
+        "four channels, odd tap": fours * (layer.taps % 2),
+        "channels left over": left,
+        "channels left over, entered": layer.positions * (channels % 4 > 0),
+        "channels left over, taps": left * layer.taps,
+    }
+    return _path("depthwise_conv_2d, any window", trips)
 
 
 def _depthwise_any(layer: Layer) -> LoopTrips:
     """arm_depthwise_conv_s8: four channels at a time that come of one, or one at a time."""
-    batches, *_, channels = layer.output
-    multiplier = channels // layer.inputs[0][3]
-    fours = multiplier % 4 == 0 and batches == 1 and not layer.dilated
-    outputs = channels // 4 if fours else channels
-    return LoopTrips(
-        f"depthwise_conv_2d, {'by fours' if fours else 'any'}",
-        {
-            "call": 1,
-            "positions": batches * layer.positions,
-            "channels of input": batches * layer.positions * layer.inputs[0][3],
-            "outputs": batches * layer.positions * outputs,
-            "outputs of dilated rows": batches * layer.positions * outputs * (layer.rows.dilation > 1),
-            "outputs of dilated columns": batches * layer.positions * outputs * (layer.columns.dilation > 1),
-            "rows inside": batches * _rows_inside(layer) * outputs,
-            "taps inside": batches * _taps_inside(layer) * outputs,
-        },
-    )
+    multiplier = layer.channels // layer.inputs[0][3]
+    fours = multiplier % 4 == 0 and layer.batches == 1 and not layer.dilated
+    outputs = layer.channels // 4 if fours else layer.channels
+    trips = {
+        "positions": layer.positions,
+        "channels of input": layer.positions * layer.inputs[0][3],
+        "outputs": layer.positions * outputs,
+        "outputs of dilated rows": layer.positions * outputs * (layer.rows.dilation > 1),
+        "outputs of dilated columns": layer.positions * outputs * (layer.columns.dilation > 1),
+        "rows inside": layer.rows_inside * outputs,
+        "taps inside": layer.taps_inside * outputs,
+    }
+    return _path(f"depthwise_conv_2d, {'by fours' if fours else 'any'}", trips)
 
 
 def _dsp_fully_connected(layer: Layer) -> LoopTrips:
-    depth, channels = layer.inputs[1][-1], layer.output[-1]
-    batches = math.prod(layer.output) // channels
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mat_mult_nt_t_s8)
-    trips = {"call": 1, "batches": batches, "pairs of channels, entered": batches * (channels > 1)}
-    pairs, odd = batches * (channels // 2), batches * (channels % 2)
-    trips |= {"pairs of channels": pairs, **_in_parts("pairs of channels", pairs, depth, 32, 4, 1)}  # unrolled 8 times
-    return LoopTrips("fully_connected", trips | {"odd channel": odd, **_in_parts("odd channel", odd, depth, 4, 1)})
+    pairs, odd = layer.vectors * (layer.channels // 2), layer.vectors * (layer.channels % 2)
+    trips = {
+        "batches": layer.vectors,
+        "pairs of channels, entered": layer.vectors * (layer.channels > 1),
+        "pairs of channels": pairs,
+        **_in_parts("pairs of channels", pairs, layer.depth, 32, 4, 1),  # unrolled 8 times
+        "odd channel": odd,
+        **_in_parts("odd channel", odd, layer.depth, 4, 1),
+    }
+    return _path("fully_connected", trips)
 
 
 def _dsp_average_pool_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    positions, inside = batches * layer.positions, batches * _taps_inside(layer)
-    return LoopTrips(
-        "average_pool_2d",
-        {
-            "call": 1,
-            "positions": positions,
-            "outputs": positions * channels,
-            "rows inside": batches * _rows_inside(layer),
-            "later taps": inside - positions,
-            "later elements": (inside - positions) * channels,
-        },
-    )
+    later = layer.taps_inside - layer.positions
+    trips = {
+        "positions": layer.positions,
+        "outputs": layer.outputs,
+        "rows inside": layer.rows_inside,
+        "later taps": later,
+        "later elements": later * layer.channels,
+    }
+    return _path("average_pool_2d", trips)
 
 
 def _dsp_max_pool_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    positions, inside = batches * layer.positions, batches * _taps_inside(layer)
-    return LoopTrips(
-        "max_pool_2d",
-        {
-            "call": 1,
-            "positions": positions,
-            "rows inside": batches * _rows_inside(layer),
-            "bytes copied": positions * channels,
-            "later taps": inside - positions,
-            **_in_parts("later elements", inside - positions, channels, 4, 1),
-            **_in_parts("clamped", batches, layer.positions * channels, 4, 1),
-        },
-    )
+    later = layer.taps_inside - layer.positions
+    trips = {
+        "positions": layer.positions,
+        "rows inside": layer.rows_inside,
+        "bytes copied": layer.outputs,
+        "later taps": later,
+        **_in_parts("later elements", later, layer.channels, 4, 1),
+        **_in_parts("clamped", layer.batches, layer.windows * layer.channels, 4, 1),
+    }
+    return _path("max_pool_2d", trips)
 
 
 def _dsp_elementwise(layer: Layer) -> LoopTrips | None:
-    if any(shape != layer.output for shape in layer.inputs):
-        return None
-    outputs = math.prod(layer.output)
-    return LoopTrips(layer.operator.lower(), {"call": 1, **_in_parts("outputs", 1, outputs, 4, 1)})
+    return None if layer.broadcasts else _path(layer.operator.lower(), _in_parts("outputs", 1, layer.outputs, 4, 1))
 
 
 # --- CMSIS-NN with Helium ----------------------------------------------------------------------------------------
@@ -519,130 +502,101 @@ def _mve_products(calls: int, rows: int, channels: int, depth: int) -> dict[str,
     }
 
 
-def _mve_columns(layer: Layer, path: str, more: Mapping[str, int]) -> LoopTrips:
-    batches, *_, channels = layer.output
-    depth = layer.inputs[1][3] if layer.operator == "CONV_2D" else 1
-    columns, inside = batches * layer.positions, batches * _taps_inside(layer)
-    outside = columns * layer.taps - inside
-    return LoopTrips(
-        path,
-        {
-            "call": 1,
-            "columns": columns,
-            "rows of windows": columns * layer.rows.taps,
-            "taps inside": inside,
-            "vectors inside": inside * _vectors(depth),
-            "taps outside": outside,
-            "vectors outside": outside * _vectors(depth),
-            **_mve_products(batches, layer.positions, channels, layer.taps * depth),
-            **more,
-        },
-    )
+def _mve_columns(layer: Layer, path: str, depth: int, more: Mapping[str, int]) -> LoopTrips:
+    outside = layer.positions * layer.taps - layer.taps_inside
+    trips = {
+        "columns": layer.positions,
+        "rows of windows": layer.positions * layer.rows.taps,
+        "taps inside": layer.taps_inside,
+        "vectors inside": layer.taps_inside * _vectors(depth),
+        "taps outside": outside,
+        "vectors outside": outside * _vectors(depth),
+        **_mve_products(layer.batches, layer.windows, layer.channels, layer.taps * depth),
+        **more,
+    }
+    return _path(path, trips)
 
 
 def _mve_conv_2d(layer: Layer) -> LoopTrips | None:
     if _is_pointwise(layer):
         return _pointwise(layer, _mve_products)
-    if layer.inputs[0][3] != layer.inputs[1][3] or _is_one_row(layer):
+    if layer.inputs[0][3] != layer.depth or _is_one_row(layer):
         return None
-    return _mve_columns(layer, "conv_2d, columns", {})
+    return _mve_columns(layer, "conv_2d, columns", layer.depth, {})
 
 
 def _mve_depthwise_conv_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    if layer.inputs[0][3] == 1 and channels > 1:
-        return _mve_columns(layer, "depthwise_conv_2d, of one channel", {"transposed": layer.taps * channels})
-    if layer.inputs[0][3] != channels or batches > 1 or layer.dilated:
+    if layer.inputs[0][3] == 1 and layer.channels > 1:
+        more = {"transposed": layer.taps * layer.channels}
+        return _mve_columns(layer, "depthwise_conv_2d, of one channel", 1, more)
+    if layer.inputs[0][3] != layer.channels or layer.batches > 1 or layer.dilated:
         return _depthwise_any(layer)
-    inside = _taps_inside(layer)
-    outside = layer.positions * layer.taps - inside
-    blocks = [min(124, channels - start) for start in range(0, channels, 124)]  # CH_IN_BLOCK_MVE
-    words = sum(_vectors(block, 4) for block in blocks)
-    vectors = sum(_vectors(block) for block in blocks)
+    inside, outside = layer.taps_inside, layer.positions * layer.taps - layer.taps_inside
+    sizes = [min(124, layer.channels - start) for start in range(0, layer.channels, 124)]  # CH_IN_BLOCK_MVE
+    blocks, words = len(sizes), sum(_vectors(size, 4) for size in sizes)
+    vectors = sum(_vectors(size) for size in sizes)
     fours, left = layer.positions // 4 * words, layer.positions % 4 * words
-    return LoopTrips(
-        "depthwise_conv_2d, any window",
-        {
-            "call": 1,
-            "blocks": len(blocks),
-            "positions": len(blocks) * layer.positions,
-            "rows of windows": len(blocks) * layer.positions * layer.rows.taps,
-            "taps inside": len(blocks) * inside,
-            "vectors inside": vectors * inside,
-            "taps outside": len(blocks) * outside,
-            "vectors outside": vectors * outside,
-            "four positions": len(blocks) * (layer.positions // 4),
-            "four positions, four channels": fours,
-            "four positions, four channels, taps": fours * layer.taps,
-            "positions left over, four channels": left,
-            "positions left over, four channels, taps": left * layer.taps,
-        },
-    )
+    trips = {
+        "blocks": blocks,
+        "positions": blocks * layer.positions,
+        "rows of windows": blocks * layer.positions * layer.rows.taps,
+        "taps inside": blocks * inside,
+        "vectors inside": vectors * inside,
+        "taps outside": blocks * outside,
+        "vectors outside": vectors * outside,
+        "four positions": blocks * (layer.positions // 4),
+        "four positions, four channels": fours,
+        "four positions, four channels, taps": fours * layer.taps,
+        "positions left over, four channels": left,
+        "positions left over, four channels, taps": left * layer.taps,
+    }
+    return _path("depthwise_conv_2d, any window", trips)
 
 
 def _mve_fully_connected(layer: Layer) -> LoopTrips:
-    depth, channels = layer.inputs[1][-1], layer.output[-1]
-    batches = math.prod(layer.output) // channels
     if (pointwise := _fully_connected_as_pointwise(layer)) is not None:
         return _pointwise(pointwise, _mve_products)
-    fours, left = batches * (channels // 4), batches * (channels % 4)
-    return LoopTrips(
-        "fully_connected",
-        {
-            "call": 1,
-            "batches": batches,
-            "four channels": fours,
-            "four channels, entered": batches * (fours > 0),
-            "four channels, vectors": fours * _vectors(depth),
-            "channels left over": left,
-            "channels left over, entered": batches * (left > 0),
-            "channels left over, vectors": left * _vectors(depth),
-        },
-    )
+    trips = {"batches": layer.vectors}
+    for name, times in (("four channels", layer.channels // 4), ("channels left over", layer.channels % 4)):
+        trips |= {
+            name: layer.vectors * times,
+            f"{name}, entered": layer.vectors * (times > 0),
+            f"{name}, vectors": layer.vectors * times * _vectors(layer.depth),
+        }
+    return _path("fully_connected", trips)
 
 
 def _mve_max_pool_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    positions, inside, vectors = batches * layer.positions, batches * _taps_inside(layer), _vectors(channels)
-    return LoopTrips(
-        "max_pool_2d",
-        {
-            "call": 1,
-            "positions": positions,
-            "vectors copied": positions * vectors,
-            "rows inside": batches * _rows_inside(layer),
-            "later taps": inside - positions,
-            "later vectors": (inside - positions) * vectors,
-            "vectors clamped": batches * _vectors(layer.positions * channels),
-        },
-    )
+    later, vectors = layer.taps_inside - layer.positions, _vectors(layer.channels)
+    trips = {
+        "positions": layer.positions,
+        "vectors copied": layer.positions * vectors,
+        "rows inside": layer.rows_inside,
+        "later taps": later,
+        "later vectors": later * vectors,
+        "vectors clamped": layer.batches * _vectors(layer.windows * layer.channels),
+    }
+    return _path("max_pool_2d", trips)
 
 
 def _mve_average_pool_2d(layer: Layer) -> LoopTrips:
-    batches, *_, channels = layer.output
-    vectors = _vectors(channels)
-    positions = batches * layer.positions
-    return LoopTrips(
-        layer.operator.lower(),
-        {
-            "call": 1,
-            "positions": positions,
-            "vectors": positions * vectors,
-            "outputs": positions * channels,
-            "rows inside": batches * _rows_inside(layer) * vectors,
-            "taps inside": batches * _taps_inside(layer),
-            "vectors inside": batches * _taps_inside(layer) * vectors,
-        },
-    )
+    vectors = _vectors(layer.channels)
+    trips = {
+        "positions": layer.positions,
+        "vectors": layer.positions * vectors,
+        "outputs": layer.outputs,
+        "rows inside": layer.rows_inside * vectors,
+        "taps inside": layer.taps_inside,
+        "vectors inside": layer.taps_inside * vectors,
+    }
+    return _path("average_pool_2d", trips)
 
 
 def _mve_elementwise(layer: Layer) -> LoopTrips | None:
-    if any(shape != layer.output for shape in layer.inputs):
-        return None
-    return LoopTrips(layer.operator.lower(), {"call": 1, "vectors": _vectors(math.prod(layer.output), 4)})
+    return None if layer.broadcasts else _path(layer.operator.lower(), {"vectors": _vectors(layer.outputs, 4)})
 
 
-_CONVERSIONS: dict[str, Path] = {"DEQUANTIZE": _dequantize, "LEAKY_RELU": _leaky_relu, "QUANTIZE": _quantize}
+_CONVERSIONS: dict[str, Path] = {"DEQUANTIZE": _by_output, "LEAKY_RELU": _by_output, "QUANTIZE": _quantize}
 """What every library leaves to TFLM's own kernels."""
 
 _DSP: dict[str, Path] = {

@@ -1,8 +1,7 @@
-"""Which releases of TFLM give a model some figures: the whole history, without measuring at every commit.
+"""Search TFLM's whole history for releases with given arena sizes, without measuring every commit.
 
-While a model is laid out, declarations ask the release which commits' changes hold. Between two releases that answer
-all of these questions alike there is no difference, so that one measurement stands for all commits back to the newest
-one that was asked for.
+While a model is allocated, declarations query the release for the changes that it includes. Two releases with the same
+answers have the same sizes, so one measurement is valid for all commits back to the newest one that was queried.
 """
 
 from __future__ import annotations

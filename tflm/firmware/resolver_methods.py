@@ -1,4 +1,4 @@
-"""What firmware calls to add a model's operators: methods of TFLM's resolver, and registrations for one type alone."""
+"""Methods of TFLM's resolver that add a model's operators, and single-type registrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a firmware's source tree is built, as far as its build files tell: flags, kernels, and versions of components."""
+"""Read flags, kernels and component versions from the build files of a firmware's source tree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of a source tree, and a hash of a C or C++ file that survives what copies of it change."""
+"""List files of a source tree, and hash C and C++ files independently of typical edits of copies."""
 
 from __future__ import annotations
 

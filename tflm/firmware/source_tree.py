@@ -1,4 +1,4 @@
-"""Which TFLM, CMSIS-NN and ESP-NN a firmware's source tree contains.
+"""Find the TFLM, CMSIS-NN and ESP-NN in a firmware's source tree.
 
 Files are recognized by the hash of their text, wherever they lie and whatever was done to their include paths. Each has
 the hash that versions in some span had; the versions in which most files agree are those of the copy. Of the sources,
@@ -50,7 +50,8 @@ class Modified:
 
     Attributes:
         path: from the folder that was looked at.
-        first, last: the versions that it is from; None where it is of no version: it was changed.
+        first: the first version with that text; None where it was changed locally.
+        last: the last one.
     """
 
     path: str
@@ -65,7 +66,8 @@ class SourceCopy:
     Attributes:
         project: "tflm", "cmsis-nn" or "esp-nn".
         folder: from the folder that was looked at, what all its files lie in.
-        first, last: the versions with which most files agree: commits of TFLM; tags or commits of the libraries.
+        first: the first version with which most files agree, a commit of TFLM; a tag or commit of a library.
+        last: the last one.
         contiguous: whether all versions between these agree as well; where a change was reverted, some do not.
         files: how many files were recognized by their path.
         matching: how many of these have the text of the versions found.

@@ -1,7 +1,7 @@
-"""What ESPHome's micro_wake_word needs of a model's manifest: `tensor_arena_size`, for each release of ESPHome.
+"""Compute `tensor_arena_size` in the manifest of a micro_wake_word model, for each release of ESPHome.
 
-ESPHome gives a model an arena of that size. Which TFLM and which ESP-NN lay the model out in it changed over time, and
-where ESPHome leaves the version of ESP-NN open, it goes by the day on which the firmware was built.
+ESPHome allocates an arena of that size for the model. The TFLM and ESP-NN that it uses changed over time; if ESPHome
+does not pin the version of ESP-NN, the version depends on the day on which the firmware is built.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tflm.errors import ArgumentError, TflmError
 from tflm.libraries import library_for
 from tflm.libraries.component import ESPHOME
 from tflm.libraries.pins import esp_nn_stated, versions_in
-from tflm.releases import by_name
+from tflm.releases import Releases, by_name, require_release
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
@@ -61,7 +61,9 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
         ArgumentError: the part is none of Espressif's.
     """
     if target.family != S3.family:
-        raise ArgumentError(f"ESPHome's micro_wake_word is for Espressif's chips, such as esp32s3; not {target.name!r}")
+        raise ArgumentError(
+            f"micro_wake_word does not support target {target.name!r}; use an Espressif chip, such as esp32s3"
+        )
     found: list[Need] = []
     for need in _needs(model, target):
         advance()
@@ -72,8 +74,22 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
     return found
 
 
+def needs_in(needs: list[Need], release: Releases | None) -> list[Need]:
+    """Those of one release of ESPHome; of all, if none is named.
+
+    Raises:
+        ArgumentError: the release is unknown, or is not ESPHome's.
+    """
+    if release is None:
+        return needs
+    distribution = require_release(release).distribution
+    if distribution is None or distribution.name != "esphome":
+        raise ArgumentError(f"{release!r} is not a release of ESPHome; name one, such as 'esphome 2025.5'")
+    return [need for need in needs if need.first_esphome == distribution.version]
+
+
 def size_for_all(needs: list[Need]) -> int | None:
-    """The smallest `tensor_arena_size` that works in all releases that take the model; None if none does."""
+    """The smallest `tensor_arena_size` that works in all of these releases that take the model; None if none does."""
     return max((need.tensor_arena_size for need in needs if need.tensor_arena_size is not None), default=None)
 
 

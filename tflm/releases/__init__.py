@@ -1,7 +1,7 @@
-"""Every TFLM since 2021: its releases by commit, by date, and by what people get it with.
+"""Every TFLM since 2021: its releases by commit, by date, and by the distributions that contain it.
 
-A release is a place in TFLM's history and the options it is built with. What a commit changed is declared next to what
-it changed, by `tflm.targets.Since` and `Until` in structures, and by `release.holds(commit)` in requests and orders.
+A release is a commit of TFLM with the options it is built with. What a commit changed is declared where it
+applies: by `tflm.targets.Since` and `Until` in structures, and by `release.holds(commit)` in requests and orders.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from tflm.releases.release import COMPRESSION, STATIC_MEMORY, TODAY, WHEEL, Rele
 from tflm.releases.timeline import HASH_DIGITS, Commit, history
 
 Releases = Union[str, Release]
-"""A release, or what `by_name` knows one by."""
+"""A release, or a name of one for `by_name`."""
 
 MINIMUM_HASH_DIGITS = 6
 
 
 def by_name(name: str, *, static_memory: bool = True) -> Release:
-    """The TFLM of a commit, of a day, or of something that contains it.
+    """The TFLM of a commit, of a day, or of a distribution that contains it.
 
     Args:
         name: a commit of TFLM's main branch by six or more digits of its hash; a day, month or year such as
             "2023-06-15", "2023-06" or "2023", for the newest commit up to its end; a distribution with its version,
             such as "esp-tflite-micro 1.3.3", "zephyr 3.7", "chirale 2.0.0" or "esphome 2025.5", or without one, for
             the newest; or "wheel", for the tflite-micro package for Python.
-        static_memory: whether it is built with TF_LITE_STATIC_MEMORY. A distribution that settles this keeps its own.
+        static_memory: whether it is built with TF_LITE_STATIC_MEMORY. Ignored for a distribution that determines it.
 
     Raises:
-        ArgumentError: there is no such release; the message says what there is.
+        ArgumentError: the release is unknown; the message lists the known ones.
     """
     words = name.strip().lower().split()
     if not words:
@@ -55,12 +55,12 @@ def require_release(value: Releases) -> Release:
     """A release as it is, or by its name.
 
     Raises:
-        ArgumentError: it is neither, or there is none of that name.
+        ArgumentError: it is neither, or the name is unknown.
     """
     if isinstance(value, str):
         return by_name(value)
     if not isinstance(value, Release):
-        raise ArgumentError(f"{value!r} is no release of TFLM; tflm.releases.by_name('{TFLM_COMMIT}') gives one")
+        raise ArgumentError(f"{value!r} is not a release of TFLM; tflm.releases.by_name('{TFLM_COMMIT}') returns one")
     return value
 
 
@@ -74,7 +74,7 @@ def _of_distribution(name: str, versions: list[Distribution], words: list[str], 
     found = version_of(versions, " ".join(words)) if words else versions[-1]
     if found is None:
         known = ", ".join(version.version for version in versions)
-        raise ArgumentError(f"no version of {versions[0].name} is known as {' '.join(words)!r}; known are {known}")
+        raise ArgumentError(f"no version of {versions[0].name} is known as {' '.join(words)!r}; use one of {known}")
     own = static_memory if found.static_memory is None else found.static_memory
     plain = release_at(_commit(found.commit), own)
     name = f"{found.name} {found.version} ({plain.name})"
@@ -82,7 +82,7 @@ def _of_distribution(name: str, versions: list[Distribution], words: list[str], 
 
 
 def _newest_until(date: str) -> Commit:
-    """The newest commit of a day, month or year, or before it."""
+    """The newest commit up to the end of a day, month or year."""
     first = history()[0]
     found = [commit for commit in history() if commit.date[: len(date)] <= date]
     if not found:

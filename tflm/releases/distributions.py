@@ -1,8 +1,8 @@
-"""What people get TFLM with: components, modules, Arduino libraries and SDKs, and which TFLM each version has.
+"""Distributions of TFLM: components, modules, Arduino libraries and SDKs, with the commit in each version.
 
 `distributions.txt` has a line for each version: name, version, its day, the commit of TFLM that its tree equals,
 whether it is built with TF_LITE_STATIC_MEMORY (yes, no, or ? where the project that uses it decides), and its kernels.
-Versions of a distribution stand in the order of their days.
+Versions of a distribution are in the order of their days.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import NamedTuple
 from tflm.releases.timeline import lines_of
 
 UMBRELLAS = frozenset({"esphome", "zephyr"})
-"""Those of which only the versions are listed that brought another TFLM or kernel library: it stays until the next."""
+"""Distributions for which only versions that changed TFLM or the kernel library are listed."""
 
 
 class Distribution(NamedTuple):
     """A version of something that contains TFLM.
 
     Attributes:
-        name, version: as the file has them.
-        date: its day; empty where it is not known.
-        commit: of TFLM, that its tree equals.
-        static_memory: whether it is built with TF_LITE_STATIC_MEMORY; None where the project that uses it decides.
-        kernels: the kernel library that it comes with; empty where that is not one of `tflm.libraries`.
+        name, version: as in the file.
+        date: its day; empty if unknown.
+        commit: the commit of TFLM that its tree equals.
+        static_memory: whether it is built with TF_LITE_STATIC_MEMORY; None if the project that uses it decides.
+        kernels: the kernel library that it includes; empty if that is not one of `tflm.libraries`.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Distribution(NamedTuple):
 
 @functools.cache
 def distributions() -> dict[str, list[Distribution]]:
-    """Every version that is known, by the name of the distribution."""
+    """All known versions, by the name of the distribution."""
     found: dict[str, list[Distribution]] = {}
     for line in lines_of("distributions.txt"):
         name, version, date, commit, static_memory, kernels = line.split("\t")

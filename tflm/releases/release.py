@@ -1,4 +1,4 @@
-"""A TFLM of some time: what holds in it follows from its place in the history, and from how it is built."""
+"""A release of TFLM: its behaviour follows from its place in the history and its build options."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ COMPRESSION = "compression"
 class Release:
     """TFLM as of a commit, built with some options.
 
-    Nothing is declared here of what a commit changed. Structures, requests, operators and orders declare that
-    themselves, each with the commit that it holds from, and ask `holds`.
+    What a commit changed is not declared here. Structures, requests, operators and orders declare it themselves, each
+    with the commit that it applies from, and call `holds`.
 
     Attributes:
-        name: what messages and tables call it.
+        name: its name in messages and tables.
         commit: nine digits of its hash.
         date: its day.
-        options: what it is built with, as `tflm.targets.When` names it.
+        options: its build options, by the names of `tflm.targets.When`.
         recording: whether models run in its recording interpreter, whose allocators are larger.
-        answers: the source whose operators it has and whose arithmetic they follow; None for that of `commit`.
-        distribution: what it is contained in, whose own glue and kernel libraries it has; None for TFLM by itself.
+        answers: the source of its operators and their arithmetic; None for that of `commit`.
+        distribution: the distribution that contains it, with its kernel libraries; None for TFLM by itself.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Release:
         return hash((self.commit, self.options))
 
     def holds(self, commit: str) -> bool:
-        """Whether what a commit changed is so in this release; of no commit, always."""
+        """Whether this release includes a commit; always true for an empty one."""
         if self.commit == TFLM_COMMIT:  # without reading the history
             return commit not in LATER
         if not commit:
@@ -52,7 +52,7 @@ class Release:
         return position(commit) <= position(self.commit)
 
     def answers_hold(self, commit: str) -> bool:
-        """Whether it has an operator that came with a commit, and answers as operators do since then."""
+        """Whether its operators include those of a commit and compute as they have since then."""
         if self.answers is None or not commit:
             return self.holds(commit)
         return self.answers == LATER[-1] or position(commit) <= position(self.answers)
@@ -64,7 +64,7 @@ class Release:
 
 
 TODAY = Release(f"TFLM {TFLM_COMMIT} of {TFLM_DATE}", TFLM_COMMIT, TFLM_DATE, answers=WHEEL_SOURCE)
-"""What `tflm.kernels` and `tflm.runtime` follow unless asked for another: this commit, with the wheel's answers."""
+"""The default of `tflm.kernels` and `tflm.runtime`: this commit, with the arithmetic of the wheel."""
 
 WHEEL = Release(
     f"TFLM of the tflite-micro package {TFLM_WHEEL}",

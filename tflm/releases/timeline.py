@@ -1,7 +1,7 @@
-"""TFLM's history: the commits of its main branch in their order, with their days.
+"""TFLM's history: the commits of its main branch in order, with their days.
 
-What a commit changed is declared where it changed, by the first nine digits of its hash; which of two commits came
-first, this says. `history.txt` has a line for each day (UTC) on which there was a commit: the day, then its commits.
+Changes are declared where they apply, by the first nine digits of the commit's hash; this module orders the commits.
+`history.txt` has a line for each day (UTC) with commits: the day, then its commits.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import NamedTuple
 HASH_DIGITS = 9
 
 WHEEL_SOURCE = "wheel"
-"""The source of the tflite-micro package for Python, whose commit nobody tells; later than all of the history."""
+"""The source of the tflite-micro package for Python, whose commit is unknown; later than the whole history."""
 
 LATER = (WHEEL_SOURCE,)
-"""Sources that are no commits of the history, but later; in their order."""
+"""Sources that are later than the commits of the history, in order."""
 
 
 class Commit(NamedTuple):
-    """A commit, by nine digits of its hash, and its day as in 2023-06-15."""
+    """A commit: nine digits of its hash, and its day, such as 2023-06-15."""
 
     hash: str
     date: str
@@ -27,7 +27,7 @@ class Commit(NamedTuple):
 
 def lines_of(file: str) -> list[str]:
     """The lines of a file of this folder."""
-    from importlib import resources  # takes a while, and today's release needs no file
+    from importlib import resources  # imported late: slow, and not needed for the default release
 
     return resources.files(__package__).joinpath(file).read_text("ascii").splitlines()
 
@@ -48,6 +48,6 @@ def position(commit: str) -> int:
     """The place of a commit, by its nine digits, or of a later source in the history.
 
     Raises:
-        KeyError: it is not one of them.
+        KeyError: it is unknown.
     """
     return _positions()[commit]

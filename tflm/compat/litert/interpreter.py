@@ -2,8 +2,8 @@
 
     from tflm.compat.litert.interpreter import Interpreter
 
-Method names, arguments, results and the kinds of errors are those of `ai_edge_litert.interpreter`; answers are TFLM's.
-The arena is found by itself, and every operator of the package is there.
+Method names, arguments, results and the kinds of errors are those of `ai_edge_litert.interpreter`; outputs are TFLM's.
+The arena gets the size that the model needs, and all operators of the package are registered.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm import delegates
-from tflm.compat.litert.wrapper import InterpreterWrapper
+from tflm.compat.litert.subgraph import RunnableSubgraph
 from tflm.errors import ModelError, TflmError
 from tflm.kernels import Registration
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.schema.model import Model
 
 Details = dict[str, Any]
 
 Registerer = str | Registration | Callable[[MicroMutableOpResolver], None]
-"""What adds an operator: a registration, a function that is given the resolver; names of C++ functions are refused."""
+"""Adds an operator: a registration, or a function that takes the resolver. Names of C++ functions raise an error."""
 
 
 @enum.unique
 class OpResolverType(enum.Enum):
-    """Which kernels run a model. They all give TFLM's answers here.
+    """Which kernels run a model. Their outputs are the same here: TFLM's.
 
     Attributes:
-        AUTO, BUILTIN: with the delegates that are there by default.
+        AUTO, BUILTIN: with the default delegates.
         BUILTIN_REF, BUILTIN_WITHOUT_DEFAULT_DELEGATES: without them.
     """
 
@@ -47,14 +49,14 @@ class OpResolverType(enum.Enum):
 
 
 class Delegate:
-    """A delegate of this package, loaded by its name; see `load_delegate`.
+    """A delegate of this package, loaded by name; see `load_delegate`.
 
     Args:
-        library: `compiled`, `flex`, or one of the caller's own as `package.module:Class`.
-        options: what it is made with, by name.
+        library: `compiled`, `flex`, or one of your own as `package.module:Class`.
+        options: keyword arguments of its constructor.
 
     Raises:
-        ValueError: there is none of that name, or it can't be made with these options.
+        ValueError: the name is unknown, or the delegate can't be made with these options.
     """
 
     def __init__(self, library: str, options: Mapping[str, Any] | None = None):
@@ -70,7 +72,7 @@ def load_delegate(library: str, options: Mapping[str, Any] | None = None) -> Del
     """A delegate for `Interpreter(experimental_delegates=[...])`; see `Delegate` for the arguments.
 
     Raises:
-        ValueError: it can't be had, such as the native libraries that LiteRT loads.
+        ValueError: it can't be loaded, such as the native libraries that LiteRT loads.
     """
     try:
         return Delegate(library, options)
@@ -79,12 +81,12 @@ def load_delegate(library: str, options: Mapping[str, Any] | None = None) -> Del
 
 
 class SignatureRunner:
-    """Runs one signature of a model: takes its inputs and gives its outputs by their names.
+    """Runs one signature of a model: takes its inputs and returns its outputs by name.
 
     Made by `Interpreter.get_signature_runner`.
 
     Raises:
-        ValueError: there is no such signature.
+        ValueError: the model has no such signature.
     """
 
     def __init__(self, interpreter: Interpreter | None = None, signature_key: str | None = None):
@@ -99,13 +101,13 @@ class SignatureRunner:
             raise ValueError(f'Invalid signature_key provided: "{signature_key}".')
         self._inputs = signatures[signature_key]["inputs"]
         self._outputs = signatures[signature_key]["outputs"]
-        self._subgraph_index = interpreter._interpreter.subgraph_of_signature(signature_key)
+        self._subgraph_index = interpreter._subgraph_of_signature(signature_key)
 
     def __call__(self, **kwargs: Any) -> dict[str, npt.NDArray[Any]]:
-        """Run it on inputs by name, each resized to the shape of its value; gives copies of the outputs by name.
+        """Run it on inputs by name, each resized to the shape of its value; returns copies of the outputs by name.
 
         Raises:
-            ValueError: inputs are missing, not known, or of the wrong type.
+            ValueError: inputs are missing, unknown, or of the wrong type.
             RuntimeError: the model can't be run with inputs of these shapes.
         """
         if len(kwargs) != len(self._inputs):
@@ -113,23 +115,23 @@ class SignatureRunner:
                 "Invalid number of inputs provided for running a SignatureDef, expected "
                 f"{len(self._inputs)} vs provided {len(kwargs)}"
             )
-        wrapper = self._interpreter._interpreter
+        subgraph = self._interpreter._subgraph(self._subgraph_index)
         for name, value in kwargs.items():
             if name not in self._inputs:
                 raise ValueError(f"Invalid Input name ({name}) for SignatureDef")
-            wrapper.resize_input(self._inputs[name], np.array(value.shape, np.int32), False, self._subgraph_index)
-        wrapper.allocate(self._subgraph_index)
+            subgraph.resize(self._inputs[name], np.array(value.shape, np.int32))
+        subgraph.allocate()
         for name, value in kwargs.items():
-            wrapper.set_tensor(self._inputs[name], value, self._subgraph_index)
-        wrapper.invoke(self._subgraph_index)
-        return {name: _copied(wrapper.data(tensor, self._subgraph_index)) for name, tensor in self._outputs.items()}
+            subgraph.set_tensor(self._inputs[name], value)
+        subgraph.invoke()
+        return {name: _copied(subgraph.data(tensor)) for name, tensor in self._outputs.items()}
 
     def get_input_details(self) -> dict[str, Details]:
-        """What `Interpreter.get_input_details` tells, by the names of the signature."""
+        """The details of `Interpreter.get_input_details`, by the names of the signature."""
         return self._details(self._inputs)
 
     def get_output_details(self) -> dict[str, Details]:
-        """What `Interpreter.get_output_details` tells, by the names of the signature."""
+        """The details of `Interpreter.get_output_details`, by the names of the signature."""
         return self._details(self._outputs)
 
     def _details(self, tensors: Mapping[str, int]) -> dict[str, Details]:
@@ -145,16 +147,16 @@ class Interpreter:
     Args:
         model_path: of a `.tflite` file.
         model_content: its bytes, in place of a path.
-        experimental_delegates: what `load_delegate` gave, or delegates of this package as they are.
-        num_threads: accepted; one is used.
-        experimental_op_resolver_type: whether delegates that are there by default are used, see `OpResolverType`.
+        experimental_delegates: results of `load_delegate`, or delegates of this package.
+        num_threads: accepted and ignored; one thread is used.
+        experimental_op_resolver_type: whether the default delegates are used, see `OpResolverType`.
         experimental_preserve_all_tensors: keep every tensor, so that `get_tensor` can look at any.
         experimental_disable_delegate_clustering, experimental_default_delegate_latest_features,
         experimental_compress_quantization_zero_points, experimental_disable_delegate_node_fusion,
-        experimental_force_delegate_node_profiling: accepted; they change nothing here.
+        experimental_force_delegate_node_profiling: accepted and ignored.
 
     Raises:
-        ValueError: an argument can't be used, or there is no good model.
+        ValueError: an argument can't be used, or the model is not valid.
     """
 
     _custom_op_registerers: Sequence[Registerer] = ()
@@ -186,38 +188,45 @@ class Interpreter:
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
         self._delegates = list(experimental_delegates or ())
         given = [each._delegate if isinstance(each, Delegate) else each for each in self._delegates]
-        self._interpreter = InterpreterWrapper(
-            _model(model_path, model_content),
-            _resolver(self._custom_op_registerers),
-            given,
-            has_defaults,
-            experimental_preserve_all_tensors,
-        )
+        self._model = _model(model_path, model_content)
+        resolver = _resolver(self._custom_op_registerers)
+
+        def allocated(model: Model) -> MicroInterpreter:
+            defaults = delegates.default_delegates(model) if has_defaults else []
+            return ready_interpreter(
+                model,
+                resolver,
+                preserve_all_tensors=experimental_preserve_all_tensors,
+                delegates=[*given, *defaults],
+            )
+
+        self._subgraphs = [RunnableSubgraph(self._model, i, allocated) for i in range(self.num_subgraphs())]
 
     def allocate_tensors(self) -> None:
         """Place the model in an arena of the size that it needs.
 
         Raises:
-            RuntimeError: it can't be; or an array of `tensor` is still there.
+            RuntimeError: the model can't be placed, or an array of `tensor` still exists.
         """
         self._ensure_safe()
-        self._interpreter.allocate()
+        self._subgraphs[0].allocate()
 
     def invoke(self) -> None:
-        """Run the model on what its inputs hold.
+        """Run the model on the values of its inputs.
 
         Raises:
-            RuntimeError: it is not allocated, or an operator can't go on; or an array of `tensor` is still there.
+            RuntimeError: it is not allocated, an operator fails, or an array of `tensor` still exists.
         """
         self._ensure_safe()
-        self._interpreter.invoke()
+        self._subgraphs[0].invoke()
 
     def reset_all_variables(self) -> None:
-        """Put variables back to what they were before the first invoke."""
-        self._interpreter.reset_variables()
+        """Reset variables to their values before the first invoke."""
+        for subgraph in self._subgraphs:
+            subgraph.reset_variables()
 
     def resize_tensor_input(self, input_index: int, tensor_size: Any, strict: bool = False) -> None:
-        """Give an input another shape; `allocate_tensors` then lays the model out anew.
+        """Change the shape of an input; call `allocate_tensors` afterwards.
 
         Args:
             input_index: the `index` of the input's details.
@@ -225,44 +234,44 @@ class Interpreter:
             strict: only dimensions that are -1 in the `shape_signature` may change.
 
         Raises:
-            ValueError: the shape is none.
+            ValueError: the size is not a shape.
             RuntimeError: the tensor can't have it; or an array of `tensor` is still there.
         """
         self._ensure_safe()
-        self._interpreter.resize_input(input_index, np.array(tensor_size, np.int32), strict, 0)
+        self._subgraphs[0].resize(input_index, np.array(tensor_size, np.int32), strict)
 
     def get_input_details(self) -> list[Details]:
-        """Of each input: name, index, shape, shape_signature, dtype, quantization, sparsity."""
-        return [self._get_tensor_details(index, 0) for index in self._interpreter.input_indices()]
+        """The name, index, shape, shape_signature, dtype, quantization and sparsity of each input."""
+        return [self._get_tensor_details(index, 0) for index in self._model.subgraphs[0].inputs or ()]
 
     def get_output_details(self) -> list[Details]:
-        """Of each output, as of an input."""
-        return [self._get_tensor_details(index, 0) for index in self._interpreter.output_indices()]
+        """The same details of each output."""
+        return [self._get_tensor_details(index, 0) for index in self._model.subgraphs[0].outputs or ()]
 
     def get_tensor_details(self, subgraph_index: int = 0) -> list[Details]:
-        """Of each tensor of a subgraph, as of an input.
+        """The same details of each tensor of a subgraph.
 
         Raises:
             ValueError: there is no such subgraph.
         """
-        count = self._interpreter.num_subgraphs()
+        count = self.num_subgraphs()
         if not 0 <= subgraph_index < count:
             raise ValueError(
                 f"subgraph_index is out of range: {subgraph_index} for the model, which has {count} subgraphs."
             )
-        indices = range(self._interpreter.num_tensors(subgraph_index))
-        return [self._get_tensor_details(index, subgraph_index) for index in indices]
+        subgraph = self._subgraphs[subgraph_index]
+        return [subgraph.tensor_details(index) for index in range(len(subgraph.tensors))]
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> npt.NDArray[Any]:
         """A copy of a tensor.
 
-        Tensors other than inputs, outputs and constants are overwritten while the model runs, unless it is asked to
-        preserve them.
+        Tensors other than inputs, outputs and constants are overwritten while the model runs, unless the interpreter
+        preserves them.
 
         Raises:
             ValueError: there is no such tensor, or it has no data yet.
         """
-        return _copied(self._interpreter.data(tensor_index, subgraph_index))
+        return _copied(self._subgraph(subgraph_index).data(tensor_index))
 
     def set_tensor(self, tensor_index: int, value: Any) -> None:
         """Copy values to an input.
@@ -270,24 +279,24 @@ class Interpreter:
         Raises:
             ValueError: their type or shape is not that of the tensor, or the model is not allocated.
         """
-        self._interpreter.set_tensor(tensor_index, value)
+        self._subgraphs[0].set_tensor(tensor_index, value)
 
     def tensor(self, tensor_index: int) -> Callable[[], npt.NDArray[Any]]:
-        """A function that gives a tensor's elements where they are, an array to read and to write.
+        """A function that returns a tensor's elements where they are, an array to read and to write.
 
         While such an array is there, nothing can be allocated, resized or run.
         """
-        return lambda: self._interpreter.view(tensor_index)
+        return lambda: self._subgraphs[0].view(tensor_index)
 
     def num_subgraphs(self) -> int:
         """Number of subgraphs."""
-        return self._interpreter.num_subgraphs()
+        return len(self._model.subgraphs)
 
     def get_signature_list(self) -> dict[str, dict[str, list[str]]]:
         """The names of inputs and outputs of each signature."""
         return {
             key: {side: list(tensors) for side, tensors in sides.items()}
-            for key, sides in self._interpreter.signatures().items()
+            for key, sides in self._get_full_signature_list().items()
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
@@ -297,7 +306,7 @@ class Interpreter:
             ValueError: there is no such signature, or no key and not just one.
         """
         if signature_key is None:
-            keys = list(self._interpreter.signatures())
+            keys = list(self._get_full_signature_list())
             if len(keys) != 1:
                 raise ValueError(
                     f"SignatureDef signature_key is None and model has {len(keys)} Signatures. None is only allowed "
@@ -307,21 +316,41 @@ class Interpreter:
         return SignatureRunner(self, signature_key)
 
     def _get_full_signature_list(self) -> dict[str, dict[str, dict[str, int]]]:
-        return self._interpreter.signatures()
+        """For each signature the tensors that it names, as `inputs` and `outputs`, in the order of the names."""
+        return {
+            signature.signature_key or "": {
+                side: {entry.name or "": entry.tensor_index for entry in sorted(maps or (), key=lambda m: m.name or "")}
+                for side, maps in (("inputs", signature.inputs), ("outputs", signature.outputs))
+            }
+            for signature in self._model.root.signature_defs or ()
+        }
+
+    def _subgraph_of_signature(self, key: str) -> int:
+        signatures = self._model.root.signature_defs or ()
+        return next(each.subgraph_index for each in signatures if each.signature_key == key)
+
+    def _subgraph(self, index: int) -> RunnableSubgraph:
+        if not 0 <= index < self.num_subgraphs():
+            raise ValueError(f"Invalid subgraph index {index} exceeds max subgraph index {self.num_subgraphs()}")
+        return self._subgraphs[index]
 
     def _get_tensor_details(self, tensor_index: int, subgraph_index: int) -> Details:
-        return self._interpreter.tensor_details(int(tensor_index), int(subgraph_index))
+        return self._subgraph(int(subgraph_index)).tensor_details(int(tensor_index))
 
     def _get_op_details(self, op_index: int) -> Details:
-        """Of an operator: index, name, tensors and their types."""
-        name, inputs, outputs = self._interpreter.node(op_index)
+        """The index, name, tensors and their types of an operator."""
+        operators = self._model.subgraphs[0].operators or []
+        if not 0 <= op_index < len(operators):
+            raise ValueError("Invalid node index")
+        operator = operators[op_index]
+        inputs, outputs = (np.array(side or (), np.int32) for side in (operator.inputs, operator.outputs))
 
         def types(tensors: Iterable[int]) -> list[Any]:
             return [self._get_tensor_details(tensor, 0)["dtype"] for tensor in tensors if tensor != -1]
 
         return {
             "index": int(op_index),
-            "op_name": name,
+            "op_name": self._model.operator_name(operator),
             "inputs": inputs,
             "outputs": outputs,
             "operand_types": types(inputs),
@@ -329,12 +358,12 @@ class Interpreter:
         }
 
     def _get_ops_details(self) -> list[Details]:
-        """Of each operator of the first subgraph."""
-        return [self._get_op_details(index) for index in range(self._interpreter.num_nodes())]
+        """The details of each operator of the first subgraph."""
+        return [self._get_op_details(index) for index in range(len(self._model.subgraphs[0].operators or ()))]
 
     def _safe_to_run(self) -> bool:
-        """Whether no array of `tensor` is there, each of which holds on to the inner object."""
-        return sys.getrefcount(self._interpreter) == 2
+        """Whether no array of `tensor` exists; each of them refers to the first subgraph."""
+        return sys.getrefcount(self._subgraphs[0]) == 2
 
     def _ensure_safe(self) -> None:
         if not self._safe_to_run():
@@ -345,14 +374,14 @@ class Interpreter:
 
 
 class InterpreterWithCustomOps(Interpreter):
-    """An interpreter that is given operators of the caller's own.
+    """An interpreter with operators of your own.
 
     Args:
-        custom_op_registerers: `tflm.Registration` objects, or functions that are given the resolver to add them to.
+        custom_op_registerers: `tflm.Registration` objects, or functions that add operators to a given resolver.
         kwargs: as for `Interpreter`.
 
     Raises:
-        ValueError: as for `Interpreter`; or a registerer is the name of a C++ function.
+        ValueError: as for `Interpreter`, or a registerer is the name of a C++ function.
     """
 
     def __init__(self, custom_op_registerers: Sequence[Registerer] | None = None, **kwargs: Any):

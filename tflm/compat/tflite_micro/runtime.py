@@ -2,7 +2,7 @@
 
     from tflm.compat.tflite_micro import runtime
 
-Method names, arguments, results and the kinds of errors are those of that package. The arena is laid out as it is there
+Method names, arguments, results and the kinds of errors are those of that package. The arena has the same layout
 (target `host-wheel`), so that `print_allocations` prints the same figures.
 """
 
@@ -22,23 +22,24 @@ from tflm import targets
 from tflm.errors import InterpreterError, TensorError, TensorIndexError, TflmError
 from tflm.kernels import Registration
 from tflm.memory.tensor import TfLiteTensor
-from tflm.runtime.micro_allocator import RecordedAllocationType, RecordingMicroAllocator
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.runtime.recorded_allocations import RecordedAllocationType
+from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
 from tflm.schema.model import Model
 
 ARENA_BYTES_PER_MODEL_BYTE = 10
-"""How large the arena is where none is asked for."""
+"""Default size of the arena, relative to the size of the model."""
 
 COUNTED_AS = {
     RecordedAllocationType.PERSISTENT_TENSOR_DATA: "tensors",
     RecordedAllocationType.NODE_AND_REGISTRATION_ARRAY: "NodeAndRegistration structs",
 }
-"""What `print_allocations` calls the things that it counts; "allocations" for the others."""
+"""What `print_allocations` counts for each type; "allocations" for the others."""
 
 
 class InterpreterConfig(enum.Enum):
-    """What an interpreter is for: to record what it allocates, or to keep every tensor after an invoke."""
+    """Whether an interpreter records its allocations, or also keeps every tensor after an invoke."""
 
     kAllocationRecording = 0  # noqa: N815  # the package's own names
     kPreserveAllTensors = 1  # noqa: N815
@@ -49,13 +50,13 @@ class Interpreter:
 
     Args:
         model_data: the bytes of a `.tflite` file.
-        custom_op_registerers: a list of registrations of operators of your own; there they are names of C++ functions.
-        arena_size: bytes; ten times the size of the model where it is None.
-        intrepreter_config: what the interpreter is for.
-        alt_decompression_memory_size: bytes beside the arena for the tensors that DECODE makes; 0 for none.
+        custom_op_registerers: a list of registrations of operators of your own, in place of names of C++ functions.
+        arena_size: bytes; by default (None), ten times the size of the model.
+        intrepreter_config: see `InterpreterConfig`.
+        alt_decompression_memory_size: bytes outside the arena for the tensors that DECODE writes; 0 for none.
 
     Raises:
-        ValueError: an argument is none that can be used.
+        ValueError: an argument can't be used.
         RuntimeError: the model is broken, has an operator that is not there, or does not fit in the arena.
     """
 
@@ -102,7 +103,7 @@ class Interpreter:
         """An interpreter of the model in a file; see `Interpreter` for the arguments.
 
         Raises:
-            ValueError: there is no such file.
+            ValueError: the file does not exist.
             RuntimeError: as for `Interpreter`.
         """
         if model_path is None or not os.path.isfile(model_path):
@@ -126,7 +127,7 @@ class Interpreter:
         )
 
     def print_allocations(self) -> None:
-        """Print to standard error what the arena is used for."""
+        """Print the allocations in the arena to standard error."""
         allocator = self._allocator
         figures = {"total": allocator.used_bytes(), "head": allocator.head_bytes, "tail": allocator.tail_bytes}
         for name, size in figures.items():
@@ -138,7 +139,7 @@ class Interpreter:
                 print(f"[RecordingMicroAllocator] {used}", file=sys.stderr)
 
     def invoke(self) -> int:
-        """Run the model; gives 0.
+        """Run the model; returns 0.
 
         Raises:
             RuntimeError: an operator can't go on.
@@ -148,7 +149,7 @@ class Interpreter:
         return 0
 
     def reset(self) -> int:
-        """Put the state of the model back to what it was before the first invoke; gives 0."""
+        """Put the state of the model back to what it was before the first invoke; returns 0."""
         with _errors_of_the_package():
             self._interpreter.reset()
         return 0
@@ -157,8 +158,8 @@ class Interpreter:
         """Copy an array to input `index`.
 
         Raises:
-            ValueError: its type or shape is not that of the input.
-            IndexError: there is no such input.
+            ValueError: its type or shape differs from that of the input.
+            IndexError: the input does not exist.
         """
         if input_data is None:
             raise ValueError("Input data must not be None")
@@ -186,7 +187,7 @@ class Interpreter:
         return np.array(data, data.dtype)
 
     def GetTensor(self, tensor_index: int, subgraph_index: int) -> dict[str, Any]:  # noqa: N802
-        """Any tensor as it is after an invoke: `dtype`, `shape`, and a copy of its elements as `tensor_data`.
+        """A tensor after an invoke: `dtype`, `shape`, and a copy of its elements as `tensor_data`.
 
         Raises:
             RuntimeError: the interpreter was not made with `InterpreterConfig.kPreserveAllTensors`.
@@ -200,7 +201,7 @@ class Interpreter:
         return {"dtype": data.dtype.type, "shape": np.array(data.shape, np.int32), "tensor_data": data}
 
     def get_input_details(self, index: int) -> dict[str, Any]:
-        """Of input `index`: `shape`, `dtype`, and `quantization_parameters` (scales, zero_points, quantized_dimension).
+        """The `shape`, `dtype` and `quantization_parameters` (scales, zero_points, quantized_dimension) of an input.
 
         Raises:
             IndexError: there is no such input.
@@ -210,7 +211,7 @@ class Interpreter:
             return _details(self._interpreter.input(index))
 
     def get_output_details(self, index: int) -> dict[str, Any]:
-        """Of output `index`: the same as of an input.
+        """The same details of an output.
 
         Raises:
             IndexError: there is no such output.
@@ -240,7 +241,7 @@ def _details(tensor: TfLiteTensor) -> dict[str, Any]:
 
 @contextmanager
 def _errors_of_the_package() -> Iterator[None]:
-    """That package knows a RuntimeError for whatever goes wrong with a model."""
+    """Raise a RuntimeError for any error of a model, as that package does."""
     try:
         yield
     except TensorIndexError as error:
