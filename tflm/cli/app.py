@@ -1,4 +1,4 @@
-"""All commands, in one application."""
+"""The application with all commands."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ import typer
 import tflm
 from tflm.cli.arena import arena
 from tflm.cli.check import check
-from tflm.cli.command_line import Commands, print_plain, with_checks
 from tflm.cli.compare import compare
 from tflm.cli.device_log import device_log
 from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
-from tflm.cli.firmware import firmware, with_source
+from tflm.cli.firmware import firmware
+from tflm.cli.fit import fit
 from tflm.cli.flash import flash
 from tflm.cli.gate import gate
+from tflm.cli.group import Commands
 from tflm.cli.inspect import inspect
 from tflm.cli.json_schema import json_schema
+from tflm.cli.output import print_plain
+from tflm.cli.parameters import command
 from tflm.cli.plan import plan
 from tflm.cli.profile import profile
 from tflm.cli.releases import releases
@@ -32,7 +35,7 @@ from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
 app = typer.Typer(
     name="tflm",
     cls=Commands,
-    help="Run .tflite models as TensorFlow Lite Micro does, and see what their arena holds.",
+    help="Run .tflite models as TensorFlow Lite Micro does, and size their arena.",
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
@@ -47,39 +50,40 @@ COMMANDS = (
     device_log,
     evaluate,
     export,
+    firmware,
+    fit,
     flash,
     fold,
     gate,
     inspect,
+    json_schema,
     plan,
     profile,
+    releases,
     resize,
+    run,
     strip,
     tile,
     versions,
     wake_word,
 )
-for command in COMMANDS:
-    app.command()(with_checks(with_source(command)))
-app.command(cls=SeedOrNot)(with_checks(with_source(run)))
-app.command()(firmware)
-app.command()(json_schema)
-app.command()(releases)
+for function in COMMANDS:
+    app.command(cls=SeedOrNot if function is run else None)(command(function))
 
 
 def _print_version(wanted: bool) -> None:
     if wanted:
         print_plain(f"tflm {tflm.__version__}")
-        print_plain(f"follows tflite-micro {TFLM_COMMIT} of {TFLM_DATE}, and answers of its package {TFLM_WHEEL}")
+        print_plain(f"matches tflite-micro {TFLM_COMMIT} ({TFLM_DATE}) and the results of its package {TFLM_WHEEL}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback where a command fails.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback if a command fails.")] = False,
     _version: Annotated[
         bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version, and TFLM's."),
+        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the versions of tflm and TFLM."),
     ] = False,
 ) -> None:
-    """Options of the program itself."""
+    """Options that apply to every command."""

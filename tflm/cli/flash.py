@@ -1,38 +1,24 @@
-"""`tflm flash`: what TFLM takes of a part's flash and static RAM."""
+"""`tflm flash`: the flash and static RAM that TFLM takes."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import tflm
-from tflm.cli.command_line import (
-    AsJson,
-    BoardName,
-    KernelsName,
-    ModelPath,
-    ReleaseName,
-    TargetName,
-    load_model,
-    machine_from,
-    print_json,
-    show,
-    title_of,
-)
-from tflm.firmware.board_budget import BoardBudget
-from tflm.firmware.flash import DEFAULT_BUILD, Flash, OperatorFlash
-from tflm.report import Column, Report, Table, with_thousands
+from tflm.application.flash_report import flash_report
+from tflm.application.machine import MachineOptions
+from tflm.application.models import load_model, title_of
+from tflm.cli.output import answer
+from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.firmware.flash import DEFAULT_BUILD
 
 
 def flash(
     model: ModelPath,
-    target: TargetName = None,
-    kernels: KernelsName = None,
-    release: ReleaseName = None,
-    board: BoardName = None,
+    on: MachineOptions = NAMED,
     build: Annotated[
         str,
         typer.Option(
@@ -42,96 +28,19 @@ def flash(
         ),
     ] = DEFAULT_BUILD,
     flash_data: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Sections of a build of your own, in place of the package's.")
+        Path | None, typer.Option(metavar="FILE", help="Measurements of your own build, instead of the package's.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the flash, static RAM and stack of a firmware.
 
-    Counts the model, TFLM, and each operator's part.
-
-    Without --target and --board, it is for cortex-m4.
+    Counts the model, TFLM and each operator. The target is cortex-m4 without --target and --board.
 
     \b
     Example:
       tflm flash model.tflite --target cortex-m4 --kernels cmsis-nn --build release
     """
-    machine = machine_from(target, kernels, board, default="cortex-m4", release=release)
+    machine = on.machine("cortex-m4")
     found = tflm.flash(load_model(model), target=machine.target, kernels=machine.kernels, build=build, data=flash_data)
-    if as_json:
-        figures = {**asdict(found), "operators": [op._asdict() for op in found.operators]}
-        print_json({"model": str(model), "release": machine.kernels.release.name, **figures})
-    else:
-        show(flash_report(title_of(model), found))
-
-
-def flash_report(name: str, found: Flash) -> Report:
-    """The sizes, then each operator's part, then what could be saved, and what the figures rest on."""
-    low, high = found.flash_range_bytes
-    program = f"{with_thousands(low)} to {with_thousands(high)}" if found.flash_bytes is None else with_thousands(high)
-    facts = [("model", with_thousands(found.model_bytes)), ("TFLM and kernels", program)]
-    if found.runtime_bytes is not None:
-        facts.append((" without operators", with_thousands(found.runtime_bytes)))
-    if found.data_bytes is not None and found.bss_bytes is not None:
-        facts.append(("static RAM", f"{with_thousands(found.data_bytes + found.bss_bytes)}, without the arena"))
-    if found.stack_bytes is not None:
-        facts.append(("stack", f"at most {with_thousands(found.stack_bytes)}, without interrupts"))
-    notes = [found.note]
-    if found.flash_bytes is not None and found.typed_flash_bytes is not None:
-        notes.append(
-            f"registrations for one type ({', '.join(found.typed_registrations)}) would make it "
-            f"{with_thousands(found.typed_flash_bytes)}: tflm export --typed writes them; they work only where the "
-            "source that adds them is compiled with -DCMSIS_NN"
-        )
-    tables = [_operator_table(found.operators)] if found.operators else []
-    title = f"{name} on {found.cpu}, {found.kernels} kernels, build {found.build!r}"
-    return Report(title, facts, tables, notes)
-
-
-def budget_figures(budget: BoardBudget) -> dict[str, Any]:
-    """What `tflm arena --json` prints of a board's budget."""
-    left = {"flash_left_bytes": budget.flash_left_bytes, "ram_left_bytes": budget.ram_left_bytes}
-    return {**asdict(budget), **left}
-
-
-def budget_report(budget: BoardBudget) -> Report:
-    """What is left of a board beside model, TFLM, arena, static RAM and stack, as far as it was measured."""
-    facts = []
-    if budget.program_range_bytes is not None:
-        low, high = (budget.model_bytes + size for size in budget.program_range_bytes)
-        taken = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        available, left = budget.flash_available_bytes, budget.flash_left_bytes
-        facts.append(("flash", _left("model, TFLM and kernels", taken, available, left)))
-    uncounted = "the application, its buffers and interrupts are not counted"
-    if budget.ram_left_bytes is not None:
-        what = "arena and static RAM" if budget.stack_bytes is None else "arena, static RAM and stack"
-        taken = f"{budget.ram_available_bytes - budget.ram_left_bytes:,}"
-        facts.append(("RAM", _left(what, taken, budget.ram_available_bytes, budget.ram_left_bytes)))
-        if budget.stack_bytes is None:
-            uncounted = "the application, its buffers, interrupts and the stack are not counted"
-        else:
-            facts.append(("stack", f"at most {with_thousands(budget.stack_bytes)}"))
-    notes = [uncounted, budget.note] if facts else [budget.note]
-    return Report(f"with TFLM and its kernels, release, on {budget.board}", facts, notes=notes)
-
-
-def _left(what: str, taken: str, available: int | None, left: int | None) -> str:
-    if available is None or left is None:
-        return f"{what}: {taken} bytes"
-    return f"{what}: {taken} of {available:,} bytes; left: {f'{left:,}' if left >= 0 else f'no, {-left:,} missing'}"
-
-
-def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:
-    columns = {
-        "operator": Column.NAME,
-        "own bytes": Column.NUMBER,
-        "shared bytes": Column.NUMBER,
-        "shared with": Column.TEXT,
-    }
-    rows = ((op.operator, op.own_bytes, op.shared_bytes, _others(op, len(operators))) for op in operators)
-    return Table("", columns, rows)
-
-
-def _others(operator: OperatorFlash, count: int) -> str:
-    everyone = len(operator.shared_with) == count - 1 > 1
-    return "all others" if everyone else ", ".join(name.removeprefix("Add") for name in operator.shared_with)
+    figures = {"model": model, "release": machine.kernels.release.name, **vars(found)}
+    answer(as_json, figures, flash_report(title_of(model), found))

@@ -1,24 +1,17 @@
-"""`tflm inspect`: what is in a model."""
+"""`tflm inspect`: show what a model contains."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 import tflm
-from tflm.cli.command_line import (
-    AsJson,
-    CheckFailed,
-    ModelPath,
-    bytes_of_model,
-    load_model,
-    print_json,
-    print_line,
-    show,
-)
+from tflm.application.errors import CheckFailed
+from tflm.application.models import bytes_of_model, load_model
+from tflm.cli.output import answer, print_json, print_line
+from tflm.cli.parameters import AsJson, ModelPath
 from tflm.runtime.model_report import model_report, shown
 from tflm.schema.versioning.findings import version_findings
 
@@ -26,7 +19,7 @@ from tflm.schema.versioning.findings import version_findings
 def inspect(
     model: ModelPath,
     check: Annotated[
-        bool, typer.Option("--check", help="Only what is wrong or odd; exit with status 1 where something is wrong.")
+        bool, typer.Option("--check", help="List only errors and warnings; exit with status 1 if there are errors.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -41,10 +34,7 @@ def inspect(
         _check(model, as_json)
         return
     figures = model_report(load_model(model), str(model))
-    if as_json:
-        print_json(asdict(figures))
-    else:
-        show(shown(figures))
+    answer(as_json, figures, shown(figures))
 
 
 def _check(path: Path, as_json: bool) -> None:
@@ -54,11 +44,11 @@ def _check(path: Path, as_json: bool) -> None:
         findings += version_findings(tflm.Model(data).root)
     if as_json:
         keys = ("level", "table", "field", "place", "reason")
-        print_json({"model": str(path), "findings": [{key: getattr(f, key) for key in keys} for f in findings]})
+        print_json({"model": path, "findings": [{key: getattr(f, key) for key in keys} for f in findings]})
     for finding in [] if as_json else findings:
         print_line(f"{finding.level}: {finding}", indent=2)
     if not findings and not as_json:
-        print_line("nothing is wrong or odd")
+        print_line("no errors or warnings")
     errors = sum(finding.level == "error" for finding in findings)
     if errors:
         raise CheckFailed(f"{path}: {errors} error{'s' if errors > 1 else ''}")

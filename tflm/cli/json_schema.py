@@ -1,39 +1,52 @@
-"""What `--json` prints: its keys, declared in `json_keys.csv`, as JSON Schema of 2020-12, and `tflm json-schema`.
+"""JSON Schema (2020-12) of what `--json` prints, and `tflm json-schema`. `json_keys.csv` declares the keys.
 
-A key is written as a path: `models[].peak.bytes`; `[]` is each element of a list, `*` each name, and `?` at the end
-marks a key that may be absent. A type is `string`, `integer`, `number` (finite), `float` (a number, or one of the
-strings for those that JSON lacks), `boolean`, `null`, `object`, `any` or a string in quotes; `[]` makes it a list, `|`
-is or.
+A key is a path such as `models[].peak.bytes`: `[]` stands for each element of a list, `*` for each name, and a trailing
+`?` marks an optional key. A type is `string`, `integer`, `number` (finite), `float` (a number, or a string for NaN and
+infinities), `boolean`, `null`, `object`, `any` or a string in quotes; a trailing `[]` makes it a list, `|` separates
+alternatives. A type such as `tflm.firmware.flash:Flash` names a dataclass or named tuple: its fields are the keys, and
+the attributes in its docstring describe them.
 """
 
 from __future__ import annotations
 
 import csv
+import dataclasses
 import functools
+import importlib
+import inspect
 import re
-from collections.abc import Sequence
+import textwrap
+import types
+import typing
+from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from tflm.cli.command_line import print_json
+from tflm.application.errors import OptionError
+from tflm.cli.output import print_json
+from tflm.report import AnyFloat
 
 VERSION = 1
-"""Of all schemas: goes up where a key goes or changes what it holds, not where one is added."""
+"""Version of all schemas: increased when a key is removed or changes its meaning, not when one is added."""
 
 NOT_FINITE = ("NaN", "Infinity", "-Infinity")
+
+
+TYPE_NAMES = {str: "string", int: "integer", float: "number", AnyFloat: "float", bool: "boolean"}
+"""JSON types by Python type."""
 
 
 class Key(NamedTuple):
     """A key of a document.
 
     Attributes:
-        document: the commands that print it, with the option that makes it another document: "fold, strip",
+        document: the commands that print it, with the option that selects the document: "fold, strip",
             "inspect --check".
-        path: where it is.
-        type: what it holds.
-        meaning: in words.
+        path: the path of the key.
+        type: the type of its value.
+        meaning: a description.
     """
 
     document: str
@@ -43,27 +56,77 @@ class Key(NamedTuple):
 
 
 Rows = Sequence[tuple[list[str], str, str]]
-"""Paths in steps, with types and meanings."""
+"""Split paths, with types and meanings."""
 
 
 @functools.cache
 def documents() -> dict[str, list[Key]]:
-    """The keys of each document."""
+    """Return the keys of each document."""
     text = files("tflm.cli").joinpath("json_keys.csv").read_text(encoding="utf-8")
     found: dict[str, list[Key]] = {}
-    for row in list(csv.reader(text.splitlines()))[1:]:
-        key = Key(*row)
-        found.setdefault(key.document, []).append(key)
+    for document, path, kind, meaning in list(csv.reader(text.splitlines()))[1:]:
+        module, colon, name = kind.partition(":")
+        if colon:
+            keys = list(_keys_of_fields(document, path, getattr(importlib.import_module(module), name)))
+        else:
+            keys = [Key(document, path, kind, meaning)]
+        found.setdefault(document, []).extend(keys)
     return found
 
 
+def _keys_of_fields(document: str, path: str, record: type) -> Iterator[Key]:
+    """Yield the keys of a dataclass or named tuple at a path."""
+    meanings = dict(_attributes(record))
+    for name, hint in typing.get_type_hints(record, include_extras=True).items():
+        yield from _keys(document, f"{path}.{name}".lstrip("."), hint, meanings[name])
+
+
+def _attributes(record: type) -> Iterator[tuple[str, str]]:
+    """Return the descriptions of a class's attributes, from its docstring."""
+    _, _, section = inspect.cleandoc(record.__doc__ or "").partition("Attributes:\n")
+    for entry in re.split(r"\n(?=\S)", textwrap.dedent(section)):
+        names, _, meaning = " ".join(entry.split()).partition(": ")
+        for name in names.split(", "):
+            yield name, meaning.removesuffix(".").replace("None", "null")
+
+
+def _keys(document: str, path: str, hint: Any, meaning: str) -> Iterator[Key]:
+    """Yield the key of a value, or the keys inside it."""
+    alternatives = [each for each in typing.get_args(hint) if each is not type(None)]
+    is_nullable = isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union
+    if is_nullable:
+        (hint,) = alternatives
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if _is_record(hint):
+        if is_nullable:
+            yield Key(document, path, "object|null", meaning)
+        yield from _keys_of_fields(document, path, hint)
+    elif origin in (list, tuple) and _is_record(arguments[0]):
+        yield from _keys_of_fields(document, f"{path}[]", arguments[0])
+    elif origin is dict:
+        yield from _keys(document, f"{path}.*", arguments[1], meaning)
+    else:
+        yield Key(document, path, _type_name(hint) + "|null" * is_nullable, meaning)
+
+
+def _is_record(hint: Any) -> bool:
+    return dataclasses.is_dataclass(hint) or hasattr(hint, "_fields")
+
+
+def _type_name(hint: Any) -> str:
+    arguments = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return "|".join(map(repr, arguments))
+    return TYPE_NAMES[hint] if hint in TYPE_NAMES else f"{_type_name(arguments[0])}[]"
+
+
 def commands() -> list[str]:
-    """The commands that have `--json`."""
+    """Return the commands that have `--json`."""
     return sorted({name.split()[0] for document in documents() for name in document.split(", ")})
 
 
 def schema(command: str) -> dict[str, Any]:
-    """The JSON Schema of what a command prints with `--json`; there may be more keys than it has."""
+    """Return the JSON Schema of what a command prints with `--json`; additional keys are allowed."""
     found = [
         _schema_of([(_steps(key.path), key.type, key.meaning) for key in keys])
         for document, keys in documents().items()
@@ -82,7 +145,7 @@ def _steps(path: str) -> list[str]:
 
 
 def _schema_of(rows: Rows) -> dict[str, Any]:
-    """Of the value that all paths begin at."""
+    """Return the schema of the value at the root of all paths."""
     result: dict[str, Any] = {"type": "object"}
     inner: dict[str, list[tuple[list[str], str, str]]] = {}
     for steps, kind, meaning in rows:
@@ -122,14 +185,14 @@ def json_schema(
         ),
     ],
 ) -> None:
-    """Print the JSON Schema of what a command prints.
+    """Print the JSON Schema of a command's --json output.
 
-    The schema, of 2020-12, is that of the document that --json prints.
+    The schema is of version 2020-12.
 
     \b
     Example:
       tflm json-schema arena
     """
     if command not in commands():
-        raise typer.BadParameter(f"{command!r} has no --json; these have: {', '.join(commands())}")
+        raise OptionError(f"{command!r} is not a command with --json; use one of {', '.join(commands())}")
     print_json(schema(command))

@@ -1,4 +1,4 @@
-"""`tflm releases`: the TFLM in everything that people get it with."""
+"""`tflm releases`: list the distributions of TFLM."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from tflm.cli.command_line import AsJson, print_json, show
+from tflm.application.errors import OptionError
+from tflm.cli.output import answer
+from tflm.cli.parameters import AsJson
 from tflm.releases import TODAY, Distribution, distributions, history
-from tflm.report import Column, Report, Table
+from tflm.report import NAME, TEXT, Report, Table
 
 
 def releases(
     name: Annotated[
-        str | None, typer.Argument(metavar="NAME", help="One of them alone, such as zephyr.", show_default=False)
+        str | None, typer.Argument(metavar="NAME", help="Show only this one, such as zephyr.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -26,39 +28,40 @@ def releases(
     """
     known = distributions()
     if name is not None and name not in known:
-        raise typer.BadParameter(f"{name!r} is not known; there are {', '.join(known)}")
+        raise OptionError(f"unknown distribution {name!r}; use one of {', '.join(known)}")
     shown = [version for each in ([name] if name else known) for version in known[each]]
     first, last = history()[0], history()[-1]
-    if as_json:
-        print_json(
-            {
-                "first_commit": first._asdict(),
-                "last_commit": last._asdict(),
-                "default": TODAY.name,
-                "releases": [_figures(version) for version in shown],
-            }
-        )
-        return
-    columns = {
-        "name": Column.NAME,
-        "version": Column.TEXT,
-        "of": Column.TEXT,
-        "TFLM": Column.TEXT,
-        "of ": Column.TEXT,
-        "static memory": Column.TEXT,
-        "kernels": Column.TEXT,
+    figures = {
+        "first_commit": first,
+        "last_commit": last,
+        "default": TODAY.name,
+        "releases": [_figures(version) for version in shown],
     }
+    answer(as_json, figures, _report(shown))
+
+
+def _report(shown: list[Distribution]) -> Report:
+    columns = {
+        "name": NAME,
+        "version": TEXT,
+        "of": TEXT,
+        "TFLM": TEXT,
+        "of ": TEXT,
+        "static memory": TEXT,
+        "kernels": TEXT,
+    }
+    first, last = history()[0], history()[-1]
     dates = dict(history())
     words = {True: "yes", False: "no", None: "as the project says"}
     rows = (
         (v.name, v.version, v.date, v.commit, dates[v.commit], words[v.static_memory], v.kernels or "its own")
         for v in shown
     )
-    notes = [
+    note = (
         f"--tflm takes a name with a version, a commit of TFLM's main branch ({first.hash} of {first.date} to "
         f"{last.hash} of {last.date}), or a day; without it, it is {TODAY.name}"
-    ]
-    show(Report("", [], [Table("", columns, rows)], notes))
+    )
+    return Report("", [], [Table("", columns, rows)], [note])
 
 
 def _figures(version: Distribution) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`tflm resize`: a model for inputs of other shapes."""
+"""`tflm resize`: change the shapes of a model's inputs."""
 
 from __future__ import annotations
 
@@ -7,32 +7,24 @@ from typing import Annotated
 
 import typer
 
+from tflm.application.errors import RequestError
+from tflm.application.models import load_model, same_file, with_shapes
 from tflm.atomic_write import write_atomically
-from tflm.cli.command_line import (
-    AsJson,
-    CommandError,
-    ModelPath,
-    Shapes,
-    load_model,
-    print_json,
-    print_line,
-    with_shapes,
-    wrote,
-)
-from tflm.cli.plan import same_file
+from tflm.cli.output import print_json, print_line, wrote
+from tflm.cli.parameters import AsJson, Force, ModelPath, Shapes
 from tflm.schema.model import Model
 
 
 def resize(
     model: ModelPath,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where the resized model goes.")],
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the resized model.")],
     shape: Shapes = None,
-    force: Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write a model for inputs of other shapes.
+    """Change the input shapes of a model.
 
-    Give those that the model leaves unknown, for example; all other shapes follow from them.
+    All other shapes are computed from these. Shapes that the model leaves unknown can be set this way.
 
     \b
     Example:
@@ -40,12 +32,12 @@ def resize(
     """
     loaded = load_model(model)
     if same_file(model, output) and not force:
-        raise CommandError(f"{output} is the model itself; --force replaces it")
+        raise RequestError(f"{output} is the model itself; --force replaces it")
     resized = with_shapes(loaded, shape)
     write_atomically(output, resized.data)
     sides = {side: _shapes(resized, side) for side in ("inputs", "outputs")}
     if as_json:
-        print_json({"model": str(model), **sides})
+        print_json({"model": model, **sides})
     else:
         for side, shapes in sides.items():
             for each in shapes:

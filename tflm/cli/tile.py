@@ -1,129 +1,71 @@
-"""`tflm tile`, `fold` and `strip`: models rewritten to take less memory or less flash."""
+"""`tflm tile`, `fold` and `strip`: rewrite models to take less memory or flash."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 import tflm
+from tflm.application.arena_plot import arena_plot
+from tflm.application.errors import CheckFailed, OptionError
+from tflm.application.hand_over import continue_with
+from tflm.application.machine import MachineOptions
+from tflm.application.memories import head_limit, memories_from
+from tflm.application.models import bytes_from, load_model, require_output, share_from, title_of
+from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, tile_figures, tile_progress, tile_report
 from tflm.atomic_write import write_atomically
-from tflm.cli.arena_plot import arena_plot
-from tflm.cli.command_line import (
-    AsJson,
-    BoardName,
-    CheckFailed,
-    KernelsName,
-    ModelPath,
-    ReleaseName,
-    TargetName,
-    bytes_from,
-    load_model,
-    machine_from,
-    print_json,
-    show,
-    status_line,
-    title_of,
-    wrote,
-)
-from tflm.cli.plan import Overlap, require_output
+from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, Force, HeadRam, ModelPath, Output, Overlap, TailRam
 from tflm.report import Report, with_thousands
-from tflm.rewriting.candidates import Progress
-from tflm.rewriting.tiling_report import shown
 from tflm.runtime.micro_measurement_report import drawn_figures
-
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the rewritten model goes.")]
-Force = Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")]
-
-VERIFIED_INPUTS = 5
-"""Random inputs whose answers must be the same, if nothing else is said."""
-
-
-def share_from(text: str) -> float:
-    """A share such as 10%, or 0.1.
-
-    Raises:
-        typer.BadParameter: it is none.
-    """
-    try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share < float("inf"):
-        raise typer.BadParameter(f"{text!r} is no share; write it as 10% or 0.1")
-    return share
-
-
-def figures(path: Path, tiled: tflm.TiledModel) -> Any:
-    """A rewritten model for other programs; sizes in bytes."""
-    return {
-        "model": str(path),
-        "target": tiled.after.target.name,
-        "release": tiled.after.kernels.release.name,
-        "gains": tiled.gains,
-        "minimum_arena_bytes_before": tiled.minimum_arena_bytes_before,
-        "minimum_arena_bytes": tiled.minimum_arena_bytes,
-        "head_bytes_before": tiled.before.head_bytes,
-        "head_bytes": tiled.after.head_bytes,
-        "tail_bytes_before": tiled.before.tail_bytes,
-        "tail_bytes": tiled.after.tail_bytes,
-        "file_bytes_before": tiled.file_bytes_before,
-        "file_bytes": len(tiled.data),
-        "extra_macs": tiled.extra_macs,
-        "rewrites": tiled.rewrites,
-        "stages": [
-            {"first": stage.first, "last": stage.last, "operators": stage.operators, "bands": stage.bands}
-            for stage in tiled.stages
-        ],
-        "needed_operators": list(tiled.needed_operators),
-        "verified_inputs": tiled.proved.inputs,
-    }
 
 
 def tile(
     model: ModelPath,
     output: Output = None,
-    target: TargetName = None,
-    kernels: KernelsName = None,
-    release: ReleaseName = None,
-    board: BoardName = None,
-    macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that may be added: 10%, or 0.1.")] = "10%",
+    on: MachineOptions = NAMED,
+    macs: Annotated[str, typer.Option(metavar="SHARE", help="Extra work that is allowed, such as 10% or 0.1.")] = "10%",
     ram: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="An arena that is small enough, such as 64K: least work decides then."),
+        typer.Option(metavar="SIZE", help="Target arena size, such as 64K; the least extra work that fits."),
     ] = None,
+    head_ram: HeadRam = None,
+    tail_ram: TailRam = None,
     verify: Annotated[
-        int, typer.Option(metavar="COUNT", min=1, help="Random inputs whose answers must be the same.")
+        int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
     ] = VERIFIED_INPUTS,
     alias: Annotated[
-        bool, typer.Option("--alias/--no-alias", help="Let CONCATENATION copy bytes onto themselves.")
+        bool, typer.Option("--alias/--no-alias", help="Let inputs of CONCATENATION alias its output.")
     ] = True,
     overlap: Overlap = None,
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="How long the search may take.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of the search.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw both arenas side by side: .png, .svg, .pdf.")
+        Path | None, typer.Option(metavar="FILE", help="Draw both arenas side by side: .png, .svg or .pdf.")
     ] = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Rewrite a model so that it runs in a smaller arena.
+    """Rewrite a model to run in a smaller arena.
 
-    The answers stay the same, on any TFLM.
-
-    Operators that need most memory run band by band. The model is checked before it is written: on tags, and on random
-    inputs beside the model as it was. What nothing makes smaller stays as it is.
+    The operators that need the most memory run in row bands. The results stay the same, on any TFLM; the plan and the
+    results on random inputs are checked before the model is written. A model that cannot be made smaller is left
+    unchanged.
 
     \b
     Examples:
       tflm tile model.tflite -o tiled.tflite
       tflm tile model.tflite -o tiled.tflite --ram 64K --macs 25% --verify 20
+      tflm tile model.tflite -o tiled.tflite --board esp32-s3-eye --head-ram SRAM --tail-ram PSRAM
     """
-    machine, share = machine_from(target, kernels, board, release=release), share_from(macs)
+    machine, share = on.machine(), share_from(macs)
+    memories = memories_from(head_ram, tail_ram, machine.board)
+    if ram is not None and memories is not None:
+        raise OptionError("--ram is for one arena; give it, or --head-ram and --tail-ram")
     enough = None if ram is None else bytes_from(ram)
     require_output(model, output, force)
     loaded = load_model(model)
@@ -135,48 +77,43 @@ def tile(
             max_extra_macs=share,
             time_limit=time_limit,
             ram=enough,
+            head_ram=head_limit(loaded, machine, memories),
+            tail_ram=None if memories is None else memories.tail.bytes,
             alias=alias,
             overlap=overlap,
             verify=verify,
-            progress=lambda at: tell(how_far(at)),
+            progress=lambda at: tell(tile_progress(at)),
         )
+    where = placed(model, loaded, found, machine, memories)
     missing = 0 if enough is None else max(found.minimum_arena_bytes - enough, 0)
-    if output is not None and not missing:
+    is_kept = bool(missing) or (memories is not None and where.fits is False)
+    if output is not None and not is_kept:
         found.write(output)
     if plot is not None:
         both = {"before": drawn_figures(found.before), "after": drawn_figures(found.after)}
         arena_plot(plot, title_of(model), both)
-    if as_json:
-        print_json(figures(model, found))
-    else:
-        show(tile_report(found, title_of(model), enough))
-        wrote(*(path for path in (None if missing else output, plot) if path is not None))
+    report = tile_report(found, title_of(model), enough)
+    where.add_to(report)
+    answer(as_json, tile_figures(model, found, where), report)
+    if not as_json:
+        wrote(*(path for path in (None if is_kept else output, plot) if path is not None))
     if missing:
-        kept = "" if output is None else f"; {output} is not written, without --ram it gets the smallest"
+        kept = "" if output is None else f"; {output} is not written (omit --ram to write the smallest model found)"
         raise CheckFailed(
             f"{model}: the smallest arena that was found has {found.minimum_arena_bytes:,} bytes, "
-            f"{missing:,} more than the {enough:,} of --ram{kept}"
+            f"{missing:,} more than --ram {enough:,}{kept}; {continue_with(model, machine, ram)}"
+        )
+    if is_kept:
+        kept = "" if output is None else f"; {output} is not written"
+        raise CheckFailed(
+            f"{model}: head and tail do not fit their memories{kept}{where.advice and '; '}{where.advice}"
         )
 
 
-def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report:
-    """What became of a model, and whether it fits into the bytes that are enough, where these were said."""
-    report = shown(found, name)
-    if enough is None:
-        return report
-    left = enough - found.minimum_arena_bytes
-    if found.gains or left < 0:
-        fits = "it fits" if left >= 0 else f"it does not fit: {with_thousands(-left)} are missing"
-        report.notes.append(f"{fits} {'into' if left >= 0 else 'in'} {with_thousands(enough)}")
-        return report
-    already = f"it already fits into {with_thousands(enough)}, {with_thousands(left)} are left: nothing was changed"
-    return replace(report, notes=[already])
-
-
 def fold(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
-    """Fold PADs into convolutions, and remove no-ops.
+    """Fold PADs into convolutions and remove no-ops.
 
-    The answers stay the same.
+    The results stay the same.
 
     \b
     Example:
@@ -186,9 +123,9 @@ def fold(model: ModelPath, output: Output = None, force: Force = False, as_json:
 
 
 def strip(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
-    """Remove what no device reads from the file.
+    """Remove data that no device reads.
 
-    That is names, minima and maxima, and what converters leave for tools.
+    Removes names, minima and maxima, and converter metadata.
 
     \b
     Example:
@@ -208,21 +145,12 @@ def _rewrite(
     if output is not None:
         write_atomically(output, data)
     operators = len(after.subgraphs[0].operators or ())
-    if as_json:
-        document = {"model": str(path), "file_bytes_before": size, "file_bytes": len(data)}
-        print_json(document | {"operators_before": count, "operators": operators})
-        return
+    document = {"model": path, "file_bytes_before": size, "file_bytes": len(data)}
+    document |= {"operators_before": count, "operators": operators}
     facts = [
         ("file", f"{with_thousands(size)}, now {with_thousands(len(data))} ({len(data) / size - 1:+.1%})"),
         ("operators", f"{count:,}, now {operators:,}"),
     ]
-    show(Report(title_of(path), facts))
-    if output is not None:
+    answer(as_json, document, Report(title_of(path), facts))
+    if output is not None and not as_json:
         wrote(output)
-
-
-def how_far(at: Progress) -> str:
-    """How far a search is, for people."""
-    if at.checking:
-        return f"checking the rewritten model, {at.checking}, {at.seconds:.0f} s"
-    return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"

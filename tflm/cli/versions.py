@@ -1,4 +1,4 @@
-"""`tflm versions`: a model whose operators have the versions that they need."""
+"""`tflm versions`: show and update the versions of a model's operators."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Annotated
 import typer
 
 import tflm
+from tflm.application.errors import RequestError
+from tflm.application.models import load_model, same_file, title_of
 from tflm.atomic_write import write_atomically
-from tflm.cli.command_line import AsJson, CommandError, ModelPath, load_model, print_json, show, title_of, wrote
-from tflm.cli.plan import same_file
-from tflm.report import Column, Report, Table
+from tflm.cli.output import answer, wrote
+from tflm.cli.parameters import AsJson, Force, ModelPath, Output
+from tflm.report import NAME, NUMBER, TEXT, Report, Table
 from tflm.schema import versioning
 
 
 def versions(
     model: ModelPath,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Where the model with these versions goes.")
-    ] = None,
+    output: Output = None,
     downgrade: Annotated[
-        bool, typer.Option("--downgrade", help="Also lower versions whose features are not used.")
+        bool, typer.Option("--downgrade", help="Also lower versions that are higher than needed.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Let FILE be the model itself, which is replaced.")] = False,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show the versions that operators have and need.
+    """Show the versions that a model's operators have and need.
 
-    Shows the runtimes that first had them, too; with -o, writes the model with the versions that it needs.
+    Also shows the first runtime with each version. With -o, writes the model with the versions that it needs.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def versions(
     """
     loaded = load_model(model)
     if output is not None and same_file(model, output) and not force:
-        raise CommandError(f"{output} is the model itself; --force replaces it")
+        raise RequestError(f"{output} is the model itself; --force replaces it")
     counts = collections.Counter(
         (op.operator, op.version, op.needed) for op in versioning.operator_versions(loaded.root)
     )
@@ -61,28 +61,19 @@ def versions(
     }
     if output is not None:
         write_atomically(output, tflm.update_versions(loaded, downgrade=downgrade))
-    if as_json:
-        print_json({"model": str(model), **runtimes, "operators": figures, "written": output is not None})
-    else:
-        show(_report(model, figures, runtimes))
-        if output is not None:
-            wrote(output)
+    document = {"model": model, **runtimes, "operators": figures, "written": output is not None}
+    answer(as_json, document, _report(model, figures, runtimes))
+    if output is not None and not as_json:
+        wrote(output)
 
 
 def _report(model: Path, figures: Sequence[Mapping[str, object]], runtimes: dict[str, str | None]) -> Report:
-    columns = {
-        "operator": Column.NAME,
-        "count": Column.NUMBER,
-        "version": Column.NUMBER,
-        "needed": Column.NUMBER,
-        "for": Column.TEXT,
-        "runtime": Column.TEXT,
-    }
+    columns = {"operator": NAME, "count": NUMBER, "version": NUMBER, "needed": NUMBER, "for": TEXT, "runtime": TEXT}
     keys = ("operator", "count", "version", "needed_version", "brought", "runtime")
     rows = (tuple("" if row[key] is None else row[key] for key in keys) for row in figures)
     facts = [
         ("runtime of these versions", runtimes["runtime"] or "none"),
         ("runtime needed", runtimes["runtime_needed"] or "none"),
-        ("min_runtime_version", runtimes["min_runtime_version"] or "not said"),
+        ("min_runtime_version", runtimes["min_runtime_version"] or "not set"),
     ]
     return Report(title_of(model), facts, [Table("", columns, rows)])

@@ -1,107 +1,76 @@
-"""`tflm wake-word`: the tensor_arena_size of a microWakeWord model in ESPHome."""
+"""`tflm wake-word`: list the tensor_arena_size of a microWakeWord model in ESPHome."""
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-from tflm.cli.command_line import (
-    AsJson,
-    ModelPath,
-    TargetName,
-    load_model,
-    print_json,
-    progress,
-    show,
-    target_from,
-    title_of,
-)
+from tflm.application.errors import CheckFailed, OptionError, RequestError
+from tflm.application.machine import target_from
+from tflm.application.models import load_model, title_of
+from tflm.application.wake_word_manifest import Manifest, read_manifest
+from tflm.application.wake_word_report import figures, manifest_figures, manifest_notes, report
+from tflm.cli.output import answer, progress
+from tflm.cli.parameters import AsJson, ModelPath, ReleaseName, TargetName
 from tflm.errors import ArgumentError
-from tflm.firmware.wake_word import Need, size_for_all, tensor_arena_sizes
-from tflm.report import Column, Report, Table, with_thousands
+from tflm.firmware.wake_word import needs_in, size_for_all, tensor_arena_sizes
 
 CASES = 64
-"""About how many versions of ESP-NN there are, over all releases of ESPHome."""
+"""Approximate number of ESP-NN versions over all releases of ESPHome, for the progress bar."""
 
 
-def wake_word(model: ModelPath, target: TargetName = None, as_json: AsJson = False) -> None:
-    """List the tensor_arena_size that each ESPHome release needs.
+def wake_word(
+    model: ModelPath,
+    target: TargetName = None,
+    release: ReleaseName = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The model's manifest: write tensor_arena_size there, and nothing else."),
+    ] = None,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="Write nothing; exit with status 1 if the manifest's size is too small."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List tensor_arena_size for ESPHome; write or check it.
 
-    The chip is an esp32s3, unless --target names another one of Espressif's.
+    The size works in all releases of ESPHome, unless --tflm names one. The chip is an esp32s3, unless --target names
+    another one of Espressif's.
 
     \b
     Examples:
       tflm wake-word okay_nabu.tflite
-      tflm wake-word okay_nabu.tflite --target esp32 --json
+      tflm wake-word okay_nabu.tflite --manifest okay_nabu.json
+      tflm wake-word okay_nabu.tflite --manifest okay_nabu.json --check --tflm "esphome 2025.5"
     """
+    if check and manifest is None:
+        raise OptionError("--check needs a manifest; name it with --manifest FILE")
     machine = target_from(target or "esp32s3")
     loaded = load_model(model)
+    described = None if manifest is None else read_manifest(manifest)
     try:
         with progress("laying out", CASES) as advance:
-            needs = tensor_arena_sizes(loaded, machine, advance)
+            needs = needs_in(tensor_arena_sizes(loaded, machine, advance), release)
     except ArgumentError as error:
-        raise typer.BadParameter(str(error)) from None
-    if as_json:
-        print_json(
-            {
-                "model": str(model),
-                "target": machine.name,
-                "tensor_arena_size": size_for_all(needs),
-                "releases": [_figures(need) for need in needs],
-            }
-        )
-        return
-    show(_report(title_of(model), machine.name, needs))
-
-
-def _figures(need: Need) -> dict[str, Any]:
-    return {
-        "first_esphome": need.first_esphome,
-        "last_esphome": need.last_esphome or None,
-        "esp_tflite_micro": need.component,
-        "esp_nn": need.esp_nn,
-        "pinned": need.is_pinned,
-        "tensor_arena_size": need.tensor_arena_size,
-        "refused": need.refused,
-        "findings": _findings(need),
-    }
-
-
-def _findings(need: Need) -> list[str]:
-    """What else behaves differently there, each once."""
-    return list(dict.fromkeys(f"{finding.operator} {finding.effect.value}" for finding in need.findings))
-
-
-def _report(title: str, target: str, needs: list[Need]) -> Report:
-    columns = {
-        "ESPHome": Column.TEXT,
-        "esp-tflite-micro": Column.TEXT,
-        "ESP-NN": Column.TEXT,
-        "tensor_arena_size": Column.NUMBER,
-        "known issues": Column.TEXT,
-    }
-    rows = (
-        (
-            f"{need.first_esphome} to {need.last_esphome}" if need.last_esphome else f"{need.first_esphome} on",
-            need.component,
-            _versions(need),
-            "refused" if need.tensor_arena_size is None else need.tensor_arena_size,
-            ", ".join(_findings(need)),
-        )
-        for need in needs
-    )
+        raise OptionError(str(error)) from None
     size = size_for_all(needs)
-    notes = [
-        "Where several versions of ESP-NN are listed, ESPHome takes the newest one when a firmware is built.",
-        "Which release of ESPHome was the first with ESP-NN 1.1.2, in April 2026, is not certain.",
-        "tflm check explains what behaves differently: --kernels esp-nn@VERSION --tflm 'esphome RELEASE'.",
-    ]
-    notes += dict.fromkeys(f"refused: {need.refused}" for need in needs if need.refused)
-    facts = [("works in all releases", "nothing" if size is None else f"tensor_arena_size {with_thousands(size)}")]
-    return Report(f"{title} in ESPHome's micro_wake_word on {target}", facts, [Table("", columns, rows)], notes)
+    told, shown = figures(model, machine.name, needs), report(title_of(model), machine.name, needs)
+    if described is not None:
+        if size is not None and not check:
+            described.write(size)
+        told["manifest"] = manifest_figures(described, size, written=not check)
+        shown.notes.extend(manifest_notes(described, size, written=not check))
+    answer(as_json, told, shown)
+    if described is not None:
+        _require_enough(described, size, check)
 
 
-def _versions(need: Need) -> str:
-    first, last = need.esp_nn[0], need.esp_nn[-1]
-    return first if first == last else f"{first} to {last}"
+def _require_enough(manifest: Manifest, size: int | None, check: bool) -> None:
+    if size is None:
+        raise RequestError(f"{manifest.path}: no release of ESPHome takes this model")
+    if check and (manifest.size is None or manifest.size < size):
+        found = "missing" if manifest.size is None else f"{manifest.size:,}"
+        raise CheckFailed(f"{manifest.path}: tensor_arena_size is {found}; the model needs {size:,} bytes")

@@ -1,4 +1,4 @@
-"""`tflm compare` with a device: the tensors that it printed beside those that the model makes here."""
+"""`tflm compare` with a device: compare the tensors that it printed with those computed here."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflm.cli.command_line import CommandError, Machine, lines_of_log, load_model, progress
-from tflm.cli.difference import Difference, Real, difference
-from tflm.cli.tensor_dump import Dump, assembled, dumped_tensors, read_dump
+from tflm.application.differences import Difference, Real, difference
+from tflm.application.errors import RequestError
+from tflm.application.machine import Machine
+from tflm.application.models import lines_of_log, load_model
+from tflm.application.progress import Progress, silent
+from tflm.application.tensor_dump import Dump, assembled, dumped_tensors, read_dump
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 
 
 class DeviceComparison(NamedTuple):
-    """Outputs, then all tensors in the order in which operators make them; and what the log lacks, in words."""
+    """Differences of outputs and of all tensors, in the order of the operators; and messages about missing data."""
 
     outputs: list[Difference]
     tensors: list[Difference]
     lost: list[str]
 
 
-def compare_device(path: Path, log: Path, machine: Machine) -> DeviceComparison:
-    """A model's tensors beside those of a device, for the inputs that the device says it had.
+def compare_device(path: Path, log: Path, machine: Machine, progress: Progress = silent) -> DeviceComparison:
+    """Compare a model's tensors with those of a device, for the inputs in the device's log.
 
     Raises:
-        CommandError: the log has no tensors; or it lacks bytes of an input, without which there is nothing to compare.
-        OSError: a file can't be read.
+        RequestError: the log has no tensors, or bytes of an input are missing.
+        OSError: a file cannot be read.
     """
     model = load_model(path)
     dump = read_dump(lines_of_log(log))
     if not dump:
-        raise CommandError(f"{log}: no lines of tflm-dump: tflm export --dump writes what prints them")
+        raise RequestError(
+            f"{log}: no lines with tflm-dump found; build the firmware with the files of tflm export --dump"
+        )
     interpreter = ready_interpreter(
         model, target=machine.target, kernels=machine.kernels, preserve_all_tensors=True, delegates=[]
     )
@@ -49,7 +54,9 @@ def compare_device(path: Path, log: Path, machine: Machine) -> DeviceComparison:
                 tensor = interpreter.get_tensor(index)
                 theirs = assembled(dump.get((invoke, index), {}), tensor.data)
                 if theirs is None:
-                    lost.append(f"invoke {invoke}, tensor {index} ({tensor.name}): not all of its bytes are in the log")
+                    lost.append(
+                        f"invoke {invoke}, tensor {index} ({tensor.name}): some of its bytes are missing in the log"
+                    )
                 else:
                     pairs.setdefault(index, []).append((_real(tensor, tensor.data), _real(tensor, theirs)))
             advance()
@@ -69,15 +76,15 @@ def _set_inputs(interpreter: MicroInterpreter, dump: Dump, invoke: int, inputs: 
         tensor = interpreter.input(place)
         values = assembled(dump.get((invoke, index), {}), tensor.data)
         if values is None:
-            raise CommandError(
-                f"{log}: bytes of input {place} ({tensor.name}) in invoke {invoke} are missing or spoiled: print more "
-                "slowly, or log with fewer losses"
+            raise RequestError(
+                f"{log}: bytes of input {place} ({tensor.name}) in invoke {invoke} are missing or damaged; print more "
+                "slowly, or use a more reliable connection"
             )
         tensor.data[...] = values
 
 
 def _real(tensor: TfLiteTensor, values: Any) -> Real:
-    """Values as real ones; integers count in steps of the scale, of the first channel where each has its own."""
+    """Return real values; integers are in units of the scale (of the first channel, if there are several)."""
     return (np.asarray(values, np.float64) - tensor.zero_point) * (tensor.scale or 1.0)
 
 

@@ -1,4 +1,4 @@
-"""A badge: a label and a value side by side, as a picture that a page about a project shows."""
+"""Draw a badge: a label and a value side by side, as an SVG for a project's page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import html
 from string import Template
 
 CHARACTER_WIDTH = 6.5
-"""Pixels of a character of 11 pixels, on average; the text is stretched to what its length says."""
+"""Average width in pixels of an 11-pixel character; the text is stretched to the computed length."""
 PADDING = 6
 COLOURS = {True: "#2c7a3f", False: "#b3261e"}
 
@@ -27,7 +27,7 @@ BADGE = Template("""\
 
 
 def badge(label: str, value: str, good: bool) -> str:
-    """The text of an SVG; green where all is good, red otherwise."""
+    """Return the SVG: green if `good`, otherwise red."""
     lengths = [round(len(text) * CHARACTER_WIDTH) for text in (label, value)]
     left, right = (length + 2 * PADDING for length in lengths)
     return BADGE.substitute(

@@ -1,50 +1,50 @@
-"""A memory plan as a picture: offset by time."""
+"""Draw a memory plan as an image: offset over time."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from tflm.application.errors import RequestError
 from tflm.arena_page import BLOCK_KINDS, HATCH, block_kind
-from tflm.cli.command_line import CommandError
 from tflm.report import printable
 
 INCHES = (10, 5)
 MARGIN_INCHES = 0.1
 FONT_POINTS, POINTS_PER_CHARACTER, POINTS_PER_INCH = 6, 4, 72
-"""Of the names of buffers, and what a character takes at the most, on average."""
+"""Font size of buffer names, and an upper estimate of a character's width."""
 
 FEWEST_CHARACTERS = 3
 
 SHARE_OF_AXES = 0.9
-"""Of the width of the picture; the rest is for numbers and titles."""
+"""Share of the image's width; the rest is for numbers and titles."""
 
 LEGEND_COLUMNS = {1: 3, 2: 4}
 """Columns of the legend, by the number of plans."""
 NAMED_BUFFERS = 8
-"""How many of the buffers have their names in the picture, the largest first."""
+"""Number of buffers that are labelled, the largest first."""
 
 
 def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None:
     """Draw plans side by side, to the same scale.
 
     Args:
-        path: where the picture goes; its suffix says of what kind it is.
-        title: above it.
-        plans: for each planner, what `tflm.cli.arena.figures` gives.
+        path: the image file; its suffix selects the format.
+        title: the title above each plan.
+        plans: for each planner, what `drawn_figures` returns.
 
     Raises:
-        CommandError: matplotlib is not installed, or knows no such kind of file; or the path has no suffix.
+        RequestError: matplotlib is not installed or does not support the format, or the path has no suffix.
         OSError: the file can't be written.
     """
     try:
         import matplotlib
         from matplotlib.figure import Figure
     except ImportError:
-        raise CommandError("--plot needs matplotlib: pip install matplotlib") from None
+        raise RequestError("--plot needs matplotlib: pip install matplotlib") from None
     if not path.suffix:
-        raise CommandError(f"{path}: has no suffix that says what kind of picture it is: .png, .svg, .pdf")
-    with matplotlib.rc_context({"text.parse_math": False}):  # names may hold dollar signs
+        raise RequestError(f"{path}: the name of an image must end in .png, .svg or .pdf")
+    with matplotlib.rc_context({"text.parse_math": False}):  # names may contain dollar signs
         _plot(Figure, path, title, plans)
 
 
@@ -61,9 +61,9 @@ def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, 
     all_axes[0].set_ylabel("offset in the arena (bytes)")
     figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS[len(plans)])
     try:
-        figure.savefig(path, bbox_inches="tight", pad_inches=MARGIN_INCHES)  # no label is cut off
+        figure.savefig(path, bbox_inches="tight", pad_inches=MARGIN_INCHES)  # keeps labels whole
     except ValueError as error:
-        raise CommandError(f"{path}: {error}") from error
+        raise RequestError(f"{path}: {error}") from error
 
 
 def _draw(axes: Any, plan: dict[str, Any]) -> None:
@@ -87,14 +87,14 @@ def _draw(axes: Any, plan: dict[str, Any]) -> None:
 
 
 def _look(kind: str) -> dict[str, Any]:
-    """How a block of a kind is drawn: as in the page."""
+    """Return the style of a kind of block, the same as in the HTML page."""
     if kind == "scratch":
         return {"facecolor": BLOCK_KINDS[kind].colour, "edgecolor": HATCH, "linewidth": 0.5, "hatch": "//"}
     return {"facecolor": BLOCK_KINDS[kind].colour, "edgecolor": "white", "linewidth": 0.5}
 
 
 def _legend(all_axes: Any, plans: dict[str, dict[str, Any]]) -> list[Any]:
-    """The kinds of blocks that are drawn, then the lines."""
+    """Return legend entries for the kinds of blocks that occur, then for the lines."""
     from matplotlib.patches import Patch
 
     drawn = {block_kind(plan, buffer) for plan in plans.values() for buffer in plan["buffers"]}
@@ -103,7 +103,7 @@ def _legend(all_axes: Any, plans: dict[str, dict[str, Any]]) -> list[Any]:
 
 
 def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:
-    """What makes a buffer, and its shape, in its middle, each cut to its width."""
+    """Label a buffer with its operator and shape, cut to its width."""
     steps = buffer["last_use"] - buffer["first_use"] + 1
     inches = SHARE_OF_AXES * axes.figure.get_figwidth() / len(axes.figure.axes) * steps / len(plan["steps"])
     characters = int(inches * POINTS_PER_INCH / POINTS_PER_CHARACTER)

@@ -1,4 +1,4 @@
-"""How far tensors are from their counterparts: those of another model, of a recording, of a device."""
+"""Errors of tensors compared with those of another model, a recording or a device."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tflm.report import Column, Table
+from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Table
 
 Real = npt.NDArray[np.float64]
 
 
 @dataclass
 class Difference:
-    """How far one tensor is from its counterpart, over all steps, in real values.
+    """The error of a tensor over all steps, in real values.
 
     Attributes:
         tensor: its name in the first model.
-        operator: what makes it, in the first model; empty for recorded answers.
-        largest_error: the largest absolute difference; infinite where only one of two values is NaN.
-        relative_error: the same over the largest finite magnitude of the counterpart; None where that is zero and this
-            not.
-        snr_db: power of the counterpart over power of the difference, in decibels; None where they are equal.
+        operator: index and name of the operator that writes it in the first model; empty for an output.
+        largest_error: the largest absolute difference of real values; infinite if only one of two values is NaN.
+        relative_error: `largest_error` divided by the counterpart's largest finite magnitude; None if only that is 0.
+        snr_db: signal-to-noise ratio in decibels; None if both are equal.
     """
 
     tensor: str
     operator: str
-    largest_error: float
-    relative_error: float | None
-    snr_db: float | None
+    largest_error: AnyFloat
+    relative_error: AnyFloat | None
+    snr_db: AnyFloat | None
 
 
 def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Difference:
-    """How far `ours` is from `theirs`; both of one shape, the steps along the first axis."""
+    """Compare `ours` with `theirs`; both have the same shape, with the steps along the first axis."""
     with np.errstate(invalid="ignore", over="ignore"):
         error = np.where((ours == theirs) | (np.isnan(ours) & np.isnan(theirs)), 0.0, ours - theirs)
         error[np.isnan(error)] = np.inf
@@ -47,7 +46,7 @@ def difference(tensor: str, operator: str, ours: Real, theirs: Real) -> Differen
 
 
 def first_beyond(differences: list[Difference], tolerance: float) -> Difference | None:
-    """The first tensor whose error is more than `tolerance` times the largest magnitude of its counterpart."""
+    """Return the first tensor whose error exceeds `tolerance` times its counterpart's largest magnitude, or None."""
     for candidate in differences:
         if candidate.relative_error is None or candidate.relative_error > tolerance:
             return candidate
@@ -56,13 +55,7 @@ def first_beyond(differences: list[Difference], tolerance: float) -> Difference 
 
 def difference_table(title: str, differences: list[Difference]) -> Table:
     """A row for each tensor."""
-    columns = {
-        "operator": Column.TEXT,
-        "tensor": Column.NAME,
-        "largest error": Column.NUMBER,
-        "relative": Column.NUMBER,
-        "SNR dB": Column.NUMBER,
-    }
+    columns = {"operator": TEXT, "tensor": NAME, "largest error": NUMBER, "relative": NUMBER, "SNR dB": NUMBER}
     rows = (
         (
             d.operator,

@@ -1,7 +1,7 @@
-"""Figures of operators as node data of Google's Model Explorer, which colours the nodes of its graph by them.
+"""Write figures of operators as node data for Google's Model Explorer, which colours its nodes by them.
 
-It keeps one figure a file, by the name of the graph and a key of the node. A node is found by its number, which is the
-operator's place in the subgraph; but where a tensor is called by that number, the key stands for what makes the tensor.
+Each file has one figure, by the name of the graph and a key of the node. The key is the operator's index in the
+subgraph. If a tensor has that number as its name, the key means the operator that writes the tensor.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.tables import SubGraph
 
 Place = tuple[int, int]
-"""Of an operator: its subgraph, and its place there."""
+"""An operator: its subgraph, and its index there."""
 
 Figures = Mapping[Place, float]
 
@@ -27,10 +27,10 @@ GRADIENT = ({"stop": 0, "bgColor": "#ffffff"}, {"stop": 1, "bgColor": "#d9480f"}
 
 
 def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures]) -> list[Path]:
-    """Write figures by their names: the first to `path`, each other one beside it, with its name before the suffix.
+    """Write the first figure to `path`, and the others next to it with their names before the suffix.
 
     Raises:
-        OSError: a file can't be written.
+        OSError: a file cannot be written.
     """
     written: list[Path] = []
     for name, of_operators in figures.items():
@@ -53,14 +53,14 @@ def _node_data(model: tflm.Model, name: str, figures: Figures) -> dict[str, Any]
 
 
 def _graph_id(model: tflm.Model, index: int) -> str:
-    """What the explorer calls a subgraph: its name, or that of its signature."""
+    """Return the explorer's name of a subgraph: its own, or that of its signature."""
     keys = (each.signature_key for each in model.root.signature_defs or () if each.subgraph_index == index)
     unnamed = f"subgraph_{index}" if index else "main"
     return model.subgraphs[index].name or next(keys, None) or unnamed
 
 
 def _key(subgraph: SubGraph, index: int) -> str | None:
-    """What a node is found by; None for one that can't be told from others."""
+    """Return the key of a node; None if it is ambiguous."""
     names = [tensor.name for tensor in subgraph.tensors or ()]
     if str(index) not in names:
         return str(index)
@@ -69,9 +69,9 @@ def _key(subgraph: SubGraph, index: int) -> str | None:
 
 
 def arena_figures(measured: tflm.ArenaMeasurement) -> dict[str, Figures]:
-    """Bytes of the head at each operator: all that is alive, then what begins with it, its outputs and scratch.
+    """Return bytes of the head at each operator: those alive, and those of its own outputs and scratch buffers.
 
-    An operator that runs at several steps counts with the largest.
+    An operator that runs at several steps has its largest values.
     """
     alive: dict[Place, int] = collections.defaultdict(int)
     own: dict[Place, int] = collections.defaultdict(int)
@@ -86,7 +86,7 @@ def arena_figures(measured: tflm.ArenaMeasurement) -> dict[str, Figures]:
 
 
 def work_figures(model: tflm.Model) -> Figures:
-    """Multiply-accumulates of one run of each operator."""
+    """Return the multiply-accumulates of one run of each operator."""
     return {
         (i, j): multiply_accumulates(model, subgraph, operator)
         for i, subgraph in enumerate(model.subgraphs)

@@ -1,7 +1,7 @@
-"""Tensors that a device prints, byte by byte: the C++ that `tflm export --dump` adds, and its lines in a log.
+"""Tensors that a device prints: the C++ that `tflm export --dump` adds, and parsing its lines in a log.
 
-A line has the invoke, the tensor, the place of the bytes in it, these in hexadecimal, and their Adler-32, which tells
-lines that were spoiled on the way.
+A line has the invoke, the tensor, the offset of the bytes, the bytes in hexadecimal, and their Adler-32 checksum, which
+detects damaged lines.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ struct ${camel}DumpedTensor {
   size_t bytes;
 };
 
-// What the model takes, and what its operators make.
+// The model's inputs, and the outputs of its operators.
 constexpr ${camel}DumpedTensor k${camel}DumpedTensors[] = {
 $tensors
 };
 
-// Prints at most $width bytes of a tensor: the invoke, the tensor, the bytes' place, the bytes, their Adler-32.
+// Prints at most $width bytes of a tensor: the invoke, the tensor, the offset, the bytes, their Adler-32.
 inline void Print${camel}Bytes(unsigned invoke, int tensor, size_t place, const uint8_t* bytes, size_t count) {
   constexpr char kDigits[] = "0123456789abcdef";
   char text[2 * $width + 1];
@@ -81,14 +81,14 @@ inline void Dump${camel}Tensors(tflite::MicroInterpreter& interpreter, unsigned 
 LINE = re.compile(r"tflm-dump (\d+) (\d+) (\d+) ([0-9a-f]+) (\d+)")
 
 Dump = Mapping[tuple[int, int], Mapping[int, bytes]]
-"""By invoke and tensor: bytes by their place."""
+"""Bytes by their offset, by invoke and tensor."""
 
 
 def dump_header(model: tflm.Model, names: Mapping[str, str]) -> str:
-    """The header that prints a model's tensors.
+    """Return the header that prints a model's tensors.
 
     Args:
-        names: what the templates of `tflm export` take.
+        names: values for the templates of `tflm export`.
     """
     tensors = model.subgraphs[0].tensors or []
     lines = (
@@ -99,7 +99,7 @@ def dump_header(model: tflm.Model, names: Mapping[str, str]) -> str:
 
 
 def dumped_tensors(model: tflm.Model) -> list[int]:
-    """The inputs of the first subgraph, then what its operators make, in their order."""
+    """Return the inputs of the first subgraph, then the outputs of its operators in order."""
     main = model.subgraphs[0]
     tensors = main.tensors or []
     made = [index for operator in main.operators or () for index in operator.outputs or ()]
@@ -108,7 +108,7 @@ def dumped_tensors(model: tflm.Model) -> list[int]:
 
 
 def read_dump(lines: Iterable[str]) -> dict[tuple[int, int], dict[int, bytes]]:
-    """The bytes in a log, but for those of lines that are spoiled."""
+    """Read the bytes in a log, except those of damaged lines."""
     found: dict[tuple[int, int], dict[int, bytes]] = {}
     for match in filter(None, map(LINE.search, lines)):
         invoke, tensor, place, digits, checksum = match.groups()
@@ -119,7 +119,7 @@ def read_dump(lines: Iterable[str]) -> dict[tuple[int, int], dict[int, bytes]]:
 
 
 def assembled(parts: Mapping[int, bytes], wanted: npt.NDArray[np.generic]) -> npt.NDArray[np.generic] | None:
-    """A tensor of the type and shape of another, from its parts; None where some are missing."""
+    """Assemble a tensor from its parts, in another tensor's type and shape; None if bytes are missing."""
     whole = b"".join(parts[place] for place in sorted(parts))
     places = np.cumsum([0, *(len(parts[place]) for place in sorted(parts))], dtype=np.int64)[:-1].tolist()
     if places != sorted(parts) or len(whole) != wanted.nbytes:

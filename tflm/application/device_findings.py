@@ -1,4 +1,4 @@
-"""What a device's log says, beside what is known of its model here: times by operator, arenas, and why these differ."""
+"""Compare a device's log with the model: times by operator, arenas, and why these differ."""
 
 from __future__ import annotations
 
@@ -9,18 +9,29 @@ from typing import NamedTuple
 import numpy as np
 
 import tflm
-from tflm.cli.command_line import Machine, progress
+from tflm.application.machine import Machine
+from tflm.application.progress import Progress, silent
 from tflm.firmware.arena_causes import Build, builds_that_fit, equals, figures_here
 from tflm.firmware.device_log import DeviceArena, Invokes, Place
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.runtime.micro_allocator import RecordedAllocation, RecordedAllocationType
-from tflm.runtime.micro_measurement import ArenaMeasurement
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
 
 
 class Timed(NamedTuple):
-    """An operator, with the median of its runs on the device, and its share of the first subgraph's."""
+    """An operator on the device.
+
+    Attributes:
+        subgraph_index: the index of its subgraph.
+        operator_index: its index in the subgraph.
+        operator: its name.
+        runs: the number of its runs in the log.
+        ticks: ticks of the device's clock, the median of its runs.
+        share: its share of the ticks of the first subgraph's operators, from 0 to 1.
+        multiply_accumulates: those of one run; 0 for operators without weights.
+    """
 
     subgraph_index: int
     operator_index: int
@@ -32,7 +43,13 @@ class Timed(NamedTuple):
 
 
 class ArenaRow(NamedTuple):
-    """A figure of the arena in bytes, the device's and ours."""
+    """A size in the arena.
+
+    Attributes:
+        part: `total`, `head`, `tail`, or a category of the tail.
+        device_bytes: the size on the device.
+        here_bytes: the size computed here.
+    """
 
     part: str
     device_bytes: int
@@ -40,14 +57,14 @@ class ArenaRow(NamedTuple):
 
 
 class ArenaFinding(NamedTuple):
-    """The arena beside ours.
+    """The device's arena compared with the computed one.
 
     Attributes:
-        build: what the firmware was thought to be.
-        rows: each figure that the device gives.
+        build: the assumed firmware build.
+        rows: each size that the device reports.
         equal: whether all are equal.
-        fitting: builds whose figures are the device's, where ours are not.
-        another_model: why the device's model can't be this one; empty otherwise.
+        fitting: other builds with the device's sizes, if the assumed build has different ones.
+        another_model: why the device's model cannot be this one; empty otherwise.
     """
 
     build: Build
@@ -58,10 +75,10 @@ class ArenaFinding(NamedTuple):
 
 
 def forms_of_an_invoke(model: tflm.Model) -> list[list[tuple[Place, str]]]:
-    """The operators in the order in which they begin in the second invoke, and in the first where that is another.
+    """Return the operators in the order of the second invoke, and of the first one if it differs.
 
     Raises:
-        TflmError: the model can't be run here.
+        TflmError: the model cannot be run here.
     """
     profiler = tflm.MicroProfiler()
     interpreter = ready_interpreter(model, profiler=profiler, delegates=[])
@@ -87,8 +104,10 @@ def timed(model: tflm.Model, invokes: Invokes) -> list[Timed]:
     return rows
 
 
-def arena_finding(model: tflm.Model, machine: Machine, device: DeviceArena) -> ArenaFinding:
-    """Compare the arena with ours, and look for what explains it where they differ."""
+def arena_finding(
+    model: tflm.Model, machine: Machine, device: DeviceArena, progress: Progress = silent
+) -> ArenaFinding:
+    """Compare the arena with the computed one; if they differ, search for builds that explain it."""
     build = Build(machine.target, machine.kernels, count_resource_variables(model))
     measured = build.measured(model)
     equal = equals(measured, device)
@@ -112,7 +131,7 @@ def _arena_rows(measured: ArenaMeasurement, device: DeviceArena) -> Iterator[Are
 
 
 def _another_model(model: tflm.Model, device: DeviceArena) -> str:
-    """Why the log can't be of this model: it counts other tensors or operators."""
+    """Return why the log cannot be of this model (it counts other tensors or operators), or an empty text."""
     tensors = sum(len(subgraph.tensors or ()) for subgraph in model.subgraphs)
     operators = sum(len(subgraph.operators or ()) for subgraph in model.subgraphs)
     counts = (

@@ -1,34 +1,15 @@
-"""`tflm profile` for a device: instructions and time of each operator on a Cortex-M, estimated."""
+"""Report estimated instructions and time of each operator on a Cortex-M, for `tflm profile`."""
 
 from __future__ import annotations
 
 import collections
-from typing import Any
 
 from tflm.firmware.instructions import ENOUGH, Estimate
-from tflm.report import Column, Report, Table
-
-
-def estimate_figures(found: Estimate) -> dict[str, Any]:
-    """What `--json` prints of an estimate, beside the model."""
-    return {
-        "target": found.target,
-        "kernels": found.kernels,
-        "optimization": found.optimization,
-        "instructions": found.instructions,
-        "cycles": found.cycles,
-        "instructions_within": found.instructions_within,
-        "device_cycles": found.device_cycles,
-        "milliseconds": found.milliseconds,
-        "within": found.within,
-        "covered": found.covered,
-        "note": found.note,
-        "operators": [operator._asdict() for operator in found.operators],
-    }
+from tflm.report import NAME, NUMBER, Report, Table
 
 
 def estimate_report(name: str, found: Estimate) -> Report:
-    """Time where it can be said, totals, each operator, and what the figures assume and leave out."""
+    """Report the time if it is known, totals, each operator, assumptions, and what is not covered."""
     facts = [
         ("time", _time(found)),
         ("instructions", _bounded(f"{found.instructions:,}", found.instructions_within, found)),
@@ -48,9 +29,9 @@ def _time(found: Estimate) -> str:
 
 def _bounded(figure: str, within: float, found: Estimate) -> str:
     if not found.instructions:
-        return "not known: there are formulas for none of the operators"
+        return "unknown: there is no formula for any operator"
     if found.covered < ENOUGH:
-        return f"{figure} in what is covered; {1 + within:.2g} times that at most"
+        return f"{figure} for the covered part; at most {1 + within:.2g} times that"
     return f"{figure}, within {within:.0%}"
 
 
@@ -59,33 +40,33 @@ def _rounded(value: float) -> str:
 
 
 def _share(covered: float) -> str:
-    """A share that is 100% only where nothing is left out."""
+    """Format a share; 100% only if everything is covered."""
     return "100%" if covered == 1 else f"{min(covered, 0.999):.1%}"
 
 
 def _no_time(found: Estimate) -> str:
     if found.covered < ENOUGH:
-        return "not said: too little of the model is covered"
-    return "not said: give the clock, --mhz"
+        return "unknown: too little of the model is covered"
+    return "unknown: give the clock with --mhz"
 
 
 def _left_out(found: Estimate) -> list[str]:
     reasons = collections.Counter(f"{op.operator}: {op.reason}" for op in found.operators if op.instructions is None)
-    lines = [f"not in the figures: {count} {what}" for what, count in reasons.items()]
+    lines = [f"not covered: {count} {what}" for what, count in reasons.items()]
     guessed = sum(op.guessed_instructions for op in found.operators)
     if guessed:
-        lines.append(f"what is not in the figures may take {_rounded(guessed)} instructions: a guess")
+        lines.append(f"operators that are not covered may take {_rounded(guessed)} instructions (a guess)")
     return lines
 
 
 def _operator_table(found: Estimate) -> Table:
     columns = {
-        "#": Column.NUMBER,
-        "operator": Column.NAME,
-        "instructions": Column.NUMBER,
-        "table cycles": Column.NUMBER,
-        "share": Column.NUMBER,
-        "MACs": Column.NUMBER,
+        "#": NUMBER,
+        "operator": NAME,
+        "instructions": NUMBER,
+        "table cycles": NUMBER,
+        "share": NUMBER,
+        "MACs": NUMBER,
     }
     rows = (
         (

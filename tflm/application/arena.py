@@ -1,0 +1,283 @@
+"""Measure arenas: on machines and boards, and compared with other kernel libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import tflm
+from tflm.application.errors import CheckFailed
+from tflm.application.flash_report import budget_figures, budget_report
+from tflm.application.hand_over import continue_within, not_fitting, other_build
+from tflm.application.machine import Machine, kernels_from, libraries_for
+from tflm.application.models import bytes_from, title_of
+from tflm.application.progress import Progress, silent
+from tflm.boards import Bank, Board, boards
+from tflm.boards.board_fit import BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
+from tflm.boards.board_report import (
+    SIZE_COLUMNS,
+    concerns_line,
+    fit_figures,
+    fit_report,
+    libraries_table,
+    sizes_of,
+    verdict,
+)
+from tflm.boards.device_check import operator_findings
+from tflm.firmware.board_budget import board_budget
+from tflm.libraries import REFERENCE, library_for
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.releases import Releases
+from tflm.report import NAME, TEXT, Report, Table, with_thousands
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_interpreter import lay_out
+from tflm.runtime.micro_measurement_report import drawn_figures, measurement_figures, shown
+from tflm.targets import align_up
+
+SHARED_ARENA_BYTES = 1 << 26
+
+NAME_THE_PART = (
+    "these figures are for TFLM's reference kernels; most firmware uses a library for its part: "
+    "name it with --board, or with --target (such as cortex-m4 or esp32s3) and --kernels"
+)
+
+
+@dataclass
+class SharedArena:
+    """An arena that several models share: their heads overlap, their tails add up.
+
+    Attributes:
+        arena_used_bytes: bytes in use.
+        head_bytes: bytes of the head.
+        tail_bytes: bytes of the tail.
+    """
+
+    arena_used_bytes: int
+    head_bytes: int
+    tail_bytes: int
+
+
+def share(models: Sequence[tflm.Model], machine: Machine, planner: str) -> SharedArena:
+    """Allocate models in one arena, one after the other.
+
+    Raises:
+        TflmError: a model cannot be allocated.
+    """
+    allocator = tflm.MicroAllocator(
+        np.zeros(SHARED_ARENA_BYTES, np.uint8), planner, machine.target, kernels=machine.kernels
+    )
+    with np.errstate(all="ignore"):
+        for model in models:
+            lay_out(MicroGraph(model, tflm.AllOpsResolver(), (), machine.kernels), allocator)
+    return SharedArena(allocator.used_bytes(), allocator.head_bytes, allocator.tail_bytes)
+
+
+@dataclass(frozen=True)
+class ArenaNeeds:
+    """The arena that models need; sizes in bytes.
+
+    Attributes:
+        models: by path.
+        machine: the machine they are measured for.
+        planner: the planner of the head.
+        measured: each model on the machine or, with `on_all_targets`, on every target.
+        shared: of an arena that several share; None for a single one.
+        fits: of each model, where a memory was named.
+        limit: the budget; None without.
+        on_all_targets: whether the machine counts for nothing.
+        ram: the size of the only memory, as it was given; None on a board of the table.
+    """
+
+    models: Sequence[tuple[Path, tflm.Model]]
+    machine: Machine
+    planner: str
+    measured: list[tuple[Path, tflm.ArenaMeasurement]]
+    shared: SharedArena | None
+    fits: list[tflm.BoardFit]
+    limit: int | None
+    on_all_targets: bool
+    ram: str | None = None
+
+    @property
+    def needed_bytes(self) -> int:
+        """The smallest arena that works for all models."""
+        shared = 0 if self.shared is None else align_up(self.shared.arena_used_bytes, ARENA_ALIGNMENT)
+        return max(shared, *(measured.minimum_arena_bytes for _, measured in self.measured))
+
+    @property
+    def is_fitting(self) -> bool:
+        """Whether all is within budget and memory."""
+        return (self.limit is None or self.needed_bytes <= self.limit) and all(fit.fits for fit in self.fits)
+
+    def require_fit(self) -> None:
+        """Check that all is within budget and memory.
+
+        Raises:
+            CheckFailed: it is not; the message says how much is missing, and how to continue.
+        """
+        path = self.models[0][0]
+        if self.limit is not None and self.needed_bytes > self.limit:
+            over = self.needed_bytes - self.limit
+            next_step = continue_within(path, self.machine, str(self.limit))
+            raise CheckFailed(
+                f"needs {self.needed_bytes:,} bytes, {over:,} more than the budget of {self.limit:,}; {next_step}"
+            )
+        for (path, model), fit in zip(self.models, self.fits):
+            if not fit.fits:
+                missing = verdict(fit).removeprefix("no: ")
+                next_step = not_fitting(path, model, self.machine, fit, self.ram)
+                raise CheckFailed(f"does not fit {fit.board.name}: {missing}; {next_step}")
+
+
+def arena_needs(
+    models: Sequence[tuple[Path, tflm.Model]],
+    machine: Machine,
+    planner: str,
+    place: Board | None,
+    limit: int | None = None,
+    on_all_targets: bool = False,
+    progress: Progress = silent,
+    ram: str | None = None,
+) -> ArenaNeeds:
+    """Measure each model on the machine or on every target, and all of them in one arena.
+
+    Args:
+        place: a board that they should fit; None for none.
+        limit: the budget in bytes; None for none.
+        ram: the size of the place's memory, if it is not a board of the table.
+    """
+    every_target = [Machine(target, REFERENCE, None) for target in tflm.targets.TARGETS.values()]
+    machines = every_target if on_all_targets else [machine]
+    measured = []
+    with progress("laying out", len(models) * len(machines)) as advance:
+        for path, model in models:
+            for each in machines:
+                measured.append((path, measure(model, each, planner)))
+                advance()
+        loaded = [model for _, model in models]
+        shared = share(loaded, machine, planner) if len(loaded) > 1 and not on_all_targets else None
+    fits = [] if place is None else [board_fit(m, place, kernels=machine.kernels, planner=planner) for m in loaded]
+    return ArenaNeeds(models, machine, planner, measured, shared, fits, limit, on_all_targets, ram)
+
+
+def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
+    """Return the JSON document; sizes in bytes."""
+    machine = needs.machine
+    by_model = [_other_kernels(model, machine, needs.planner) for _, model in needs.models]
+    return {
+        "target": None if needs.on_all_targets else machine.target.name,
+        "kernels": None if needs.on_all_targets else machine.kernels.name,
+        "release": machine.kernels.release.name,
+        "planner": needs.planner,
+        "models": [{"model": path, **measurement_figures(measured)} for path, measured in needs.measured],
+        "other_kernels": [each for of_model, _ in by_model for each in of_model],
+        "refusing_kernels": [each for _, of_model in by_model for each in of_model],
+        "shared": needs.shared,
+        "boards": [fit_figures(fit) for fit in needs.fits],
+        "budgets": [budget_figures(board_budget(model, fit)) for (_, model), fit in zip(needs.models, needs.fits)],
+        "budget_bytes": needs.limit,
+        "needed_bytes": needs.needed_bytes,
+        "fits": needs.is_fitting,
+    }
+
+
+def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
+    """Yield a report for each model and for its board, then one for the shared arena."""
+    fits: Sequence[tflm.BoardFit | None] = needs.fits or [None] * len(needs.models)
+    for (path, model), (_, measured), fit in zip(needs.models, needs.measured, fits):
+        yield full_report(path, model, measured, needs.machine, needs.planner)
+        if fit is not None:
+            report = fit_report(fit)
+            other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.ram)
+            report.notes.extend([other] if other else [])
+            yield report
+            yield budget_report(board_budget(model, fit))
+    if needs.shared is not None:
+        yield _shared_report(needs.shared, needs.needed_bytes)
+
+
+def fits_of_boards(
+    model: tflm.Model, kernels: str | None, planner: str, release: Releases | None = None
+) -> list[tflm.BoardFit | BoardRefusal]:
+    """Check how a model fits each board with its usual kernels, or all boards that `kernels` are for."""
+    family = "" if kernels is None else kernels_from(kernels).family
+    known = [board for board in boards().values() if family in ("", board.target.family)]
+    return list(fits_of(model, known, kernels=kernels, planner=planner, release=release))
+
+
+def board_with_ram(machine: Machine, ram: str) -> Board:
+    """Return a board with just a part and a RAM size."""
+    banks = (Bank("RAM", bytes_from(ram)),)
+    return Board(f"a part with {ram}", machine.target.description, machine.target, machine.kernels.name, "", banks)
+
+
+def others(model: tflm.Model, machine: Machine, planner: str) -> list[tflm.ArenaMeasurement | KernelsRefusal]:
+    """Measure a model with the other kernel libraries for the part; none for a mere data model."""
+    usual = machine.kernels.name.partition("@")[0]
+    names = [name for name in libraries_for(machine.target) if name != usual] if machine.target.family else []
+    built = (library_for(name, machine.target, machine.release) for name in names)
+    return [arena_with(model, machine.target, each, planner=planner) for each in built]
+
+
+def _other_kernels(
+    model: tflm.Model, machine: Machine, planner: str
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return figures of the other kernel libraries: those that can run a model, and those that cannot."""
+    sizes = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes")
+    able: list[dict[str, Any]] = []
+    refusing: list[dict[str, Any]] = []
+    for each in others(model, machine, planner):
+        if isinstance(each, KernelsRefusal):
+            refusing.append({"kernels": each.kernels.name, "reason": each.reason})
+        else:
+            names = {"kernels": each.kernels.name, "release": each.kernels.release.name}
+            able.append({**names, **{size: getattr(each, size) for size in sizes}})
+    return able, refusing
+
+
+def full_report(
+    path: Path, model: tflm.Model, measured: tflm.ArenaMeasurement, machine: Machine, planner: str
+) -> Report:
+    """Report a measurement, the other kernel libraries, and whether something behaves differently on the device."""
+    report = shown(measured, title_of(path))
+    if machine.target.family:
+        report.tables.append(libraries_table(measured, others(model, machine, planner)))
+    elif machine.target.pointer_size == 4:
+        report.notes.append(NAME_THE_PART)
+    findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
+    line = concerns_line(findings)
+    report.notes.extend([line] if line else [])
+    return report
+
+
+def drawn(path: Path, model: tflm.Model, machine: Machine, planner: str) -> dict[str, Any]:
+    """Return the figures of a picture, with those of other kernels."""
+    able, _ = _other_kernels(model, machine, planner)
+    return {"model": str(path), **drawn_figures(measure(model, machine, planner)), "other_kernels": able}
+
+
+def measure(model: tflm.Model, machine: Machine, planner: str) -> tflm.ArenaMeasurement:
+    """Measure a model on a machine with all operators available."""
+    resolver = tflm.AllOpsResolver()
+    return tflm.measure_arena(model, resolver, target=machine.target, kernels=machine.kernels, planner=planner)
+
+
+def target_table(measured: Sequence[tuple[Path, tflm.ArenaMeasurement]]) -> Table:
+    """The sizes on every target."""
+    columns = {"model": NAME, "target": TEXT, **SIZE_COLUMNS}
+    rows = ((title_of(path), found.target.name, *sizes_of(found)) for path, found in measured)
+    return Table("", columns, rows)
+
+
+def _shared_report(shared: SharedArena, needed: int) -> Report:
+    facts = [
+        ("needed", with_thousands(needed)),
+        ("in use once allocated", with_thousands(shared.arena_used_bytes)),
+        ("  head (the largest one)", with_thousands(shared.head_bytes)),
+        ("  tail (the sum of all)", with_thousands(shared.tail_bytes)),
+    ]
+    return Report("all in one arena", facts)

@@ -1,0 +1,190 @@
+"""Report what a device printed, compared with its model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import tflm
+from tflm.application.device_findings import ArenaFinding, Timed
+from tflm.firmware.arena_causes import Build
+from tflm.firmware.device_log import DeviceLog, Invokes
+from tflm.firmware.release_search import contained_in
+from tflm.report import NAME, NUMBER, TEXT, Report, Table
+from tflm.runtime.operator_facts import multiply_accumulates
+
+
+def figures(
+    path: Path, model: tflm.Model, log: DeviceLog, invokes: Invokes, rows: list[Timed], arena: ArenaFinding | None
+) -> dict[str, Any]:
+    """What was found in the log, for other programs."""
+    return {
+        "model": path,
+        "invokes": invokes.count,
+        "operators": rows,
+        "other_events": invokes.others,
+        "tags": [
+            {"operator": tag, "ticks": ticks, "multiply_accumulates": work} for tag, ticks, work in _tags(model, log)
+        ],
+        "arena": None if arena is None else _arena_figures(arena),
+        "failures": log.failures,
+    }
+
+
+def _arena_figures(arena: ArenaFinding) -> dict[str, Any]:
+    return {
+        **_build_figures(arena.build),
+        "rows": arena.rows,
+        "equal": arena.equal,
+        "fitting": [{**_build_figures(build), **_span_figures(build)} for build in arena.fitting],
+        "another_model": arena.another_model,
+    }
+
+
+def _build_figures(build: Build) -> dict[str, Any]:
+    return {
+        "target": build.target.name,
+        "kernels": build.kernels.name,
+        "release": build.kernels.release.name,
+        "resource_variables": build.resource_variables,
+    }
+
+
+def _span_figures(build: Build) -> dict[str, Any]:
+    return {
+        "first_commit": build.span and build.span.first,
+        "last_commit": build.span and build.span.last,
+        "contained_in": _containers(build),
+    }
+
+
+def _containers(build: Build) -> list[str]:
+    if build.span is None:
+        return []
+    library = build.kernels.name.partition("@")[0].partition(":")[0]
+    return contained_in(build.span, library, build.kernels.release.static_memory)
+
+
+def _tags(model: tflm.Model, log: DeviceLog) -> Iterator[tuple[str, int, int]]:
+    """Return ticks and multiply-accumulates of each kind of operator in an invoke of the first subgraph."""
+    main = model.subgraphs[0]
+    for tag, ticks in log.ticks_by_tag.items():
+        named = (operator for operator in main.operators or () if model.operator_name(operator) == tag)
+        yield tag, ticks, sum(multiply_accumulates(model, main, operator) for operator in named)
+
+
+def reports(
+    model: tflm.Model,
+    log: DeviceLog,
+    invokes: Invokes,
+    rows: list[Timed],
+    arena: ArenaFinding | None,
+    mhz: float | None,
+) -> Iterator[Report]:
+    """Times of operators, the arena, and failures, as far as the log has them.
+
+    Args:
+        mhz: ticks in a microsecond; None where times are not to be shown.
+    """
+    if log.events:
+        yield _time_report(invokes, rows, mhz)
+    if log.ticks_by_tag:
+        columns = {"operators": NAME, "ticks": NUMBER, "share": NUMBER, "MACs": NUMBER}
+        total = sum(log.ticks_by_tag.values()) or 1
+        cells = ((tag, ticks, f"{ticks / total:.1%}", work or "") for tag, ticks, work in _tags(model, log))
+        yield Report("ticks by kind of operator", [], [Table("", columns, cells)])
+    if arena is not None:
+        yield _arena_report(arena)
+    for failure in log.failures:
+        yield Report(failure.line, [], [], [failure.advice])
+
+
+def _time_report(invokes: Invokes, rows: list[Timed], mhz: float | None) -> Report:
+    columns = {
+        "#": NUMBER,
+        "operator": NAME,
+        "ticks": NUMBER,
+        **({"us": NUMBER} if mhz else {}),
+        "share": NUMBER,
+        "MACs": NUMBER,
+        "ticks/MAC": NUMBER,
+    }
+    cells = (
+        (
+            f"{row.subgraph_index}:{row.operator_index}" if row.subgraph_index else str(row.operator_index),
+            row.operator,
+            f"{row.ticks:,.0f}",
+            *([f"{row.ticks / mhz:,.1f}"] if mhz else []),
+            f"{row.share:.1%}" if row.subgraph_index == 0 else "",
+            row.multiply_accumulates or "",
+            f"{row.ticks / row.multiply_accumulates:.3g}" if row.multiply_accumulates else "",
+        )
+        for row in rows
+    )
+    total = sum(row.ticks for row in rows if row.subgraph_index == 0)
+    facts = [("invokes", str(invokes.count)), ("ticks per invoke", f"{total:,.0f}")]
+    if mhz:
+        facts.append(("time per invoke", f"{total / mhz / 1e3:,.2f} ms"))
+    notes = []
+    if invokes.others:
+        ticks = sum(event.ticks for event in invokes.others)
+        notes.append(
+            f"{len(invokes.others)} events with {ticks:,} ticks do not belong to a complete invoke of this model"
+        )
+    return Report("times on the device, medians", facts, [Table("", columns, cells)] if rows else [], notes)
+
+
+def _arena_report(arena: ArenaFinding) -> Report:
+    columns = {"bytes": TEXT, "device": NUMBER, "here": NUMBER, "difference": NUMBER}
+    cells = (
+        (row.part, row.device_bytes, row.here_bytes, _signed(row.device_bytes - row.here_bytes)) for row in arena.rows
+    )
+    title = f"arena on the device, compared with {arena.build.target.name} with {arena.build.kernels.name} kernels"
+    return Report(title, [], [Table("", columns, cells)], list(_arena_notes(arena)))
+
+
+def _signed(size: int) -> str:
+    return f"{size:+,}" if size else "0"
+
+
+def _arena_notes(arena: ArenaFinding) -> Iterator[str]:
+    if arena.equal:
+        yield "all equal"
+    elif arena.another_model:
+        yield f"another model: {arena.another_model}"
+    elif arena.fitting:
+        yield "equal with " + "; or ".join(_in_words(build, arena.build) for build in arena.fitting)
+    else:
+        yield (
+            "no known combination of kernel library, TFLM release, part and number of resource variables has these "
+            "sizes; check that the file is the same, and that the firmware uses TFLM's default planner and one arena"
+        )
+
+
+def _in_words(build: Build, thought: Build) -> str:
+    """Describe how a build differs from the assumed one."""
+    words = []
+    if build.target != thought.target:
+        words.append(f"the part {build.target.name}")
+    if build.kernels.name != thought.kernels.name or build.target != thought.target:
+        words.append(f"{build.kernels.name} kernels")
+    if build.span is not None:
+        words.append(_span_in_words(build))
+    elif build.kernels.release is not thought.kernels.release:
+        words.append(build.kernels.release.name)
+    if build.resource_variables != thought.resource_variables:
+        words.append(f"space for {build.resource_variables} resource variables instead of {thought.resource_variables}")
+    return ", ".join(words)
+
+
+def _span_in_words(build: Build) -> str:
+    assert build.span is not None
+    first, last = build.span
+    words = f"TFLM {first.hash} of {first.date}"
+    if first != last:
+        words += f" to {last.hash} of {last.date}"
+    if not build.kernels.release.static_memory:
+        words += " without static memory"
+    containers = _containers(build)
+    return words + (f" (as in {', '.join(containers)})" if containers else "")

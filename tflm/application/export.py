@@ -1,0 +1,404 @@
+"""Export a model as C++ for TFLM."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Sequence
+from string import Template
+from typing import NamedTuple
+
+import tflm
+from tflm.application.errors import RequestError
+from tflm.application.machine import Machine
+from tflm.application.tensor_dump import dump_header
+from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
+from tflm.kernels import REGISTRATIONS
+from tflm.runtime.micro_resource_variable import count_resource_variables
+from tflm.schema.enums import TensorType
+from tflm.schema.patch import with_data_inside
+
+BYTES_A_LINE = 12
+
+C_TYPES = {
+    TensorType.FLOAT32: "float",
+    TensorType.INT8: "int8_t",
+    TensorType.UINT8: "uint8_t",
+    TensorType.INT16: "int16_t",
+    TensorType.INT32: "int32_t",
+    TensorType.INT64: "int64_t",
+    TensorType.BOOL: "bool",
+}
+
+MODEL_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_MODEL_DATA_H_
+#define ${guard}_MODEL_DATA_H_
+
+extern const unsigned char ${name}_model_data[];
+extern const unsigned int ${name}_model_data_size;
+
+#endif  // ${guard}_MODEL_DATA_H_
+""")
+
+MODEL_SOURCE = Template("""\
+// $origin
+#include "model_data.h"
+
+// The runtime reads the model in place, so it must be aligned.
+alignas(16) const unsigned char ${name}_model_data[] = {
+$data
+};
+const unsigned int ${name}_model_data_size = $size;
+""")
+
+RESOLVER_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_OP_RESOLVER_H_
+#define ${guard}_OP_RESOLVER_H_
+
+$condition#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
+
+using ${camel}OpResolver = tflite::MicroMutableOpResolver<$count>;
+
+// Adds exactly the operators that the model uses.
+inline TfLiteStatus Register${camel}Ops(${camel}OpResolver& resolver) {
+$additions
+  return kTfLiteOk;
+}
+
+#endif  // ${guard}_OP_RESOLVER_H_
+""")
+
+TYPED_CONDITION = """\
+#ifndef CMSIS_NN
+#error "Compile this with -DCMSIS_NN: without it, TFLM's headers use registrations for all types instead of these"
+#endif
+
+"""
+
+ARENA_HEADER = Template("""\
+// $origin
+#ifndef ${guard}_ARENA_SIZE_H_
+#define ${guard}_ARENA_SIZE_H_
+
+// The smallest arena in which AllocateTensors() succeeds on $target with $kernels kernels, and what is in use after it:
+// $used bytes, $head of them in the head and $tail in the tail.
+$sizes
+#endif  // ${guard}_ARENA_SIZE_H_
+""")
+
+ARENA_SIZE = Template("""\
+constexpr unsigned int k${camel}${part}Size = $bytes;
+""")
+
+ARENA_MEMORY = Template("""\
+
+// $where
+#ifndef ${guard}_${macro}_MEMORY
+$include#define ${guard}_${macro}_MEMORY $attribute
+#endif
+""")
+
+MAIN_SOURCE = Template("""\
+// $origin
+$first#include <cstdint>
+#include <new>
+
+#include "arena_size.h"
+#include "model_data.h"
+#include "op_resolver.h"
+$includes#include "tensorflow/lite/micro/micro_interpreter.h"
+#include "tensorflow/lite/micro/micro_log.h"
+#include "tensorflow/lite/micro/system_setup.h"
+#include "tensorflow/lite/schema/schema_generated.h"
+
+namespace {
+$arenas
+
+// In static memory, because they would take hundreds of bytes of stack; never destroyed.
+alignas(${camel}OpResolver) uint8_t resolver_memory[sizeof(${camel}OpResolver)];
+alignas(tflite::MicroInterpreter) uint8_t interpreter_memory[sizeof(tflite::MicroInterpreter)];
+}  // namespace
+
+$signature {
+  tflite::InitializeTarget();
+  const tflite::Model* model = tflite::GetModel(${name}_model_data);
+  auto& resolver = *new (resolver_memory) ${camel}OpResolver;
+  if (Register${camel}Ops(resolver) != kTfLiteOk) {
+    return 1;
+  }
+$resources
+  if (interpreter.AllocateTensors() != kTfLiteOk) {
+    MicroPrintf("AllocateTensors() failed");
+    return 1;
+  }
+$fill
+  if (interpreter.Invoke() != kTfLiteOk) {
+    MicroPrintf("Invoke() failed");
+    return 1;
+  }
+$dump$show
+  return 0;
+}
+$ending""")
+
+FILL_INPUT = Template("""\
+  // Input $index: $what.
+  for (int i = 0; i < $count; ++i) {
+    interpreter.typed_input_tensor<$type>($index)[i] = 0;
+  }""")
+
+SHOW_OUTPUT = Template("""\
+  // Output $index: $what.
+  for (int i = 0; i < $count; ++i) {
+    MicroPrintf("$format", $cast(interpreter.typed_output_tensor<$type>($index)[i]));
+  }""")
+
+PLAIN_INTERPRETER = Template("""\
+  auto& interpreter =
+      *new (interpreter_memory)
+          tflite::MicroInterpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
+
+INTERPRETER_WITH_ALLOCATOR = Template("""\
+  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create($pieces$linear);
+$resources  auto& interpreter =
+      *new (interpreter_memory) tflite::MicroInterpreter(model, resolver, allocator$passed);""")
+
+RESOURCES = Template("""\
+  tflite::MicroResourceVariables* resources = tflite::MicroResourceVariables::Create(allocator, $variables);
+""")
+
+PRESERVING = {
+    "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
+    "linear": ", tflite::MemoryPlannerType::kLinear",
+}
+"""Arguments that make an interpreter preserve every tensor until the next invoke."""
+
+ALLOCATOR_INCLUDE = '#include "tensorflow/lite/micro/micro_allocator.h"\n'
+RESOURCE_INCLUDE = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n'
+
+
+class ArenaMemory(NamedTuple):
+    """Where a piece of the arena goes.
+
+    Attributes:
+        part: "arena", "head" or "tail".
+        bytes: its size.
+        where: the memory, for a comment.
+        attribute: what places an array there, in C++; empty for the memory of other variables.
+        include: the header that defines it; empty if none is needed.
+    """
+
+    part: str
+    bytes: int
+    where: str = ""
+    attribute: str = ""
+    include: str = ""
+
+    @property
+    def array(self) -> str:
+        """The name of its array."""
+        return "tensor_arena" if self.part == "arena" else f"{self.part}_arena"
+
+    @property
+    def camel(self) -> str:
+        """Its part in the name of its size."""
+        return "Arena" if self.part == "arena" else f"{self.part.capitalize()}Arena"
+
+    @property
+    def macro(self) -> str:
+        """Its part in the name of the macro that places it."""
+        return self.part.upper()
+
+
+class SourceStyle(NamedTuple):
+    """What a build system wants of the sources.
+
+    Attributes:
+        suffix: of C++ sources.
+        signature: of the function that runs the model.
+        first: lines before all others of the main source, such as the header of a platform.
+        ending: lines after all others, such as a platform's entry point that calls the function.
+        arenas: where the arena goes, in one piece or two; in one in static memory where this is empty.
+    """
+
+    suffix: str = ".cc"
+    signature: str = "int main()"
+    first: str = ""
+    ending: str = ""
+    arenas: tuple[ArenaMemory, ...] = ()
+
+
+PLAIN = SourceStyle()
+"""Of sources without a project."""
+
+
+def identifier(stem: str) -> str:
+    """Convert a file's stem to a lower-case C identifier.
+
+    A checksum is added to stems with non-ASCII letters, so that two of them differ.
+    """
+    name = re.sub("[^0-9a-z]+", "_", stem.lower()).strip("_")
+    if not name or not stem.isascii():
+        name = "_".join(filter(None, (name, f"model_{zlib.crc32(stem.encode(errors='surrogateescape')):08x}")))
+    return f"model_{name}" if name[0].isdigit() else name
+
+
+def in_one_line(text: str) -> str:
+    """Escape text for a C++ line comment.
+
+    A line break would end the comment; a backslash or its trigraph at the end would continue it on the next line.
+    """
+    return "".join(c if c.isprintable() and c not in "\\?" else "_" for c in text)
+
+
+def sources(
+    model: tflm.Model,
+    stem: str,
+    machine: Machine,
+    origin: str,
+    typed: bool = False,
+    dump: bool = False,
+    style: SourceStyle = PLAIN,
+) -> dict[str, str]:
+    """Return the contents of the files by name.
+
+    Args:
+        stem: the stem of the model's file name, for identifiers.
+        machine: the machine of the firmware.
+        origin: the command that made the files, for their first line.
+        typed: add operators by registrations for int8 alone, where the model has them in no other type.
+        dump: keep all tensors, in a larger arena, and print them.
+        style: what the project's build system wants of them.
+
+    Raises:
+        TflmError: the model cannot be allocated.
+        RequestError: an input or output has a type without a C++ type.
+    """
+    model = with_data_inside(model)
+    planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
+    measured = tflm.measure_arena(
+        model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner
+    )
+    names = names_of(stem, origin)
+    arenas = (ArenaMemory("arena", measured.minimum_arena_bytes),) if dump or not style.arenas else style.arenas
+    operators = operators_of(model)
+    registrations = typed_registrations(model) if typed else {}
+    return {
+        "model_data.h": MODEL_HEADER.substitute(names),
+        f"model_data{style.suffix}": MODEL_SOURCE.substitute(
+            names, data=_hexadecimal(model.data), size=len(model.data)
+        ),
+        "op_resolver.h": RESOLVER_HEADER.substitute(
+            names,
+            count=len(operators),
+            additions="\n".join(_addition(operator, registrations.get(operator)) for operator in operators),
+            condition=TYPED_CONDITION if registrations else "",
+        ),
+        "arena_size.h": ARENA_HEADER.substitute(
+            names,
+            target=machine.target.name,
+            kernels=machine.kernels.name,
+            used=measured.arena_used_bytes,
+            head=measured.head_bytes,
+            tail=measured.tail_bytes,
+            sizes="".join(_arena_size(names, arena) for arena in arenas),
+        ),
+        **({"tensor_dump.h": dump_header(model, names)} if dump else {}),
+        f"main{style.suffix}": _main_source(model, names, dump, style._replace(arenas=arenas)),
+    }
+
+
+def names_of(stem: str, origin: str) -> dict[str, str]:
+    """What templates take: names that are made from the stem of the model's file, and a first line."""
+    name = identifier(stem)
+    return {
+        "origin": f"Made by: {in_one_line(origin)}",
+        "name": name,
+        "camel": "".join(word.capitalize() for word in name.split("_")),
+        "guard": name.upper(),
+    }
+
+
+def _arena_size(names: dict[str, str], arena: ArenaMemory) -> str:
+    size = ARENA_SIZE.substitute(names, part=arena.camel, bytes=arena.bytes)
+    if not arena.where:
+        return size
+    include = f"#include {arena.include}\n" if arena.include else ""
+    return size + ARENA_MEMORY.substitute(names, **arena._asdict() | {"include": include}, macro=arena.macro)
+
+
+def _hexadecimal(data: memoryview) -> str:
+    lines = (data[i : i + BYTES_A_LINE].hex(",") for i in range(0, len(data), BYTES_A_LINE))
+    return "\n".join("    " + re.sub("([0-9a-f]{2})", r"0x\1", line).replace(",", ", ") + "," for line in lines)
+
+
+def _addition(operator: str, registration: str | None) -> str:
+    if operator in REGISTRATIONS:
+        argument = f"tflite::Register_{registration}()" if registration else ""
+        return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}({argument}));"
+    raise RequestError(f"{operator!r} is a custom operator, which tflm export can't lay out in an arena")
+
+
+def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: SourceStyle) -> str:
+    main = model.subgraphs[0]
+    tensors = main.tensors or []
+    fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
+    show = (_tensor_code(SHOW_OUTPUT, i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
+    variables = count_resource_variables(model)
+    has_allocator = variables or len(style.arenas) > 1
+    includes = '#include "tensor_dump.h"\n' if dump else ""
+    includes += ALLOCATOR_INCLUDE if has_allocator else ""
+    includes += RESOURCE_INCLUDE if variables else ""
+    settings = PRESERVING if dump else dict.fromkeys(PRESERVING, "")
+    passed = {
+        "pieces": _pieces(names, style.arenas),
+        "resources": RESOURCES.substitute(variables=variables) if variables else "",
+        "passed": ", resources" if variables else "",
+    }
+    return MAIN_SOURCE.substitute(
+        names,
+        first=style.first,
+        signature=style.signature,
+        ending=style.ending,
+        includes=includes,
+        arenas="\n".join(_arena_array(names, arena) for arena in style.arenas),
+        resources=(INTERPRETER_WITH_ALLOCATOR if has_allocator else PLAIN_INTERPRETER).substitute(
+            names, **settings, **passed
+        ),
+        dump=f"  Dump{names['camel']}Tensors(interpreter, 0);\n" if dump else "",
+        fill="\n".join(fill),
+        show="\n".join(show),
+    )
+
+
+def _arena_array(names: dict[str, str], arena: ArenaMemory) -> str:
+    memory = f"{names['guard']}_{arena.macro}_MEMORY " if arena.where else ""
+    return f"alignas(16) {memory}uint8_t {arena.array}[k{names['camel']}{arena.camel}Size];"
+
+
+def _pieces(names: dict[str, str], arenas: Sequence[ArenaMemory]) -> str:
+    """The arguments of MicroAllocator::Create: the arena, or the arenas of tail and head, in this order."""
+    ordered = sorted(arenas, key=lambda arena: arena.part, reverse=True)
+    return ", ".join(f"{arena.array}, k{names['camel']}{arena.camel}Size" for arena in ordered)
+
+
+def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
+    if tensor.type not in C_TYPES:
+        raise RequestError(f"tensor {tensor.name!r} is {tensor.type.name}, which has no C++ type")
+    count = 1
+    for dimension in tensor.shape or ():
+        count *= dimension
+    what = f"{tensor.name}, {tensor.type.name} {list(tensor.shape or ())}"
+    if tensor.quantization is not None and tensor.quantization.scale and tensor.quantization.zero_point:
+        what += f", real = {tensor.quantization.scale[0]:.9g} * (integer - {tensor.quantization.zero_point[0]})"
+    is_float = tensor.type == TensorType.FLOAT32
+    return code.substitute(
+        index=index,
+        what=in_one_line(what),
+        count=count,
+        type=C_TYPES[tensor.type],
+        format="%f" if is_float else "%d",
+        cast="static_cast<double>" if is_float else "static_cast<int>",
+    )

@@ -1,0 +1,64 @@
+"""JSON document and report of a firmware's source tree: its TFLM and kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tflm.firmware.firmware_tree import RECOGNIZED, FirmwareTree
+from tflm.firmware.source_tree import Modified, SourceCopy
+from tflm.releases import history
+from tflm.report import NAME, NUMBER, TEXT, Report, Table
+
+MODIFIED_SHOWN = 20
+
+
+def tree_figures(found: FirmwareTree) -> dict[str, Any]:
+    """Return the JSON document."""
+    return {
+        "folder": found.folder,
+        "release": found.release and found.release.name,
+        "commit": found.release and found.release.commit,
+        "static_memory": found.release and found.release.static_memory,
+        "kernels": found.kernels,
+        "options": found.options,
+        "copies": [{**vars(copy), "confidence": copy.confidence} for copy in found.copies],
+        "flags": found.flags,
+        "dependencies": found.dependencies,
+        "notes": found.reasons,
+    }
+
+
+def tree_report(found: FirmwareTree) -> Report:
+    """Report the options for other commands, the copies found, changed files, and settings in build files."""
+    facts = [("TFLM", found.release.name if found.release else "not found"), ("kernels", found.kernels)]
+    facts.append(("options", found.options))
+    columns = {"sources": TEXT, "version": TEXT, "files": NUMBER, "agree": NUMBER, "folder": NAME}
+    tables = [Table("", columns, [_row(copy) for copy in found.copies])] if found.copies else []
+    changed = [change for copy in found.copies if copy.confidence >= RECOGNIZED for change in copy.modified]
+    if changed:
+        title = "Files that differ from that version"
+        if len(changed) > MODIFIED_SHOWN:
+            title += f" (the first {MODIFIED_SHOWN} of {len(changed)}; --json has all)"
+        rows = [(change.path, _origin(change)) for change in changed[:MODIFIED_SHOWN]]
+        tables.append(Table(title, {"file": NAME, "text": TEXT}, rows))
+    said = [(flag.name, flag.value, flag.path) for flag in found.flags]
+    said += [(each.name, each.version, each.path) for each in found.dependencies]
+    if said:
+        columns = {"setting": TEXT, "value": TEXT, "file": NAME}
+        tables.append(Table("Build files", columns, said))
+    return Report(f"sources in {found.folder}", facts, tables, list(found.reasons))
+
+
+def _row(copy: SourceCopy) -> tuple[Any, ...]:
+    dates = dict(history()) if copy.project == "tflm" else {}
+    names = list(dict.fromkeys((copy.first, copy.last)))
+    version = " to ".join(f"{name} of {dates[name]}" if name in dates else name for name in names)
+    if copy.confidence < RECOGNIZED:
+        version = "unknown"
+    return copy.project, version, copy.files, copy.matching, copy.folder or "."
+
+
+def _origin(change: Modified) -> str:
+    if change.first is None:
+        return "of no known version: changed locally"
+    return f"of {change.first}" if change.first == change.last else f"of {change.first} to {change.last}"

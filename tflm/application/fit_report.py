@@ -1,0 +1,98 @@
+"""Report and JSON document of `tflm fit`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tflm.application.fit import Fit, FitStep
+from tflm.application.memories import board_uses, memories_table
+from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
+
+
+def fit_report(found: Fit, name: str) -> Report:
+    """Report what every step saved and costs; the verdict is the last line."""
+    columns = {"tried": TEXT, "kernels": TEXT, "smallest arena": NUMBER, "saved": NUMBER, "costs": TEXT, "fits": TEXT}
+    rows = [
+        [step.name, step.kernels, _size(step), step.saved_bytes, _costs(step), _fits(step, found)]
+        for step in found.steps
+    ]
+    facts = [
+        ("board", f"{found.board.name}: {found.board.description}"),
+        ("RAM", ", ".join(f"{bank.name} {short_size(bank.bytes)}" for bank in found.board.ram)),
+        ("reserved", f"{with_thousands(found.reserve_bytes)} for the application"),
+    ]
+    beside = found.found.firmware_ram
+    if beside is not None and beside.bytes > beside.reserve_bytes:
+        facts.append(("TFLM", f"{beside.static_bytes:,} B static RAM, at most {beside.stack_bytes:,} B stack"))
+    notes = ["interrupted: the best result so far"] if found.interrupted else []
+    notes += [f"what would help: {advice}" for advice in found.advice]
+    if found.boards:
+        notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
+    tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found))]
+    return Report(f"{name} on {found.board.name}", facts, tables, [*notes, verdict(found)])
+
+
+def verdict(found: Fit) -> str:
+    """Describe whether the model fits, with which arena in which memory, or how much is missing."""
+    arena = f"an arena of {with_thousands(found.minimum_arena_bytes)}"
+    if found.fits:
+        pieces = found.found.placements
+        if len(pieces) > 1:
+            arena = " and ".join(f"an arena of {with_thousands(p.bytes)} for the {p.part}" for p in pieces)
+        slow = ""
+        if found.in_external_ram:
+            which = "The tail's memory" if found.found.head_on_chip else "This memory"
+            slow = f" {which} is outside the chip, and slow."
+        return f"fits: {found.chosen.name} with {found.kernels.name} kernels, {arena}, {found.chosen.memories}.{slow}"
+    if not found.found.fits_ram:
+        tried = len({step.name for step in found.steps})
+        return (
+            f"does not fit: {with_thousands(found.missing_bytes)} of RAM missing; the smallest version needs {arena} "
+            f"({found.chosen.name}, {found.kernels.name} kernels); {tried} kinds of changes were tried"
+        )
+    return f"does not fit: the model's file has {with_thousands(found.found.model_bytes)}, too large for the flash"
+
+
+def fit_figures(path: Path, found: Fit) -> Any:
+    """Return the JSON document; sizes in bytes."""
+    return {
+        "model": str(path),
+        "board": found.board.name,
+        "target": found.board.target.name,
+        "kernels": found.kernels.name,
+        "release": found.kernels.release.name,
+        "fits": found.fits,
+        "chosen": found.chosen.name,
+        "minimum_arena_bytes": found.minimum_arena_bytes,
+        "missing_bytes": found.missing_bytes,
+        "reserve_bytes": found.reserve_bytes,
+        "in_external_ram": found.in_external_ram,
+        "interrupted": found.interrupted,
+        "placements": [
+            {"part": p.part, "bytes": p.bytes, "memory": None if p.bank is None else p.bank.name}
+            for p in found.found.placements
+        ],
+        "memories": [asdict(use) for use in board_uses(found.model, found.found)],
+        "steps": [asdict(step) for step in found.steps],
+        "boards": [board.name for board in found.boards],
+        "advice": list(found.advice),
+    }
+
+
+def _size(step: FitStep) -> str:
+    return "cannot run" if step.minimum_arena_bytes is None else f"{step.minimum_arena_bytes:,}"
+
+
+def _costs(step: FitStep) -> str:
+    costs = [f"{step.extra_macs:+.1%} work"] if step.extra_macs > 0.0005 else []
+    costs += [f"{step.extra_file_bytes:+,} B of file"] if step.extra_file_bytes else []
+    costs += [f"needs {', '.join(step.needed_operators)}"] if step.needed_operators else []
+    return step.reason or ", ".join(costs)
+
+
+def _fits(step: FitStep, found: Fit) -> str:
+    if not step.fits:
+        return "no"
+    return f"yes: {step.memories}" if step is not found.chosen else f"yes, chosen: {step.memories}"

@@ -1,0 +1,191 @@
+"""Check models against a budget, and compare them with another revision."""
+
+from __future__ import annotations
+
+import glob
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import tflm
+from tflm.application.arena import measure
+from tflm.application.errors import RequestError
+from tflm.application.hand_over import continue_within, not_fitting
+from tflm.application.machine import Machine
+from tflm.application.models import described, load_model, require_local
+from tflm.boards.board_fit import board_fit
+from tflm.boards.board_report import verdict
+from tflm.report import NUMBER, TEXT, Report, Table
+
+
+class Size(NamedTuple):
+    """The sizes of a model, in bytes.
+
+    Attributes:
+        minimum_arena_bytes: the smallest arena that works.
+        arena_used_bytes: in use once the model is allocated.
+        head_bytes: the head's part of it.
+        tail_bytes: the tail's part of it.
+        file_bytes: the model's file.
+    """
+
+    minimum_arena_bytes: int
+    arena_used_bytes: int
+    head_bytes: int
+    tail_bytes: int
+    file_bytes: int
+
+
+@dataclass(frozen=True)
+class Gated:
+    """A checked model.
+
+    Attributes:
+        model: its path.
+        size: what it takes; None where it can't be laid out.
+        base: what it took in the base revision; None without one, or where no such model could be laid out.
+        fits: whether it keeps to the budget and fits the board.
+        verdict: the same in words; empty where there is neither budget nor board.
+        advice: what to do if it does not: the command to continue with; empty if it does, or can't be laid out.
+    """
+
+    model: str
+    size: Size | None
+    base: Size | None
+    fits: bool
+    verdict: str
+    advice: str = ""
+
+
+def gated(path: Path, machine: Machine, budget: int | None, base: str | None) -> Gated:
+    """Measure a model, and the same file in a git revision.
+
+    Raises:
+        RequestError: the revision does not exist.
+        OSError: the file cannot be read.
+    """
+    before = None if base is None else _base_size(path, machine, base)
+    try:
+        model = load_model(path)
+        size = _size(model, machine)
+        judged = _verdict(path, model, size, machine, budget)
+    except (tflm.TflmError, RequestError) as error:
+        return Gated(str(path), None, before, False, f"no: {described(error)}")
+    return Gated(str(path), size, before, *judged)
+
+
+def _size(model: tflm.Model, machine: Machine) -> Size:
+    found = measure(model, machine, "greedy")
+    used = found.arena_used_bytes, found.head_bytes, found.tail_bytes
+    return Size(found.minimum_arena_bytes, *used, len(model.data))
+
+
+def _base_size(path: Path, machine: Machine, base: str) -> Size | None:
+    data = file_at(path, base)
+    try:
+        return None if data is None else _size(tflm.Model(data), machine)
+    except tflm.TflmError:
+        return None
+
+
+def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget: int | None) -> tuple[bool, str, str]:
+    """Whether a model keeps to the budget, if there is one, and fits the board, if there is one; in words; advice."""
+    over = 0 if budget is None else size.minimum_arena_bytes - budget
+    if budget is not None and over > 0:
+        verdict_of_budget = f"no: {over:,} bytes more than the budget of {budget:,}"
+        return False, verdict_of_budget, continue_within(path, machine, str(budget))
+    if machine.board is not None:
+        fit = board_fit(model, machine.board, kernels=machine.kernels)
+        return fit.fits, verdict(fit), "" if fit.fits else not_fitting(path, model, machine, fit)
+    return True, "" if budget is None else f"yes: {-over:,} bytes left of {budget:,}", ""
+
+
+def file_at(path: Path, revision: str) -> bytes | None:
+    """Read a file from a revision, through git's filters (LFS); None if it did not exist there.
+
+    Raises:
+        RequestError: the folder is not in a git repository, or the revision is unknown.
+    """
+    if revision.startswith("-"):
+        raise RequestError(f"invalid revision {revision!r}; --base takes a branch, a tag or a hash")
+    folder = path.parent
+    there = _git(folder, "ls-tree", "--name-only", f"{revision}^{{commit}}", "--", path.name)
+    return _git(folder, "cat-file", "--filters", f"{revision}:./{path.name}") if there else None
+
+
+def _git(folder: Path, *arguments: str) -> bytes:
+    try:
+        return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=True).stdout
+    except subprocess.CalledProcessError as error:
+        said = " ".join(error.stderr.decode(errors="replace").split())
+        raise RequestError(f"{folder}: {said}; --base takes an existing revision; run git fetch first") from None
+
+
+def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base: str | None) -> dict[str, Any]:
+    """Return the JSON document; sizes in bytes."""
+    return {
+        "target": machine.target.name,
+        "kernels": machine.kernels.name,
+        "release": machine.kernels.release.name,
+        "board": None if machine.board is None else machine.board.name,
+        "budget_bytes": budget,
+        "base": base,
+        "models": models,
+        "fits": all(each.fits for each in models),
+    }
+
+
+def gate_report(models: Sequence[Gated], machine: Machine, base: str | None) -> Report:
+    """Report a row for each model, with the change since the base revision."""
+    beside = ("change",) if base is not None else ()
+    columns = {"model": TEXT, "smallest arena": NUMBER}
+    columns |= {f"{what} since {base}": NUMBER for what in beside}
+    columns |= {"head": NUMBER, "tail": NUMBER, "file": NUMBER}
+    columns |= {f"{what} of the file": NUMBER for what in beside}
+    columns["fits"] = TEXT
+    place = machine.target.name if machine.board is None else f"{machine.board.name} ({machine.target.name})"
+    title = f"Tensor arena on {place} with {machine.kernels.name} kernels"
+    notes = ["sizes in bytes", *(f"{each.model}: {each.advice}" for each in models if each.advice)]
+    return Report(title, [], [Table("", columns, (list(_row(each, base)) for each in models))], notes)
+
+
+def _row(each: Gated, base: str | None) -> Iterator[Any]:
+    size, before = each.size, each.base
+    yield each.model
+    yield "" if size is None else size.minimum_arena_bytes
+    if base is not None:
+        yield _change(size and size.minimum_arena_bytes, before and before.minimum_arena_bytes)
+    yield from ("", "", "") if size is None else (size.head_bytes, size.tail_bytes, size.file_bytes)
+    if base is not None:
+        yield _change(size and size.file_bytes, before and before.file_bytes)
+    yield each.verdict
+
+
+def _change(now: int | None, before: int | None) -> str:
+    if before is None or now is None:
+        return "new" if before is None else ""
+    return f"{now - before:+,} ({now / before - 1:+.1%})" if now != before else "0"
+
+
+def markdown(report: Report) -> str:
+    """Format the report as GitHub Markdown, for a job summary."""
+    parts = [f"### {report.title}", *(table.markdown() for table in report.tables), *report.notes]
+    return "\n\n".join(part.rstrip() for part in parts) + "\n"
+
+
+def models_from(patterns: Sequence[str]) -> list[Path]:
+    """Expand names and patterns to files, without duplicates.
+
+    Raises:
+        RequestError: a pattern matches no files.
+    """
+    found: dict[Path, None] = {}
+    for pattern in patterns:
+        names = [pattern] if Path(pattern).exists() else sorted(glob.glob(pattern, recursive=True))
+        if not names:
+            require_local(Path(pattern))
+            raise RequestError(f"{pattern}: no files match")
+        found |= dict.fromkeys(map(Path, names))
+    return list(found)

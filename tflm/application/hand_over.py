@@ -1,0 +1,89 @@
+"""What to do about a model that does not fit: the command to continue with, and kernel builds that need much less."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import tflm
+from tflm.application.fit import BUILDS
+from tflm.application.machine import Machine
+from tflm.boards import Board
+from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.libraries import KernelLibrary, library_for
+from tflm.releases import Release
+from tflm.report import with_thousands
+
+MUCH_LESS = 0.5
+"""Share of the arena below which another build is worth a word, even if the model fits."""
+
+
+def continue_with(path: Path | str, machine: Machine, ram: str | None = None) -> str:
+    """The `tflm fit` command for a model that does not fit the board; without one, a memory of the size `ram`."""
+    return _command("fit", path, machine, ram if machine.board is None else None)
+
+
+def continue_within(path: Path | str, machine: Machine, budget: str) -> str:
+    """The `tflm tile` command for a model whose arena is larger than a budget."""
+    return _command("tile", path, machine, budget)
+
+
+def _command(name: str, path: Path | str, machine: Machine, ram: str | None) -> str:
+    words = ["tflm", name, str(path)]
+    usual = "reference"
+    if machine.board is not None:
+        words += ["--board", machine.board.name]
+        usual = machine.board.kernels
+    else:
+        words += ["--target", machine.target.name]
+    if machine.kernels.name != usual:
+        words += ["--kernels", machine.kernels.name]
+    if machine.release is not None:
+        words += ["--tflm", machine.release.name if isinstance(machine.release, Release) else machine.release]
+    words += [] if ram is None else ["--ram", ram]
+    return f"continue with: {shlex.join(words)}"
+
+
+def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, ram: str | None = None) -> str:
+    """What to do about a model that does not fit: another build, if there is a better one, and the next command."""
+    better = other_build(model, fit)
+    return "; ".join([*([better] if better else []), continue_with(path, machine, ram)])
+
+
+def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: Split | None = None) -> BoardFit | None:
+    """What a model takes of a board; None if it can't be laid out with these kernels."""
+    try:
+        return board_fit(model, board, kernels=library, split=split)
+    except tflm.TflmError:
+        return None
+
+
+def other_build(model: tflm.Model, fit: BoardFit) -> str:
+    """The build of the board's firmware that needs much less, in words; empty if there is none.
+
+    That is one which fits where this one does not, or fits the chip's own RAM, or needs less than half.
+    """
+    better = [other for other in _other_fits(model, fit) if _is_better(other, fit)]
+    if not better:
+        return ""
+    best = min(better, key=lambda other: other.measured.minimum_arena_bytes)
+    arena = with_thousands(best.measured.minimum_arena_bytes)
+    where = " and ".join(f"{p.part} in {p.bank.name}" for p in best.placements if p.bank is not None)
+    fits = f", and fits: {where}" if best.fits_ram else ""
+    return f"with {best.measured.kernels.name} kernels the arena has {arena}{fits}"
+
+
+def _other_fits(model: tflm.Model, fit: BoardFit) -> Iterator[BoardFit]:
+    library, board = fit.measured.kernels, fit.board
+    others = (library_for(name, board.target) for name in BUILDS.get(library.name.partition("@")[0], ()))
+    fits = (fit_or_none(model, board, other, fit.split) for other in others)
+    return (fit for fit in fits if fit is not None)
+
+
+def _is_better(other: BoardFit, fit: BoardFit) -> bool:
+    if other.fits_ram != fit.fits_ram:
+        return other.fits_ram
+    if other.fits_ram and other.on_chip != fit.on_chip:
+        return other.on_chip
+    return other.measured.minimum_arena_bytes < MUCH_LESS * fit.measured.minimum_arena_bytes

@@ -1,0 +1,91 @@
+"""The machine that a model is allocated for, from the names in options."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import tflm
+from tflm import boards, libraries
+from tflm.application.errors import OptionError
+from tflm.boards import Board
+from tflm.libraries import KernelLibrary, library_for
+from tflm.releases import Releases
+
+
+class Machine(NamedTuple):
+    """A target, a kernel library and, if given, a board and a TFLM release."""
+
+    target: tflm.targets.Target
+    kernels: KernelLibrary
+    board: Board | None
+    release: Releases | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the board, or of the target if there is no board."""
+        return self.target.name if self.board is None else self.board.name
+
+
+def target_from(name: str) -> tflm.targets.Target:
+    """The target of that name.
+
+    Raises:
+        OptionError: the name is unknown; the message lists those that are known.
+    """
+    known = tflm.targets.TARGETS | tflm.targets.PARTS
+    if name not in known:
+        raise OptionError(f"unknown target {name!r}; there are {', '.join(known)}")
+    return known[name]
+
+
+def kernels_from(name: str) -> KernelLibrary:
+    """The kernel library of that name.
+
+    Raises:
+        OptionError: the name is unknown; the message lists those that are known.
+    """
+    try:
+        return libraries.by_name(name)
+    except tflm.ArgumentError as error:
+        raise OptionError(str(error)) from None
+
+
+class MachineOptions(NamedTuple):
+    """The values of `--target`, `--kernels`, `--tflm` and `--board`; None for options that were not given."""
+
+    target: str | None = None
+    kernels: str | None = None
+    release: Releases | None = None
+    board: str | None = None
+
+    def machine(self, default: str = "cortex-m") -> Machine:
+        """Return the machine. A board implies a part and kernels; kernels imply a release.
+
+        Args:
+            default: the target if neither a target nor a board is given.
+
+        Raises:
+            OptionError: a name is unknown, the library is not for the part, or the part is named twice.
+        """
+        if self.board is not None and self.target is not None:
+            raise OptionError("give --board, which has its part, or --target")
+        try:
+            board = None if self.board is None else boards.by_name(self.board)
+            target = target_from(self.target or default) if board is None else board.target
+            usual = "reference" if board is None else board.kernels
+            return Machine(target, library_for(self.kernels or usual, target, self.release), board, self.release)
+        except tflm.ArgumentError as error:
+            raise OptionError(str(error)) from None
+
+
+def libraries_for(target: tflm.targets.Target) -> list[str]:
+    """Return the names of the kernel libraries for a target."""
+    return [name for name in libraries.MODULES if _is_for(name, target)]
+
+
+def _is_for(library: str, target: tflm.targets.Target) -> bool:
+    try:
+        library_for(library, target)
+    except tflm.ArgumentError:
+        return False
+    return True

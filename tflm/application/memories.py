@@ -1,0 +1,177 @@
+"""What of a model is in which memory, and what an inference reads and writes there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import tflm
+from tflm.application.errors import OptionError
+from tflm.application.machine import Machine
+from tflm.application.models import bytes_from
+from tflm.boards import Bank, Board
+from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.planning.improved_model import ImprovedModel
+from tflm.report import NUMBER, TEXT, Table
+from tflm.runtime.traffic import traffic
+
+
+class Memory(NamedTuple):
+    """A memory that the head or the tail goes to.
+
+    Attributes:
+        name: of a board's memory, or as it was given.
+        bytes: its size; None if it is not known.
+    """
+
+    name: str
+    bytes: int | None
+
+
+class TwoMemories(NamedTuple):
+    """The memories of head and tail."""
+
+    head: Memory
+    tail: Memory
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """What a part of the model takes of a memory; sizes in bytes.
+
+    Attributes:
+        part: arena, or head and tail if each has a memory of its own; model for the file.
+        memory: the name of the memory; None if the part fits none.
+        needed_bytes: what the part takes: the smallest arena, or the file.
+        memory_bytes: the size of the memory; None if it is not known, or the part fits none.
+        read_bytes: what one inference reads there, each operator and tensor counted once.
+        written_bytes: what it writes there.
+    """
+
+    part: str
+    memory: str | None
+    needed_bytes: int
+    memory_bytes: int | None
+    read_bytes: int
+    written_bytes: int
+
+
+def memories_from(head: str | None, tail: str | None, board: Board | None) -> TwoMemories | None:
+    """The memories that `--head-ram` and `--tail-ram` name; None if neither is given.
+
+    A size such as 128K is a memory of its own. On a board, other texts are names of its memories, and an option that is
+    not given stands for the fastest of the others. Without a board, one of them must be a size.
+
+    Raises:
+        OptionError: the board has no such memory; both options name the same one; or no size is known.
+    """
+    if head is None and tail is None:
+        return None
+    if board is None and not any(text is not None and text[:1].isdigit() for text in (head, tail)):
+        raise OptionError("the memories have no size: give one such as --head-ram 128K, or name the board with --board")
+    given = [None if text is None else _memory(text, board) for text in (head, tail)]
+    named = [memory for memory in given if memory is not None]
+    other = next(
+        (Memory(*bank) for bank in _banks(board) if Memory(*bank) not in named), Memory("another memory", None)
+    )
+    found = TwoMemories(*(memory or other for memory in given))
+    if board is not None and found.head == found.tail and found.head in {Memory(*bank) for bank in _banks(board)}:
+        raise OptionError(f"head and tail are both in {found.head.name}: leave out --head-ram and --tail-ram for that")
+    return found
+
+
+def _memory(text: str, board: Board | None) -> Memory:
+    if text[:1].isdigit():
+        return Memory(text, bytes_from(text))
+    if board is None:
+        return Memory(text, None)
+    wanted = _key(text)
+    for name, size in _banks(board):
+        if _key(name) == wanted:
+            return Memory(name, size)
+    names = ", ".join(name for name, _ in _banks(board))
+    raise OptionError(f"unknown memory {text!r}; {board.name} has {names}; or give a size such as 128K")
+
+
+def _banks(board: Board | None) -> list[tuple[str, int]]:
+    return [] if board is None else [(bank.name, bank.bytes) for bank in board.ram]
+
+
+def _key(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
+
+
+def split_of(memories: TwoMemories | None, board: Board | None) -> Split | None:
+    """The memories as banks of a board; None without a board, or without memories."""
+    if memories is None or board is None:
+        return None
+    banks = {Memory(bank.name, bank.bytes): bank for bank in board.ram}
+    head, tail = (banks.get(memory) or Bank(memory.name, memory.bytes or 0) for memory in memories)
+    return Split(head, tail)
+
+
+def head_limit(model: tflm.Model, machine: Machine, memories: TwoMemories | None) -> int | None:
+    """Bytes that the head may take of its memory: on a board, without static RAM and stack that have no other room."""
+    split = split_of(memories, machine.board)
+    if machine.board is None or split is None:
+        return None if memories is None else memories.head.bytes
+    return board_fit(model, machine.board, kernels=machine.kernels, split=split).head_room
+
+
+def fit_of(found: ImprovedModel, machine: Machine, memories: TwoMemories | None) -> BoardFit | None:
+    """What a smaller model takes of the machine's board; None without one."""
+    if machine.board is None:
+        return None
+    split = split_of(memories, machine.board)
+    return board_fit(found.model, machine.board, kernels=machine.kernels, split=split)
+
+
+def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | None) -> list[MemoryUse]:
+    """What is where, of a model that was made smaller: on a board, or in memories that were named; else empty."""
+    if fit is not None:
+        return board_uses(found.model, fit)
+    if found.separate is None or memories is None:
+        return []
+    sizes = found.separate.after.head_arena_bytes, found.separate.after.tail_arena_bytes
+    pieces = [(part, size, *memory) for part, size, memory in zip(("head", "tail"), sizes, memories)]
+    return _uses(found.model, found.after, [*pieces, ("model", len(found.data), "flash", None)])
+
+
+def board_uses(model: tflm.Model, fit: BoardFit) -> list[MemoryUse]:
+    """What is where on a board."""
+    pieces = [
+        (p.part, p.bytes, *((None, None) if p.bank is None else (p.bank.name, p.bank.bytes))) for p in fit.placements
+    ]
+    return _uses(model, fit.measured, [*pieces, ("model", fit.model_bytes, "flash", fit.board.flash_bytes)])
+
+
+def _uses(
+    model: tflm.Model,
+    measured: tflm.ArenaMeasurement,
+    pieces: Sequence[tuple[str, int, str | None, int | None]],
+) -> list[MemoryUse]:
+    moved = traffic(model, measured)
+    head = moved.head_read_bytes, moved.head_written_bytes
+    tail = moved.tail_read_bytes, moved.tail_written_bytes
+    both = head[0] + tail[0], head[1] + tail[1]
+    of_part = {"head": head, "tail": tail, "arena": both, "model": (moved.flash_read_bytes, 0)}
+    return [MemoryUse(part, name, size, available, *of_part[part]) for part, size, name, available in pieces]
+
+
+def memories_table(uses: Sequence[MemoryUse]) -> Table:
+    """What is where, with what is left, and the traffic of an inference."""
+    columns = {"part": TEXT, "memory": TEXT, "bytes": NUMBER, "left": TEXT}
+    columns |= {"read per invoke": NUMBER, "written per invoke": NUMBER}
+    rows = [
+        (use.part, use.memory or "does not fit", use.needed_bytes, _left(use), use.read_bytes, use.written_bytes)
+        for use in uses
+    ]
+    return Table("What is where; traffic counts every operator and tensor once", columns, rows)
+
+
+def _left(use: MemoryUse) -> str:
+    if use.memory_bytes is None:
+        return ""
+    left = use.memory_bytes - use.needed_bytes
+    return f"{left:,}" if left >= 0 else f"no, {-left:,} missing"

@@ -1,0 +1,76 @@
+"""What projects need to know of processors and boards beside the tables of `tflm.boards`."""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Mapping
+from importlib.resources import files
+from types import MappingProxyType
+from typing import NamedTuple
+
+from tflm.boards import Board
+
+MPS2 = ("mps2-an386", 0x00000000, 0x20000000, 0x21000000)
+MPS2_M7 = ("mps2-an500", *MPS2[1:])
+MPS2_SECURE = ("mps2-an505", 0x10000000, 0x38000000, 0x80000000)
+MPS3_M55 = ("mps3-an547", 0x00000000, 0x21000000, 0x60000000)
+
+
+class Processor(NamedTuple):
+    """A Cortex-M, as GCC calls it and QEMU emulates it.
+
+    Attributes:
+        flags: of arm-none-eabi-gcc.
+        machine: QEMU's machine that runs its code.
+        flash, ram, external_ram: addresses there.
+    """
+
+    flags: str
+    machine: str
+    flash: int
+    ram: int
+    external_ram: int
+
+
+PROCESSORS = {
+    "cortex-m0": Processor("-mcpu=cortex-m0 -mfloat-abi=soft", *MPS2),
+    "cortex-m0plus": Processor("-mcpu=cortex-m0plus -mfloat-abi=soft", *MPS2),
+    "cortex-m3": Processor("-mcpu=cortex-m3 -mfloat-abi=soft", *MPS2),
+    "cortex-m4": Processor("-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16", *MPS2),
+    "cortex-m7": Processor("-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16", *MPS2_M7),
+    "cortex-m23": Processor("-mcpu=cortex-m23 -mfloat-abi=soft", *MPS2_SECURE),
+    "cortex-m33": Processor("-mcpu=cortex-m33 -mfloat-abi=hard -mfpu=fpv5-sp-d16", *MPS2_SECURE),
+    "cortex-m52": Processor("-mcpu=cortex-m52 -mfloat-abi=hard", *MPS3_M55),
+    "cortex-m55": Processor("-mcpu=cortex-m55 -mfloat-abi=hard", *MPS3_M55),
+    "cortex-m85": Processor("-mcpu=cortex-m85+nopacbti -mfloat-abi=hard", *MPS3_M55),
+}
+"""By the names of `tflm.targets.PARTS`."""
+
+
+class BoardIds(NamedTuple):
+    """What build systems call a board; empty where one does not have it.
+
+    Attributes:
+        platform, platformio: PlatformIO's platform and board.
+        zephyr: Zephyr's board target.
+        fqbn: Arduino's.
+    """
+
+    platform: str = ""
+    platformio: str = ""
+    zephyr: str = ""
+    fqbn: str = ""
+
+
+@functools.cache
+def board_ids() -> Mapping[str, BoardIds]:
+    """The identifiers of boards, by our name."""
+    text = files("tflm.application").joinpath("project_boards.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return MappingProxyType({row.pop("board"): BoardIds(**row) for row in rows})
+
+
+def ids_of(board: Board | None) -> BoardIds:
+    """The identifiers of a board; empty ones for a bare chip and for no board."""
+    return BoardIds() if board is None else board_ids().get(board.name, BoardIds())

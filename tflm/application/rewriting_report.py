@@ -1,0 +1,150 @@
+"""Reports, JSON documents and progress of smaller plans and models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import tflm
+from tflm.application.hand_over import not_fitting
+from tflm.application.machine import Machine
+from tflm.application.memories import MemoryUse, TwoMemories, fit_of, memories_table, uses_of
+from tflm.boards.board_fit import BoardFit
+from tflm.boards.board_report import verdict
+from tflm.memory import SearchProgress
+from tflm.planning.improved_model import ImprovedModel
+from tflm.report import Report, with_thousands
+from tflm.rewriting.candidates import Progress
+from tflm.rewriting.tiling_report import shown
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A smaller model in the memories that options name.
+
+    Attributes:
+        fit: what it takes of the board; None without one.
+        uses: what is where; empty without a board or memories.
+        fits: whether everything fits; None without a board or memories.
+        advice: what to do if it does not fit: the command to continue with; empty if it fits.
+    """
+
+    fit: BoardFit | None
+    uses: Sequence[MemoryUse]
+    fits: bool | None
+    advice: str
+
+    def add_to(self, report: Report) -> None:
+        """Add where everything is to a report, and whether it fits."""
+        if self.fits is None:
+            return
+        report.tables.append(memories_table(self.uses))
+        if self.fit is not None:
+            report.facts.append((f"fits {self.fit.board.name}", verdict(self.fit)))
+        elif not self.fits:
+            report.notes.append("it does not fit these memories")
+        report.notes.extend([self.advice] if self.advice else [])
+
+    def figures(self) -> dict[str, Any]:
+        """The same for other programs."""
+        board = None if self.fit is None else self.fit.board.name
+        return {"board": board, "fits": self.fits, "memories": self.uses, "advice": self.advice or None}
+
+
+def placed(
+    path: Path, model: tflm.Model, found: ImprovedModel, machine: Machine, memories: TwoMemories | None
+) -> Placed:
+    """Where a smaller model goes, and what to do if it does not fit.
+
+    Args:
+        path, model: the model as it was.
+        found: what was made of it.
+    """
+    fit = fit_of(found, machine, memories)
+    fits = None if found.separate is None else found.separate.fits
+    if fit is not None:
+        fits = fit.fits
+    advice = not_fitting(path, model, machine, fit) if fit is not None and not fit.fits else ""
+    return Placed(fit, uses_of(found, memories, fit), fits, advice)
+
+
+def plan_figures(path: Path, found: tflm.ModelPlan, written: bool, where: Placed) -> Any:
+    """A plan for other programs; sizes in bytes."""
+    return {
+        **where.figures(),
+        "model": str(path),
+        "target": found.target.name,
+        "kernels": found.after.kernels.name,
+        "release": found.after.kernels.release.name,
+        "greedy_head_bytes": found.greedy_head_bytes,
+        "head_bytes": found.head_bytes,
+        "head_bytes_before": found.before.head_bytes,
+        "lower_bound_bytes": found.lower_bound_bytes,
+        "proved_optimal": found.proved_optimal,
+        "minimum_arena_bytes_before": found.minimum_arena_bytes_before,
+        "minimum_arena_bytes": found.minimum_arena_bytes,
+        "gains": found.gains,
+        "written": written,
+        "offsets": list(found.offsets),
+        "overwritten": [{"output": output, "input": input} for output, input in found.overwritten.items()],
+        "order": None if found.order is None else list(found.order.order),
+    }
+
+
+def plan_progress(at: SearchProgress) -> str:
+    """How far a search is, for people."""
+    return f"{at.stage}: {at.head_bytes:,} bytes, at least {at.lower_bound_bytes:,}, {at.seconds:.0f} s"
+
+
+VERIFIED_INPUTS = 5
+"""Default number of random inputs on which the rewritten model's results are compared."""
+
+
+def tile_figures(path: Path, tiled: tflm.TiledModel, where: Placed) -> Any:
+    """A rewritten model for other programs; sizes in bytes."""
+    return {
+        **where.figures(),
+        "model": str(path),
+        "target": tiled.after.target.name,
+        "release": tiled.after.kernels.release.name,
+        "gains": tiled.gains,
+        "minimum_arena_bytes_before": tiled.minimum_arena_bytes_before,
+        "minimum_arena_bytes": tiled.minimum_arena_bytes,
+        "head_bytes_before": tiled.before.head_bytes,
+        "head_bytes": tiled.after.head_bytes,
+        "tail_bytes_before": tiled.before.tail_bytes,
+        "tail_bytes": tiled.after.tail_bytes,
+        "file_bytes_before": tiled.file_bytes_before,
+        "file_bytes": len(tiled.data),
+        "extra_macs": tiled.extra_macs,
+        "rewrites": tiled.rewrites,
+        "stages": [
+            {"first": stage.first, "last": stage.last, "operators": stage.operators, "bands": stage.bands}
+            for stage in tiled.stages
+        ],
+        "needed_operators": list(tiled.needed_operators),
+        "verified_inputs": tiled.proved.inputs,
+    }
+
+
+def tile_report(found: tflm.TiledModel, name: str, enough: int | None) -> Report:
+    """Report a rewritten model, and whether it fits the target size, if one was given."""
+    report = shown(found, name)
+    if enough is None:
+        return report
+    left = enough - found.minimum_arena_bytes
+    if found.gains or left < 0:
+        fits = "it fits" if left >= 0 else f"it does not fit: {with_thousands(-left)} are missing"
+        report.notes.append(f"{fits} {'into' if left >= 0 else 'in'} {with_thousands(enough)}")
+        return report
+    already = f"it already fits into {with_thousands(enough)}, {with_thousands(left)} are left: nothing was changed"
+    return replace(report, notes=[already])
+
+
+def tile_progress(at: Progress) -> str:
+    """How far a search is, for people."""
+    if at.checking:
+        return f"checking the rewritten model, {at.checking}, {at.seconds:.0f} s"
+    return f"{at.tried} rewrites tried, {at.seconds:.0f} s: the smallest arena so far has {at.arena:,} bytes"

@@ -1,0 +1,194 @@
+"""Run a model: set inputs, invoke, and show or write outputs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import tflm
+from tflm.application.errors import OptionError, RequestError
+from tflm.application.progress import Progress, silent
+from tflm.delegates import Delegate
+from tflm.evaluation.input_files import FILE_KINDS, Arrays
+from tflm.evaluation.runner import inputs_of, outputs_of
+from tflm.memory.tensor import TfLiteTensor
+from tflm.report import NAME, NUMBER, TEXT, Table
+
+
+class Step(NamedTuple):
+    """Results of one invoke: outputs, their real values (None if not quantized), all tensors by index if preserved."""
+
+    outputs: Arrays
+    real: list[npt.NDArray[np.float32] | None]
+    tensors: dict[int, npt.NDArray[Any]]
+
+
+NO_DELEGATES = "none"
+
+
+def delegates_from(name: str | None) -> list[Delegate] | None:
+    """Return the delegates for `--delegate`: None for the default ones, otherwise an empty list or a list of one.
+
+    Raises:
+        OptionError: the name is unknown.
+    """
+    if name is None or name == NO_DELEGATES:
+        return None if name is None else []
+    try:
+        return [tflm.delegates.by_name(name)]
+    except ValueError as error:
+        raise OptionError(str(error)) from None
+
+
+def random_inputs(tensors: list[TfLiteTensor], rng: np.random.Generator) -> Arrays:
+    """Draw inputs: uniform integers (of at most 16 bits), or normally distributed floats."""
+    return [_random_values(tensor.data.shape, tensor.data.dtype, rng) for tensor in tensors]
+
+
+def _random_values(shape: tuple[int, ...], dtype: np.dtype[Any], rng: np.random.Generator) -> npt.NDArray[Any]:
+    if dtype.kind in "fc":
+        return rng.standard_normal(shape).astype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(dtype)
+    limits = np.iinfo(dtype)
+    low, high = max(int(limits.min), -(1 << 15)), min(int(limits.max), (1 << 15) - 1)
+    return rng.integers(low, high, shape, endpoint=True).astype(dtype)
+
+
+def set_inputs(tensors: list[TfLiteTensor], values: Arrays) -> None:
+    """Write values to the inputs.
+
+    Raises:
+        RequestError: a shape or type does not match; the message names the input.
+    """
+    for i, (tensor, array) in enumerate(zip(tensors, values)):
+        wanted = tensor.data
+        if array.shape != wanted.shape or array.dtype != wanted.dtype:
+            reason = f"takes {wanted.dtype} of shape {list(wanted.shape)}, not {array.dtype} of {list(array.shape)}"
+            raise RequestError(f"input {i} ({tensor.name}) {reason}")
+        wanted[...] = array
+
+
+def answers(
+    interpreter: tflm.MicroInterpreter,
+    steps: list[Arrays],
+    dump_tensors: bool = False,
+    progress: Progress = silent,
+) -> list[Step]:
+    """Run a model on the inputs of successive steps; its state is kept between them.
+
+    Raises:
+        RequestError: an input does not match the model.
+        OperatorError: an operator fails.
+    """
+    tensors, results = inputs_of(interpreter), []
+    with progress("running", len(steps)) as advance:
+        for values in steps:
+            set_inputs(tensors, values)
+            interpreter.invoke()
+            kept = {}
+            if dump_tensors:
+                kept = {i: t.elements.copy() for i, t in enumerate(interpreter.eval_tensors()) if t.data is not None}
+            outputs = outputs_of(interpreter)
+            real = [tensor.dequantized() if _is_quantized(tensor) else None for tensor in outputs]
+            results.append(Step([np.array(tensor.data, tensor.data.dtype) for tensor in outputs], real, kept))
+            advance()
+    return results
+
+
+def _is_quantized(tensor: TfLiteTensor) -> bool:
+    return tensor.quantization is not None and tensor.data.dtype.kind in "iu"
+
+
+def write_outputs(path: Path, results: list[Step]) -> None:
+    """Write outputs: .npz with `out_<step>_<j>` (and `tensor_<step>_<index>`); .npy or raw bytes for a single one.
+
+    Raises:
+        RequestError: the format holds a single output, and there are several.
+        OSError: the file cannot be written.
+    """
+    if path.suffix == ".npz":
+        arrays = {f"out_{s}_{j}": array for s, step in enumerate(results) for j, array in enumerate(step.outputs)}
+        arrays |= {f"tensor_{s}_{i}": array for s, step in enumerate(results) for i, array in step.tensors.items()}
+        with path.open("wb") as file:
+            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stubs take the names for other parameters
+        return
+    if len(results) != 1 or len(results[0].outputs) != 1 or results[0].tensors:
+        raise RequestError(f"{path}: this format holds one output of one step; use an .npz for several")
+    (output,) = results[0].outputs
+    if path.suffix == ".npy":
+        with path.open("wb") as file:
+            np.save(file, output)
+    else:
+        path.write_bytes(output.tobytes())
+
+
+def input_names(model: tflm.Model) -> dict[str, int]:
+    """Return the indices of inputs by tensor name and by signature name."""
+    main = model.subgraphs[0]
+    inputs, tensors = list(main.inputs or ()), main.tensors or []
+    names = {
+        entry.name or "": inputs.index(entry.tensor_index)
+        for signature in model.root.signature_defs or ()
+        if signature.subgraph_index == 0
+        for entry in signature.inputs or ()
+        if entry.tensor_index in inputs
+    }
+    return names | {tensors[index].name or f"{i}": i for i, index in enumerate(inputs)}
+
+
+def how_to_give_inputs(model: tflm.Model) -> str:
+    """What the model takes, and the options that give it."""
+    main = model.subgraphs[0]
+    tensors = [(main.tensors or [])[index] for index in main.inputs or ()]
+    wanted = (f"{t.name or '(no name)'} ({t.type.name} of shape {list(t.shape or ())})" for t in tensors)
+    how = f"give --inputs FILE ({FILE_KINDS}) or --inputs NAME=FILE for each, or --random for random values"
+    return f"the model takes {' and '.join(wanted)}: {how}"
+
+
+def run_figures(model: Path, names: list[str], results: list[Step]) -> dict[str, Any]:
+    """The outputs of each step for other programs."""
+    outputs = [
+        {
+            "step": s,
+            "index": j,
+            "name": names[j],
+            "type": str(array.dtype),
+            "shape": list(array.shape),
+            "values": array.tolist(),
+            "real_values": None if real is None else real.tolist(),
+        }
+        for s, step in enumerate(results)
+        for j, (array, real) in enumerate(zip(step.outputs, step.real))
+    ]
+    return {"model": model, "steps": len(results), "outputs": outputs}
+
+
+def output_table(names: list[str], results: list[Step]) -> Table:
+    """A row for each output of each step."""
+    columns = {"step": NUMBER, "output": NAME, "type": TEXT, "shape": TEXT, "values": TEXT}
+    quantized = any(real is not None for step in results for real in step.real)
+    if quantized:
+        columns["real values"] = TEXT
+    rows = (
+        (
+            str(s),
+            names[j],
+            array.dtype,
+            " ".join(map(str, array.shape)),
+            _abbreviated(array),
+            *(["" if real is None else _abbreviated(real)] if quantized else []),
+        )
+        for s, step in enumerate(results)
+        for j, (array, real) in enumerate(zip(step.outputs, step.real))
+    )
+    return Table("", columns, rows)
+
+
+def _abbreviated(array: npt.NDArray[Any]) -> str:
+    flat = array.reshape(-1)
+    shown = " ".join(f"{value:g}" if array.dtype.kind == "f" else str(value) for value in flat[:16])
+    return shown if flat.size <= 16 else f"{shown} ... ({flat.size:,} elements)"

@@ -1,0 +1,155 @@
+"""Time the operators of an invoke."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+import tflm
+from tflm.application.progress import Progress, silent
+from tflm.application.running import delegates_from, random_inputs, set_inputs
+from tflm.evaluation.runner import inputs_of
+from tflm.report import NAME, NUMBER, Report, Table
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.runtime.operator_facts import multiply_accumulates
+
+Place = tuple[int, int]
+
+FAR_APART = 0.25
+"""Share of an invoke by which the sum over operators must differ to be reported."""
+
+
+@dataclass
+class OperatorTime:
+    """Time of an operator in one invoke.
+
+    Attributes:
+        subgraph_index: the index of its subgraph.
+        index: its index there; that of the first operator if a delegate runs several together.
+        operator: its name, or the delegate's with the names of the operators that it runs together.
+        runs: runs per invoke, on average; 0 for operators that CALL_ONCE ran only in the first invoke.
+        microseconds: median time of its runs per invoke, including subgraphs; of the first invoke if `runs` is 0.
+        share: its share of the time of the first subgraph's operators, from 0 to 1.
+        multiply_accumulates: those per invoke, or of one run if `runs` is 0; 0 for operators without weights.
+    """
+
+    subgraph_index: int
+    index: int
+    operator: str
+    runs: float
+    microseconds: float
+    share: float
+    multiply_accumulates: int
+
+
+def timings(
+    model: tflm.Model,
+    runs: int,
+    seed: int,
+    delegate: str | None = None,
+    progress: Progress = silent,
+) -> tuple[float, list[OperatorTime]]:
+    """Return median microseconds of an invoke without the profiler, and timings of the operators, the slowest first."""
+    profiler = tflm.MicroProfiler()
+    plain = ready_interpreter(model, delegates=delegates_from(delegate))
+    profiled = ready_interpreter(model, profiler=profiler, delegates=delegates_from(delegate))
+    values = random_inputs(inputs_of(plain), np.random.default_rng(seed))
+    for interpreter in (plain, profiled):
+        set_inputs(inputs_of(interpreter), values)
+        interpreter.invoke()
+    first = _by_place(profiler)
+    by_run = []
+    whole = []
+    with progress("timing", runs) as advance:
+        for _ in range(runs):
+            start = time.perf_counter_ns()
+            plain.invoke()
+            whole.append(time.perf_counter_ns() - start)
+            profiler.clear_events()
+            profiled.invoke()
+            by_run.append(_by_place(profiler))
+            advance()
+    operators = _operator_times(model, profiled, first, by_run)
+    return statistics.median(whole) / 1e3, sorted(operators, key=lambda operator: -operator.microseconds)
+
+
+def _by_place(profiler: tflm.MicroProfiler) -> dict[Place, list[int]]:
+    """Return nanoseconds of each run of each operator."""
+    found: dict[Place, list[int]] = {}
+    for event in profiler.events:
+        if event.place is not None:
+            found.setdefault(event.place, []).append(event.duration_ns)
+    return found
+
+
+def _operator_times(
+    model: tflm.Model,
+    interpreter: tflm.MicroInterpreter,
+    first: dict[Place, list[int]],
+    by_run: list[dict[Place, list[int]]],
+) -> Iterator[OperatorTime]:
+    plans = [interpreter.execution_plan(i) for i in range(len(model.subgraphs))]
+    nodes = {(i, node.operators[0]): node for i, plan in enumerate(plans) for node in plan}
+    places = dict.fromkeys(place for run in (*by_run, first) for place in run)
+    medians = {place: statistics.median(sum(run.get(place, ())) for run in by_run) / 1e3 for place in places}
+    total = sum(us for (subgraph, _), us in medians.items() if subgraph == 0) or 1.0
+    for place, median in medians.items():
+        subgraph, node = model.subgraphs[place[0]], nodes[place]
+        runs = statistics.mean(len(run.get(place, ())) for run in by_run)
+        microseconds = median if runs else sum(first[place]) / 1e3
+        operators = ((subgraph.operators or [])[i] for i in node.operators)
+        count = sum(multiply_accumulates(model, subgraph, operator) for operator in operators)
+        yield OperatorTime(*place, node.tag, runs, microseconds, median / total, round(count * (runs or 1)))
+
+
+def sum_over_operators(operators: list[OperatorTime]) -> float:
+    """Return microseconds of the first subgraph's operators, which include those that they run."""
+    return sum(op.microseconds for op in operators if op.subgraph_index == 0 and op.runs)
+
+
+def disagreement_line(whole: float, operators: float) -> str:
+    """Explain a large difference between an invoke and the sum of its operators; empty if there is none."""
+    if abs(operators - whole) <= FAR_APART * whole:
+        return ""
+    causes = "timing takes about 1 us per operator" if operators > whole else "the machine may have been busy"
+    return f"the operators add up to {operators:,.1f} us, {operators / whole:.2f} of it: {causes}; try more --runs"
+
+
+def timing_report(whole: float, runs: int, operators: list[OperatorTime]) -> Report:
+    """Report the time of an invoke and of each operator.
+
+    Args:
+        whole: median microseconds of an invoke over `runs`.
+    """
+    disagreement = disagreement_line(whole, sum_over_operators(operators))
+    title = f"{whole:,.1f} us an invoke (median of {runs})"
+    return Report(title, [], [_operator_table(operators)], [disagreement] if disagreement else [])
+
+
+def _operator_table(operators: list[OperatorTime]) -> Table:
+    columns = {
+        "#": NUMBER,
+        "operator": NAME,
+        "runs": NUMBER,
+        "us": NUMBER,
+        "share": NUMBER,
+        "MACs": NUMBER,
+        "MACs/us": NUMBER,
+    }
+    rows = (
+        (
+            f"{op.subgraph_index}:{op.index}" if op.subgraph_index else str(op.index),
+            op.operator,
+            f"{op.runs:.3g}" if op.runs else "once",
+            f"{op.microseconds:,.1f}",
+            f"{op.share:.1%}" if op.runs else "",
+            op.multiply_accumulates or "",
+            f"{op.multiply_accumulates / op.microseconds:,.0f}" if op.multiply_accumulates and op.microseconds else "",
+        )
+        for op in operators
+    )
+    return Table("", columns, rows)

@@ -1,0 +1,90 @@
+"""`tflm fit`: make a model fit a board."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tflm.application.arena import board_with_ram
+from tflm.application.errors import CheckFailed, OptionError
+from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE
+from tflm.application.fit import fit as fitted
+from tflm.application.fit_report import fit_figures, fit_report, verdict
+from tflm.application.machine import MachineOptions
+from tflm.application.models import bytes_from, load_model, share_from, title_of
+from tflm.application.projects import origin_of_project
+from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.errors import ArgumentError
+from tflm.report import short_size
+
+
+def fit(
+    model: ModelPath,
+    on: MachineOptions = NAMED,
+    ram: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory of a --target that is no board of the table, such as 64K."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="DIR", help="Write the model, a report and a project there."),
+    ] = None,
+    reserve: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZE",
+            help=f"RAM that the application needs besides TFLM; {short_size(DEFAULT_RESERVE)} by default.",
+        ),
+    ] = str(DEFAULT_RESERVE),
+    macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
+        DEFAULT_EXTRA_MACS
+    ),
+    time_limit: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of each search; none by default.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a model fit a board, with the same results.
+
+    Tries a memory plan, folding, another operator order, in-place and overlapping tensors, row bands, and the kernel
+    builds that the board can have; the cheapest first, until the model fits. Ctrl-C ends the search with the best
+    result so far. The exit status is 1 if nothing fits.
+
+    \b
+    Examples:
+      tflm fit model.tflite --board nrf52dk
+      tflm fit model.tflite --board esp32-s3-eye --reserve 200K -o firmware/
+      tflm fit model.tflite --target cortex-m33 --kernels cmsis-nn --ram 64K
+    """
+    machine = on.machine()
+    if (machine.board is None) == (ram is None):
+        raise OptionError(
+            "name a board or chip with --board, which tflm arena --boards lists, or a --target with --ram"
+        )
+    where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
+    loaded = load_model(model)
+    try:
+        with status_line("making it fit") as tell:
+            found = fitted(
+                loaded,
+                board=where,
+                reserve=bytes_from(reserve),
+                kernels=on.kernels,
+                release=on.release,
+                max_extra_macs=share_from(macs),
+                time_limit=time_limit,
+                progress=tell,
+            )
+    except ArgumentError as error:
+        raise OptionError(str(error)) from None
+    report = fit_report(found, title_of(model))
+    written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv))
+    answer(as_json, fit_figures(model, found), report)
+    if not as_json:
+        wrote(*written)
+    if not found.fits:
+        raise CheckFailed(f"{model}: {verdict(found)}")

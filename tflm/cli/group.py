@@ -1,0 +1,92 @@
+"""The group of all commands: prints errors, and lists the commands for `tflm --help`."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+import tflm
+from tflm.application.models import described
+from tflm.cli.output import print_error
+from tflm.report import printable
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""Click's module; newer versions of typer contain a copy of it."""
+
+
+class Commands(TyperGroup):
+    """A group of commands that prints errors in one line, with a traceback only if `--debug` is given."""
+
+    def main(self, *arguments: Any, **settings: Any) -> Any:
+        """Run the program, and print any traceback with control characters escaped.
+
+        Raises:
+            SystemExit: when the program ends.
+        """
+        try:
+            return super().main(*arguments, **settings)
+        except Exception:
+            for line in traceback.format_exc().splitlines():
+                print_error(line)
+            sys.exit(1)
+
+    def make_context(self, *arguments: Any, **settings: Any) -> Any:
+        """Read the options of a call and return its context.
+
+        Raises:
+            UsageError: an option is invalid.
+        """
+        with _escaped_usage_errors():
+            return super().make_context(*arguments, **settings)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command.
+
+        Raises:
+            typer.Exit: an error was printed; the status is 1.
+        """
+        warnings.showwarning = _show_warning
+        try:
+            with _escaped_usage_errors():
+                return super().invoke(ctx)
+        except (tflm.TflmError, OSError) as error:
+            if ctx.params.get("debug"):
+                raise
+            if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            else:
+                print_error(f"tflm: {described(error)}")
+            raise typer.Exit(1) from None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands with their whole summaries, wrapped to the terminal."""
+        commands = ((name, self.get_command(ctx, name)) for name in sorted(self.list_commands(ctx)))
+        rows = [(name, _summary(command.help or "")) for name, command in commands if command is not None]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _summary(text: str) -> str:
+    return " ".join(text.partition("\n\n")[0].split())
+
+
+@contextmanager
+def _escaped_usage_errors() -> Iterator[None]:
+    """Escape control characters that usage errors quote from the arguments."""
+    try:
+        yield
+    except USAGE_ERROR as error:
+        error.message = printable(error.message)
+        raise
+
+
+def _show_warning(message: Warning | str, *place: Any, **settings: Any) -> None:
+    print_error(f"tflm: {' '.join(str(message).split())}")
