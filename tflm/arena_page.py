@@ -1,4 +1,4 @@
-"""A memory plan as a page of its own, to be looked at in a browser or inside a notebook; and what pictures share."""
+"""Draw a memory plan as an HTML page, for browsers and notebooks; colours shared with other pictures."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HATCH = "#9fb0bf"
 
 
 class BlockKind(NamedTuple):
-    """What a block of a picture is, in words, and its colour."""
+    """A kind of block in a picture: description and colour."""
 
     text: str
     colour: str
@@ -49,7 +49,7 @@ FAMILIES = {
         r"RESHAPE|CONCAT|PAD|SLICE|SPLIT|PACK|TRANSPOSE|GATHER|SQUEEZE|EXPAND|SPACE|BATCH|READ|ASSIGN|VAR_HANDLE"
     ),
 }
-"""Kinds of blocks by the operator that makes them; the first that matches counts."""
+"""Kinds of blocks by the operator that writes them; the first match counts."""
 
 
 def block_kind(plan: Mapping[str, Any], buffer: Mapping[str, Any]) -> str:
@@ -69,7 +69,7 @@ def arena_page(title: str, plans: dict[str, dict[str, Any]]) -> str:
 
     Args:
         title: of the page.
-        plans: for each planner, what `tflm.runtime.micro_measurement_report.drawn` gives.
+        plans: for each planner, what `tflm.runtime.micro_measurement_report.drawn_figures` returns.
     """
     return _page(title, plans)
 

@@ -1,4 +1,4 @@
-"""Times this package beside TFLM's own Python package and LiteRT, in turns within one run, each on one thread.
+"""Compare the speed of this package, TFLM's Python package and LiteRT, in alternating rounds on one thread each.
 
     python tools/benchmark.py [--json FILE] [--markdown FILE] [--engines NAME...] [MODEL...]
     python tools/benchmark.py --growth [--json FILE]
@@ -362,12 +362,12 @@ def growth_with_operators() -> list[dict[str, Any]]:
 def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
     """What is done with a model on its way to a device, step by step, by name."""
     import tflm
-    from tflm.cli.command_line import machine_from
-    from tflm.cli.export import sources
+    from tflm.application.export import sources
+    from tflm.application.machine import MachineOptions
     from tflm.runtime.model_report import model_report
 
     model, resolver = tflm.Model(data), tflm.AllOpsResolver()
-    machine = machine_from(None, None, None)
+    machine = MachineOptions().machine()
     yield "load", lambda: tflm.Model(data)
     yield "verify", lambda: tflm.verify(data)
     yield "measure", lambda: tflm.measure_arena(model, resolver)

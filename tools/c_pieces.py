@@ -1,7 +1,7 @@
-"""The pieces of a C++ source by name: structures, functions and constants, each with a hash of its tokens.
+"""Split a C++ source into structures, functions and constants by name, each with a hash of its tokens.
 
-No parser of C++: it knows tokens, brackets, and what stands before a brace. That is enough to tell whether a piece is
-the same as before; comments, white space and the order of pieces make no difference.
+This is not a C++ parser: it handles only tokens, brackets, and the text before a brace. That is enough to detect
+whether a piece has changed; comments, white space and the order of pieces do not matter.
 """
 
 from __future__ import annotations

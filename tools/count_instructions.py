@@ -1,4 +1,4 @@
-"""Counts under emulation what operators execute on a Cortex-M4, and how much stack models use.
+"""Count instructions of operators on a Cortex-M4 under emulation, and the stack that models use.
 
     python tools/count_instructions.py LIBRARY --compile "arm-none-eabi-g++ FLAGS" --header FOLDER
         --configuration cmsis-nn/dsp/-O2 FILE ... > counted.jsonl

@@ -1,4 +1,4 @@
-"""The plugin of pytest that `tools/faults.py` runs tests with.
+"""The pytest plugin for `tools/faults.py`.
 
 It tells the recorder which test runs, and how long. Where `SELECTION` is in the environment, it is a file
 that names the tests to run, in order.
@@ -22,7 +22,7 @@ def pytest_configure() -> None:
     """Bound the memory; and load what compiled kernels are made with, so that the recorder sees it."""
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
     if recorder is not None:
-        import tflm.delegates.compiled.vectors  # noqa: F401
+        import tflm.compiler.vectors  # noqa: F401
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""Records which functions of the package each test runs, for `tools/faults.py`; every Python process imports it.
+"""Record which functions of the package each test runs, for `tools/faults.py`; every Python process imports it.
 
 Where `RECORD` is in the environment, the process writes a file of its own into that folder: a line "=TEST" when a test
 begins, then "PATH:LINE" for each function that the test runs, where LINE is the function's first. Lines are written at
@@ -17,7 +17,11 @@ from typing import Any
 RECORD = "TFLM_FAULTS_RECORD"
 TEST = "PYTEST_CURRENT_TEST"
 PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tflm") + os.sep
-COMPILED = os.path.join(PACKAGE, "delegates", "compiled", "")
+COMPILED = tuple(
+    os.path.join(PACKAGE, name, "")
+    for name in ("compiler", os.path.join("delegates", "compiled"), "memory", "planning")
+)
+"""Where kernels, what they call, and what loads them are."""
 
 
 class Recorder:
@@ -75,10 +79,10 @@ def functions_of(kernel: Any) -> set[FunctionType]:
     pending = [kernel]
     while pending:
         value = pending.pop()
-        if isinstance(value, type) and value.__module__.startswith("tflm.delegates.compiled"):
+        if isinstance(value, type) and value.__module__.startswith(("tflm.compiler", "tflm.delegates.compiled")):
             pending += vars(value).values()
         if type(value).__name__ == "Intrinsic":
-            pending.append(getattr(sys.modules.get("tflm.delegates.compiled.vectors"), value.name, None))
+            pending.append(getattr(sys.modules.get("tflm.compiler.vectors"), value.name, None))
         function = value if isinstance(value, FunctionType) else getattr(value, "function", None)
         if isinstance(function, FunctionType) and _is_compiled(function) and function not in found:
             found.add(function)

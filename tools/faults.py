@@ -1,4 +1,4 @@
-"""Puts single-line faults into the package and counts how many of them the tests catch.
+"""Insert single-line faults into the package and count how many of them the tests catch.
 
     python tools/faults.py [--package NAME]... [--count N] [--seed N] [--jobs N] [--floor PERCENT]
 

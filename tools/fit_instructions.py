@@ -1,4 +1,4 @@
-"""Fits what a trip through each loop of a kernel takes to operators whose instructions were counted.
+"""Fit the instructions per trip of each kernel loop to operators whose instructions were counted.
 
     python tools/fit_instructions.py OPERATORS.jsonl [--output tflm/firmware/data/instructions.json]
     python tools/fit_instructions.py --check MODELS.jsonl --models FOLDER

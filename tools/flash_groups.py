@@ -1,4 +1,4 @@
-"""Makes the data of `tflm flash` from a build of TFLM: sections gathered by the operators that reach them.
+"""Generate the data of `tflm flash` from a build of TFLM: sections grouped by the operators that reach them.
 
     python tools/flash_groups.py LIBRARY --compile "arm-none-eabi-g++ FLAGS" --variant "cortex-m4, mine" [--output FILE]
 

@@ -1,6 +1,6 @@
-"""Records what TensorFlow gives for the nodes of tests/flex_cases.py, where it is installed.
+"""Record TensorFlow's results for the nodes of tests/flex_cases.py, if TensorFlow is installed.
 
-The file lies beside the cases, so that the tests need no TensorFlow.
+The file is stored next to the cases, so that the tests do not need TensorFlow.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a newer TFLM changes of what the declarations of this package were taken from.
+"""List what a newer TFLM changes in the sources on which this package's declarations are based.
 
     python tools/follow.py ../tflite-micro               # what differs, and what depends on it
     python tools/follow.py ../tflite-micro --record      # from now on, this tree is what declarations follow

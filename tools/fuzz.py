@@ -1,4 +1,4 @@
-"""Damages models and runs them: each must end in a result or a `TflmError`, soon, in little memory, inside its arena.
+"""Run damaged models: each must end with a result or a `TflmError`, in bounded time and memory, inside its arena.
 
     python tools/fuzz.py [--count N | --seconds S] [--seed N] [--jobs N] [--keep DIR] [MODEL...]
     python tools/fuzz.py --beside-tflite-micro [--count N] [MODEL...]

@@ -1,6 +1,6 @@
-"""What `action.yml` runs: `tflm gate` with a workflow's inputs, its table in the summary of the job, its outputs.
+"""Run `tflm gate` for `action.yml`: with a workflow's inputs, the table in the job summary, and outputs.
 
-Inputs are variables of the environment called INPUT_MODELS, INPUT_BOARD and so on; empty ones count as not given.
+Inputs are environment variables such as INPUT_MODELS and INPUT_BOARD; empty ones are ignored.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ OPTIONS = ("board", "target", "kernels", "budget", "base")
 
 
 def main() -> int:
-    """Run the gate; its status is this program's."""
+    """Run the gate and exit with its status."""
     given = {name: os.environ.get(f"INPUT_{name.upper()}", "").strip() for name in ("models", *OPTIONS)}
     if given["base"]:
         given["base"] = _at_hand(given["base"])

@@ -1,4 +1,4 @@
-"""An int8 network over images, with random weights: an example in whose arena plans and bands make a difference."""
+"""An int8 image network with random weights: an example whose arena shrinks with plans and row bands."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What a linker kept of objects and archives, and which section refers to which.
+"""List the sections that a linker kept, and which section refers to which.
 
-The linker says in its map which sections it kept and how large they are; the objects say what each refers to. Equal
+The linker's map lists the sections that it kept and their sizes; the objects contain the references. Equal
 strings of several objects are merged, so each string is a section of its own here.
 """
 

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 import tflm
-from tflm.runtime.micro_allocator import LoggingMicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import lay_out
+from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"

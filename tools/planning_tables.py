@@ -1,4 +1,4 @@
-"""Works out the tables of docs/planning.md, and writes them into it.
+"""Compute the tables of docs/planning.md and write them into the page.
 
     python tools/planning_tables.py [--corpus FOLDER]
 
@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import tflm
-from tflm.memory import PLANNERS, BufferRequirements, SearchLimits, lower_bound_bytes, plan_bytes, search_plan
+from tflm.memory import PLANNERS, Buffer, SearchLimits, lower_bound_bytes, plan_bytes, search_plan
 from tflm.planning.minimalloc_csv import read_csv
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "planning.md"
@@ -46,9 +46,9 @@ MINIMALLOC_SECONDS = {
 
 def instance_rows(folder: Path) -> Iterable[Sequence[object]]:
     """What each planner reaches on the instances, and what the searches took."""
-    search_plan([BufferRequirements(16, i, i + 2) for i in range(9)], SearchLimits(steps=1))  # loads what is compiled
+    search_plan([Buffer(16, i, i + 2) for i in range(9)], SearchLimits(steps=1))  # loads what is compiled
     for path in sorted(folder.glob("*.csv")):
-        buffers = [named.buffer for named in read_csv(path.read_text())]
+        buffers = read_csv(path.read_text())
         heights = [plan_bytes(buffers, _placed(name, buffers)) for name in ("linear", "greedy", "best_fit")]
         seconds = []
         for _ in range(RUNS):
@@ -67,7 +67,7 @@ def instance_rows(folder: Path) -> Iterable[Sequence[object]]:
         )
 
 
-def _placed(name: str, buffers: Sequence[BufferRequirements]) -> list[int]:
+def _placed(name: str, buffers: Sequence[Buffer]) -> list[int]:
     planner = PLANNERS[name]()
     for buffer in buffers:
         planner.add_buffer(*buffer)

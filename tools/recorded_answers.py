@@ -1,7 +1,7 @@
-"""Records what TFLM's package gives for a model of each operator, where it is installed: answers and bytes of arena.
+"""Record the results and arena sizes of TFLM's package for a model of each operator, if it is installed.
 
-The models are drawn from the tests' own strategies, and lie in the file with the answers: a checkout without TFLM and
-without a folder of real models has something of TFLM's to be compared with.
+The models are drawn from the tests' strategies and stored with the results, so that a checkout without TFLM and without
+real models can still be compared with TFLM.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Write the reference pages of the documentation from the code: `python tools/reference.py`.
+"""Generate the reference pages of the documentation from the code: `python tools/reference.py`.
 
-A test compares them with the code, so that they are never out of date.
+A test fails if they are out of date.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
 from tflm import memory
-from tflm.boards import boards
+from tflm.boards import Board, boards, chips
 from tflm.cli import json_schema
 from tflm.cli.app import app, options
 from tflm.kernels import REGISTRATIONS
@@ -33,64 +33,76 @@ GENERATED = "<!-- Written by tools/reference.py from the code. Changes here are 
 LINE_LENGTH = 100
 
 COMMANDS_INTRODUCTION = """\
-`tflm` is also `python -m tflm`. `tflm COMMAND --help` shows what is here, and `tflm --install-completion` lets the
-shell (bash, zsh, fish) complete commands, options, targets and planners.
+`tflm COMMAND --help` shows the help on this page. `python -m tflm` is the same as `tflm`.
+`tflm --install-completion` enables completion of commands, options, targets and planners (bash, zsh, fish).
 
-| exit status | means |
+| exit status | meaning |
 | --- | --- |
-| 0 | done |
-| 1 | it can't be done, or a check that was asked for did not hold (`--budget`, `--check`) |
-| 2 | the command was called in a way that it does not know |
+| 0 | success |
+| 1 | error, or a requested check failed (`--budget`, `--check`) |
+| 2 | invalid arguments |
 
-With status 1, one line on standard error says why; `tflm --debug COMMAND ...` shows a traceback where it can't be done.
-What `--json` prints is on [a page of its own](json.md). Tables are as wide as the terminal, and 160 columns in a pipe
-unless `COLUMNS` says otherwise. Where standard error is a terminal, what takes longer than a second shows a bar."""
+With status 1, a line on standard error says why; `tflm --debug COMMAND ...` adds a traceback. [JSON](json.md) describes
+the output of `--json`. Tables are as wide as the terminal, or as `COLUMNS`; in a pipe, text is wrapped at 160 columns
+and names are never shortened. On a terminal, commands that take longer than a second show a progress bar."""
 
 API_INTRODUCTION = """\
-All that `import tflm` gives, then what models and planners are made with: the file format is in `tflm.schema`, planners
-are in `tflm.memory`. `tflm.compat.tflite_micro.runtime` has the interface of the `tflite-micro` package."""
+The names in `tflm`, then the file format (`tflm.schema`) and the planners (`tflm.memory`). The interface of the
+`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`."""
 
 PLANNING = tuple(name for name in memory.__all__ if callable(getattr(memory, name)))
-"""What of `tflm.memory` is for users: planners, and what they plan."""
+"""The public names of `tflm.memory`: planners and what they plan."""
 
 DOCUMENTED = {*tflm.__all__, *PLANNING}
-"""Names on the page, whose members are shown once: what derives from them links to them."""
+"""Names on the page; their members are shown once, and derived classes link to them."""
 
 OPERATORS_INTRODUCTION = """\
-The types are those that an operator's main tensor may have, which is most often its first input. What goes with it has
-types of its own: weights of int8 or int4 and biases of int32 or int64 beside inputs of int8 and int16, for example. An
-operator given what it can't take refuses the model when it is allocated, with an `OperatorError` that names the tensor.
-Types, shapes and options are those of TFLM's reference kernels."""
+The types are those of an operator's main tensor, usually its first input. Other tensors have other types: for example,
+operators with int8 and int16 inputs have int8 or int4 weights and int32 or int64 biases. If an operator does not
+support a model's tensors or options, allocation raises an `OperatorError` that names the tensor. Types, shapes and
+options are those of TFLM's reference kernels."""
 
 BOARDS_INTRODUCTION = """\
-What `--board` knows. Figures are those of the maker, of the whole chip: what stack, drivers, radio and the program
-itself take of RAM and flash comes on top of the model's. An arena lies in one memory, in one piece, or with its tail in
-another; `tflm arena MODEL --board NAME` says which one is large enough. The kernels are those that firmware for the
-board usually has; `--kernels` names others. [Sizing an arena](sizing_an_arena.md) says how to find out.
+These boards can be used with `--board`. Sizes are the manufacturers', for the whole chip: stack, drivers, radio and
+your program take RAM and flash in addition to the model. An arena is placed in one memory, or its tail in another;
+`tflm arena MODEL --board NAME` shows which memory is large enough. The kernels are the board's usual ones; `--kernels`
+selects others. [Sizing an arena](sizing_an_arena.md) explains how to find out which kernels you have.
 
-A clock, and what firmware is usually compiled with, stand where [times were measured](firmware_budget.md#time) on such
-a chip.
+The clock and the usual optimization level are listed for parts with [timing data](firmware_budget.md#time).
 
-The table is `tflm/boards/boards.csv`. A board that is not in it is `--target PART --ram SIZE`."""
+The table is `tflm/boards/boards.csv`. For a board that is not in it, use the name of its chip, or `--target PART
+--ram SIZE`. Boards of an installed PlatformIO, and of the Zephyr tree that `$ZEPHYR_BASE` names, are found as well
+if their chip is listed."""
+
+CHIPS_INTRODUCTION = """\
+## Chips
+
+A bare chip has its on-chip memories only. Part numbers such as `STM32F746ZGT6` work, too."""
+
+NAMES_INTRODUCTION = """\
+## Names
+
+Case, hyphens, underscores, dots and spaces do not matter, and a unique beginning is enough. Vendors' names,
+PlatformIO and Zephyr identifiers and Arduino FQBNs (with or without options) are accepted:"""
 
 JSON_INTRODUCTION = """\
-{commands} print a document on standard output
-with `--json`, and nothing else there. Keys stay as they are; new ones may be added. Sizes are in bytes. `[]` stands for
-each element of a list, `*` for each name; a key with `?` may be absent. A *float* is a number, or one of the strings
-`"NaN"`, `"Infinity"` and `"-Infinity"` for those that JSON lacks.
+With `--json`, {commands} print one document on
+standard output. Keys do not change; new ones may be added. Sizes are in bytes. `[]` stands for each element of a list,
+`*` for each name; a key with `?` is optional. A *float* is a number, or one of the strings `"NaN"`, `"Infinity"` and
+`"-Infinity"`, which JSON lacks.
 
-`tflm json-schema COMMAND` prints the same as JSON Schema (2020-12), whose `$id` ends with a version: it goes up where a
-key goes or changes, not where one is added.
+`tflm json-schema COMMAND` prints the same as JSON Schema (2020-12). Its `$id` ends with a version, which increases when
+a key is removed or changes its meaning, not when one is added.
 
-A check that fails (`--budget`, `--check`) prints the document as well, and then ends with status 1."""
+If a check (`--budget`, `--check`) fails, the document is printed as well, and the exit status is 1."""
 
 JSON_NOTES = {
     "arena": "With `--all-targets` there is an element of `models` for each model and target.",
     "profile": "The slowest operator is first.",
-    "evaluate": "Shares go from 0 to 1. Keys of labels are there where samples have labels, those of a reference where "
-    "one is given.",
+    "evaluate": "Shares are from 0 to 1. Keys about labels are present if samples have labels, those about a reference "
+    "if one is given.",
 }
-"""What is said of a document beside its keys."""
+"""Notes on documents."""
 
 COMMON_TYPES = (
     TensorType.FLOAT32,
@@ -227,6 +239,9 @@ def _constant_name(target: tflm.targets.Target) -> str:
 
 def _object(name: str, value: Any) -> Iterator[str]:
     yield f"### {name}"
+    if inspect.isclass(value) and value.__name__ != name and value.__name__ in DOCUMENTED:
+        yield f"Another name for [`{value.__name__}`](#{value.__name__.lower()})."
+        return
     if inspect.isclass(value) and issubclass(value, enum.Enum):
         yield "`" + "`, `".join(value.__members__) + "`"
     elif not getattr(value, "_is_protocol", False) and not (inspect.isclass(value) and issubclass(value, Exception)):
@@ -334,17 +349,41 @@ def _row(cells: Iterable[str]) -> str:
 
 
 def board_table() -> str:
-    """The page of all boards."""
-    rows = [_row(["board", "", "part", "usual kernels", "RAM, fastest first", "flash", "clock", ""])]
-    rows.append(_row(["---"] * 8))
-    for board in boards().values():
+    """The page of all boards and chips."""
+    shown = _memory_table(boards().values(), ["board", "", "part", "usual kernels", *MEMORIES, ""])
+    bare = _memory_table(chips().values(), ["chip", "part", "usual kernels", *MEMORIES])
+    names = [_row(["board", "other names"]), _row(["---", "---"])]
+    names += [
+        _row([f"`{b.name}`", " ".join(f"`{alias}`" for alias in b.aliases)]) for b in boards().values() if b.aliases
+    ]
+    return _page(
+        [
+            "# Boards",
+            GENERATED,
+            BOARDS_INTRODUCTION,
+            shown,
+            CHIPS_INTRODUCTION,
+            bare,
+            NAMES_INTRODUCTION,
+            "\n".join(names),
+        ]
+    )
+
+
+MEMORIES = ["RAM, fastest first", "flash", "clock"]
+
+
+def _memory_table(known: Iterable[Board], heads: list[str]) -> str:
+    rows = [_row(heads), _row(["---"] * len(heads))]
+    for board in known:
         ram = " + ".join(f"{bank.name} {_size(bank.bytes)}" for bank in board.ram)
         part = f"`{board.target.name}`" + (f", {board.npu}" if board.npu else "")
         flash = "" if board.flash_bytes is None else _size(board.flash_bytes)
         clock = "" if board.mhz is None else f"{board.mhz:g} MHz, `{board.optimization}`"
-        source = f"[source]({board.source})"
-        rows.append(_row([f"`{board.name}`", board.description, part, f"`{board.kernels}`", ram, flash, clock, source]))
-    return _page(["# Boards", GENERATED, BOARDS_INTRODUCTION, "\n".join(rows)])
+        said = [board.description] if board.source else []
+        source = [f"[source]({board.source})"] if board.source else []
+        rows.append(_row([f"`{board.name}`", *said, part, f"`{board.kernels}`", ram, flash, clock, *source]))
+    return "\n".join(rows)
 
 
 def _size(size: int) -> str:

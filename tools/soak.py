@@ -1,4 +1,4 @@
-"""Runs a model for a long time, and makes many interpreters of it: the process must not grow.
+"""Run a model for a long time, and create many interpreters of it: the process must not grow.
 
     python tools/soak.py [--invokes N] [--cycles N] [MODEL]
 

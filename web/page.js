@@ -1,4 +1,4 @@
-// The page: a model goes in, the engine's answers are shown. What is computed is in session.py.
+// The page: sends a model to the engine and shows the results. session.py computes them.
 
 import { Engine } from "./engine.js";
 import { headerOf, isModel } from "./header.js";
@@ -6,8 +6,8 @@ import { headerOf, isModel } from "./header.js";
 const EXAMPLES = "examples/";
 const HIGHEST_PICTURE = 4000;
 const FIRST_MACHINE = "nano33ble";
-const NO_MODEL = "is no TensorFlow Lite model: such a file has TFL3 as its fifth to eighth byte. Models of Keras (.keras, " +
-  ".h5), PyTorch or ONNX are converted to .tflite first.";
+const NO_MODEL = "is not a TensorFlow Lite model: bytes 5 to 8 of the file are not TFL3. Convert Keras (.keras, .h5), " +
+  "PyTorch or ONNX models to .tflite first.";
 
 const $ = (selector, inside = document) => inside.querySelector(selector);
 const number = new Intl.NumberFormat("en-US");
@@ -21,14 +21,14 @@ let current = null;
 let busy = 0;
 let isLoading = true;
 
-const engine = new Engine(({ loading, ready, failed }) => {
+const engine = new Engine(({ loading, ready, names, failed }) => {
   isLoading = Boolean(loading);
   if (failed) showError(`Python can't be loaded: ${failed}. Is there a connection to the network?`);
-  if (ready && !machines.length) offerMachines(ready);
+  if (ready && !machines.length) offerMachines(ready, names);
   showStatus(loading ? `Loading ${loading}` : "");
 });
 
-// --- What is shown ---------------------------------------------------------------------------------------------------
+// --- Display --------------------------------------------------------------------------------------------------------
 
 function showError(text) {
   $("#error").textContent = text;
@@ -84,7 +84,7 @@ function showHeader(name, bytes) {
   $("#model").hidden = false;
 }
 
-// --- Asking ----------------------------------------------------------------------------------------------------------
+// --- Requests --------------------------------------------------------------------------------------------------------
 
 async function ask(question, options = {}, onProgress = null) {
   busy += 1;
@@ -109,7 +109,7 @@ async function openModel(name, bytes, example = "") {
   current = { name, bytes };
   remember("example", example);
   for (const result of document.querySelectorAll(".result, .report, .figures, .verdict")) result.replaceChildren();
-  $("#picture").hidden = true;
+  $("#picture").hidden = $("#fit-picture").hidden = true;
   showHeader(name, bytes);
   const answer = await sendModel();
   if (answer.stopped || answer.superseded) return;
@@ -130,7 +130,7 @@ async function sendModel() {
   return model === current ? answer : { superseded: true };
 }
 
-// The answer to a question about the model and machine that are chosen; null where meanwhile others are.
+// The answer for the chosen model and machine; null if the choice has changed meanwhile.
 async function askOfChoice(question, options = {}) {
   const model = current, machine = chosenMachine();
   const answer = await ask(question, { ...machine, ...options });
@@ -159,7 +159,7 @@ function showArena(answer) {
   }
   const place = machines[machineChoice.value].name;
   const needed = number.format(answer.minimum_arena_bytes);
-  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}.`;
+  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}: continue with “Make it fit”.`;
   verdict.textContent = `An arena of ${needed} bytes.${fits}`;
   verdict.classList.toggle("yes", answer.fits === true);
   verdict.classList.toggle("no", answer.fits === false);
@@ -168,9 +168,13 @@ function showArena(answer) {
     ["head", answer.head_bytes], ["tail", answer.tail_bytes],
   ].map(([label, size]) => [label, `${number.format(size)} B`]));
   fillReport($("#arena-report"), answer.report);
-  const picture = $("#picture").cloneNode(); // a frame that was hidden when its page changed keeps a width of 0 in Chromium
-  Object.assign(picture, { srcdoc: answer.page, hidden: false });
-  $("#picture").replaceWith(picture);
+  showPicture("#picture", answer.page);
+}
+
+function showPicture(place, page) {
+  const picture = $(place).cloneNode(); // a frame that was hidden when its page changed keeps a width of 0 in Chromium
+  Object.assign(picture, { srcdoc: page, hidden: false });
+  $(place).replaceWith(picture);
 }
 
 async function showBoards() {
@@ -207,8 +211,9 @@ function filterBoards() {
 
 // --- Choices ---------------------------------------------------------------------------------------------------------
 
-function offerMachines(known) {
+function offerMachines(known, names) {
   machines = known;
+  $("#board-names").replaceChildren(...names.map((name) => new Option("", name)));
   const labels = [...new Set(machines.map(({ group }) => group))];
   machineChoice.replaceChildren(...labels.map((label) => {
     const group = Object.assign(document.createElement("optgroup"), { label });
@@ -216,10 +221,12 @@ function offerMachines(known) {
     return group;
   }));
   const asked = query.get("board") || query.get("target");
-  machineChoice.value = Math.max(0, machines.findIndex(({ name }) => name === (asked || FIRST_MACHINE)));
+  const found = machines.findIndex(({ name }) => name === asked);
+  machineChoice.value = found >= 0 ? found : machines.findIndex(({ name }) => name === FIRST_MACHINE);
   offerKernels(query.get("kernels"));
   machineChoice.disabled = kernelsChoice.disabled = false;
   const libraries = [...new Set(machines.flatMap(({ kernels }) => kernels))];
+  if (asked && found < 0) findBoard(asked);
   $("#boards-form").elements.kernels.append(...libraries.map((name) => new Option(name, name)));
 }
 
@@ -228,6 +235,20 @@ function offerKernels(asked = null) {
   kernelsChoice.replaceChildren(...kernels.map((name, i) =>
     new Option(i === 0 && option === "board" ? `${name} (usual there)` : name, name)));
   if (asked && kernels.includes(asked)) kernelsChoice.value = asked;
+}
+
+async function findBoard(text) {
+  const wanted = text.trim(), error = $("#find-error");
+  error.hidden = true;
+  if (!wanted) return;
+  const answer = await ask("find", { name: wanted });
+  if (answer.stopped || wanted !== (machineForm.elements.find.value.trim() || wanted)) return;
+  if (answer.error) {
+    Object.assign(error, { textContent: answer.error, hidden: false });
+    return;
+  }
+  machineChoice.value = machines.findIndex((machine) => machine.name === answer.name);
+  machineChoice.dispatchEvent(new Event("change"));
 }
 
 function chooseMachine(name) {
@@ -249,7 +270,7 @@ function rememberMachine() {
   for (const [key, value] of Object.entries({ board, target, kernels })) remember(key, value);
 }
 
-// --- Results to take away --------------------------------------------------------------------------------------------
+// --- Downloads -------------------------------------------------------------------------------------------------------
 
 function showResult(form, answer) {
   const result = $(".result", form);
@@ -258,32 +279,39 @@ function showResult(form, answer) {
     return;
   }
   fillReport(result, answer.report);
-  if (!answer.data) return;
-  const { name, data } = answer;
+  if (answer.page) showPicture("#fit-picture", answer.page);
+  for (const file of answer.files || []) result.append(offered(file));
+}
+
+function offered({ name, data }) {
   const link = document.createElement("a");
   Object.assign(link, { className: "download", download: name, textContent: `Download ${name}`,
     href: URL.createObjectURL(new Blob([data], { type: "application/octet-stream" })) });
   const row = Object.assign(document.createElement("div"), { className: "row" });
   row.append(link);
   if (name.endsWith(".tflite")) {
-    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Go on with this model" });
+    const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Continue with this model" });
     button.addEventListener("click", () => openModel(name, data));
     row.append(button);
   }
-  result.append(row);
+  return row;
 }
 
 function onSubmit(form, question, optionsOf, tells = false) {
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const model = current, result = $(".result", form);
-    result.textContent = "Looking for it";
+    result.textContent = "Working";
     const options = { ...chosenMachine(), ...await optionsOf(form.elements) };
     const answer = await ask(question, options, tells && ((text) => { result.textContent = text; }));
     if (model === current) showResult(form, answer);
   });
 }
 
+onSubmit($("#fit"), "fit", (fields) => {
+  $("#fit-picture").hidden = true;
+  return { reserve: fields.reserve.value || "4K" };
+}, true);
 onSubmit($("#plan"), "plan", (fields) => ({
   in_place: fields.in_place.checked, reorder: fields.reorder.checked, seconds: secondsFrom(fields),
 }), true);
@@ -310,7 +338,7 @@ async function openFile(file) {
 
 async function openExample(name) {
   if (!settings.examples.includes(name)) {
-    showError(`No example is called ${name}; there are ${settings.examples.join(", ")}.`);
+    showError(`Unknown example ${name}; use one of ${settings.examples.join(", ")}.`);
     return;
   }
   const file = `${name}.tflite`, answer = await fetch(EXAMPLES + file);
@@ -330,7 +358,7 @@ function offerExamples() {
 
 $("#file").addEventListener("change", async ({ target }) => {
   if (target.files.length) await openFile(target.files[0]);
-  target.value = ""; // so that the same file, when it was written anew, is a change
+  target.value = ""; // so that choosing the same file again is a change
 });
 addEventListener("dragover", (event) => {
   event.preventDefault();
@@ -347,6 +375,7 @@ machineChoice.addEventListener("change", () => {
   rememberMachine();
   showMachine();
 });
+machineForm.elements.find.addEventListener("change", ({ target }) => findBoard(target.value));
 kernelsChoice.addEventListener("change", () => {
   rememberMachine();
   showMachine();
@@ -359,8 +388,9 @@ $("#stop").addEventListener("click", async () => {
   if (current) await sendModel();
 });
 addEventListener("message", ({ source, data }) => { // the picture's frame has an origin of its own: it says how high it is
-  const picture = $("#picture"), height = Number(data?.height);
-  if (source === picture.contentWindow && height > 0) picture.style.height = `${Math.min(height, HIGHEST_PICTURE)}px`;
+  const height = Number(data?.height);
+  const picture = [...document.querySelectorAll("iframe.picture")].find((frame) => frame.contentWindow === source);
+  if (picture && height > 0) picture.style.height = `${Math.min(height, HIGHEST_PICTURE)}px`;
 });
 
 settings = await (await fetch("settings.json")).json();

@@ -1,4 +1,4 @@
-"""What the page asks of the package: one model at a time, on files of its own; answers are HTML, figures and bytes."""
+"""The package's interface for the page: one model at a time; answers are HTML, figures and bytes."""
 
 from __future__ import annotations
 
@@ -6,84 +6,75 @@ import io
 import shlex
 import warnings
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import typer
-
 import tflm
-from tflm import libraries
+from tflm.application.arena import arena_needs, drawn, fits_of_boards, measure, needs_reports
+from tflm.application.comparison import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
+from tflm.application.errors import RequestError
+from tflm.application.export import sources
+from tflm.application.fit import Fit, fit
+from tflm.application.fit_report import fit_report
+from tflm.application.machine import Machine, MachineOptions, libraries_for
+from tflm.application.models import bytes_from, described, load_model, share_from
+from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, plan_progress, tile_progress, tile_report
 from tflm.arena_page import arena_page
-from tflm.boards import boards
-from tflm.boards.board_fit import BoardFit, board_fit, fits_of
-from tflm.boards.board_report import findings_report, fit_report, fits_table
+from tflm.boards import boards, by_name, chips, completions
+from tflm.boards.board_fit import BoardFit
+from tflm.boards.board_report import SIZE_COLUMNS, findings_report, fits_table, sizes_of
 from tflm.boards.device_check import check_device
-from tflm.cli.arena import drawn, full_report, measure
-from tflm.cli.command_line import CommandError, Machine, bytes_from, described, kernels_from, load_model, machine_from
-from tflm.cli.compare import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
-from tflm.cli.export import sources
-from tflm.cli.flash import budget_report
-from tflm.cli.plan import how_far as plan_progress
-from tflm.cli.tile import VERIFIED_INPUTS, share_from, tile_report
-from tflm.cli.tile import how_far as tile_progress
-from tflm.firmware.board_budget import board_budget
-from tflm.libraries import library_for
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report
-from tflm.report import Column, Report, Table
+from tflm.report import NAME, NUMBER, Report, Table
+from tflm.runtime.micro_measurement_report import drawn_figures
 from tflm.runtime.model_report import model_report
 from tflm.runtime.model_report import shown as operators_report
 
 PLANNER = "greedy"
-"""What TFLM plans with, unless it is told another."""
+"""TFLM's default planner."""
 
 Answer = dict[str, Any]
 Told = Callable[[str], None]
 
 
 def machines() -> list[Answer]:
-    """All that a model can be laid out for, with their kernel libraries, the usual one first."""
+    """Return all boards, parts and data models with their kernel libraries, the usual library first."""
     groups = {
         "Boards": [(b.name, f"{b.name}: {b.description}", b.target, b.kernels) for b in boards().values()],
+        "Chips": [(c.name, f"{c.name}: {c.description}", c.target, c.kernels) for c in chips().values()],
         "Parts": [(t.name, t.name, t, "reference") for t in tflm.targets.PARTS.values()],
         "Data models": [(t.name, f"{t.name}: {t.description}", t, "reference") for t in tflm.targets.TARGETS.values()],
     }
     return [
         {
             "group": group,
-            "option": "board" if group == "Boards" else "target",
+            "option": "board" if group in ("Boards", "Chips") else "target",
             "name": name,
             "label": label,
-            "kernels": [usual, *(other for other in _libraries_of(target) if other != usual)],
+            "kernels": [usual, *(other for other in libraries_for(target) if other != usual)],
         }
         for group, of_group in groups.items()
         for name, label, target, usual in of_group
     ]
 
 
-def _libraries_of(target: tflm.targets.Target) -> list[str]:
-    return [name for name in libraries.MODULES if _is_for(name, target)]
-
-
-def _is_for(library: str, target: tflm.targets.Target) -> bool:
-    try:
-        library_for(library, target)
-    except tflm.ArgumentError:
-        return False
-    return True
+def names() -> list[str]:
+    """Every name of boards and chips, for the search box."""
+    return completions()
 
 
 class Session:
-    """A model that is looked at, as a file in a folder.
+    """The model that the page shows, stored in a folder.
 
-    Each method that the page may call gives a dictionary of what JavaScript has, too; machines are named as the options
-    of the command name them: `board` or `target`, and `kernels`.
+    The methods that the page calls return dictionaries of types that JavaScript has. Machines are named as in options
+    of the command: `board` or `target`, and `kernels`.
 
     Args:
-        folder: where models are kept, which is there.
+        folder: an existing folder for models.
     """
 
     def __init__(self, folder: Path):
@@ -92,12 +83,12 @@ class Session:
         self._model: tflm.Model | None = None
 
     def ask(self, question: str, **options: Any) -> Answer:
-        """The answer of the method that is called so, with warnings in its report; under `error`, why there is none."""
+        """Call a method by name; warnings are added to its report, and an error is returned under `error`."""
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
             try:
                 answer: Answer = getattr(self, question)(**options)
-            except (tflm.TflmError, CommandError, OSError, typer.BadParameter) as error:
+            except (tflm.TflmError, OSError) as error:
                 return {"error": described(error)}
         if "report" in answer:
             texts = dict.fromkeys(str(warning.message) for warning in warned)
@@ -105,26 +96,26 @@ class Session:
         return answer
 
     def open(self, name: str, data: bytes) -> Answer:
-        """Take a model, whose name is that of its file."""
+        """Open a model; its name is that of its file."""
         self._path, self._model = self._kept("model", name, data)
         return {"name": self._path.name, "operators": operators_report(model_report(self.model, name)).html()}
 
     @property
     def model(self) -> tflm.Model:
-        """The model that was opened."""
+        """The open model."""
         if self._model is None:
-            raise CommandError("no model is open")
+            raise RequestError("no model is open")
         return self._model
 
+    def find(self, name: str) -> Answer:
+        """The board or chip with any of its names."""
+        return {"name": by_name(name).name}
+
     def arena(self, **machine: str | None) -> Answer:
-        """The arena on a machine: figures, reports, the page with its picture; on a board, whether the model fits."""
+        """Measure the arena on a machine: figures, reports, the picture; on a board, whether the model fits."""
         on = _machine(machine)
-        measured = measure(self.model, on, PLANNER)
-        reports = [full_report(self._path, self.model, measured, on, PLANNER)]
-        fit = None
-        if on.board is not None:
-            fit = board_fit(self.model, on.board, kernels=on.kernels, planner=PLANNER)
-            reports += [fit_report(fit), budget_report(board_budget(self.model, fit))]
+        needs = arena_needs([(Path(self._path.name), self.model)], on, PLANNER, on.board)
+        ((_, measured),) = needs.measured
         return {
             "target": on.target.name,
             "kernels": on.kernels.name,
@@ -132,35 +123,61 @@ class Session:
             "arena_used_bytes": measured.arena_used_bytes,
             "head_bytes": measured.head_bytes,
             "tail_bytes": measured.tail_bytes,
-            "fits": None if fit is None else fit.fits,
-            "report": "".join(report.html() for report in reports),
+            "fits": needs.is_fitting if needs.fits else None,
+            "report": "".join(report.html() for report in needs_reports(needs)),
             "page": arena_page(self._path.name, {PLANNER: drawn(self._path, self.model, on, PLANNER)}),
         }
 
     def check(self, **machine: str | None) -> Answer:
-        """What goes another way on a machine."""
+        """Check what behaves differently on a machine."""
         on = _machine(machine)
         findings = check_device(self.model, target=on.target, kernels=on.kernels, board=on.board)
-        place = f"{on.board.name if on.board else on.target.name} with {on.kernels.name} kernels"
+        place = f"{on.place} with {on.kernels.name} kernels"
         return {
             "report": findings_report(self._path.name, place, findings).html(),
             "stops": sum(finding.stops for finding in findings),
         }
 
     def boards(self, kernels: str | None = None) -> Answer:
-        """Which boards the model fits, with the usual kernels; or those that other kernels are for, with these."""
-        family = "" if kernels is None else kernels_from(kernels).family
-        known = [board for board in boards().values() if family in ("", board.target.family)]
-        fits = list(fits_of(self.model, known, kernels=kernels, planner=PLANNER))
+        """Check which boards the model fits, with their usual kernels, or all boards that `kernels` are for."""
+        fits = fits_of_boards(self.model, kernels, PLANNER)
         return {
             "report": fits_table(fits).html(),
             "fit": [isinstance(fit, BoardFit) and fit.fits for fit in fits],
         }
 
+    def fit(self, reserve: str, progress: Told, **machine: str | None) -> Answer:
+        """The model made to fit a board, as `tflm fit`: the report, both plans as a page, the model and its sources."""
+        on = _machine(machine)
+        if on.board is None:
+            raise RequestError(f"choose a board or chip: {on.target.name} says nothing of memory")
+        usual = on.kernels.name == on.board.kernels
+        kernels = None if usual else on.kernels
+        found = fit(self.model, board=on.board, reserve=bytes_from(reserve), kernels=kernels, progress=progress)
+        plans = {} if found.original is None else {"as it is": drawn_figures(found.original.measured)}
+        plans[found.chosen.name] = drawn_figures(found.found.measured)
+        name = f"{self._path.stem}_{found.board.name}"
+        return {
+            "fits": found.fits,
+            "report": fit_report(found, self._path.name).html(),
+            "page": arena_page(self._path.name, plans),
+            "files": [
+                {"name": f"{name}.tflite", "data": found.data},
+                {"name": f"{name}.zip", "data": self._project(found, name)},
+            ],
+        }
+
+    def _project(self, found: Fit, name: str) -> bytes:
+        """The model that was made to fit, and its sources, in a zip archive."""
+        origin = shlex.join(["tflm", "fit", self._path.name, "--board", found.board.name])
+        on = Machine(found.board.target, found.kernels, found.board)
+        files: dict[str, str | bytes] = {f"{self._path.stem}.tflite": found.data}
+        return _packed(name, files | sources(found.model, self._path.stem, on, origin))
+
     def plan(
         self, in_place: bool, reorder: bool, seconds: float | None, progress: Told, **machine: str | None
     ) -> Answer:
-        """A smaller plan, written into the model; as `tflm plan`, whose time limit holds where none is given."""
+        """Write a smaller plan into the model, as `tflm plan` does, with its default time limit."""
         on = _machine(machine)
         planner = OptimalPlanner(
             time_limit=DEFAULT_TIME_LIMIT if seconds is None else seconds,
@@ -172,10 +189,10 @@ class Session:
         report = plan_report(found, self._path.name)
         if not found.gains:
             report.notes.append("nothing is gained")
-        return self._smaller("planned", report, found.gains, found.write)
+        return self._smaller("planned", report, on, found)
 
     def tile(self, macs: str, ram: str | None, seconds: float | None, progress: Told, **machine: str | None) -> Answer:
-        """The model in bands, in a smaller arena; as `tflm tile`."""
+        """Rewrite the model into row bands, as `tflm tile` does."""
         on, enough = _machine(machine), None if ram is None else bytes_from(ram)
         found = tflm.tile(
             self.model,
@@ -187,69 +204,64 @@ class Session:
             verify=VERIFIED_INPUTS,
             progress=lambda at: progress(tile_progress(at)),
         )
-        return self._smaller("tiled", tile_report(found, self._path.name, enough), found.gains, found.write)
+        return self._smaller("tiled", tile_report(found, self._path.name, enough), on, found)
 
-    def _smaller(self, how: str, report: Report, gains: bool, write: Callable[[Path], object]) -> Answer:
-        if not gains:
+    def _smaller(self, how: str, report: Report, on: Machine, found: tflm.ModelPlan | tflm.TiledModel) -> Answer:
+        placed(Path(self._path.name), self.model, found, on, None).add_to(report)
+        if not found.gains:
             return {"report": report.html(), "gains": False}
-        path = self._folder / f"{self._path.stem}_{how}.tflite"
-        write(path)
-        return {"report": report.html(), "gains": True, "name": path.name, "data": path.read_bytes()}
+        files = [{"name": f"{self._path.stem}_{how}.tflite", "data": found.data}]
+        return {"report": report.html(), "gains": True, "files": files}
 
     def compare(self, name: str, data: bytes, **machine: str | None) -> Answer:
-        """The model beside another: their arenas on a machine, and their answers to random inputs."""
+        """Compare the model with another: arenas on a machine, and results on random inputs."""
         on = _machine(machine)
         path, other = self._kept("other", name, data)
         reports = [_sizes([(self._path, self.model), (path, other)], on)]
         a, b = Probe(self._path), Probe(path)
         try:
             require_same_shapes(a, b)
-        except CommandError as error:
+        except RequestError as error:
             reports.append(Report("", notes=[described(error)]))
         else:
             reports.append(comparison_report(*compare_models(a, b, real_inputs((a, b)))))
         return {"report": "".join(report.html() for report in reports)}
 
     def export(self, typed: bool, **machine: str | None) -> Answer:
-        """What a firmware project needs, in a zip archive: the files of `tflm export`."""
+        """Create the files of `tflm export` in a zip archive."""
         named = [word for option, value in machine.items() if value for word in (f"--{option}", value)]
-        origin = shlex.join(["tflm", "export", self._path.name, "firmware", *named, *(["--typed"] if typed else [])])
-        files = sources(self.model, self._path.stem, _machine(machine), origin, typed)
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
-            for file, text in files.items():
-                archive.writestr(zipfile.ZipInfo(f"firmware/{file}"), text, zipfile.ZIP_DEFLATED)
+        options = [*named, "--project", "none", *(["--typed"] if typed else [])]
+        origin = shlex.join(["tflm", "export", self._path.name, "firmware", *options])
+        packed = _packed("firmware", sources(self.model, self._path.stem, _machine(machine), origin, typed))
         about = f"<p><code>{escape(origin)}</code></p>"
-        return {"report": about, "name": f"{self._path.stem}_firmware.zip", "data": packed.getvalue()}
+        return {"report": about, "files": [{"name": f"{self._path.stem}_firmware.zip", "data": packed}]}
 
     def _kept(self, role: str, name: str, data: bytes) -> tuple[Path, tflm.Model]:
-        """A model as a file, so that the command's functions can read it, and in memory."""
+        """Store a model as a file, which the command's functions can read, and load it."""
         folder = self._folder / role
         folder.mkdir(exist_ok=True)
         path = folder / Path(name).name
         path.write_bytes(data)
         try:
             return path, load_model(path)
-        except CommandError as error:
-            raise CommandError(described(error).replace(str(path), path.name)) from None
+        except RequestError as error:
+            raise RequestError(described(error).replace(str(path), path.name)) from None
+
+
+def _packed(folder: str, files: Mapping[str, str | bytes]) -> bytes:
+    """Files in a folder of a zip archive."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file, content in files.items():
+            archive.writestr(zipfile.ZipInfo(f"{folder}/{file}"), content, zipfile.ZIP_DEFLATED)
+    return packed.getvalue()
 
 
 def _machine(options: dict[str, str | None]) -> Machine:
-    return machine_from(options.get("target"), options.get("kernels"), options.get("board"))
+    return MachineOptions(**options).machine()
 
 
 def _sizes(models: list[tuple[Path, tflm.Model]], on: Machine) -> Report:
-    columns = {
-        "model": Column.NAME,
-        "file": Column.NUMBER,
-        "smallest arena": Column.NUMBER,
-        "used": Column.NUMBER,
-        "head": Column.NUMBER,
-        "tail": Column.NUMBER,
-    }
-    measured = [(path, model, measure(model, on, PLANNER)) for path, model in models]
-    rows = (
-        (path.name, len(model.data), m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes)
-        for path, model, m in measured
-    )
+    columns = {"model": NAME, "file": NUMBER, **SIZE_COLUMNS}
+    rows = ((path.name, len(model.data), *sizes_of(measure(model, on, PLANNER))) for path, model in models)
     return Report("", tables=[Table(f"On {on.target.name} with {on.kernels.name} kernels", columns, rows)])

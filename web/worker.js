@@ -1,4 +1,4 @@
-// Python, in a thread of its own: answers what the page asks of session.py, one question after the other.
+// Runs Python in a thread: answers the page's questions with session.py, one after the other.
 
 const SITE = new URL("./", import.meta.url);
 let python, session;
@@ -17,7 +17,7 @@ async function boot() {
   python.FS.mkdir("models");
   const module = python.pyimport("session");
   session = module.Session(python.pyimport("pathlib").Path("models"));
-  postMessage({ ready: toJavaScript(module.machines()) });
+  postMessage({ ready: toJavaScript(module.machines()), names: toJavaScript(module.names()) });
 }
 
 async function unpack(wheel) {
