@@ -13,6 +13,7 @@
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
+# make projects   projects of tflm fit, compiled with TFLM's sources in $(TFLM_TREE) and run in QEMU
 #
 # Each makes its own environment first.
 
@@ -23,6 +24,7 @@ VENV ?= .venv
 I386 ?= ../i386
 PORT ?= 8000
 FAULTS ?=
+TFLM_TREE ?= ../tflite-micro
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
@@ -38,7 +40,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	explorer coverage firmware faults history long clean
+	explorer coverage firmware projects faults history overlaps long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -122,6 +124,15 @@ firmware: $(TESTING)
 # Every line that was recorded of TFLM's history, of which the tests compare a sample.
 history: $(TESTING)
 	TFLM_HISTORY=whole $(VENV)/bin/pytest -n 0 tests/test_releases.py
+
+# Projects of tflm fit, compiled with TFLM's sources (a checkout with its downloads) and run in QEMU.
+projects: $(TESTING)
+	TFLM_TREE=$(TFLM_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
+
+# CMSIS-NN's kernels with outputs that overlap inputs; needs arm-none-eabi-gcc, qemu-system-arm and CMSIS_NN, a git
+# directory of the library.
+overlaps: $(TESTING)
+	$(VENV)/bin/python tools/prove_overlap.py $(CMSIS_NN)
 
 faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)

@@ -108,7 +108,7 @@ def main() -> None:
     after = tflm.evaluate(in_int8, test_images, test_labels, reference=in_float)
     print(f"accuracy in float {before.accuracy:.4f}, in int8 {after.accuracy:.4f}")
     for table in after.tables():
-        print("", table.title, *table.lines(100), sep="\n")
+        print("", table.title, table.markdown(), sep="\n")
     write_confusion(folder / "confusion.png", after)
     write_worst(folder / "worst", after, data_set(test_images, test_labels), in_int8)
     print(f"\npictures are in {folder}")
