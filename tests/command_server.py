@@ -16,7 +16,7 @@ from pathlib import Path
 import tflm
 
 SECONDS = 120
-ROOMS = ("tflm.cli", "tflm.planning", "tflm.rewriting", "tflm.firmware", "tflm.boards")
+ROOMS = ("tflm.cli", "tflm.application", "tflm.planning", "tflm.rewriting", "tflm.firmware", "tflm.boards")
 
 
 class CommandServer:

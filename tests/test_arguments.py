@@ -56,10 +56,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a target's name": (lambda: interpreter(target="cortex-m"), r"by_name\('cortex-m'\)"),
     "no target's name": (lambda: interpreter(target="z80"), "cortex-m"),
     "a target's name to plan": (lambda: tflm.plan(MODEL, target="cortex-m"), "by_name"),
-    "an unknown planner": (lambda: interpreter(planner="best"), "known are greedy, linear"),
-    "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "known are greedy, linear"),
+    "an unknown planner": (lambda: interpreter(planner="best"), "use one of greedy, linear"),
+    "an unknown planner to plan": (lambda: tflm.plan(MODEL, planner="best"), "use one of greedy, linear"),
     "the class of a planner": (lambda: interpreter(planner=tflm.memory.GreedyMemoryPlanner), "a planner is a name"),
-    "an unknown target": (lambda: tflm.targets.by_name("z80"), "known are host"),
+    "an unknown target": (lambda: tflm.targets.by_name("z80"), "use one of host"),
     "no profiler": (lambda: interpreter(profiler="yes"), "begin_event and end_event, or None, not 'yes'"),
     "the class of a profiler": (lambda: interpreter(profiler=tflm.MicroProfiler), "a profiler is an object"),
     "a subgraph without a name": (lambda: tflm.ModelBuilder().subgraph(0), "a subgraph's name"),
@@ -77,7 +77,7 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
         r"tflm\.quantized\(scale, zero_point\)",
     ),
     "a constant of words": (lambda: tflm.ModelBuilder().subgraph().constant("c", ["a"]), "constant 'c' is <U1"),
-    "an operator by its number": (
+    "an operator needs an integer index": (
         lambda: operator(operator=0),
         "one of BuiltinOperator, or a name, not 0",
     ),
@@ -99,7 +99,7 @@ def test_a_mistake_is_named_at_the_call(call: Callable[[], object], message: str
 def test_tensors_are_asked_for_by_number() -> None:
     made = interpreter()
     made.allocate_tensors()
-    with pytest.raises(tflm.ArgumentError, match="by its number"):
+    with pytest.raises(tflm.ArgumentError, match="needs an integer index"):
         made.input("x")
 
 

@@ -597,7 +597,7 @@ def test_every_operator_has_a_method_that_dir_lists() -> None:
 
 def test_an_unknown_planner_is_answered_with_the_known_ones() -> None:
     arena = bytearray(4096)
-    with pytest.raises(ValueError, match=r"unknown planner 'gready'; known are .*greedy.*linear"):
+    with pytest.raises(ValueError, match=r"unknown planner 'gready'; use one of .*greedy.*linear"):
         new_interpreter(arena, planner="gready").allocate_tensors()
     interpreter = new_interpreter(arena, planner="greedy")
     interpreter.allocate_tensors()
@@ -605,6 +605,6 @@ def test_an_unknown_planner_is_answered_with_the_known_ones() -> None:
 
 
 def test_an_unknown_target_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"unknown target 'cortex'; known are host, .*cortex-m"):
+    with pytest.raises(ValueError, match=r"unknown target 'cortex'; use one of host, .*cortex-m"):
         tflm.targets.by_name("cortex")
     assert tflm.targets.by_name("cortex-m") is tflm.targets.CORTEX_M

@@ -14,7 +14,8 @@ import tflm
 from tflm.boards import board_report as shown
 from tflm.boards import by_name
 from tflm.boards.board_fit import BoardRefusal
-from tflm.boards.device_check import DeviceFinding, _OperatorView, check_device
+from tflm.boards.device_check import DeviceFinding, check_device, node_in_file
+from tflm.cli.output import table_lines
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_arena, measure_separate_arenas
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SoftmaxOptions, TensorType
@@ -73,7 +74,7 @@ def test_a_board_without_known_flash_has_no_line_for_it() -> None:
 def test_banks_have_a_table_where_there_are_several() -> None:
     assert not shown.fit_report(on_banks(1 << 20)).tables
     (table,) = shown.fit_report(on_banks(HEAD, WHOLE + 7)).tables
-    text = "\n".join(table.lines(200))
+    text = "\n".join(table_lines(table, 200))
     assert all(f"{size:,}" in text.splitlines()[1] + text for size in (WHOLE, HEAD, TAIL))
     rows = [line for line in text.splitlines() if line.startswith("bank ")]
     missing = [size - HEAD for size in (WHOLE, TAIL)]
@@ -86,7 +87,7 @@ def test_banks_have_a_table_where_there_are_several() -> None:
 def test_a_table_of_boards_has_a_row_for_each_and_reasons_for_those_that_refuse() -> None:
     fit = on_banks(2 * WHOLE, flash=8 * FILE)
     refusal = BoardRefusal(fit.board, "it lacks RELU")
-    lines = list(shown.fits_table([fit, refusal]).lines(200))
+    lines = table_lines(shown.fits_table([fit, refusal]), 200)
     assert numbers(lines[-2])[-5:] == [WHOLE, 50.0, 12.5, WHOLE, 7 * FILE]
     assert "no: it lacks RELU" in lines[-1]
     assert [line.split()[:3] for line in lines[-2:]] == [["b", "cortex-m4", "cmsis-nn"]] * 2
@@ -111,7 +112,7 @@ def test_figures_of_a_board_are_those_of_its_fit() -> None:
 
 def test_kernel_libraries_are_compared_in_the_order_given() -> None:
     measured = [measure_arena(MODEL, tflm.AllOpsResolver(), target=M4, kernels=k) for k in ("cmsis-nn", "reference")]
-    lines = list(shown.libraries_table(measured[0], measured[1:]).lines(120))[-2:]
+    lines = table_lines(shown.libraries_table(measured[0], measured[1:]), 120)[-2:]
     for line, m in zip(lines, measured, strict=True):
         assert line.split()[0] == m.kernels.name
         assert numbers(line) == [m.minimum_arena_bytes, m.arena_used_bytes, m.head_bytes, m.tail_bytes]
@@ -132,17 +133,17 @@ def test_one_line_counts_operators_and_says_whether_one_of_them_stops_the_model(
     several = [finding(), finding(operator="MUL", operator_index=1), finding(operator="MUL", subgraph_index=1)]
     assert numbers(shown.concerns_line(several)) == [3]
     assert shown.concerns_line(several).count("MUL") == 1
-    assert "differ" in shown.concerns_line(several)
+    assert "answers differ" in shown.concerns_line(several)
     stopped = shown.concerns_line([*several, finding(effect=Effect.LACKS)])
     assert "keep it from running" in stopped
     assert "(the model;" in shown.concerns_line([finding(operator="", subgraph_index=None, operator_index=None)])
-    assert "differ" not in stopped
+    assert "answers differ" not in stopped
 
 
 def test_findings_are_shown_with_the_place_of_their_operator() -> None:
     places = [finding(), finding(subgraph_index=2, operator_index=3), finding(operator_index=None, subgraph_index=None)]
     (table,) = shown.findings_report("m", "part", places).tables
-    assert [line.split("  ")[0] for line in table.lines(200)][-3:] == ["0 ADD", "2:3 ADD", "the model"]
+    assert [line.split("  ")[0] for line in table_lines(table, 200)][-3:] == ["0 ADD", "2:3 ADD", "the model"]
 
 
 def test_a_report_of_findings_notes_that_there_are_none_and_what_shows_the_answers() -> None:
@@ -150,7 +151,7 @@ def test_a_report_of_findings_notes_that_there_are_none_and_what_shows_the_answe
     assert not nothing.tables
     assert len(nothing.notes) == 1
     assert not told.notes
-    assert [note.startswith("MicroInterpreter") for note in seen.notes] == [True]
+    assert [note.startswith("where results differ, MicroInterpreter") for note in seen.notes] == [True]
     assert shown.findings_report("m", "part", [finding(), finding(shown=True)]).notes == seen.notes
 
 
@@ -222,7 +223,7 @@ def test_rules_see_an_operator_as_its_model_has_it() -> None:
     main.operator(BuiltinOperator.RELU, [x], [main.tensor("z", (2, 4), F32)])
     model = tflm.Model(builder.build())
     subgraph, release = model.subgraphs[0], library_for("cmsis-nn", M4).release
-    full, bare = (_OperatorView(model, subgraph, operator, M4, release) for operator in subgraph.operators or ())
+    full, bare = (node_in_file(model, subgraph, operator, M4, release) for operator in subgraph.operators or ())
     assert (full.target, full.release, full.input_count, full.output_count) == (M4, release, 2, 1)
     assert [full.has_input(i) for i in range(3)] == [True, False, False]
     assert [full.has_intermediate(i) for i in range(2)] == [True, False]

@@ -20,9 +20,9 @@ from test_evaluation import IMAGES, classifier
 
 import tflm
 from tflm import bounded_reading
+from tflm.application.comparison import compare_recorded
+from tflm.application.running import input_names
 from tflm.bounded_reading import read_at_most, read_text
-from tflm.cli.compare import compare_recorded
-from tflm.cli.run import input_names
 from tflm.evaluation import array_files
 from tflm.evaluation.input_files import read_inputs
 from tflm.evaluation.runner import inputs_of
@@ -197,7 +197,7 @@ def test_members_that_are_no_arrays_are_refused(members: dict[str, bytes], tmp_p
 
 def test_deep_json_of_flash_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.json").write_text("[" * 100_000)
-    assert "no file of groups" in refusal("flash", INT8_MODEL, "--flash-data", tmp_path / "mine.json")
+    assert "not a file of tools/flash_groups.py" in refusal("flash", INT8_MODEL, "--flash-data", tmp_path / "mine.json")
 
 
 def test_integers_for_a_model_in_float_are_refused_by_run_and_evaluate(tmp_path: Path) -> None:
@@ -225,5 +225,5 @@ def test_a_reference_in_float_gets_what_the_integers_stand_for() -> None:
 @pytest.mark.parametrize("command", [["arena"], ["inspect", "--check"], ["gate"]], ids=lambda command: command[0])
 def test_a_url_is_told_from_a_path(command: list[str], address: str) -> None:
     error = refusal(command[0], address, *command[1:])
-    assert f"{address}: is a URL" in error
+    assert f"{address} is a URL" in error
     assert f"curl -LO {address}" in error

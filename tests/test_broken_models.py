@@ -11,7 +11,7 @@ import struct
 import sys
 import tracemalloc
 from collections.abc import Callable, Iterator
-from typing import Any, get_args
+from typing import Any
 
 import flatbuffers
 import numpy as np
@@ -27,7 +27,7 @@ import tflm
 from tflm import schema
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
-from tflm.schema.layout import Field, Scalar, SubTable, Table, TableVector, fields_of
+from tflm.schema.layout import Field, Scalar, SubTable, Table, TableUnion, TableVector, fields_of
 
 THOROUGH = settings(max_examples=3 * settings().max_examples)
 FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 10)
@@ -61,7 +61,7 @@ def small_net() -> bytes:
 
 
 NET = small_net()
-SCHEMA_TABLES = {kind.__name__ for kind in Table.__subclasses__()}
+SCHEMA_TABLES = {kind.__name__ for base in (Table, *TableUnion.__subclasses__()) for kind in base.__subclasses__()}  # type: ignore[attr-defined]
 
 
 # --- Ways to break a model -------------------------------------------------------------------------------------------
@@ -756,7 +756,7 @@ def test_any_quantization_is_run_or_refused() -> None:
         run(with_value(f"subgraphs[0].tensors[{tensor}].quantization", tflm.quantized(scale, zero_point)))
 
 
-OPTIONS = {kind.__name__.removesuffix("Options").upper(): kind for kind in get_args(schema.BuiltinOptions)}
+OPTIONS = {kind.__name__.removesuffix("Options").upper(): kind for kind in schema.BuiltinOptions.__subclasses__()}
 """Options by the name of the operator that they are for, without underscores; some serve several operators."""
 
 SCALES = st.sampled_from([0.5, 1 / 128, 1 / 256, 1 / 32768, 3e38, 1e-38, 1e-45, 0.0, -1.0, float("inf"), float("nan")])

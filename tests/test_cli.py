@@ -21,8 +21,8 @@ from command_server import command_server
 from rich.console import Console
 
 import tflm
-from tflm.cli import command_line
-from tflm.cli.profile import disagreement_line
+from tflm.application.timing import disagreement_line
+from tflm.cli import output
 from tflm.release import TFLM_COMMIT
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
 
@@ -192,13 +192,13 @@ def test_a_bar_is_for_terminals_and_for_what_takes_long(
     monkeypatch: pytest.MonkeyPatch, patience: float, terminal: bool, shown: bool
 ) -> None:
     screen = io.StringIO()
-    monkeypatch.setattr(command_line, "PATIENCE_SECONDS", patience)
+    monkeypatch.setattr(output, "PATIENCE_SECONDS", patience)
     monkeypatch.setattr(
-        command_line,
+        output,
         "Console",
         lambda stderr: Console(file=screen, force_terminal=terminal, force_interactive=terminal),
     )
-    with command_line.progress("working", 2) as advance:
+    with output.progress("working", 2) as advance:
         for _ in range(2):
             time.sleep(0.1)
             advance()
@@ -348,11 +348,11 @@ def test_random_inputs_are_the_same_for_the_same_seed() -> None:
 
 INPUTS = {
     "no such file": (None, "in.npz: No such file"),
-    "no npz": (b"what is this", "is no .npz file"),
+    "no npz": (b"what is this", "is not a .npz file"),
     "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has no inputs; they are called in_0_0"),
     "a name of another form": ({"in_0": np.zeros((1, 4), np.int8)}, "'in_0' should be called in_<step>_<i>"),
     "an input is missing": ({"in_0_0": np.zeros((1, 4), np.int8)}, "in_0_1 is missing; the model has 2 inputs"),
-    "an object": ({"in_0_0": np.array([object()])}, "'in_0_0' is no array"),
+    "an object": ({"in_0_0": np.array([object()])}, "'in_0_0' is not an array"),
     "a step that is far away": ({"in_99999999999_0": np.zeros((1, 4), np.int8)}, "in_0_0 is missing"),
     "a step is missing": ({f"in_1_{i}": np.zeros((1, 4), np.int8) for i in range(2)}, "in_0_0 is missing"),
     "too many": ({f"in_0_{i}": np.zeros((1, 4), np.int8) for i in range(3)}, "in_0_2 is too many"),
@@ -382,12 +382,12 @@ def test_an_npz_that_is_broken_is_refused(tmp_path: Path) -> None:
     np.savez(path, in_0_0=np.zeros((1, 1), np.int8))
     whole = path.read_bytes()
     path.write_bytes(whole[:-20])
-    assert "in.npz: is no .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
+    assert "in.npz: is not a .npz file" in refusal("run", INT8_MODEL, "--inputs", path)
     path.write_bytes(whole.replace(b"\x93NUMPY", b"\x93NOMPY"))
-    assert "in.npz: 'in_0_0' is no array" in refusal("run", INT8_MODEL, "--inputs", path)
+    assert "in.npz: 'in_0_0' is not an array" in refusal("run", INT8_MODEL, "--inputs", path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("in_0_0.npy", "no array")
-    assert "in.npz: 'in_0_0' is no array" in refusal("run", INT8_MODEL, "--inputs", path)
+    assert "in.npz: 'in_0_0' is not an array" in refusal("run", INT8_MODEL, "--inputs", path)
 
 
 def test_a_single_file_is_refused_where_there_is_more_than_one_tensor(two_inputs: Path, tmp_path: Path) -> None:
@@ -397,7 +397,7 @@ def test_a_single_file_is_refused_where_there_is_more_than_one_tensor(two_inputs
     assert "has 4 bytes; the input is int8 of shape [1, 1]" in refusal(
         "run", INT8_MODEL, "--inputs", tmp_path / "long.bin"
     )
-    assert "write to an .npz to keep all" in refusal(
+    assert "use an .npz for several" in refusal(
         *("run", INT8_MODEL, "--random", 1, "--steps", 2, "--outputs", tmp_path / "out.npy")
     )
 
@@ -452,7 +452,7 @@ def test_profile_times_each_operator() -> None:
 def test_a_profile_whose_rows_do_not_add_up_to_its_headline_says_so() -> None:
     assert disagreement_line(100, 120) == disagreement_line(100, 80) == ""
     assert "add up to 25.0 us, 0.25 of it: the machine may have been busy" in disagreement_line(100, 25)
-    assert "add up to 400.0 us, 4.00 of it: timing them one by one" in disagreement_line(100, 400)
+    assert "add up to 400.0 us, 4.00 of it: timing takes" in disagreement_line(100, 400)
     report = figures("profile", INT8_MODEL, "--runs", 3)
     total = sum(operator["microseconds"] for operator in report["operators"])
     assert report["operators_microseconds"] == pytest.approx(total)
@@ -511,9 +511,9 @@ RECORDINGS = {
     "no outputs": ({"in_0_0": np.zeros((1, 1), np.int8)}, "out_0_0 is missing"),
     "another shape": (
         {"out_0_0": np.zeros((2, 1), np.int8)},
-        "out_0_0 is int8 of [2, 1], the model gives int8 of [1, 1]",
+        "out_0_0 is int8 of [2, 1], the model returns int8 of [1, 1]",
     ),
-    "another type": ({"out_0_0": np.array([["a"]])}, "out_0_0 is <U1 of [1, 1], the model gives int8 of [1, 1]"),
+    "another type": ({"out_0_0": np.array([["a"]])}, "out_0_0 is <U1 of [1, 1], the model returns int8 of [1, 1]"),
 }
 
 
@@ -545,7 +545,7 @@ def test_inspect_checks_a_model(tmp_path: Path) -> None:
     good.write_bytes(data)
     odd.write_bytes(data[:4] + bytes(4) + data[8:])
     bad.write_bytes(data[: len(data) // 2])
-    assert run("inspect", good, "--check").stdout == "nothing is wrong or odd\n"
+    assert run("inspect", good, "--check").stdout == "no errors or warnings\n"
     answer = run("inspect", odd, "--check")
     assert answer.returncode == 0
     assert answer.stdout.startswith("warning: ")
@@ -571,4 +571,4 @@ def test_releases_are_listed() -> None:
     assert "71fba59b5" in run("releases", "zephyr").stdout
     listed = {(each["name"], each["version"]) for each in figures("releases")["releases"]}
     assert {("chirale", "2.0.0"), ("esphome", "2025.5")} <= listed
-    assert "is not known" in run("releases", "esp").stderr
+    assert "unknown distribution" in run("releases", "esp").stderr

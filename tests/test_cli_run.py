@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
-from tflm.cli.command_line import CommandError, bytes_from
-from tflm.cli.difference import difference, first_beyond
-from tflm.cli.run import Step, _abbreviated, _random_values, set_inputs, write_outputs
+from tflm.application.differences import difference, first_beyond
+from tflm.application.errors import OptionError, RequestError
+from tflm.application.models import bytes_from
+from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs
 from tflm.schema import BuiltinOperator, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
@@ -108,9 +108,13 @@ def test_numbers_as_text_are_inputs(tmp_path: Path) -> None:
     assert answered(model, "--inputs", tmp_path / "x.csv") == [[[1, 2, 3]], [[-4, 5, 6]]]
     assert answered(model, "--inputs", tmp_path / "x.csv", "--real") == [[[5, 7, 9]], [[-5, 13, 15]]]
     (tmp_path / "x.csv").write_text("1, 2.5, 3\n")
-    assert "2.5 is no int8; --real takes real values" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+    assert "2.5 is not a valid int8; --real takes real values" in refusal("run", model, "--inputs", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a, b, c\n")
-    assert "holds something that is no number" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+    assert "has something that is not a number" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+    (tmp_path / "x.csv").write_text('"1","2","3"\n')
+    assert answered(model, "--inputs", tmp_path / "x.csv") == [[[1, 2, 3]]]
+    (tmp_path / "x.csv").write_text("1" * (1 << 18))
+    assert "is not a CSV file" in refusal("run", model, "--inputs", tmp_path / "x.csv")
 
 
 def test_without_inputs_it_says_how_to_give_them() -> None:
@@ -183,7 +187,7 @@ def test_a_tensor_diverges_only_beyond_the_tolerance() -> None:
 )
 def test_sizes_are_bytes_or_counted_in_k_and_m(text: str, size: int | None) -> None:
     if size is None:
-        with pytest.raises(typer.BadParameter):
+        with pytest.raises(OptionError):
             bytes_from(text)
     else:
         assert bytes_from(text) == size
@@ -210,7 +214,7 @@ def test_outputs_are_written_in_the_form_of_the_suffix(tmp_path: Path) -> None:
         for suffix in ("npy", "bin"):
             path = tmp_path / f"out.{suffix}"
             if not fits:
-                with pytest.raises(CommandError, match="one output of one step"):
+                with pytest.raises(RequestError, match="one output of one step"):
                     write_outputs(path, results)
                 continue
             write_outputs(path, results)
@@ -251,6 +255,6 @@ def test_inputs_are_written_only_in_their_own_shape_and_type(tmp_path: Path) -> 
     x = interpreter.input(0)
     set_inputs([x], [np.full((2, 3), 4, np.int8)])
     for values in (np.zeros((3, 2), np.int8), np.zeros((2, 3), np.uint8), np.zeros(3, np.int8), np.zeros((2, 3))):
-        with pytest.raises(CommandError, match="input 0"):
+        with pytest.raises(RequestError, match="input 0"):
             set_inputs([x], [values])
     assert (x.data == 4).all()

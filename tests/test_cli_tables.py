@@ -16,6 +16,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
 from tflm.arena_page import BLOCK_KINDS
+from tflm.cli.output import table_lines
 from tflm.report import Column, Table, shortened, with_thousands
 from tflm.schema import (
     BuiltinOperator,
@@ -73,12 +74,25 @@ def test_names_are_shortened_in_the_middle() -> None:
     assert shortened("abcdefgh", 8) == "abcdefgh"
     assert shortened("abcdefghi", 5) == "ab\N{HORIZONTAL ELLIPSIS}hi"
     table = Table("", {"bytes": Column.NUMBER, "name": Column.NAME}, [(123456789, NAME), (1, "x")])
-    assert list(table.lines(30)) == [
+    assert table_lines(table, 30) == [
         "      bytes  name",
         "123,456,789  a_networ\N{HORIZONTAL ELLIPSIS}ts/Relu6",
         "          1  x",
     ]
-    assert max(map(len, table.lines(200))) == 13 + len(NAME)
+    assert max(map(len, table_lines(table, 200))) == 13 + len(NAME)
+
+
+def test_names_are_whole_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)  # which pytest-xdist sets
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor(5 * NAME, (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    path = tmp_path / "long.tflite"
+    path.write_bytes(builder.build())
+    assert 5 * NAME in run("inspect", path).stdout
+    assert 5 * NAME not in run("inspect", path, COLUMNS="160").stdout
 
 
 def test_profile_shows_what_call_once_runs() -> None:
@@ -90,7 +104,7 @@ def test_profile_shows_what_call_once_runs() -> None:
     main.output(y)
     first, result = once.constant("c", np.ones((1, 8), np.float32)), once.tensor("r", (1, 8), TensorType.FLOAT32)
     _fully_connected(once, first, result)
-    from tflm.cli.profile import timings
+    from tflm.application.timing import timings
 
     _, operators = timings(tflm.Model(builder.build()), runs=3, seed=0, delegate="none")
     rows = {(op.subgraph_index, op.index): (op.operator, op.runs, op.multiply_accumulates) for op in operators}

@@ -13,8 +13,8 @@ from test_cli import INT8_MODEL, figures, refusal, run
 from test_rewriting import network
 
 import tflm
+from tflm.application.rewriting_report import tile_progress
 from tflm.atomic_write import write_atomically
-from tflm.cli.tile import how_far
 from tflm.schema import ModelBuilder, Padding
 
 
@@ -70,7 +70,7 @@ def test_tile_that_can_not_meet_an_arena_says_what_is_missing_and_fails(vision: 
     answer = run("tile", vision, "-o", output, "--ram", "1K")
     assert answer.returncode == 1
     assert f"it does not fit: {smallest - 1024:,} B" in " ".join(answer.stdout.split())
-    assert f"{smallest:,} bytes, {smallest - 1024:,} more than the 1,024 of --ram" in answer.stderr
+    assert f"{smallest:,} bytes, {smallest - 1024:,} more than --ram 1,024" in answer.stderr
     assert not output.exists()
     printed = run("tile", vision, "--ram", "1K", "--json")
     assert printed.returncode == 1
@@ -90,7 +90,7 @@ def test_tile_says_so_where_the_model_fits_already(vision: Path) -> None:
 
 def test_tile_tells_what_it_checks_after_the_search(vision: Path) -> None:
     told: list[str] = []
-    tflm.tile(tflm.Model.from_file(vision), verify=2, progress=lambda at: told.append(how_far(at)))
+    tflm.tile(tflm.Model.from_file(vision), verify=2, progress=lambda at: told.append(tile_progress(at)))
     checks = [text for text in told if text.startswith("checking")]
     assert told[-len(checks) :] == checks
     assert [text.split(", ")[1] for text in checks] == [

@@ -48,5 +48,5 @@ def test_a_model_is_written_with_the_versions_that_it_needs(
     ]
     assert [row["version"] for row in figures("versions", written)["operators"]] == expected
     if options:
-        assert run("inspect", written, "--check").stdout == "nothing is wrong or odd\n"
+        assert run("inspect", written, "--check").stdout == "no errors or warnings\n"
     assert "is the model itself" in refusal("versions", path, "-o", path)

@@ -29,6 +29,10 @@ from test_real_models import NAMES, recorded
 import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.elementwise import pair_table
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
+from tflm.kernels.reference.arithmetic import Product
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -211,6 +215,16 @@ def test_the_engine_can_be_switched_off() -> None:
         assert delegates(allocated()) == [None]
 
 
+def test_equal_functions_of_pairs_share_a_table_while_it_is_used() -> None:
+    int8 = np.dtype(np.int8)
+    output = Requantization(QuantizedMultiplier(1 << 30, 1), OutputStage.whole(0, int8))
+    table = pair_table(Product(3, -4, output), int8, int8, int8)
+    assert pair_table(Product(3, -4, output), int8, int8, int8) is table
+    assert pair_table(Product(3, -5, output), int8, int8, int8) is not table
+    of_5_and_minus_6 = table[5 << 8 | 250]  # (5 - 3) * (-6 + 4)
+    assert of_5_and_minus_6 == -4
+
+
 def test_a_profiler_sees_each_operator_that_the_engine_runs() -> None:
     model = tflm.Model.from_file(INT8_MODEL)
     profiler = tflm.MicroProfiler()
@@ -299,7 +313,7 @@ def test_a_second_thread_runs_and_is_refused_while_a_large_model_runs() -> None:
         for done in [pool.submit(until_refused) for _ in range(2)]:
             done.result()
     assert refusals
-    assert "invoke while another call is under way" in refusals[0]
+    assert "invoke while another call is in progress" in refusals[0]
     interpreter.invoke()
 
 

@@ -108,8 +108,8 @@ def test_boxes_that_overlap_a_better_one_are_left_out(is_regular: bool) -> None:
         ({"max_detections": 0}, "max_detections = 0, must be 1 or more"),
         ({"num_classes": 0}, "num_classes = 0"),
         ({"detections_per_class": 0}, "detections_per_class = 0"),
-        ({"nms_iou_threshold": 0.0}, "must be over 0"),
-        ({"nms_iou_threshold": 1.5}, "not over 1"),
+        ({"nms_iou_threshold": 0.0}, "must be above 0"),
+        ({"nms_iou_threshold": 1.5}, "at most 1"),
         ({"num_classes": 1}, r"must be \[1, 3, 1\]"),
         ({"num_classes": 4}, r"must be \[1, 3, 4\]"),
     ],
@@ -122,7 +122,7 @@ def test_options_that_nothing_can_be_detected_with_are_refused(changed: dict[str
 def test_a_box_without_extent_is_refused() -> None:
     anchors = ANCHORS * np.array([1, 1, 1, 0], np.float32)
     model = custom.detection_model(3, 3, 4, anchors, custom.detection_options())
-    with pytest.raises(tflm.OperatorError, match="box 0 has no extent"):
+    with pytest.raises(tflm.OperatorError, match="box 0 is empty"):
         run(model, [[TWO_BOXES, SCORES]])
 
 
@@ -178,12 +178,12 @@ def changed(metadata: np.ndarray, place: int, value: int) -> np.ndarray:
     ("metadata", "output", "reason"),
     [
         (LOOK_UP[:15], (4, INT8), "has 15 bytes"),
-        (changed(LOOK_UP, 0, 127), (4, INT8), "compression of type 127"),
+        (changed(LOOK_UP, 0, 127), (4, INT8), "compression type 127"),
         (changed(LOOK_UP, 1, 2), (4, INT8), "versions"),
         (changed(LOOK_UP, 4, 0), (4, INT8), "versions"),
         (changed(LOOK_UP, 5, 0), (4, INT8), "indices of no bits"),
         (LOOK_UP[:-1], (4, INT8), "beyond the 3 values"),
-        (LOOK_UP, (17, INT8), "take 34 bits"),
+        (LOOK_UP, (17, INT8), "need 34 bits"),
         (LOOK_UP, (4, TensorType.UINT8), "is UINT8"),
         (changed(LOOK_UP, 0, custom.PRUNE), (9, INT8), "there are values for 4"),
         (HUFFMAN, (4, INT16), "is INT16"),

@@ -193,7 +193,7 @@ def test_an_arena_as_ours_is_equal(tmp_path: Path) -> None:
 OTHERS = {
     "kernel library": (INT8_MODEL.read_bytes(), ("cortex-m4", "cmsis-nn", 0), "equal with cmsis-nn kernels"),
     "release": (INT8_MODEL.read_bytes(), ("cortex-m4", "arduino", 0), "chirale 2.0.0"),
-    "variables": (CALLED_ONCE, ("cortex-m4", "reference", 9), "equal with room for 9 resource variables, not 1"),
+    "variables": (CALLED_ONCE, ("cortex-m4", "reference", 9), "equal with space for 9 resource variables instead of 1"),
     "part": (CALLED_ONCE, ("esp32", "reference", 1), "equal with the part esp32"),
 }
 """A model, the firmware on the device, and what is said where reference kernels on a Cortex-M4 were thought of."""
@@ -277,7 +277,7 @@ def test_a_span_of_releases_has_the_figures_of_all_its_commits(name: str, corpus
 def test_figures_that_nothing_explains_are_said_to_be_so(tmp_path: Path) -> None:
     told = read(tmp_path, ["arena_used_bytes() = 12345"], INT8_MODEL.read_bytes())
     assert told["arena"]["fitting"] == []
-    assert "is it the same file" in told["shown"]
+    assert "check that the file is the same" in told["shown"]
 
 
 def test_a_log_of_another_model_is_told_by_its_counts(tmp_path: Path) -> None:
@@ -292,9 +292,9 @@ def test_a_log_of_another_model_is_told_by_its_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "advice"),
     [
-        ("Failed to allocate resource variable. Maximum resource variable count (2) reached.", "the model names 0"),
-        ("Failed to resize buffer. Requested: 800, available 512, missing: 288", "too small by 288 bytes"),
-        ("Failed to allocate tail memory. Requested: 64, available 12, missing: 52", "too small by 52 bytes"),
+        ("Failed to allocate resource variable. Maximum resource variable count (2) reached.", "the model has 0"),
+        ("Failed to resize buffer. Requested: 800, available 512, missing: 288", "too small by at least 288 bytes"),
+        ("Failed to allocate tail memory. Requested: 64, available 12, missing: 52", "too small by at least 52 bytes"),
         ("Didn't find op for builtin opcode 'SOFTMAX'", "the resolver lacks SOFTMAX"),
     ],
 )

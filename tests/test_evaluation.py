@@ -125,7 +125,7 @@ def test_a_full_disk_says_what_to_do() -> None:
     runner = Runner(classifier())
     outcome = Outcome("", [np.zeros((1, CLASSES), np.int8)], "", None)
     file = ResultsFile(Path("/dev/full"), b"", runner.outputs)
-    with pytest.raises(tflm.DataError, match="No space left on device; 0 samples are kept: make room"):
+    with pytest.raises(tflm.DataError, match="No space left on device; 0 samples are kept; free space"):
         file.append([outcome] * 5000)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+from collections.abc import Iterator
 from concurrent import futures
 from pathlib import Path
 from typing import Any
@@ -119,15 +121,29 @@ def tensor_range(name: str, lowest: float, highest: float, saturated: float) -> 
     return TensorRange(name, f"0 {name}", lowest, highest, -4.0, 4.0, saturated, 0.0)
 
 
-def test_ranges_are_drawn_as_shares_of_their_room(tmp_path: Path) -> None:
+class Drawings:
+    """In place of files: the sizes of pictures, and the axes that they were drawn on."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch):
+        self.axes, self.sizes, self.paths = MagicMock(), list[tuple[float, float]](), list[Path]()
+        monkeypatch.setattr(pictures, "_drawing", self._drawing)
+
+    @contextlib.contextmanager
+    def _drawing(self, path: Path, width: float, height: float) -> Iterator[Any]:
+        self.paths.append(path)
+        self.sizes.append((width, height))
+        yield self.axes
+
+
+def test_ranges_are_drawn_as_shares_of_their_room(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     tensors = [
         tensor_range("A", -4.0, 0.0, 0.01),
         tensor_range("B", 2.0, 3.0, 0.02),
         tensor_range("$C", -4.0, 4.0, 1.0),
     ]
-    pyplot, axes, figure = MagicMock(), MagicMock(), MagicMock()
-    pyplot.subplots.return_value = figure, axes
-    pictures._draw_ranges(pyplot, tmp_path / "r.png", CalibrationReport(1234, tuple(tensors)))
+    drawings = Drawings(monkeypatch)
+    axes = drawings.axes
+    pictures.write_ranges(tmp_path / "r.png", CalibrationReport(1234, tuple(tensors)))
     bars = [(of.args[0], of.args[1], of.kwargs.get("left", 0)) for of in axes.barh.call_args_list]
     assert bars[0::2] == [(place, 1, 0) for place in range(3)]
     assert bars[1::2] == [(0, 0.5, 0.0), (1, 0.125, 0.75), (2, 1.0, 0.0)]
@@ -140,20 +156,16 @@ def test_ranges_are_drawn_as_shares_of_their_room(tmp_path: Path) -> None:
     assert list(zip(places, names)) == [(0, "0 A"), (1, "0 B"), (2, "0 $C")]
     axes.invert_yaxis.assert_called_once_with()
     assert "1,234" in axes.set_title.call_args.args[0]
-    assert figure.savefig.call_args.args[0] == tmp_path / "r.png"
-    pyplot.close.assert_called_once_with(figure)
+    assert drawings.paths == [tmp_path / "r.png"]
 
 
-def test_pictures_of_more_tensors_and_classes_are_larger(tmp_path: Path) -> None:
-    def size_of(count: int) -> tuple[float, float]:
-        pyplot = MagicMock()
-        pyplot.subplots.return_value = MagicMock(), MagicMock()
-        report = CalibrationReport(1, tuple(tensor_range("A", 0, 1, 0) for _ in range(count)))
-        pictures._draw_ranges(pyplot, tmp_path / "r.png", report)
-        size: tuple[float, float] = pyplot.subplots.call_args.kwargs["figsize"]
-        return size
-
-    heights = [size_of(count)[1] for count in (1, 2, 20, 40)]
+def test_pictures_of_more_tensors_and_classes_are_larger(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with monkeypatch.context() as patched:
+        drawings = Drawings(patched)
+        for count in (1, 2, 20, 40):
+            tensors = tuple(tensor_range("A", 0, 1, 0) for _ in range(count))
+            pictures.write_ranges(tmp_path / "r.png", CalibrationReport(1, tensors))
+    heights = [height for _, height in drawings.sizes]
     assert heights[0] == heights[1] == 2.5
     assert heights[3] - heights[2] == pytest.approx(heights[2] - 1.2)
     pytest.importorskip("matplotlib", reason="needs matplotlib")
@@ -161,20 +173,21 @@ def test_pictures_of_more_tensors_and_classes_are_larger(tmp_path: Path) -> None
     assert (tmp_path / "r.png").read_bytes()[:4] == b"\x89PNG"
 
 
-def drawn_confusion(counts: list[list[int]], names: tuple[str, ...]) -> Any:
+def drawn_confusion(monkeypatch: pytest.MonkeyPatch, counts: list[list[int]], names: tuple[str, ...]) -> Any:
     matrix = np.array(counts, np.int64)
     found = MagicMock()
     found.classification.confusion = matrix
     found.classification.accuracy, found.classification.count = 0.25, 4321
     found.name_of = lambda label: names[label]
-    pyplot, axes = MagicMock(), MagicMock()
-    pyplot.subplots.return_value = MagicMock(), axes
-    pictures._draw_confusion(pyplot, Path("c.png"), found)
-    return axes
+    drawings = Drawings(monkeypatch)
+    pictures.write_confusion(Path("c.png"), found)
+    return drawings.axes
 
 
-def test_a_confusion_matrix_has_a_number_where_there_are_samples_and_their_share_as_colour() -> None:
-    axes = drawn_confusion([[1, 3, 0], [0, 2000, 0], [0, 0, 0]], ("a", "b", "cat"))
+def test_a_confusion_matrix_has_a_number_where_there_are_samples_and_their_share_as_colour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    axes = drawn_confusion(monkeypatch, [[1, 3, 0], [0, 2000, 0], [0, 0, 0]], ("a", "b", "cat"))
     shares = axes.imshow.call_args.args[0]
     assert shares.tolist() == [[0.25, 0.75, 0], [0, 1, 0], [0, 0, 0]]
     assert (axes.imshow.call_args.kwargs["vmin"], axes.imshow.call_args.kwargs["vmax"]) == (0, 1)
@@ -183,14 +196,16 @@ def test_a_confusion_matrix_has_a_number_where_there_are_samples_and_their_share
     assert axes.set_title.call_args == call("25.00% of 4,321 right")
     assert axes.set_xticks.call_args.kwargs["rotation"] == 0
     assert [list(each) for each in axes.set_yticks.call_args.args] == [[0, 1, 2], ["a", "b", "cat"]]
-    assert drawn_confusion([[1, 1], [0, 1]], ("long", "b")).set_xticks.call_args.kwargs["rotation"] == 90
-    half = drawn_confusion([[1, 1], [0, 1]], ("a", "b")).text.call_args_list
+    assert drawn_confusion(monkeypatch, [[1, 1], [0, 1]], ("long", "b")).set_xticks.call_args.kwargs["rotation"] == 90
+    half = drawn_confusion(monkeypatch, [[1, 1], [0, 1]], ("a", "b")).text.call_args_list
     assert [of.kwargs["color"] for of in half] == ["black", "black", "white"]
 
 
 @pytest.mark.parametrize(("classes", "numbers"), [(30, 30), (31, 0)])
-def test_numbers_are_left_out_where_they_could_not_be_read(classes: int, numbers: int) -> None:
-    axes = drawn_confusion(np.eye(classes, dtype=int).tolist(), tuple(map(str, range(classes))))
+def test_numbers_are_left_out_where_they_could_not_be_read(
+    monkeypatch: pytest.MonkeyPatch, classes: int, numbers: int
+) -> None:
+    axes = drawn_confusion(monkeypatch, np.eye(classes, dtype=int).tolist(), tuple(map(str, range(classes))))
     assert axes.text.call_count == numbers
 
 

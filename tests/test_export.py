@@ -12,7 +12,7 @@ from models import counter
 from test_cli import FLOAT_MODEL, INT8_MODEL, figures, refusal, run
 
 import tflm
-from tflm.cli.export import identifier
+from tflm.application.export import identifier
 from tflm.firmware.resolver_methods import resolver_method
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, CastOptions, ShapeOptions, TensorType

@@ -14,7 +14,7 @@ from fault_sites import Fault, applied, faults
 from faults import Test as Entry
 from faults import function_at, functions, packages, selected
 
-from tflm.delegates import compiled_is_available
+from tflm.compiler.calls import is_available
 from tflm.targets import align_down, align_up
 
 ROOT = Path(__file__).parents[1]
@@ -162,27 +162,33 @@ def test_functions_are_recorded_of_forks_that_end_at_once_too(tmp_path: Path) ->
 RUNS_COMPILED = """
 import os, sys
 sys.path.insert(0, "tools")
-import fault_recorder, tflm, tflm.delegates.compiled.vectors
+import fault_recorder, tflm, tflm.compiler.vectors
 os.environ["PYTEST_CURRENT_TEST"] = "test (call)"
 model = tflm.Model.from_file("examples/hello_world/hello_world_int8.tflite")
 tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14)).allocate_tensors()
 """
 
 
-@pytest.mark.skipif(not compiled_is_available(), reason="needs the extra `fast`")
+@pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Path) -> None:
-    from tflm.delegates.compiled import program, vectors
+    from tflm.compiler import vectors
+    from tflm.delegates.compiled import program
 
     variables = {**os.environ, RECORD: str(tmp_path), "TFLM_COMPILED": "1"}
     subprocess.run([sys.executable, "-c", RUNS_COMPILED], check=True, env=variables, cwd=ROOT)
     recorded = "\n".join(path.read_text() for path in tmp_path.iterdir()).splitlines()
-    for name, function in (("program", program.run_steps.function), ("vectors", vectors.call)):
-        assert f"delegates/compiled/{name}.py:{function.__code__.co_firstlineno}" in recorded
+    for name, function in (
+        ("delegates/compiled/program", program.run_steps.function),
+        ("compiler/vectors", vectors.call),
+    ):
+        assert f"{name}.py:{function.__code__.co_firstlineno}" in recorded
 
 
-@pytest.mark.skipif(not compiled_is_available(), reason="needs the extra `fast`")
+@pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
-    from tflm.delegates.compiled import pooling, program, vectors
+    from tflm.compiler import vectors
+    from tflm.delegates.compiled import pooling, program
 
-    assert functions_of(pooling.add_window) < functions_of(pooling.average_int8)
+    average = pooling.average.of(mean="integers", x="int8", y="int8", sums="int32", limits="int8")
+    assert functions_of(pooling.add_window) < functions_of(average)
     assert {program.run_steps.function, vectors.call} <= functions_of(program.run_steps)

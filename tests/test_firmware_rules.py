@@ -15,7 +15,7 @@ from tflm.firmware.release_search import Span, SpanSearch, contained_in, joined
 from tflm.libraries import by_name
 from tflm.releases import distributions, history
 from tflm.releases.distributions import version_of
-from tflm.runtime.micro_allocator import RecordedAllocation
+from tflm.runtime.recorded_allocations import RecordedAllocation
 from tflm.schema import TensorType
 
 # --- Spans of releases -------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def test_other_parts_have_other_extensions_or_another_family() -> None:
 
 
 def test_errors_of_formulas_and_guesses_add_up() -> None:
-    paths = {"a": {"largest_error": 0.02}, "b": {"largest_error": 0.5}}
+    paths = {"a": instructions.CountedPath(0.02, {}), "b": instructions.CountedPath(0.5, {})}
     one = OperatorEstimate(0, "A", "a", 1000, 0, 0)
     rough, floats, none = one._replace(path="b"), one._replace(path="dequantize"), one._replace(path="")
     within = instructions._within

@@ -223,7 +223,7 @@ def test_other_commands_take_the_tflm_and_the_kernels_of_a_source_tree(tmp_path:
     assert found == json.loads(CliRunner().invoke(app, [*options, *named]).stdout)
     both = CliRunner().invoke(app, [*options, "--source", str(tmp_path), "--kernels", "esp-nn"])
     assert both.exit_code == 2
-    assert "give --source, which has a TFLM and kernels, or --tflm and --kernels" in " ".join(both.stderr.split())
+    assert "use either --source or --tflm and --kernels" in " ".join(both.stderr.split())
     empty = tmp_path / "empty"
     empty.mkdir()
     none = CliRunner().invoke(app, [*options, "--source", str(empty)])

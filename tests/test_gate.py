@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 import tflm
 from tflm.cli.app import app
-from tflm.report import Column, Table
+from tflm.report import NUMBER, TEXT, Table
 from tflm.schema import BuiltinOperator, TensorType
 
 ROOT = Path(__file__).parents[1]
@@ -124,6 +124,8 @@ def test_the_summary_shows_each_model_beside_the_base(repository: Path, tmp_path
         f"| models/same.tflite | 1,072 | 0 | {head} | 2,048 | 0 | yes: 3,024 bytes left of 4,096 |",
         "",
         "sizes in bytes",
+        "",
+        "models/changed.tflite: continue with: tflm tile models/changed.tflite --target cortex-m --ram 4096",
     ]
     assert broken.startswith("| models/broken.tflite |  |  |  |  |  |  | no: ")
     assert job.status == 1
@@ -217,7 +219,7 @@ def test_a_base_that_is_nowhere_is_named(repository: Path, tmp_path: Path) -> No
     assert job.status == 1
     assert "::error::no base revision nowhere" in job.log
     answer = CliRunner().invoke(app, ["gate", str(repository / "models" / "same.tflite"), "--base", "nowhere"])
-    assert "fetch it first" in answer.stderr
+    assert "run git fetch" in answer.stderr
 
 
 @pytest.mark.parametrize(
@@ -285,7 +287,7 @@ def test_a_pattern_without_files_is_an_error(tmp_path: Path) -> None:
 
 
 def test_names_stay_text_in_markdown() -> None:
-    table = Table("", {"a": Column.TEXT, "b": Column.NUMBER}, [["<b>|*x*_y_`z`", 1000]])
+    table = Table("", {"a": TEXT, "b": NUMBER}, [["<b>|*x*_y_`z`", 1000]])
     assert table.markdown() == "| a | b |\n| --- | ---: |\n| &lt;b&gt;\\|\\*x\\*\\_y\\_\\`z\\` | 1,000 |\n"
 
 

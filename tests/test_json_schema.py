@@ -38,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "wide.tflite").write_bytes(_wide_model())
     (path / "reversing.tflite").write_bytes(reversing())
     (path / "log.txt").write_text(LOG)
+    (path / "micro.json").write_text('{"micro": {}}')
     test_firmware_tree.write(path / "sources", 1)
     (path / "sources" / "lib/tensorflow/lite/micro/d.cc").write_text("int changed;")
     (path / "sources" / "lib/tensorflow/lite/micro/c.cc").write_bytes(test_firmware_tree.TEXTS["c"][2])
@@ -105,20 +106,25 @@ INVOCATIONS: dict[str, list[str]] = {
         f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",
     ],
     "firmware": ["firmware sources", "firmware ."],
+    "fit": ["fit wide.tflite --board nrf52dk", "fit wide.tflite --board nucleo-l053r8 --reserve 7K"],
     "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
     "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
     "inspect": [f"inspect {INT8}", "inspect flex.tflite"],
     "inspect --check": ["inspect odd.tflite --check"],
-    "plan": [f"plan {INT8} --in-place --reorder", "plan wide.tflite --in-place"],
+    "plan": [f"plan {INT8} --in-place --reorder --board nano33ble", "plan wide.tflite --in-place"],
     "profile": [f"profile {INT8} --runs 1"],
     "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
     "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
     "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
-    "tile": ["tile wide.tflite --macs 100%"],
+    "tile": ["tile wide.tflite --macs 100% --tail-ram 1M"],
     "versions": [f"versions {INT8}", "versions flex.tflite"],
-    "wake-word": ["wake-word wide.tflite", "wake-word flex.tflite -t esp32"],
+    "wake-word": [
+        "wake-word wide.tflite",
+        "wake-word flex.tflite -t esp32",
+        "wake-word wide.tflite --manifest micro.json",
+    ],
 }
 """Calls of the commands for each document."""
 
@@ -172,6 +178,12 @@ def test_every_command_with_json_has_a_schema_and_every_document_a_call() -> Non
     with_json = [name for name, each in group.commands.items() if any("--json" in p.opts for p in each.params)]
     assert commands() == sorted(with_json)
     assert set(documents()) == set(INVOCATIONS)
+
+
+def test_every_key_says_what_it_holds() -> None:
+    keys = [key for document in documents().values() for key in document]
+    assert [key for key in keys if not (key.path and key.type and key.meaning)] == []
+    assert {key.path: key for key in documents()["flash"]}["operators[].own_bytes"].type == "integer"
 
 
 def test_a_wrong_document_is_refused() -> None:

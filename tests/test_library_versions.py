@@ -13,7 +13,7 @@ from models import INT8
 
 import tflm
 from tflm import libraries
-from tflm.boards.device_check import _OperatorView, check_device
+from tflm.boards.device_check import check_device, node_in_file
 from tflm.kernels.requests import PersistentBuffer, ScratchBuffer
 from tflm.libraries import Effect
 from tflm.schema import (
@@ -62,10 +62,10 @@ def test_a_version_has_the_names_that_its_library_gives_it(name: str, found: str
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("esp-nn@9.9", r"unknown version '9\.9' of ESP-NN; known are 1\.0-beta, .*1\.2\.3"),
-        ("cmsis-nn@v3", r"unknown version 'v3' of CMSIS-NN; known are .*v7\.0\.0"),
+        ("esp-nn@9.9", r"unknown version '9\.9' of ESP-NN; use one of 1\.0-beta, .*1\.2\.3"),
+        ("cmsis-nn@v3", r"unknown version 'v3' of CMSIS-NN; use one of .*v7\.0\.0"),
         ("reference@1", "has no versions; leave out '@1'"),
-        ("esp@1.2.3", "unknown kernel library 'esp'; known are reference, .*esp-nn"),
+        ("esp@1.2.3", "unknown kernel library 'esp'; use one of reference, .*esp-nn"),
     ],
 )
 def test_an_unknown_version_is_refused_with_those_that_are_known(name: str, message: str) -> None:
@@ -121,7 +121,7 @@ def test_sizes_of_every_version_of_cmsis_nn(corpus: Path) -> None:
         main, machine = model.subgraphs[0], tflm.targets.by_name(CPUS[line["extension"]])
         for index, operator, size in line["sizes"]:
             if size >= 0:  # -1: that version has no such function
-                view = _OperatorView(model, main, main.operators[index], machine, library.release)
+                view = node_in_file(model, main, main.operators[index], machine, library.release)
                 buffers = (asked for asked in library.memory[operator].prepare(view) if isinstance(asked, Buffers))
                 found = sum(buffer.bytes for buffer in buffers if buffer.name == BUFFERS[operator])
                 assert found == size, (line["cmsis_nn"], line["extension"], line["model"], index)

@@ -7,9 +7,8 @@ import pytest
 from differential import run
 
 import tflm
-from tflm.cli.command_line import bytes_from
+from tflm.application.models import bytes_from
 from tflm.compat.tflite_micro import runtime
-from tflm.kernels.layers.integer_product import WEIGHTS_OF_A_SMALL_LAYER
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, ModelBuilder, Padding, TensorType
 
 
@@ -35,8 +34,8 @@ def test_halves_are_quantized_away_from_zero() -> None:
 
 
 def test_a_sum_that_float32_does_not_hold_is_exact() -> None:
-    """1041 products of 127 and 127 are an odd number above 2^24; the bias takes it to 1, and the layer is not small."""
-    depth, rows = 1041, WEIGHTS_OF_A_SMALL_LAYER // 1041 + 1
+    """1041 products of 127 and 127 are an odd number above 2^24; the bias takes it to 1."""
+    depth, rows = 1041, 2
     total = 127 * 127 * depth
     assert 1 << 24 < total < 1 << 25
     builder = ModelBuilder()

@@ -456,7 +456,7 @@ def test_delegates_are_loaded_by_name() -> None:
     interpreter = ours.Interpreter(model_path=INT8_MODEL, experimental_delegates=[delegate])
     interpreter.allocate_tensors()
     interpreter.invoke()
-    with pytest.raises(ValueError, match=r"Failed to load delegate from libedgetpu.so.1\n.*known are compiled"):
+    with pytest.raises(ValueError, match=r"Failed to load delegate from libedgetpu.so.1\n.*use one of compiled"):
         ours.load_delegate("libedgetpu.so.1")
     with pytest.raises(ValueError, match="Failed to load delegate from compiled"):
         ours.load_delegate("compiled", {"fail": "fail"})

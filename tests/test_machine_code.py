@@ -14,25 +14,27 @@ import warnings
 from collections.abc import Callable, Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import pytest
 from llvmlite import ir
 from test_compiled import RELU_OF_RANGE, allocated, answer
 
-from tflm.delegates import compiled as package
-from tflm.delegates.compiled import (
+import tflm.compiler as package
+from tflm.compiler import (
     cache,
+    calls,
     compiler,
     compiler_main,
     compiler_process,
     machine_code,
     numba_compiler,
     packages,
-    program,
 )
-from tflm.delegates.compiled.language import DONE, Emitted, Int64s, Kernel, emitted, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Emitted, Int64s, Kernel, emitted, inlined, kernel
+from tflm.delegates.compiled.program import run_steps
+from tflm.memory.buffer import Integers
 
 ADDED = 3
 FACTORS = (2, 5)
@@ -46,6 +48,17 @@ def with_added(value: int) -> int:
 @kernel
 def add(x: Int64s) -> int:
     x[0] = with_added(x[0]) * FACTORS[1]
+    return DONE
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {"times": lambda a, b: a * b * FACTORS[0], "less": lambda a, b: a < b}
+Function = Annotated[Callable[..., Any], FUNCTIONS]
+
+
+@kernel
+def each(x1: Elements, function: Function, x2: Elements, y: Elements, count: int) -> int:
+    for i in range(count):
+        y[i] = function(x1[i], x2[i])
     return DONE
 
 
@@ -206,7 +219,7 @@ def test_the_process_keeps_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(compiler_process, "CPU_SECONDS", 0.0)
         with pytest.raises(compiler_process.CompilerError, match="more than 0 s of CPU time"):
-            compiler_process.object_of(program.run_steps)
+            compiler_process.object_of(run_steps)
     monkeypatch.setattr(compiler_process, "STILL_TICKS", 5)
     idle = compiler_process._Compiler()
     assert idle._child.wait() == compiler_main.STILL
@@ -214,7 +227,7 @@ def test_the_process_keeps_its_limits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_kernel_that_cannot_be_compiled_is_told_from_a_compiler_that_is_not_there() -> None:
-    header, _ = compiler_main._reply_to({"kernel": "tiles.product", "constants": {"unit": "none"}})
+    header, _ = compiler_main._reply_to({"kernel": "delegates.compiled.tiles.product", "constants": {"unit": "none"}})
     assert header["error"].startswith("TypeError: ")
     header, _ = compiler_main._reply_to({"kernel": "no_such_module.product", "constants": {}})
     assert "no_such_module" in header["missing"]
@@ -253,8 +266,8 @@ IN_FORKS = """
 from __future__ import annotations
 import os, sys, threading
 from llvmlite import ir
-from tflm.delegates.compiled import cache, compiler, compiler_process, machine_code
-from tflm.delegates.compiled.language import Int64s, emitted
+from tflm.compiler import cache, compiler, compiler_process, machine_code
+from tflm.compiler.language import Int64s, emitted
 
 @emitted
 def first(builder, x: Int64s):
@@ -303,7 +316,7 @@ print("done")
 def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(tmp_path: Path) -> None:
     script = tmp_path / "forks.py"
     script.write_text(IN_FORKS)
-    paths = [str(Path(package.__file__).parents[3]), *filter(None, sys.path)]
+    paths = [str(Path(package.__file__).parents[2]), *filter(None, sys.path)]
     done = subprocess.run(
         [sys.executable, str(script), ECHO.replace("OFFSET", "0")],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
@@ -334,7 +347,7 @@ def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
 def test_an_object_without_the_entry_is_no_object(monkeypatch: pytest.MonkeyPatch, made: bytes) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(compiler_process, "object_of", lambda _: made)
-        with pytest.warns(UserWarning, match=f"can't compile {store.name}; numpy runs"):
+        with pytest.warns(UserWarning, match=f"can't compile {store.name}; Python and numpy run"):
             assert machine_code.addresses([store]) == {}
     assert files() == []
     machine_code._addresses.clear()
@@ -360,15 +373,70 @@ def test_numba_compiles_a_kernel_with_an_entry() -> None:
     assert called(machine_code.addresses([add])[add], 4) == (4 + ADDED) * FACTORS[1]
 
 
-def test_undocumented_names_of_numba_are_in_one_function() -> None:
-    allowed = {"numba", "numba.extending"}
+@pytest.mark.usefixtures("_compiled_here")
+def test_a_generic_kernel_takes_types_from_arrays_and_functions_by_name() -> None:
+    x1, x2 = np.array([1, -2, 3], np.int16), np.array([1.5, 2.5, 3.5], np.float32)
+    y, truths = np.zeros(3, np.int32), np.zeros(3, np.bool_)
+    steps = [
+        each.step(x1=x1, function="times", x2=x1, y=y, count=3),
+        each.step(x1=x1, function="less", x2=x2, y=truths, count=2),
+    ]
+    for step in steps:
+        arguments = np.array(step.arguments, np.int64)
+        entry = machine_code.addresses([step.kernel])[step.kernel]
+        assert ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)(entry)(arguments.ctypes.data) == DONE
+    assert y.tolist() == [2, 8, 18]
+    assert truths.tolist() == [True, True, False]
+    assert each.step(x1=x1, function="times", x2=x1, y=y, count=1).kernel is steps[0].kernel
+    with pytest.raises(TypeError, match=r"takes x1, function, x2, y, count"):
+        each.step(x1=x1, x2=x1, y=y, count=3)
+
+
+class Pair(NamedTuple):
+    values: Integers
+    count: int  # type: ignore[assignment]
+
+
+@inlined
+def total(pair: Pair) -> int:
+    result = 0
+    for i in range(pair.count):
+        result += pair.values[i]
+    return result
+
+
+@kernel
+def difference(first: Pair, factor: int, second: Pair) -> int:
+    return factor * (total(first) - total(second))
+
+
+@pytest.mark.usefixtures("_compiled_here")
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_kernel_is_a_function_with_and_without_a_compiler(monkeypatch: pytest.MonkeyPatch, is_there: bool) -> None:
+    monkeypatch.setattr(calls, "is_available", lambda: is_there)
+    first, second = Pair(np.array([1, 20, 300], np.int64), 3), Pair(np.array([4, 50], np.int64), 1)
+    assert calls.as_function(difference)(first=first, factor=2, second=second) == 2 * (321 - 4)
+    assert len(files()) == is_there
+
+
+@pytest.mark.usefixtures("_compiled_here")
+def test_a_kernel_that_cannot_be_compiled_runs_in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiler_process, "object_of", lambda _: b"no object file")
+    with pytest.warns(UserWarning, match="can't compile"):
+        assert calls.as_function(difference) is difference.function
+
+
+def test_one_module_imports_numba() -> None:
     users = set()
-    for path in Path(package.__file__).parent.glob("*.py"):
+    for path in Path(package.__file__).parents[1].rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [name.name for name in node.names] if isinstance(node, ast.Import) else []
             names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            users |= {path.stem for name in names if name.startswith("numba") and name not in allowed}
+            users |= {path.stem for name in names if name.partition(".")[0] == "numba"}
     assert users == {"numba_compiler"}
+
+
+def test_undocumented_names_of_numba_are_in_one_function() -> None:
     source = Path(numba_compiler.__file__).read_text()
     function = next(n for n in ast.parse(source).body if getattr(n, "name", "") == "_object_with_entry")
     assert source.count("numba.core") == (ast.get_source_segment(source, function) or "").count("numba.core") == 1
@@ -398,6 +466,7 @@ def test_modules_of_the_engine_import_each_other_in_one_direction() -> None:
         (add, "DONE", 1),
         (add, "FACTORS", (2, 6)),
         (add, "ADDED", 4),
+        (each.of(function="times", x1="int8", x2="int8", y="int8"), "FACTORS", (2, 6)),
         (store, "VALUES", {"stored": 8}),
     ],
 )
@@ -412,9 +481,10 @@ def test_a_constant_that_a_kernel_reaches_changes_its_key(
 
 
 def test_kernels_of_one_function_have_keys_of_their_own() -> None:
-    kernels = [store, Emitted(store.function, {"n": 1}), Emitted(store.function, {"n": 2})]
-    kernels += [add, add.variant("add"), Kernel(add.function, "add", {"x": int})]
-    assert len({cache.key(kernel) for kernel in kernels}) == 5  # the variant without types is the same
+    kernels: list[Kernel] = [store, Emitted(store.function, {"n": 1}), Emitted(store.function, {"n": 2})]
+    kernels += [add]
+    kernels += [each.of(function=name, x1=of, x2=of, y=of) for name in FUNCTIONS for of in ("int8", "int16")]
+    assert len({cache.key(kernel) for kernel in kernels}) == 8
 
 
 # --- Files and folders -------------------------------------------------------------------------------------------
@@ -545,7 +615,7 @@ def test_numpy_runs_after_one_warning_where_no_process_can_be_started(
     monkeypatch: pytest.MonkeyPatch, executable: str | None
 ) -> None:
     monkeypatch.setattr(sys, "executable", executable)
-    with pytest.warns(UserWarning, match="kernels can't be compiled, numpy runs in their place") as caught:
+    with pytest.warns(UserWarning, match="kernels can't be compiled, Python and numpy run in their place") as caught:
         assert answer(allocated()) == RELU_OF_RANGE
     assert len(caught) == 1
     machine_code._addresses.clear()
@@ -559,17 +629,8 @@ def test_kernels_that_fail_alike_share_a_warning(monkeypatch: pytest.MonkeyPatch
         raise compiler_process.CompilerError("it took more than 60 s of CPU time")
 
     monkeypatch.setattr(compiler_process, "object_of", refuse)
-    with pytest.warns(UserWarning, match=r"can't compile .*; numpy runs in their place: it took more") as caught:
+    with pytest.warns(
+        UserWarning, match=r"can't compile .*; Python and numpy run in their place: it took more"
+    ) as caught:
         assert answer(allocated()) == RELU_OF_RANGE
     assert len(caught) == 1
-
-
-@pytest.mark.usefixtures("_compiled_here")
-def test_a_program_runs_without_the_kernel_that_is_called_directly(monkeypatch: pytest.MonkeyPatch) -> None:
-    def some(kernels: Any) -> dict[Kernel, int]:
-        return machine_code.addresses([kernel for kernel in kernels if kernel is not program.invoke_steps])
-
-    monkeypatch.setattr(program, "addresses", some)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert answer(allocated()) == RELU_OF_RANGE

@@ -83,7 +83,7 @@ class AllocatorMachine(RuleBasedStateMachine):
     def reset_temps(self) -> None:
         assert self.allocator.is_all_temp_deallocated() == (not self.live_temps)
         if self.live_temps:
-            with pytest.raises(tflm.ArenaError, match="given back"):
+            with pytest.raises(tflm.ArenaError, match="not released"):
                 self.allocator.reset_temp_allocations()
         else:
             self.allocator.reset_temp_allocations()

@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from differential import run
+from strategies import LARGE
 from strategies.single_operator import SingleOperator
 
 import tflm
+from tflm.kernels.support.views import Copying, make_copies
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -86,18 +88,23 @@ RUN_TIME: dict[str, tuple[BuiltinOperator, list[Said], tuple[int, ...], str]] = 
         (1, 4, 2, 2),
         "the slice has [1, 4, 1, 2]",
     ),
-    "a dimension that is not there": (BuiltinOperator.REVERSE_V2, [Said([1], [4])], (1, 4, 4, 2), "4 is none of them"),
+    "a dimension that is not there": (
+        BuiltinOperator.REVERSE_V2,
+        [Said([1], [4])],
+        (1, 4, 4, 2),
+        "axis 4 is out of range for 4 dimensions",
+    ),
     "dimensions that are no neighbours": (
         BuiltinOperator.REVERSE_V2,
         [Said([1, 2], [1, 3])],
         (1, 4, 4, 2),
-        "must be neighbours",
+        "must be adjacent",
     ),
     "more than can be mirrored": (
         BuiltinOperator.MIRROR_PAD,
         [Said([(0, 0), (4, 0), (0, 0), (0, 0)], [(0, 0), (5, -1), (0, 0), (0, 0)])],
         (1, 8, 4, 2),
-        "can't be mirrored",
+        "cannot pad",
     ),
     "blocks of nothing": (
         BuiltinOperator.SPACE_TO_BATCH_ND,
@@ -109,7 +116,7 @@ RUN_TIME: dict[str, tuple[BuiltinOperator, list[Said], tuple[int, ...], str]] = 
         BuiltinOperator.SPACE_TO_BATCH_ND,
         [Said([2, 2], [4, 2]), Said([(0, 0), (0, 0)], [(0, 0), (0, 0)])],
         (4, 2, 2, 2),
-        "don't lie between",
+        "do not turn",
     ),
     "a crop to beyond the end": (
         BuiltinOperator.BATCH_TO_SPACE_ND,
@@ -180,7 +187,7 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
         (BuiltinOperator.PACK, [(2,), (1,)], [(2, 2)], [], PackOptions(values_count=2)),
     ),
     "an output too many": (
-        "gives 2 outputs, not 3",
+        "has 3 outputs, must have 2",
         (BuiltinOperator.UNPACK, [(2, 2)], [(2,)] * 3, [], UnpackOptions(num=2)),
     ),
     "fewer slices than there are": (
@@ -189,17 +196,17 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
     ),
     "unequal parts": ("sizes must match", (BuiltinOperator.SPLIT, [(6,)], [(1,), (2,), (3,)], [[0]])),
     "parts that don't fill the whole": (
-        "its parts have 3 together",
+        "its parts have 3 in total",
         (BuiltinOperator.CONCATENATION, [(2,), (1,)], [(4,)], [], ConcatenationOptions()),
     ),
-    "padding by less than nothing": ("gives [3]", (BuiltinOperator.PAD, [(4,)], [(3,)], [[(-1, 0)]])),
+    "padding by less than nothing": ("requires [3]", (BuiltinOperator.PAD, [(4,)], [(3,)], [[(-1, 0)]])),
     "more mirrored than there is": (
-        "can't be mirrored",
+        "cannot pad",
         (BuiltinOperator.MIRROR_PAD, [(3,)], [(8,)], [[(3, 2)]], MirrorPadOptions()),
     ),
     "a dimension twice": ("must be there once", (BuiltinOperator.TRANSPOSE, [(3, 3)], [(3, 3)], [[0, 0]])),
     "a dimension that shrinks to nothing": (
-        "is not in it",
+        "is out of range",
         (
             BuiltinOperator.STRIDED_SLICE,
             [(3,)],
@@ -214,11 +221,11 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
     ),
     "too few numbers for a slice": ("has shape [1]", (BuiltinOperator.SLICE, [(3, 2)], [(2, 2)], [[1], [2]])),
     "more dimensions than there is room for": (
-        "8 is the most",
+        "at most 8 are supported",
         (BuiltinOperator.RESHAPE, [(1,)], [(1,) * 9], [], ReshapeOptions(new_shape=(1,) * 9)),
     ),
     "more dimensions to squeeze than there is room for": (
-        "8 is the most",
+        "at most 8 are supported",
         (BuiltinOperator.SQUEEZE, [(1,)], [()], [], SqueezeOptions(squeeze_dims=(0,) * 9)),
     ),
     "blocks of no size": (
@@ -226,7 +233,7 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
         (BuiltinOperator.SPACE_TO_DEPTH, [(1, 2, 2, 1)], [(1, 1, 1, 4)], [], SpaceToDepthOptions()),
     ),
     "blocks that the depth does not hold": (
-        "can't be laid out",
+        "cannot be divided among",
         (BuiltinOperator.DEPTH_TO_SPACE, [(1, 1, 1, 6)], [(1, 2, 2, 1)], [], DepthToSpaceOptions(block_size=2)),
     ),
     "an output without the depth": (
@@ -259,3 +266,20 @@ def test_a_constant_with_two_elements_in_a_byte_is_not_copied(operator: BuiltinO
     model.operands.append(packed)
     with pytest.raises(tflm.OperatorError, match="two elements to a byte"):
         run(*model.case(operator, [((5,), TensorType.INT4, None)]))
+
+
+def test_copies_read_all_sources_before_they_write_a_target() -> None:
+    halves = np.arange(4)
+    make_copies([(halves[:2], halves[2:]), (halves[2:], halves[:2])])
+    assert halves.tolist() == [2, 3, 0, 1]
+
+
+def test_the_engine_copies_without_binding_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("llvmlite")
+    from tflm.delegates import Compiled
+
+    model, (inputs, *_) = LARGE["PAD-INT8"]()
+    (expected,) = run(model, [inputs], 1 << 24, delegates=())
+    monkeypatch.delattr(Copying, "__call__")
+    (answer,) = run(model, [inputs], 1 << 24, delegates=[Compiled()])
+    assert np.array_equal(answer[0], expected[0])

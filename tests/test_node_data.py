@@ -11,8 +11,8 @@ from test_cli import INT8_MODEL
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.node_data import _graph_id, _key
 from tflm.cli.app import app
-from tflm.cli.node_data import _graph_id, _key
 from tflm.schema import BuiltinOperator, TensorType
 
 MODELS = (

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from oracle import Oracle
 
 import tflm
+from tflm.application.export import sources
+from tflm.application.machine import MachineOptions
 from tflm.boards.device_check import check_device, operator_findings
-from tflm.cli.command_line import machine_from
-from tflm.cli.export import sources
 from tflm.schema import Buffer, BuiltinOperator, FullyConnectedOptions, ModelBuilder, TensorType, quantized, write_model
 
 X = np.arange(8, dtype=np.int8).reshape(1, 8)
@@ -94,7 +94,7 @@ WRITERS: dict[str, Callable[[tflm.Model], bytes]] = {
     "resize": lambda model: tflm.resize(model, {"x": (1, 8)}),
     "update_versions": tflm.update_versions,
     "metadata": lambda model: tflm.schema.patch.with_metadata(model, "mine", b"more"),
-    "export": lambda model: exported(sources(model, "model", machine_from(None, None, None), "a test")),
+    "export": lambda model: exported(sources(model, "model", MachineOptions().machine(), "a test")),
 }
 
 

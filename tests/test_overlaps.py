@@ -15,7 +15,7 @@ from strategies import LARGE, OPERATORS
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.runtime.operator_facts import operator_facts
+from tflm.kernels.overlap import OperatorFacts
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
@@ -34,7 +34,7 @@ def shared_places(model: tflm.Model) -> Iterator[dict[int, int]]:
     """
     operator = (model.subgraphs[0].operators or [])[-1]
     registration = REGISTRATIONS[model.operator_name(operator)]
-    facts = operator_facts(model.root, model.subgraphs[0], operator)
+    facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     in_arena = [i for i, fact in enumerate(facts.inputs) if fact is not None and fact.constant is None and fact.bytes]
     moves = (registration.moves(facts) if registration.moves is not None else None) or ()

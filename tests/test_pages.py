@@ -34,6 +34,7 @@ PAGES = (
     "docs/device_logs.md",
     "docs/evaluation.md",
     "docs/firmware_budget.md",
+    "docs/fitting.md",
     "docs/getting_started.md",
     "docs/how_the_arena_works.md",
     "docs/kernel_libraries.md",

@@ -65,13 +65,13 @@ def test_a_release_says_which_version_it_has(
 @pytest.mark.parametrize(
     ("kernels", "target", "release", "name", "said"),
     [
-        ("esp-nn", S3, "esp-tflite-micro 1.3.3", "esp-nn@1.4.0", r"ESP-NN \^1\.1\.0, .* 1\.4\.0 is taken"),
-        ("esp-nn", P4, "esp-tflite-micro 1.3.3", "esp-nn", r"\^1\.1\.0, .* 1\.2\.3 is taken, .* for esp32p4"),
-        ("esp-nn", S3, "esp-tflite-micro 1.4.0", "esp-nn@1.4.0", r">=1\.1\.1, .* 1\.4\.0 is taken"),
-        ("esp-nn", S3, "esphome 2025.5", "esp-nn@1.4.0", r"esphome 2025\.5 takes any ESP-NN \^1\.1\.0"),
-        ("esp-nn", S3, "esp-tflite-micro 8e99cd1", "esp-nn@1.0.0-rc1", "commit e04f1b8; 1.0.0-rc1 is taken"),
-        ("cmsis-nn", M4, "2022-10-26", "cmsis-nn@e98ee09a", "part of CMSIS.* e98ee09a is taken"),
-        ("cmsis-nn", M4, "zephyr 3.7", "cmsis-nn@01dee38e", "a CMSIS-NN of its own.* 01dee38e is taken"),
+        ("esp-nn", S3, "esp-tflite-micro 1.3.3", "esp-nn@1.4.0", r"ESP-NN \^1\.1\.0 .* 1\.4\.0 is assumed"),
+        ("esp-nn", P4, "esp-tflite-micro 1.3.3", "esp-nn", r"\^1\.1\.0 .* 1\.2\.3 is assumed, .* for esp32p4"),
+        ("esp-nn", S3, "esp-tflite-micro 1.4.0", "esp-nn@1.4.0", r">=1\.1\.1 .* 1\.4\.0 is assumed"),
+        ("esp-nn", S3, "esphome 2025.5", "esp-nn@1.4.0", r"esphome 2025\.5 allows any ESP-NN \^1\.1\.0"),
+        ("esp-nn", S3, "esp-tflite-micro 8e99cd1", "esp-nn@1.0.0-rc1", "commit e04f1b8; 1.0.0-rc1 is assumed"),
+        ("cmsis-nn", M4, "2022-10-26", "cmsis-nn@e98ee09a", "part of CMSIS.* e98ee09a is assumed"),
+        ("cmsis-nn", M4, "zephyr 3.7", "cmsis-nn@01dee38e", "its own CMSIS-NN.* 01dee38e is assumed"),
     ],
 )
 def test_a_version_that_a_release_leaves_open_is_warned_of(

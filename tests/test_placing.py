@@ -17,11 +17,10 @@ from test_planning import calling
 import tflm
 from tflm.errors import ArenaError
 from tflm.memory import BufferRequirements, SearchLimits, SearchProgress, Stopped, plan_bytes, search_plan
-from tflm.memory import machine_code as code
 from tflm.memory.arena_planner import plan_as_tflite
 from tflm.memory.best_fit_memory_planner import place_by_breadth, place_in_best_fit
 from tflm.memory.greedy_memory_planner import place_greedily
-from tflm.memory.lifetimes import AllocationInfoBuilder, ScratchBufferRequest, Step, SubgraphInfoBuilder
+from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder, ScratchBufferRequest, SubgraphLifetimeBuilder
 from tflm.memory.native_order import set_order, unstable_sorted
 from tflm.memory.placed_buffers import PlacedBuffers
 from tflm.memory.placement_problem import height_unit, least_height, pairs_alive_together, problem_of
@@ -295,7 +294,7 @@ def test_the_clock_is_looked_at_neither_too_often_nor_too_rarely(monkeypatch: py
     monkeypatch.setattr("tflm.memory.plan_search.time", time)
     chunks = []
     for seconds in (0.0, 0.005, 0.02, 0.04, 0.05, 0.05, 0.05):
-        engine._code = SimpleNamespace(run=lambda *_, took=seconds: setattr(time, "now", time.now + took))  # type: ignore[assignment]
+        engine._run_kernel = lambda took=seconds, **_: setattr(time, "now", time.now + took)  # type: ignore[assignment,misc,return-value]
         engine._run(None, 0)  # type: ignore[arg-type]
         chunks.append(engine._chunk)
     assert chunks == [2, 4, 4, 4, 2, 1, 1]
@@ -317,45 +316,6 @@ def test_weights_go_by_lifetime_or_by_area() -> None:
         "lifetime": [2, 1, 0],
         "area": [2, 0, 1],
     }
-
-
-# Machine code.
-
-
-def test_a_call_is_repeated_while_there_is_no_room_and_then_its_error_is_told() -> None:
-    calls = []
-
-    def fails(times: int) -> int:
-        calls.append(times)
-        if len(calls) <= times:
-            raise OSError("no room")
-        return len(calls)
-
-    assert code.call(fails, 0) == 1
-    calls.clear()
-    assert code.call(fails, 50) == 51
-    calls.clear()
-    with pytest.raises(OSError, match="no room"):
-        code.call(fails, 10**6)
-    with pytest.raises(ValueError, match="another"):
-        code.call(lambda: (_ for _ in ()).throw(ValueError("another")).__next__())
-
-
-def test_a_function_is_compiled_though_it_cannot_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    def njit(function: Any = None, cache: bool = False) -> Any:
-        if function is None:
-            return lambda function: njit(function, cache)
-        if cache and not has_folder:
-            raise RuntimeError("no locator available")
-        return function, cache
-
-    def f() -> None: ...
-
-    monkeypatch.setattr(code, "NUMBA", SimpleNamespace(njit=njit))
-    for has_folder in (True, False):
-        assert code.compiled(f) == (f, has_folder)
-    monkeypatch.setattr(code, "NUMBA", None)
-    assert code.compiled(f) is f
 
 
 # The order of equals, as g++ 14 gives it with the sequence of `numbers`.
@@ -406,50 +366,41 @@ def graph_of(subgraphs: Sequence[tuple[int, Sequence[int], Sequence[int]]], vari
 
 
 def tensors(*byte_lengths: int) -> list[Any]:
-    return [SimpleNamespace(byte_length=size, data=None) for size in byte_lengths]
+    return [SimpleNamespace(byte_length=size, data=None, name="", type=None, dims=(size,)) for size in byte_lengths]
 
 
 def test_steps_go_through_what_is_called() -> None:
     model = graph_of([(4, [0], [3]), (3, [0], [2])])
     nodes = [[node([0, -1], [1]), node([1], [2], [1]), node([2], [3])], [node([0], [1]), node([1], [2])]]
     requests = [ScratchBufferRequest(8, 1, 1), ScratchBufferRequest(4, 0, 1)]
-    builder = AllocationInfoBuilder(
+    builder = LifetimeBuilder(
         model, nodes, [tensors(1, 2, 3, 0), tensors(4, 5, 6)], [frozenset(), frozenset({1})], requests, None
     )
-    infos = builder.build()
-    lives = [(info.bytes, info.first_created, info.last_used, info.needs_allocating) for info in infos]
-    assert lives == [
-        (1, 0, 1, True),
-        (2, 1, 5, True),
-        (3, 2, 6, True),
-        (0, 6, 6, False),
-        (4, 3, 4, True),
-        (5, 4, 5, False),
-        (6, 5, 5, True),
-        (8, 5, 5, True),
-        (4, 2, 5, True),
+    buffers = builder.build()
+    assert [(buffer.size, buffer.tensor) for buffer in buffers] == [
+        *((1, 0), (2, 1), (3, 2), (4, 4), (6, 6)),
+        *((8, None), (4, None)),
     ]
+    lives = [(0, 1), (1, 5), (2, 6), (6, 6), (3, 4), (4, 5), (5, 5), (5, 5), (2, 5)]
+    assert builder.lifetimes() == lives
+    assert [(b.first_use, b.last_use) for b in buffers] == [life for i, life in enumerate(lives) if i not in (3, 5)]
     places = [(0, None), (0, 0), (0, 1), (1, None), (1, 0), (1, 1), (0, 2)]
-    assert builder.steps == [Step(*place) for place in places]
+    assert builder.steps == [InvocationStep(*place) for place in places]
 
 
 @pytest.mark.parametrize(("offset", "placed"), [(-1, False), (0, True), (32, True)])
 def test_a_variable_is_placed_only_where_a_plan_says_so(offset: int, placed: bool) -> None:
     model = graph_of([(2, [0], [0])], variables=[1])
-    builder = AllocationInfoBuilder(model, [[]], [tensors(4, 4)], [frozenset()], [], [16, offset])
-    infos = builder.build()
-    assert [info.offline_offset for info in infos] == [16, offset]
-    assert [info.needs_allocating for info in infos] == [True, placed]
+    builder = LifetimeBuilder(model, [[]], [tensors(4, 4)], [frozenset()], [], [16, offset])
+    assert [(buffer.tensor, buffer.offset) for buffer in builder.build()] == [(0, 16), (1, offset)][: 1 + placed]
 
 
 def test_a_subgraph_of_its_own_has_steps_of_its_own() -> None:
     model = graph_of([(3, [0], [2])])
     nodes = [(node([0], [1]), None), (node([1], [2]), None)]
     requests = [ScratchBufferRequest(8, 0, 0), ScratchBufferRequest(8, 1, 2)]
-    builder = SubgraphInfoBuilder(model, 0, nodes, tensors(4, 4, 4), requests, [0, -1, 16])
-    lives = [
-        (info.first_created, info.last_used, info.offline_offset) for info in builder.build(unread_outputs_fail=False)
-    ]
+    builder = SubgraphLifetimeBuilder(model, 0, nodes, tensors(4, 4, 4), requests, [0, -1, 16])
+    lives = [(b.first_use, b.last_use, b.offset) for b in builder.build(unread_outputs_fail=False)]
     assert lives == [(0, 1, 0), (1, 2, -1), (2, 2, 16), (1, 1, -1), (3, 3, -1)]
 
 
@@ -477,5 +428,5 @@ def test_a_plan_of_another_number_of_buffers_is_refused() -> None:
     planner = TfLiteMemoryPlanner()
     planner.init(0)
     planner.add_buffer(16, 0, 1)
-    with pytest.raises(ArenaError, match="0 buffers to place, 1 were added"):
+    with pytest.raises(ArenaError, match="the plan has 0 offsets, the model needs 1 buffers"):
         planner.get_maximum_memory_size()

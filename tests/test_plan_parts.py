@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tflm.memory import BufferRequirements
-from tflm.planning.body_placement import Part, Trailing, _bars, _pairs, _pieces_of
+from tflm.planning.bars import BodyMember, Trailing, _pieces_of, barred_pairs, bars_of
 from tflm.planning.head_plan import _in_one_place, _largest_blocks, _scratch_blocks
 from tflm.planning.plan_report import _moved
 from tflm.planning.views import Body, Piece, _cut, _Held, _in_one
@@ -20,13 +20,13 @@ lives = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
 @given(st.lists(st.tuples(st.integers(1, 4), lives), min_size=1, max_size=5))
 def test_two_bodies_bar_each_other_where_their_bytes_would_meet(entries: list[tuple[int, Any]]) -> None:
     bodies = [Body({}, size, (Piece(0, size, *life),)) for size, life in entries]
-    body, other, low, high = _pairs(bodies, bodies, own=0)
+    body, other, low, high = barred_pairs(bodies, bodies, own=0)
     found = {(a, b): (lo, hi) for a, b, lo, hi in zip(*(c.tolist() for c in (body, other, low, high)))}
     for i, (size, (first, last)) in enumerate(entries):
         for j, (length, (begin, end)) in enumerate(entries):
             together = i != j and first <= end and begin <= last
             assert found.get((i, j)) == ((1 - size, length - 1) if together else None)
-    bars = _bars([size for size, _ in entries], [(body, other, low, high)])
+    bars = bars_of([size for size, _ in entries], [(body, other, low, high)])
     assert bars.size.tolist() == [size for size, _ in entries]
     for i in range(len(entries)):
         assert sorted(bars.other[bars.start[i] : bars.start[i + 1]].tolist()) == sorted(b for a, b in found if a == i)
@@ -34,8 +34,8 @@ def test_two_bodies_bar_each_other_where_their_bytes_would_meet(entries: list[tu
 
 def test_an_output_may_trail_the_input_that_it_replaces() -> None:
     bodies = [Body({0: 0}, 16, (Piece(0, 16, 0, 1),)), Body({1: 0}, 8, (Piece(0, 8, 1, 2),))]
-    trailing = [Trailing(1, Part(0, 0, 16), Part(1, 0, 8), 3)]
-    body, other, low, high = (c.tolist() for c in _pairs(bodies, bodies, own=0, trailing=trailing))
+    trailing = [Trailing(1, BodyMember(0, 0, 16), BodyMember(1, 0, 8), 3)]
+    body, other, low, high = (c.tolist() for c in barred_pairs(bodies, bodies, own=0, trailing=trailing))
     found = {(a, b): (lo, hi) for a, b, lo, hi in zip(body, other, low, high)}
     assert found == {(1, 0): (-2, 15), (0, 1): (-15, 2)}
 
@@ -43,7 +43,7 @@ def test_an_output_may_trail_the_input_that_it_replaces() -> None:
 def test_pieces_are_of_a_tensor_where_they_lie_within_it() -> None:
     pieces = np.array([(4, 8, 0, 0), (3, 8, 0, 0), (4, 9, 0, 0), (5, 7, 0, 0), (4, 8, 0, 0)])
     body = np.array([1, 1, 1, 1, 0])
-    assert _pieces_of(Part(1, 4, 4), body, pieces).tolist() == [True, False, False, True, False]
+    assert _pieces_of(BodyMember(1, 4, 4), body, pieces).tolist() == [True, False, False, True, False]
 
 
 def test_neighbouring_pieces_of_one_life_are_one() -> None:

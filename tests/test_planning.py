@@ -20,13 +20,12 @@ from test_arena import corpus_models
 from test_real_models import recorded
 
 import tflm
-from tflm.memory import BufferRequirements, OptimalPlanner, SearchProgress
+from tflm.memory import Buffer, GreedyMemoryPlanner, OptimalPlanner, SearchProgress
 from tflm.memory.plan_search import search_plan
 from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.head_plan import Head, _body, _scratch_body
 from tflm.planning.operator_order import _Graph, smaller_order
 from tflm.planning.views import Piece, Views, last_steps, most_alive
-from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -198,7 +197,7 @@ def bodies_of(model: tflm.Model, named: dict[str, int], alignment: int = 1) -> d
     life = {"x": (0, 1), "a": (1, 2), "b": (1, 3), "c": (2, 4), "d": (3, 4), "y": (4, 4)}
     tensors = model.subgraphs[0].tensors or []
     buffers = {
-        index: PlannedBuffer(name, "tensor", 0, (tensors[index].shape or ())[0], *life[name], tensor=index)
+        index: Buffer((tensors[index].shape or ())[0], *life[name], 0, name, tensor=index)
         for name, index in named.items()
     }
     name_of = {index: name for name, index in named.items()}
@@ -241,9 +240,7 @@ def test_a_value_gives_way_only_when_nobody_looks_at_it_any_more(also_reads: str
         if name in life:
             life[name][1] = max(life[name][1], until)
     sizes = {"x": 8, "w": 8, "half": 4, "other": 4, "y": 8}
-    buffers = {
-        index: PlannedBuffer(name, "tensor", 0, sizes[name], *life[name], tensor=index) for name, index in named.items()
-    }
+    buffers = {index: Buffer(sizes[name], *life[name], 0, name, tensor=index) for name, index in named.items()}  # type: ignore[call-arg]
     bodies = Views(tflm.Model(builder.build()), buffers).bodies()
     (of_y,) = (body for body in bodies if named["y"] in body.offsets)
     assert {named["half"], named["other"]} <= of_y.offsets.keys()
@@ -282,9 +279,9 @@ def test_an_operator_is_over_when_all_that_it_runs_is() -> None:
 
 
 def test_bodies_of_scratch_and_of_tensors_are_as_large_as_these() -> None:
-    scratch = _scratch_body(BufferRequirements(48, 3, 5))
+    scratch = _scratch_body(Buffer(48, 3, 5))
     assert (scratch.bytes, scratch.pieces) == (48, (Piece(0, 48, 3, 5),))
-    tensors = {0: BufferRequirements(16, 1, 2), 1: BufferRequirements(32, 2, 4)}
+    tensors = {0: Buffer(16, 1, 2), 1: Buffer(32, 2, 4)}
     body = _body({0: 0, 1: 8}, tensors)
     assert (body.bytes, body.pieces) == (40, (Piece(0, 16, 1, 2), Piece(8, 40, 2, 4)))
     assert most_alive([scratch, body]) == 80
@@ -305,8 +302,8 @@ def test_a_device_that_places_scratch_itself_needs_no_more_than_promised(
     main = builder.subgraph()
     for i in range(len(tensors)):
         main.tensor(f"t{i}", (1,), TensorType.INT8)
-    buffers = [PlannedBuffer("", "tensor", 0, 16 * n, a, b, tensor=i) for i, (n, (a, b)) in enumerate(tensors)]
-    buffers += [PlannedBuffer("", "scratch", 0, 16 * n, at, at) for n, at in scratch]
+    buffers = [Buffer(16 * n, a, b, 0, tensor=i) for i, (n, (a, b)) in enumerate(tensors)]
+    buffers += [Buffer(16 * n, at, at, 0, kind="scratch") for n, at in scratch]
     head = Head(tflm.Model(builder.build()), buffers)
     planner = OptimalPlanner()
     plan = head.planned(planner, in_place=False)
@@ -338,7 +335,7 @@ def test_the_largest_plan_is_that_of_greedy() -> None:
 
 
 def test_an_unknown_planner_is_refused() -> None:
-    with pytest.raises(ValueError, match="unknown planner 'best'; known are greedy"):
+    with pytest.raises(ValueError, match="unknown planner 'best'; use one of greedy"):
         tflm.plan(tflm.Model(models.counter(models.INT8, 4, with_init=False)), planner="best")
 
 
@@ -489,6 +486,26 @@ def test_all_stages_together_keep_the_time_limit(monkeypatch: pytest.MonkeyPatch
     tflm.plan(tflm.Model(wide_graph([4] * 5, joined=True)), planner=OptimalPlanner(time_limit=10), **mode)
     assert len(given) >= (3 if mode["reorder"] else 1)
     assert clock.now <= 10 + 1e-9
+
+
+def test_a_planner_without_the_properties_has_their_defaults() -> None:
+    """Any object with the methods of a planner will do: it places at once, and lets buffers share memory."""
+
+    class Plain:
+        def __init__(self) -> None:
+            greedy = self._greedy = GreedyMemoryPlanner()
+            self.init, self.add_buffer = greedy.init, greedy.add_buffer
+            self.get_maximum_memory_size = greedy.get_maximum_memory_size
+            self.get_buffer_count = greedy.get_buffer_count
+            self.get_offset_for_buffer = greedy.get_offset_for_buffer
+
+    model = tflm.Model(wide_graph([4] * 5, joined=True))
+    greedy, plain = (tflm.plan(model, planner=planner) for planner in ("greedy", Plain()))
+    assert plain.offsets == greedy.offsets
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14), planner=Plain())
+    interpreter.allocate_tensors()
+    with pytest.raises(tflm.InterpreterError, match="preserve_all_tensors"):
+        interpreter.get_tensor(0)
 
 
 def peak(operators: Sequence[Any], inputs: Sequence[int], outputs: Sequence[int], sizes: dict[int, int]) -> int:

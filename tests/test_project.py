@@ -9,6 +9,7 @@ import inspect
 import pkgutil
 import subprocess
 import sys
+from collections.abc import Container, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -16,12 +17,15 @@ import outcomes
 import pytest
 
 import tflm
+from tflm import late_imports
 from tflm.kernels import FAMILIES
+from tflm.late_imports import late_import
 
 PACKAGE = Path(tflm.__file__).parent
 
 LAYERS = [
     "errors",
+    "late_imports",
     "bounded_reading",
     "atomic_write",
     "release",
@@ -30,16 +34,23 @@ LAYERS = [
     "arena_page",
     "schema",
     "targets",
+    "compiler",
     "memory",
     "kernels.host_memory",
     "kernels.overlap",
     "kernels.requests",
+    "kernels.node",
+    "kernels.shapes",
     "kernels.registration",
     "kernels",
     "kernels.arithmetic",
     "kernels.support",
     "kernels.layers",
     "kernels.reference",
+    "schema.versioning",
+    "schema.builder",
+    "schema.__init__",
+    "memory.plan_checker",
     "libraries",
     "runtime",
     "delegates",
@@ -50,6 +61,7 @@ LAYERS = [
     "rewriting",
     "firmware",
     "evaluation",
+    "application",
     "compat",
     "cli",
 ]
@@ -91,6 +103,57 @@ def imported_by(source: str) -> list[str]:
 )
 def test_an_import_from_above_is_seen_in_every_form(form: str) -> None:
     assert any(layer_of(module) > layer_of("tflm.memory.arena") for module in imported_by(form))
+
+
+IMPORTS = {
+    ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(".__init__"): path.read_text()
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+"""The source of each module."""
+
+
+def cycles(sources: Mapping[str, str]) -> list[set[str]]:
+    """Modules that import each other, wherever the import stands: also inside functions and for types alone.
+
+    `from package import name` counts for the module `name`, if there is one, or else for the package itself. What the
+    package `tflm` imports later, by name, is left out: everything below is imported by way of it.
+    """
+    imported = {
+        name: {found for each in imported_by(source) if (found := module_of(each, sources)) not in (None, name)}
+        for name, source in sources.items()
+    }
+    reached: dict[str, set[str]] = {}
+    for start in sources:
+        reached[start], pending = set(), [start]
+        while pending:
+            new = imported[pending.pop()] - reached[start]
+            reached[start] |= new
+            pending += new
+    return [cycle for name in sources if (cycle := {other for other in reached[name] if name in reached[other]})]
+
+
+def module_of(name: str, modules: Container[str]) -> str | None:
+    """The module that an imported name is, or is in."""
+    while name and name not in modules:
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def test_no_modules_import_each_other() -> None:
+    assert cycles(IMPORTS) == []
+
+
+@pytest.mark.parametrize("form", ["{}", "def f():\n    {}", "if TYPE_CHECKING:\n    {}"])
+def test_a_cycle_is_seen_wherever_an_import_stands(form: str) -> None:
+    one, other = "from tflm.schema import reader", "from tflm.schema.tables import Model"
+    sources = {"tflm.schema.tables": one, "tflm.schema.reader": form.format(other), "tflm.schema": ""}
+    assert cycles(sources) == [{"tflm.schema.tables", "tflm.schema.reader"}] * 2
+
+
+def test_what_is_imported_late_is_there() -> None:
+    names = {value for name, value in vars(late_imports).items() if name.isupper()}
+    assert {"tflm.delegates:default_delegates"} < names
+    assert all(callable(late_import(name)) for name in names)
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
@@ -135,6 +198,14 @@ def test_the_package_needs_only_numpy_and_flatbuffers() -> None:
     loaded = set(answer.split())
     assert {"tflm", "numpy", "flatbuffers"} <= loaded
     assert loaded - sys.stdlib_module_names == {"tflm", "numpy", "flatbuffers"}
+
+
+def test_the_page_needs_nothing_of_the_command() -> None:
+    script = "import sys; sys.path.append('web'); import session; print(*sys.modules)"
+    command = [sys.executable, "-c", script]
+    loaded = set(subprocess.check_output(command, text=True, cwd=PACKAGE.parent).split())
+    assert "tflm.application.arena" in loaded
+    assert not loaded & {"tflm.cli", "typer", "click", "rich"}
 
 
 def test_kernels_are_imported_when_a_model_asks_for_them() -> None:

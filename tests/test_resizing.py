@@ -18,7 +18,7 @@ def test_integers_that_would_be_taken_from_behind_the_image_are_refused() -> Non
     model.input(TensorType.INT8, [np.ones((1, 1, 1, 1), np.int8)], quantized(0.5))
     model.constant(np.array([1, 1500], np.int32))
     output = ((1, 1, 1500, 1), TensorType.INT8, quantized(0.5))
-    with pytest.raises(tflm.OperatorError, match="behind its last"):
+    with pytest.raises(tflm.OperatorError, match="beyond its last"):
         run(*model.case(BuiltinOperator.RESIZE_BILINEAR, [output], ResizeBilinearOptions()))
 
 

@@ -674,7 +674,7 @@ def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> Non
     assert names[:4] == ["x", "a", "y", "scratch"]
     for moved, onto in ((2, 1), (3, 1), (3, 2)):
         buffers = list(measured.buffers)
-        buffers[moved] = buffers[moved]._replace(offset=buffers[onto].offset)
+        buffers[moved] = replace(buffers[moved], offset=buffers[onto].offset)
         with pytest.raises(tflm.TflmError, match="not sound"):
             check_tags(model, replace(measured, buffers=buffers))
 

@@ -204,7 +204,7 @@ def test_a_stage_adds_tail_and_work_and_the_larger_head_counts() -> None:
         cost: Any = SimpleNamespace(head=70, tail=5, macs=7)
         found = _with(Tiling((stage,), head, 10, 20), stage, cost)
         assert found == Tiling((stage, stage), larger, 15, 27)
-        assert found.total == larger + 15
+        assert found.head + found.tail == larger + 15
 
 
 def test_stages_are_turned_only_within_the_bands_that_they_have() -> None:
@@ -224,7 +224,7 @@ def test_stages_are_turned_only_within_the_bands_that_they_have() -> None:
 )
 def test_a_search_is_over_after_so_many_tilings_or_at_its_end(tried: int, end: float | None, is_over: bool) -> None:
     tiler = Tiler.__new__(Tiler)
-    tiler._tried, tiler._most_tried, tiler._end = tried, 5, end
+    tiler._tried, tiler.most_tried, tiler.end = tried, 5, end
     assert tiler._is_over() is is_over
 
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 
 import tflm
-from tflm.memory import ARENA_ALIGNMENT
+from tflm.memory import ARENA_ALIGNMENT, Buffer
+from tflm.memory.buffer import Place
+from tflm.memory.byte_labels import Label, LabelledBytes
 from tflm.runtime.growing_arena import in_growing_arena
-from tflm.runtime.micro_allocator import PlannedBuffer
 from tflm.runtime.micro_measurement import _alive_at, _alive_bytes, alive_at_each_step, covered_bytes
 from tflm.runtime.micro_profiler import Event, MicroProfiler
 from tflm.runtime.model_report import _tensor
-from tflm.runtime.value_tags import Place, _Label, _Memory
 from tflm.schema import BuiltinOperator, TensorType
 
 
-def buffer(offset: int, size: int, first: int = 0, last: int = 0) -> PlannedBuffer:
-    return PlannedBuffer("", "tensor", offset, size, first, last)
+def buffer(offset: int, size: int, first: int = 0, last: int = 0) -> Buffer:
+    return Buffer(size, first, last, offset)
 
 
 def test_bytes_that_buffers_share_are_covered_once() -> None:
@@ -52,7 +52,7 @@ def test_places_meet_where_they_have_a_byte_in_common() -> None:
         assert Place(a, m).meets(Place(b, n)) == meet
 
 
-def contents(memory: _Memory, size: int = 12) -> list[tuple[tuple[int, int], ...]]:
+def contents(memory: LabelledBytes, size: int = 12) -> list[tuple[tuple[int, int], ...]]:
     """The values of each byte, read at once."""
     found: list[Any] = [None] * size
     for begin, end, label in memory.read(0, size):
@@ -63,12 +63,12 @@ def contents(memory: _Memory, size: int = 12) -> list[tuple[tuple[int, int], ...
 def test_each_byte_holds_what_was_written_last() -> None:
     rng = np.random.default_rng(2)
     for _ in range(30):
-        memory, expected = _Memory(), [()] * 12
+        memory, expected = LabelledBytes(), [()] * 12
         for value in range(6):
             begin, end = (int(of) for of in rng.integers(0, 13, 2))
             kept = memory.copy()
             before = contents(kept)
-            memory.write(begin, end, _Label(((value, begin),), None, None))
+            memory.write(begin, end, Label(((value, begin),), None, None))
             expected[begin:end] = [((value, begin),)] * max(end - begin, 0)  # type: ignore[list-item]
             assert contents(memory) == expected
             assert contents(kept) == before
@@ -78,9 +78,9 @@ def test_each_byte_holds_what_was_written_last() -> None:
 
 
 def test_two_memories_meet_in_what_both_hold() -> None:
-    one, other = _Memory(), _Memory()
-    one.write(0, 8, _Label(((1, 0), (2, 0)), (0, 1), None))
-    other.write(4, 12, _Label(((2, 0), (3, 0)), (0, 2), None))
+    one, other = LabelledBytes(), LabelledBytes()
+    one.write(0, 8, Label(((1, 0), (2, 0)), (0, 1), None))
+    other.write(4, 12, Label(((2, 0), (3, 0)), (0, 2), None))
     one.meet(other)
     assert contents(one) == [()] * 4 + [((2, 0),)] * 4 + [()] * 4
 

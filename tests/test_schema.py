@@ -6,7 +6,7 @@ import functools
 import struct
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import flatbuffers
 import numpy as np
@@ -26,6 +26,7 @@ from tflm.schema.layout import (
     StringType,
     SubTable,
     Table,
+    TableUnion,
     TableVector,
     UnionType,
     Wire,
@@ -36,7 +37,7 @@ ALL_TABLES = {
     name: kind
     for module in (options, tables)
     for name, kind in vars(module).items()
-    if isinstance(kind, type) and issubclass(kind, Table) and kind is not Table
+    if isinstance(kind, type) and issubclass(kind, Table) and kind is not Table and TableUnion not in kind.mro()[:2]
 }
 
 
@@ -399,7 +400,7 @@ def test_enumerators_have_the_numbers_of_the_schema(member: int, value: int) -> 
 
 @pytest.mark.parametrize(("union", "count"), [(options.BuiltinOptions, 126), (options.BuiltinOptions2, 23)])
 def test_unions_have_as_many_members_as_the_schema(union: Any, count: int) -> None:
-    assert len(get_args(union)) == len(set(get_args(union))) == count
+    assert len(union.__subclasses__()) == count
 
 
 @pytest.mark.parametrize(

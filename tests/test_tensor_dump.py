@@ -18,9 +18,9 @@ from test_export import STAND_INS
 from typer.testing import CliRunner
 
 import tflm
+from tflm.application.comparison import OtherKind, other_kind
+from tflm.application.tensor_dump import BYTES_A_LINE, assembled, dumped_tensors, read_dump
 from tflm.cli.app import app
-from tflm.cli.compare import OtherKind, other_kind
-from tflm.cli.tensor_dump import BYTES_A_LINE, assembled, dumped_tensors, read_dump
 from tflm.runtime.growing_arena import ready_interpreter
 
 
@@ -103,7 +103,7 @@ def test_lost_bytes_are_named_and_those_of_an_input_are_an_error(tmp_path: Path)
     told = compared(INT8_MODEL, lines_of({key: data for key, data in tensors.items() if key[1] != lost}), tmp_path)
     assert f"tensor {lost} " in told["shown"]
     assert len(told["tensors"]) == 2
-    for lines, reason in ((lines_of(tensors)[1:], "bytes of input 0"), (["nothing"], "no lines of tflm-dump")):
+    for lines, reason in ((lines_of(tensors)[1:], "bytes of input 0"), (["nothing"], "no lines with tflm-dump")):
         (tmp_path / "log.txt").write_text("\n".join(lines))
         answer = CliRunner().invoke(app, ["compare", str(INT8_MODEL), str(tmp_path / "log.txt")])
         assert answer.exit_code == 1

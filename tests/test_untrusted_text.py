@@ -14,10 +14,11 @@ import pytest
 from test_cli import INT8_MODEL, figures, run
 
 import tflm
+from tflm.application.export import in_one_line, sources
+from tflm.application.machine import MachineOptions
 from tflm.arena_page import BLOCK_KINDS, arena_frame, arena_page, block_kind
-from tflm.cli.command_line import machine_from
-from tflm.cli.export import in_one_line, sources
-from tflm.report import Column, Report, Table, printable
+from tflm.cli.output import table_lines
+from tflm.report import NAME, Report, Table, printable
 from tflm.schema import ActivationFunctionType, BuiltinOperator, FullyConnectedOptions, TensorType
 
 CONTROL = "\x1b]0;owned\x07\x1b[2J\x9b31m\x7f\r\u202egnp\u2066\u2028"
@@ -97,10 +98,10 @@ def test_a_traceback_and_a_wrong_command_are_escaped_too(hostile: Path, tmp_path
 
 
 def test_no_command_prints_by_itself() -> None:
-    """All goes through `command_line`, where it is escaped."""
+    """All goes through `output`, where it is escaped."""
     folder = Path(tflm.__file__).with_name("cli")
     for path in folder.glob("*.py"):
-        if path.name == "command_line.py":
+        if path.name == "output.py":
             continue
         calls = [node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
         names = {call.id if isinstance(call, ast.Name) else getattr(call, "attr", "") for call in calls}
@@ -108,9 +109,9 @@ def test_no_command_prints_by_itself() -> None:
 
 
 def test_reports_escape_every_text_that_they_hold() -> None:
-    table = Table(CONTROL, {CONTROL: Column.NAME}, [[CONTROL]])
+    table = Table(CONTROL, {CONTROL: NAME}, [[CONTROL]])
     report = Report(CONTROL, [(CONTROL, CONTROL)], [table], [CONTROL])
-    for text in (report.html(), "\n".join(table.lines(200)), table.markdown()):
+    for text in (report.html(), "\n".join(table_lines(table, 200)), table.markdown()):
         require_printable(text)
     assert printable("größe, 日本: fine") == "größe, 日本: fine"
 
@@ -170,7 +171,7 @@ def test_every_buffer_of_a_plan_is_of_a_kind_that_has_a_colour() -> None:
 
 
 def test_the_origin_of_sources_stays_in_its_comment() -> None:
-    files = sources(tflm.Model(model_of("a")), "a", machine_from(None, None, None), "tflm export x\n#error\u2028\\")
+    files = sources(tflm.Model(model_of("a")), "a", MachineOptions().machine(), "tflm export x\n#error\u2028\\")
     first = files["main.cc"].splitlines()[0]
     assert first == f"// Made by: {in_one_line('tflm export x' + chr(10) + '#error' + chr(0x2028) + chr(92))}"
     assert "#error" not in files["main.cc"].splitlines()[1]

@@ -21,7 +21,9 @@ from strategies import control_flow
 
 import tflm
 from tflm.kernels import REGISTRATIONS
-from tflm.runtime.value_tags import Place, _Label, _Memory, lost_values
+from tflm.memory.buffer import Place
+from tflm.memory.byte_labels import Label, LabelledBytes
+from tflm.memory.plan_checker import lost_values
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
@@ -58,20 +60,20 @@ spans = st.tuples(st.integers(0, 12), st.integers(0, 12))
 def test_memory_holds_of_each_byte_what_was_written_last(
     writes: list[tuple[int, int]], others: list[tuple[int, int]], looked_at: tuple[int, int]
 ) -> None:
-    memory, held = _Memory(), [_Label((), None, None)] * 13
+    memory, held = LabelledBytes(), [Label((), None, None)] * 13
     for number, (begin, end) in enumerate(writes):
-        label = _Label(((number, begin), (99, 0)), (0, number), None)
+        label = Label(((number, begin), (99, 0)), (0, number), None)
         memory.write(begin, end, label)
         held[begin:end] = [label] * max(0, end - begin)
     other = memory.copy()
     both = list(held)
     for number, (begin, end) in enumerate(others):
-        label = _Label(((99, 0), (50 + number, begin)), (1, number), None)
+        label = Label(((99, 0), (50 + number, begin)), (1, number), None)
         other.write(begin, end, label)
         both[begin:end] = [label] * max(0, end - begin)
 
-    def bytes_of(of: _Memory, begin: int, end: int) -> list[_Label]:
-        found: list[_Label] = []
+    def bytes_of(of: LabelledBytes, begin: int, end: int) -> list[Label]:
+        found: list[Label] = []
         for first, stop, label in of.read(begin, end):
             assert first == begin + len(found)
             assert stop <= max(end, begin)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.boards.device_check import operator_findings
 from tflm.cli.app import app
-from tflm.firmware.wake_word import S3, size_for_all, tensor_arena_sizes
+from tflm.firmware.wake_word import S3, needs_in, size_for_all, tensor_arena_sizes
 from tflm.libraries.component import ESPHOME
 from tflm.schema import TensorType
 
@@ -115,3 +115,95 @@ def test_another_maker_s_part_is_refused(tmp_path: Path) -> None:
     answer = read(tmp_path, MODEL, "--target", "cortex-m4")
     assert answer.exit_code == 2
     assert "Espressif" in answer.stderr
+
+
+# --- Manifests ----------------------------------------------------------------------------------------------------
+
+NEEDED = size_for_all(tensor_arena_sizes(MODEL)) or 0
+
+MANIFEST = """\
+{
+    "type": "micro",  "wake_word": "Okay N\\u00e4bu ü",
+    "version":2, "other": {"tensor_arena_size": 1},
+    "micro": {
+        "probability_cutoff": 0.850,
+        "tensor_arena_size" :  SIZE ,
+        "minimum_esphome_version": "2024.7.0"
+    }
+}\r
+"""
+
+
+def manifest(tmp_path: Path, size: object, text: str = MANIFEST) -> Path:
+    path = tmp_path / "micro.json"
+    path.write_bytes(text.replace("SIZE", str(size)).encode())
+    return path
+
+
+@pytest.mark.parametrize("size", [1, NEEDED, NEEDED + 16])
+def test_a_manifest_gets_the_size_and_nothing_else_changes(tmp_path: Path, size: int) -> None:
+    path = manifest(tmp_path, size)
+    assert read(tmp_path, MODEL, "--manifest", str(path)).exit_code == 0
+    assert path.read_bytes() == MANIFEST.replace("SIZE", str(NEEDED)).encode()
+    assert {each.name for each in tmp_path.iterdir()} == {"m.tflite", "micro.json"}
+
+
+@pytest.mark.parametrize("text", ['{"micro": {}}', '{"micro": {"a": [1, {"b": "}"}]}}', '{"micro":\n {\n  "a": 1\n }}'])
+def test_a_manifest_without_the_size_gets_one(tmp_path: Path, text: str) -> None:
+    path = manifest(tmp_path, 0, text)
+    before = json.loads(text)
+    assert read(tmp_path, MODEL, "--manifest", str(path)).exit_code == 0
+    assert json.loads(path.read_text()) == {"micro": {**before["micro"], "tensor_arena_size": NEEDED}}
+
+
+@pytest.mark.parametrize(("size", "status"), [(NEEDED - 1, 1), (NEEDED, 0), (NEEDED + 1, 0), ("null", 1)])
+def test_a_check_tells_sizes_that_are_too_small_and_writes_nothing(tmp_path: Path, size: object, status: int) -> None:
+    path = manifest(tmp_path, size)
+    before = path.read_bytes()
+    answer = read(tmp_path, MODEL, "--manifest", str(path), "--check")
+    assert answer.exit_code == status
+    assert path.read_bytes() == before
+    assert (f"the model needs {NEEDED:,} bytes" in answer.stderr) is (status == 1)
+
+
+def test_a_named_release_has_its_own_size(tmp_path: Path) -> None:
+    by_release = {first: size_for_all(needs_in(tensor_arena_sizes(MODEL), f"esphome {first}")) for first in ESPHOME}
+    assert len(set(by_release.values())) > 1
+    path = manifest(tmp_path, 1)
+    for release, size in by_release.items():
+        assert read(tmp_path, MODEL, "--manifest", str(path), "--tflm", f"esphome {release}").exit_code == 0
+        assert json.loads(path.read_text())["micro"]["tensor_arena_size"] == size
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "not a JSON file"),
+        ("[" * 100_000, "not a JSON file"),
+        ('"\xff"', "no object"),
+        ("[1]", "no object"),
+        ('{"micro": 3}', "no object"),
+        ('{"micro": {"tensor_arena_size": "1"}}', "must be a number of bytes"),
+        ('{"micro": {"tensor_arena_size": true}}', "must be a number of bytes"),
+    ],
+)
+def test_what_is_no_manifest_is_refused_and_left_as_it_is(tmp_path: Path, text: str, message: str) -> None:
+    path = manifest(tmp_path, 0, text)
+    before = path.read_bytes()
+    answer = read(tmp_path, MODEL, "--manifest", str(path))
+    assert answer.exit_code == 1
+    assert message in answer.stderr
+    assert path.read_bytes() == before
+
+
+def test_options_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    assert "name it with --manifest" in read(tmp_path, MODEL, "--check").stderr
+    assert "not a release of ESPHome" in read(tmp_path, MODEL, "--tflm", "2024-05-01").stderr
+
+
+def test_a_model_that_no_release_takes_leaves_the_manifest(tmp_path: Path) -> None:
+    path = manifest(tmp_path, 5)
+    answer = read(tmp_path, flex_model(), "--manifest", str(path))
+    assert answer.exit_code == 1
+    assert "no release of ESPHome takes this model" in answer.stderr
+    assert path.read_bytes() == MANIFEST.replace("SIZE", "5").encode()

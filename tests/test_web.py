@@ -29,13 +29,16 @@ from test_cli import FLOAT_MODEL, INT8_MODEL, figures, run
 from test_real_models import recorded
 
 import tflm
-from tflm.boards import boards
+from tflm.boards import boards, by_name
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 
 ROOT = Path(__file__).parents[1]
 RUNTIME = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 """Pyodide's files, which are brought there (`make web-runtime`) where they are not."""
+
+FULL_BOARD, SMALL_BOARD = "nrf52dk", "nucleo-l053r8"
+"""Boards that the image network does not fit as it is: with what the application needs, and at all."""
 
 ESP32_S3, CORTEX_M55 = "esp32-s3-devkitc-1", "alif-e7-hp"
 PATIENCE_MS = 90_000
@@ -107,7 +110,8 @@ def test_searches_tell_how_far_they_are_and_give_a_smaller_model(tmp_path: Path)
     assert "it fits into 90,112 B" in tiled["report"]
     arenas = [session.ask("arena", board=ESP32_S3)["minimum_arena_bytes"]]
     for answer in (planned, tiled):
-        session.ask("open", name=answer["name"], data=answer["data"])
+        (file,) = answer["files"]
+        session.ask("open", **file)
         arenas.append(session.ask("arena", board=ESP32_S3)["minimum_arena_bytes"])
     assert arenas[0] > arenas[1] > 88 << 10 >= arenas[2]
 
@@ -119,7 +123,7 @@ def test_where_nothing_is_gained_there_is_nothing_to_take_away(session: Session)
         session.ask("tile", macs="10%", ram="1K", **options),
     ):
         assert answer["gains"] is False
-        assert "data" not in answer
+        assert "files" not in answer
 
 
 def test_models_are_compared_where_they_can_be(session: Session) -> None:
@@ -170,11 +174,50 @@ def test_exported_files_are_those_of_the_command(session: Session, tmp_path: Pat
     said = shlex.split(html.unescape(answer["report"].removeprefix("<p><code>").removesuffix("</code></p>")))
     assert ("--typed" in said) == typed
     assert run(*said[1:2], INT8_MODEL, tmp_path / "firmware", *said[4:]).returncode == 0
-    with zipfile.ZipFile(io.BytesIO(answer["data"])) as archive:
+    with zipfile.ZipFile(io.BytesIO(answer["files"][0]["data"])) as archive:
         files = {name: _without_origin(archive.read(name)) for name in archive.namelist()}
     written = (tmp_path / "firmware").iterdir()
     assert files == {f"firmware/{path.name}": _without_origin(path.read_bytes()) for path in written}
     assert (b"Register_FULLY_CONNECTED_INT8" in files["firmware/op_resolver.h"]) == typed
+
+
+def test_a_model_is_made_to_fit_as_the_command_makes_it(tmp_path: Path) -> None:
+    session = Session(tmp_path)
+    path = tmp_path / "image.tflite"
+    path.write_bytes(image_network())
+    session.ask("open", name=path.name, data=path.read_bytes())
+    told: list[str] = []
+    answer = session.ask("fit", reserve="4K", board=FULL_BOARD, kernels="cmsis-nn", progress=told.append)
+    assert run("fit", path, "--board", FULL_BOARD, "-o", tmp_path / "made").returncode == 0
+    model, project = answer["files"]
+    assert answer["fits"] is True
+    assert model["data"] == (tmp_path / "made" / path.name).read_bytes() != path.read_bytes()
+    with zipfile.ZipFile(io.BytesIO(project["data"])) as archive:
+        assert archive.read(f"image_{FULL_BOARD}/image.tflite") == model["data"]
+        assert f"image_{FULL_BOARD}/main.cc" in archive.namelist()
+    assert any(text.startswith("row bands") for text in told)
+    for name in ("as it is", "row bands"):
+        assert json.dumps(name) in answer["page"]
+    assert "fits: " in answer["report"]
+
+
+def test_what_does_not_fit_names_the_command_without_the_folder_of_the_page(session: Session) -> None:
+    session.ask("open", name="image.tflite", data=image_network())
+    report = session.ask("arena", board=SMALL_BOARD)["report"]
+    assert f"continue with: tflm fit image.tflite --board {SMALL_BOARD}" in report
+    assert "choose a board" in session.ask("fit", reserve="4K", target="cortex-m4", progress=print)["error"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "name"),
+    [("Arduino Nano 33 BLE", "nano33ble"), ("xiao_esp32s3", "xiao-esp32-s3"), ("STM32F746", "stm32f746")],
+)
+def test_boards_and_chips_are_found_by_any_name(session: Session, typed: str, name: str) -> None:
+    found = session.ask("find", name=typed)["name"]
+    assert found == by_name(typed).name
+    assert found.lower() == by_name(name).name.lower()
+    assert found in {machine["name"] for machine in machines()}
+    assert "did you mean" in session.ask("find", name="abacus")["error"]
 
 
 def _without_origin(source: bytes) -> bytes:
@@ -319,6 +362,32 @@ def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_dete
         assert path.read_bytes() != person_detect.read_bytes()
 
 
+def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: Path) -> None:
+    image = tmp_path / "image.tflite"
+    image.write_bytes(image_network())
+    visit.open(image, ESP32_S3)
+    visit.page.fill("#machine [name=find]", "nRF52 DK")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('It fits nrf52dk')")
+    visit.page.click("#fit button")
+    visit.page.wait_for_selector("#fit .download")
+    assert "fits: " in visit.page.inner_text("#fit .result")
+    visit.page.locator("#fit-picture").scroll_into_view_if_needed()
+    picture = visit.page.frame_locator("#fit-picture")
+    picture.locator("rect.buffer").first.wait_for()
+    assert picture.locator("svg.map").count() == 2
+    with visit.page.expect_download() as download:
+        visit.page.click("#fit .download >> nth=0")
+    path = tmp_path / "fit.tflite"
+    download.value.save_as(path)
+    answer = run("fit", image, "--board", FULL_BOARD, "-o", tmp_path / "made")
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "made" / image.name).read_bytes() == path.read_bytes()
+    visit.page.fill("#machine [name=find]", "abacus")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_selector("#find-error:has-text('did you mean')")
+
+
 def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, CORTEX_M55)
     archive = zipfile.ZipFile(visit.taken("#export", tmp_path))
@@ -334,7 +403,7 @@ def test_a_smaller_model_is_gone_on_with_and_compared(visit: Visit, person_detec
     visit.open(person_detect, ESP32_S3)
     visit.taken("#plan", tmp_path)
     before = visit.page.inner_text("#verdict")
-    visit.page.click("#plan button:has-text('Go on')")
+    visit.page.click("#plan button:has-text('Continue')")
     visit.page.wait_for_function(
         "before => document.querySelector('#verdict').textContent.startsWith('An arena') "
         "&& document.querySelector('#verdict').textContent !== before",
@@ -452,8 +521,8 @@ def test_a_file_that_is_no_model_is_refused_at_once(without_python: Visit, tmp_p
     without_python.page.set_input_files("#file", tmp_path / "notes.txt")
     without_python.page.wait_for_selector("#error:visible")
     error = without_python.page.inner_text("#error")
-    assert error.startswith("notes.txt is no TensorFlow Lite model")
-    assert "converted" in error
+    assert error.startswith("notes.txt is not a TensorFlow Lite model")
+    assert "Convert Keras" in error
     assert not without_python.page.is_visible("#model")
 
 

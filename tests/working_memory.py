@@ -1,16 +1,35 @@
-"""How much memory of the host an invoke takes and gives back, and whether it keeps any."""
+"""How much host memory an invoke takes and releases, and whether it keeps any."""
 
 from __future__ import annotations
 
 import gc
+import math
 import tracemalloc
 from collections.abc import Callable
 
 import numpy as np
 
+import tflm
+from tflm.kernels.layers.convolution import LARGEST_PRODUCT
+
 TRANSIENT_LIMIT = (256 if np.lib.NumpyVersion(np.__version__) < "2.3.0" else 64) * 1024
-"""Bytes that one invoke may take and give back: working memory is taken before the first one. Before numpy 2.3, einsum
-walks through its operands in buffers whose size can't be told it."""
+"""Bytes that an invoke of the engine may take and release. Before numpy 2.3, the buffers of einsum had a fixed size."""
+
+LAYERS = 4
+
+
+def numpy_transient_limit(model: tflm.Model) -> int:
+    """Bytes that one invoke of the numpy kernels may take and release: a few times the tensors of the largest operator.
+
+    Their elements are computed in 64 bits.
+    """
+    largest = 0
+    for subgraph in model.subgraphs:
+        elements = [math.prod(tensor.shape or ()) for tensor in subgraph.tensors or ()]
+        for operator in subgraph.operators or ():
+            tensors = (*(operator.inputs or ()), *(operator.outputs or ()))
+            largest = max(largest, sum(elements[i] for i in tensors if i >= 0))
+    return TRANSIENT_LIMIT + LAYERS * 8 * largest + 8 * LARGEST_PRODUCT
 
 
 def transient_and_growth(invoke: Callable[[], None], times: int) -> tuple[int, int]:

@@ -13,6 +13,8 @@ class MicroAllocator {
  public:
   static MicroAllocator* Create(uint8_t* tensor_arena, size_t arena_size,
                                 MemoryPlannerType planner = MemoryPlannerType::kGreedy);
+  static MicroAllocator* Create(uint8_t* persistent_arena, size_t persistent_arena_size, uint8_t* arena,
+                                size_t arena_size, MemoryPlannerType planner = MemoryPlannerType::kGreedy);
 };
 
 }  // namespace tflite

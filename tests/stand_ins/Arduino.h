@@ -1,0 +1,11 @@
+// What generated code uses of Arduino.
+#ifndef STAND_IN_ARDUINO_H_
+#define STAND_IN_ARDUINO_H_
+
+struct SerialPort {
+  void begin(int rate);
+  void print(const char* text);
+};
+extern SerialPort Serial;
+
+#endif  // STAND_IN_ARDUINO_H_

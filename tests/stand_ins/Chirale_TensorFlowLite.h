@@ -1,0 +1,2 @@
+// Chirale_TensorFLowLite, whose header only names it.
+#include "Arduino.h"

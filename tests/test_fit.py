@@ -1,0 +1,162 @@
+"""Models made to fit boards: the same answers, in memory that the board has, by the cheapest change."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import run
+from image_graphs import Images
+
+import tflm
+from tflm.application import fit as module
+from tflm.application.fit_report import fit_figures, fit_report, verdict
+from tflm.boards import Bank, Board, by_name
+from tflm.boards.board_fit import board_fit
+from tflm.schema import ModelBuilder
+
+M4 = by_name("nrf52840dk")
+
+
+def network(size: int = 48) -> tflm.Model:
+    """Convolutions whose images are the larger the earlier they come."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, size, size, 3))
+    x = images.convolution(images.last, 8, strides=(2, 2))
+    x = images.convolution(x)
+    x = images.convolution(x, 16, taps=(1, 1))
+    images.main.output(images.convolution(x, 4, strides=(2, 2)))
+    return tflm.Model(builder.build())
+
+
+MODEL = network()
+ARENA = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4.target, kernels=M4.kernels).minimum_arena_bytes
+
+
+def board(*banks: tuple[str, int], kernels: str = M4.kernels) -> Board:
+    """A board with these memories, the fastest first."""
+    return replace(M4, name="mine", ram=tuple(Bank(*bank) for bank in banks), kernels=kernels)
+
+
+def answers(model: tflm.Model) -> list[np.ndarray[Any, Any]]:
+    x = np.random.default_rng(7).integers(-128, 128, (1, 48, 48, 3)).astype(np.int8)
+    return run(bytes(model.data), [[x]])[0]
+
+
+def test_a_model_that_fits_is_left_unchanged() -> None:
+    found = tflm.fit(MODEL, board=M4)
+    assert found.fits
+    assert [step.name for step in found.steps] == ["as it is"]
+    assert bytes(found.data) == bytes(MODEL.data)
+    assert verdict(found).startswith("fits: as it is with cmsis-nn kernels")
+
+
+@pytest.mark.parametrize("missing", [3_000, 9_000])
+def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_same(missing: int) -> None:
+    beside = board_fit(MODEL, M4).firmware_ram
+    assert beside is not None
+    reserve = 1_000
+    where = board(("RAM", ARENA + beside.bytes + reserve - missing))
+    found = tflm.fit(MODEL, board=where, reserve=reserve)
+    assert found.fits
+    taken = found.found.firmware_ram
+    assert taken is not None
+    assert found.minimum_arena_bytes + taken.bytes <= where.ram[0].bytes
+    assert taken.reserve_bytes == reserve
+    assert (
+        found.minimum_arena_bytes
+        == tflm.measure_arena(
+            found.model, tflm.AllOpsResolver(), target=where.target, kernels=found.kernels
+        ).minimum_arena_bytes
+    )
+    for ours, original in zip(answers(found.model), answers(MODEL)):
+        assert (ours == original).all()
+    assert not any(step.fits for step in found.steps[:-1])
+
+
+def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice() -> None:
+    where = board(("RAM", 4_096))
+    found = tflm.fit(MODEL, board=where)
+    assert not found.fits
+    assert found.missing_bytes > 0
+    assert found.minimum_arena_bytes == min(step.minimum_arena_bytes or 0 for step in found.steps)
+    assert {step.kernels for step in found.steps} == {"cmsis-nn", "cmsis-nn:size", "reference"}
+    assert len(found.boards) == 3
+    for other in found.boards:
+        assert tflm.fit(MODEL, board=other).fits
+    assert any("memory peaks at operator" in advice for advice in found.advice)
+    assert f"{found.missing_bytes:,} B" in verdict(found)
+    assert fit_report(found, "x").notes[-1] == verdict(found)
+
+
+def test_a_float_model_is_told_what_int8_would_take() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4096), tflm.schema.TensorType.FLOAT32)
+    y = main.tensor("y", (1, 4096), tflm.schema.TensorType.FLOAT32)
+    main.operator(tflm.schema.BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    found = tflm.fit(tflm.Model(builder.build()), board=board(("RAM", 8_192), kernels="reference"))
+    assert not found.fits
+    assert any("as int8 the model would need" in advice for advice in found.advice)
+
+
+def test_memory_outside_the_chip_is_the_last_resort() -> None:
+    found = tflm.fit(MODEL, board=board(("SRAM", 4_096), ("PSRAM", 1 << 20)))
+    assert found.fits
+    assert found.in_external_ram
+    assert found.chosen.name == "as it is"
+    assert len(found.steps) > 3
+    assert "outside the chip" in verdict(found)
+
+
+def test_an_interrupted_search_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: Any, **options: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "tile", interrupted)
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
+    assert found.interrupted
+    assert not found.fits
+    assert found.minimum_arena_bytes <= ARENA
+
+
+def test_named_kernels_are_the_only_ones() -> None:
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)), kernels="reference")
+    assert {step.kernels for step in found.steps} == {"reference"}
+
+
+def test_overlap_is_tried_with_every_library_whose_loops_are_known() -> None:
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
+    tried = {step.kernels for step in found.steps if step.name == "overlapping tensors"}
+    assert tried == {"cmsis-nn", "cmsis-nn:size", "reference"}
+
+
+def test_what_is_wrong_with_the_arguments_is_told() -> None:
+    with pytest.raises(tflm.ArgumentError, match="unknown board"):
+        tflm.fit(MODEL, board="no-such-board-anywhere")
+    with pytest.raises(tflm.ArgumentError, match="0 or more bytes"):
+        tflm.fit(MODEL, board=M4, reserve=-1)
+
+
+def test_figures_are_plain_and_complete() -> None:
+    figures = fit_figures(Path("x.tflite"), tflm.fit(MODEL, board=M4))
+    document = json.loads(json.dumps(figures))
+    assert document["fits"]
+    assert document["steps"][0]["minimum_arena_bytes"] == ARENA
+    assert document["placements"] == [{"part": "arena", "bytes": ARENA, "memory": "RAM"}]
+
+
+def test_a_library_that_rejects_the_model_says_why() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), tflm.schema.TensorType.FLOAT32)
+    y = main.tensor("y", (1, 8), tflm.schema.TensorType.FLOAT32)
+    main.operator("SignalEnergy", [x], [y])
+    main.output(y)
+    with pytest.raises(tflm.TflmError, match="cannot run on mine"):
+        tflm.fit(tflm.Model(builder.build()), board=board(("RAM", 1 << 16), kernels="arduino"))

@@ -1,0 +1,80 @@
+"""What has to be known of every operator: a new one that forgets a fact is named here, with the fact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from strategies import OPERATORS
+
+from tflm.delegates.compiled.bindings import FAMILIES as COMPILED
+from tflm.firmware.loop_trips import PATHS
+from tflm.kernels import FAMILIES, REGISTRATIONS, Registration
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.versioning.runtimes import FIRST_RUNTIMES
+
+NOT_RESIZABLE = {
+    **dict.fromkeys(("CALL_ONCE", "IF", "WHILE"), "its subgraphs would have to be resized, too"),
+    **dict.fromkeys(("ASSIGN_VARIABLE", "READ_VARIABLE", "VAR_HANDLE"), "the shape is that of a variable"),
+    **dict.fromkeys(("BATCH_TO_SPACE_ND", "BROADCAST_ARGS", "EMBEDDING_LOOKUP", "GATHER_ND"), "no rule yet"),
+    **dict.fromkeys(("SPACE_TO_BATCH_ND", "UNIDIRECTIONAL_SEQUENCE_LSTM"), "no rule yet"),
+}
+"""Builtin operators without a rule of output shapes, and why. Options of custom operators are not read."""
+
+NUMPY_ONLY: dict[str, str] = {
+    **dict.fromkeys(("IF", "WHILE"), "runs other subgraphs, whose operators are compiled on their own"),
+    **dict.fromkeys(("ethos-u",), "calls a driver in Python"),
+    **dict.fromkeys(("BasicClassifier", "TFLM_DECODE", "TFLite_Detection_PostProcess"), "runs once in a model"),
+    **dict.fromkeys(("ADD_N", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "SELECT_V2"), "not written yet"),
+    **dict.fromkeys(("L2_NORMALIZATION", "L2_POOL_2D", "LOG_SOFTMAX", "REDUCE_ALL", "ZEROS_LIKE"), "not written yet"),
+    **dict.fromkeys(("BROADCAST_ARGS", "EMBEDDING_LOOKUP", "GATHER_ND"), "not written yet"),
+}
+"""Operators without compiled kernels, and why."""
+
+NOT_COUNTED = {
+    **dict.fromkeys(("BATCH_MATMUL", "SVDF", "TRANSPOSE_CONV"), "estimated from multiply-accumulates"),
+    **dict.fromkeys(("UNIDIRECTIONAL_SEQUENCE_LSTM",), "estimated from multiply-accumulates"),
+}
+"""Operators with weights whose loops were not counted."""
+
+WITHOUT_STRATEGY = {
+    "ethos-u": "needs a driver",
+    **dict.fromkeys(("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"), "only makes sense with others"),
+}
+"""Operators that models of one operator can't test, and why."""
+
+
+def missing_facts(registration: Registration) -> Iterator[str]:
+    """What is not said of an operator, in the words of the place where it belongs."""
+    name = registration.name
+    if not any(name in operators for operators in FAMILIES.values()):
+        yield "FAMILIES of tflm.kernels"
+    if isinstance(registration.operator, BuiltinOperator):
+        if bool(registration.shape_rule) == (name in NOT_RESIZABLE):
+            yield "output_shapes of the registration"
+        if name not in FIRST_RUNTIMES:
+            yield "FIRST_RUNTIMES of tflm.schema.versioning"
+        if len(FIRST_RUNTIMES.get(name, ())) > 1 and not registration.versions:
+            yield "versions of the registration"
+    if bool(registration.weights) != bool(registration.multiply_accumulates):
+        yield "weights or multiply_accumulates of the registration"
+    if registration.weights and all(name in paths for paths in PATHS.values()) == (name in NOT_COUNTED):
+        yield "a path in tflm.firmware.loop_trips"
+    if sum(name in operators for operators in (*COMPILED.values(), NUMPY_ONLY)) != 1:
+        yield "FAMILIES of tflm.delegates.compiled.bindings"
+    if (name in OPERATORS) == (name in WITHOUT_STRATEGY):
+        yield "a strategy in tests/strategies"
+
+
+@pytest.mark.parametrize("operator", REGISTRATIONS)
+def test_every_fact_of_an_operator_is_declared(operator: str) -> None:
+    assert list(missing_facts(REGISTRATIONS[operator])) == []
+
+
+def test_what_a_new_operator_forgets_is_named() -> None:
+    weights = {"weights": (1,), "types": (TensorType.INT8,)}
+    assert len(list(missing_facts(Registration(BuiltinOperator.GELU, lambda context, node: print, **weights)))) == 7
+
+
+def test_reasons_are_of_operators_that_this_package_has() -> None:
+    assert {*NOT_RESIZABLE, *NOT_COUNTED, *NUMPY_ONLY, *WITHOUT_STRATEGY} <= REGISTRATIONS.keys()

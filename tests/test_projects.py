@@ -1,0 +1,408 @@
+"""Projects that `tflm export` and `tflm fit` write: sources compile, build files are read, start-up code runs."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import re
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from test_cli import INT8_MODEL, refusal, run
+from test_export import STAND_INS, STRICT, compiler  # noqa: F401  # a fixture
+from test_fit import ARENA, M4, MODEL, board
+
+import tflm
+from tflm.application.errors import RequestError
+from tflm.application.machine import Machine, MachineOptions
+from tflm.application.project_parts import PROCESSORS, board_ids
+from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind, write_files
+from tflm.boards import Board, boards, by_name, chips
+from tflm.boards.board_fit import board_fit
+from tflm.libraries import library_for
+
+TINY = tflm.Model.from_file(INT8_MODEL)
+
+CASES = {
+    "esp-idf": "esp32-s3-eye",
+    "arduino": "nano33ble",
+    "zephyr": "nrf52840dk",
+    "platformio": "nucleo-f746zg",
+    "cmake": "nrf52dk",
+    "pico": "pico",
+}
+"""A board for each kind."""
+
+PLATFORMIO = {"esp32-cam": "espidf", "nano33ble": "arduino", "nrf52dk": "arduino"}
+"""Frameworks of PlatformIO."""
+
+CMAKE_STUBS = """
+set(ENV{IDF_PATH} ${STUBS})
+set(ENV{ZEPHYR_BASE} ${STUBS})
+set(ENV{PICO_SDK_PATH} ${STUBS})
+set(CMAKE_CURRENT_LIST_DIR ${DIR})
+function(need)
+  foreach(file IN LISTS ARGN)
+    if(NOT EXISTS ${DIR}/${file})
+      message(FATAL_ERROR "lacks ${file}")
+    endif()
+  endforeach()
+endfunction()
+function(add_executable name)
+  need(${ARGN})
+endfunction()
+function(add_library name)
+  file(WRITE ${STUBS}/library "${ARGN}")
+endfunction()
+function(target_sources target visibility)
+  need(${ARGN})
+endfunction()
+function(idf_component_register)
+  cmake_parse_arguments(GIVEN "" "" "SRCS;INCLUDE_DIRS" ${ARGN})
+  need(${GIVEN_SRCS})
+endfunction()
+function(get_target_property variable target property)
+  set(${variable} "/c/kernels/esp_nn/add.cc;/c/kernels/sub.cc" PARENT_SCOPE)
+endfunction()
+function(idf_component_get_property variable component property)
+  set(${variable} /c PARENT_SCOPE)
+endfunction()
+function(set_target_properties target)
+  file(APPEND ${STUBS}/properties "${ARGN}")
+endfunction()
+foreach(command project find_package add_subdirectory pico_sdk_init pico_enable_stdio_usb pico_add_extra_outputs
+    target_link_libraries target_link_options target_compile_options target_compile_definitions
+    target_include_directories)
+  cmake_language(EVAL CODE "function(${command})\\nendfunction()")
+endforeach()
+include(${FILE})
+"""
+"""A script that reads a CMakeLists.txt, with the commands that only a build has."""
+
+TFLM_FILES = (
+    "tensorflow/lite/micro/micro_interpreter.h",
+    "tensorflow/lite/micro/micro_interpreter.cc",
+    "tensorflow/lite/micro/micro_interpreter_test.cc",
+    "tensorflow/lite/micro/debug_log.cc",
+    "tensorflow/lite/micro/cortex_m_generic/debug_log.cc",
+    "tensorflow/lite/micro/kernels/conv.cc",
+    "tensorflow/lite/micro/kernels/cmsis_nn/conv.cc",
+    "tensorflow/lite/micro/kernels/cast.cc",
+    "tensorflow/lite/micro/tools/make/downloads/flatbuffers/include/f.h",
+    "tensorflow/lite/micro/tools/make/downloads/cmsis_nn/Source/Conv/convolve.c",
+    "tensorflow/lite/micro/tools/make/downloads/cmsis_nn/Source/Conv/convolve_f32.c",
+)
+
+
+def machine(name: str, kernels: str | None = None, release: str | None = None) -> Machine:
+    return MachineOptions(board=name, kernels=kernels, release=release).machine()
+
+
+def written(folder: Path, kind: str, on: Machine, model: tflm.Model = TINY) -> dict[str, str]:
+    files = project_files(model, "my model", on, "a test", kind)
+    write_files(folder, files)
+    return files
+
+
+def syntax_check(compiler: str, folder: Path) -> int:  # noqa: F811
+    """Compile every C++ source, without making anything of it; returns how many there are."""
+    sources = [path for path in sorted(folder.rglob("*")) if path.suffix in (".cc", ".cpp", ".ino")]
+    for source in sources:
+        command = [
+            compiler,
+            *STRICT,
+            "-Wno-attributes",
+            f"-I{STAND_INS}",
+            f"-I{source.parent}",
+            "-x",
+            "c++",
+            str(source),
+        ]
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        assert answer.returncode == 0, answer.stderr
+    return len(sources)
+
+
+def read_by_cmake(folder: Path, stubs: Path, file: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Let CMake read a file of a project, in a script."""
+    cmake = shutil.which("cmake")
+    if cmake is None:
+        pytest.skip("no cmake in $PATH")
+    for stub in ("tools/cmake/project.cmake", "external/pico_sdk_import.cmake"):
+        (stubs / stub).parent.mkdir(parents=True, exist_ok=True)
+        (stubs / stub).write_text("")
+    (stubs / "script.cmake").write_text(CMAKE_STUBS)
+    path = folder / file
+    defined = [f"-DFILE={path}", f"-DDIR={path.parent}", f"-DSTUBS={stubs}", *options]
+    command = [cmake, "--warn-uninitialized", *defined, "-P", str(stubs / "script.cmake")]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=path.parent)
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_sources_compile(compiler: str, kind: str, tmp_path: Path) -> None:  # noqa: F811
+    written(tmp_path, kind, machine(CASES[kind]))
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+@pytest.mark.parametrize("name", PLATFORMIO)
+def test_platformio_has_the_framework_of_the_board(compiler: str, name: str, tmp_path: Path) -> None:  # noqa: F811
+    files = written(tmp_path, "platformio", machine(name))
+    assert syntax_check(compiler, tmp_path) == 2
+    settings = configparser.ConfigParser()
+    settings.read_string(files["platformio.ini"])
+    (environment,) = settings.sections()
+    assert settings[environment]["framework"] == PLATFORMIO[name]
+    assert environment == f"env:{board_ids()[name].platformio}"
+    needs_component = PLATFORMIO[name] == "espidf"
+    assert ("src/idf_component.yml" in files) is needs_component
+    assert ("lib/tflm/library.json" in files) is (name == "nrf52dk")
+    assert ("lib_deps" in settings[environment]) is (name == "nano33ble")
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_build_files_are_read_without_errors(kind: str, tmp_path: Path) -> None:
+    files = written(tmp_path / "p", kind, machine(CASES[kind]))
+    for name, text in files.items():
+        if name.endswith(".yml"):
+            assert yaml.safe_load(text)["dependencies"]["espressif/esp-tflite-micro"] == "*"
+        elif name.endswith(".json"):
+            assert json.loads(text)["name"] == "tflm"
+        elif name.endswith((".conf", "sdkconfig.defaults")):
+            lines = [line for line in text.splitlines() if not line.startswith("#")]
+            assert all(re.fullmatch(r'CONFIG_[A-Z0-9_]+=(y|[0-9]+|".+")', line) for line in lines), text
+        elif name.endswith("CMakeLists.txt"):
+            tree = tmp_path / "tflm"
+            for file in TFLM_FILES:
+                (tree / file).parent.mkdir(parents=True, exist_ok=True)
+                (tree / file).write_text("")
+            answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", name, f"-DTFLM_DIR={tree}")
+            assert (answer.returncode, answer.stderr) == (0, "")
+
+
+def test_the_library_has_kernels_of_cmsis_nn_in_place_of_tflms(tmp_path: Path) -> None:
+    tree = tmp_path / "tflm"
+    for file in TFLM_FILES:
+        (tree / file).parent.mkdir(parents=True, exist_ok=True)
+        (tree / file).write_text("")
+    compiled = {}
+    for kernels in ("cmsis-nn", "cmsis-nn:size", "reference"):
+        folder = tmp_path / kernels
+        files = written(folder, "cmake", machine("nrf52dk", kernels))
+        answer = read_by_cmake(folder, tmp_path / "stubs", "CMakeLists.txt", f"-DTFLM_DIR={tree}")
+        assert answer.returncode == 0, answer.stderr
+        listed = (tmp_path / "stubs" / "library").read_text().split(";")
+        compiled[kernels] = {Path(path).relative_to(tree).as_posix() for path in listed[1:]}
+        assert ("KERNELS_OPTIMIZED_FOR_SIZE" in files["tflm.cmake"]) is (kernels == "cmsis-nn:size")
+    excluded = {TFLM_FILES[0], TFLM_FILES[2], TFLM_FILES[3], TFLM_FILES[8], TFLM_FILES[10]}
+    assert compiled["cmsis-nn"] == {*TFLM_FILES} - excluded - {TFLM_FILES[5]}
+    assert compiled["cmsis-nn:size"] == compiled["cmsis-nn"]
+    assert compiled["reference"] == {*TFLM_FILES} - excluded - {TFLM_FILES[6], TFLM_FILES[9]}
+
+
+def test_a_missing_tflm_is_told(tmp_path: Path) -> None:
+    written(tmp_path / "p", "cmake", machine("nrf52dk"))
+    answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", "CMakeLists.txt", f"-DTFLM_DIR={tmp_path}")
+    assert answer.returncode == 1
+    assert "Name TFLM's sources" in answer.stderr
+
+
+def test_esp_idf_builds_reference_kernels_in_place_of_esp_nns(tmp_path: Path) -> None:
+    written(tmp_path / "p", "esp-idf", machine("esp32-s3-eye", "reference"))
+    answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", "CMakeLists.txt")
+    assert answer.returncode == 0, answer.stderr
+    sources = (tmp_path / "stubs" / "properties").read_text()
+    assert "esp_nn" not in sources
+    assert "/c/kernels/sub.cc" in sources
+    assert "/c/tensorflow/lite/micro/kernels/conv.cc" in sources
+
+
+def test_versions_are_pinned_where_they_are_named() -> None:
+    on = machine("esp32-s3-eye", "esp-nn@1.1.2", "esp-tflite-micro 1.3.3.1")
+    manifest = project_files(TINY, "m", on, "", "esp-idf")["main/idf_component.yml"]
+    assert yaml.safe_load(manifest)["dependencies"] == {
+        "espressif/esp-tflite-micro": "==1.3.3~1",
+        "espressif/esp-nn": "==1.1.2",
+    }
+
+
+@pytest.mark.parametrize("name", [*boards(), *chips()])
+def test_every_board_has_a_project(name: str) -> None:
+    on = machine(name)
+    kind = usual_kind(on)
+    assert kind is not None
+    files = project_files(TINY, "m", on, "a test", kind)
+    assert "README.md" in files
+    chip = boards()[name].chip if name in boards() else name
+    usual = {"arduino": "arduino", "espressif": "esp-idf"}
+    others = "pico" if chip in ("RP2040", "RP2350") else "cmake"
+    assert kind == usual.get("arduino" if on.kernels.name == "arduino" else on.target.family, others)
+
+
+@pytest.mark.parametrize("name", board_ids())
+def test_identifiers_of_boards_are_names_of_boards(name: str) -> None:
+    """Two boards that a build system does not tell apart have the same chip."""
+    ids = board_ids()[name]
+    for identifier in filter(None, (ids.platformio, ids.zephyr, ids.fqbn)):
+        assert by_name(identifier).chip == boards()[name].chip
+    assert bool(ids.platform) is bool(ids.platformio)
+
+
+# --- Memory -----------------------------------------------------------------------------------------------------
+
+
+def fitted(where: Board) -> tuple[Machine, dict[str, str]]:
+    on = Machine(where.target, library_for(where.kernels, where.target), where)
+    return on, project_files(MODEL, "m", on, "a test", "cmake", found=board_fit(MODEL, where))
+
+
+def test_an_arena_beside_all_else_needs_no_section() -> None:
+    _, files = fitted(M4)
+    assert f"kMArenaSize = {ARENA};" in files["arena_size.h"]
+    assert "section" not in files["arena_size.h"]
+
+
+def test_an_arena_in_a_memory_of_its_own_has_a_section(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    _, files = fitted(board(("DTCM", ARENA), ("SRAM", 64 << 10)))
+    assert '#define M_ARENA_MEMORY __attribute__((section(".dtcm")))' in files["arena_size.h"]
+    assert "alignas(16) M_ARENA_MEMORY uint8_t tensor_arena[kMArenaSize];" in files["main.cc"]
+    assert re.search(r"\.dtcm \(NOLOAD\) : \{ \*\(\.dtcm\*\) \} > DTCM", files["memory.ld"])
+    assert f"DTCM (rwx) : ORIGIN = 0x20000000, LENGTH = {ARENA}" in files["memory.ld"]
+    write_files(tmp_path, files)
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+def test_head_and_tail_in_two_memories_are_two_arenas(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    separate = board_fit(MODEL, board(("A", 1 << 20), ("B", 1 << 20))).separate
+    assert separate is not None
+    where = board(("DTCM", separate.head_arena_bytes), ("SRAM", separate.tail_arena_bytes + 4_000))
+    _, files = fitted(where)
+    assert f"kMHeadArenaSize = {separate.head_arena_bytes};" in files["arena_size.h"]
+    assert f"kMTailArenaSize = {separate.tail_arena_bytes};" in files["arena_size.h"]
+    created = re.search(r"MicroAllocator::Create\((.*?)\);", files["main.cc"])
+    assert created is not None
+    assert created[1] == "tail_arena, kMTailArenaSize, head_arena, kMHeadArenaSize"  # the persistent one first
+    write_files(tmp_path, files)
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+def test_an_arena_in_psram_has_the_attribute_of_esp_idf(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    eye = by_name("esp32-s3-eye")
+    small = replace(eye, ram=(replace(eye.ram[0], bytes=8_000), eye.ram[1]))
+    on = Machine(small.target, library_for(small.kernels, small.target), small)
+    files = project_files(MODEL, "m", on, "a test", "esp-idf")
+    write_files(tmp_path, files)
+    assert "#define M_ARENA_MEMORY EXT_RAM_BSS_ATTR" in files["main/arena_size.h"]
+    assert "CONFIG_SPIRAM_ALLOW_BSS_SEG_EXTERNAL_MEMORY=y" in files["sdkconfig.defaults"]
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+# --- Start-up code, under emulation -------------------------------------------------------------------------------
+
+FIRMWARE = """
+#include <stdint.h>
+static void (*shown)(const char*);
+static int initialized = 7;
+static int zeroed[5];
+__attribute__((section(".dtcm"))) uint8_t placed[64];
+static float factor = 0.5f;
+__attribute__((constructor)) static void construct(void) { zeroed[0] += 35; }
+void RegisterDebugLogCallback(void (*print)(const char*)) { shown = print; }
+int main(void) {
+  volatile float product = (float)initialized * factor;  // needs the floating-point unit where there is one
+  placed[63] = 1;
+  shown(initialized + zeroed[0] == 42 && product == 3.5f && placed[63] ? "runs\\n" : "fails\\n");
+  return RESULT;
+}
+"""
+
+
+@pytest.mark.parametrize("result", [0, 1])
+@pytest.mark.parametrize("part", ["cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55"])
+def test_start_up_code_runs(part: str, result: int, tmp_path: Path) -> None:
+    tools = [shutil.which(name) for name in ("arm-none-eabi-gcc", "qemu-system-arm")]
+    if None in tools:
+        pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
+    where = replace(board(("DTCM", 1_024), ("RAM", 32 << 10)), target=tflm.targets.by_name(part))
+    on = Machine(where.target, library_for(where.kernels, where.target), where)
+    write_files(tmp_path, project_files(TINY, "m", on, "a test", "cmake"))
+    (tmp_path / "firmware.c").write_text(FIRMWARE.replace("RESULT", str(result)))
+    processor = PROCESSORS[part]
+    options = (
+        f"-mthumb -nostartfiles -T{tmp_path / 'memory.ld'} --specs=nano.specs --specs=nosys.specs -Wl,--gc-sections"
+    )
+    sources = [str(tmp_path / "startup.c"), str(tmp_path / "firmware.c")]
+    image = str(tmp_path / "m.elf")
+    compile_all = [str(tools[0]), "-O1", *processor.flags.split(), *options.split(), *sources, "-o", image]
+    subprocess.run(compile_all, check=True, capture_output=True, timeout=60)
+    emulate = [str(tools[1]), "-M", processor.machine, "-nographic", "-semihosting", "-kernel", image]
+    ended = subprocess.run(emulate, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+    assert "runs" in ended.stdout + ended.stderr
+    assert ended.returncode == result
+
+
+# --- Commands ---------------------------------------------------------------------------------------------------
+
+
+def test_a_board_has_its_project_unless_told_otherwise(tmp_path: Path) -> None:
+    for options, file in (((), "p/CMakeLists.txt"), (("--project", "none"), "p/main.cc")):
+        folder = tmp_path / f"{len(options)}"
+        answer = run("export", INT8_MODEL, folder / "p", "--board", "nrf52dk", *options)
+        assert answer.returncode == 0, answer.stderr
+        assert (folder / file).is_file()
+        assert (folder / "p" / "README.md").exists() is not bool(options)
+        assert {*answer.stdout.split("\n")[:-1]} == {str(path) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -> None:
+    typed = ["/bin/tflm", "export", str(INT8_MODEL), str(tmp_path)]
+    for kind, name in CASES.items():
+        folder = tmp_path / kind
+        write_files(folder, project_files(TINY, "m", machine(name), origin_of_project(typed), kind))
+        for path in folder.rglob("*"):
+            if path.is_file():
+                assert str(tmp_path) not in path.read_text()
+                assert str(INT8_MODEL.parent) not in path.read_text()
+    assert origin_of_project(["x", "export", "/a/b.tflite", "c/d"]) == "tflm export b.tflite c/d"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--project make --board pico", "unknown project 'make'; there are esp-idf"),
+        ("--project arduino --board nrf52dk", "can't be built with cmsis-nn kernels"),
+        ("--project esp-idf --board nrf52dk", "can't be built for nrf52dk"),
+        ("--project pico --board nrf52dk", "needs a board with an RP2040"),
+        ("--project platformio --board sparkfun-edge", "no board of PlatformIO's is known"),
+        ("--project cmake --target cortex-m4 --kernels arduino", "can't be built with arduino kernels"),
+        ("--project cmake", "can't be built for cortex-m"),
+    ],
+)
+def test_what_can_not_be_built_is_refused(tmp_path: Path, options: str, message: str) -> None:
+    assert message in refusal("export", INT8_MODEL, tmp_path / "out", *options.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_kind_is_tried() -> None:
+    assert {*CASES} == {*project_kinds()}
+    with pytest.raises(RequestError, match="unknown project"):
+        project_files(TINY, "m", machine("pico"), "", "no kind")
+
+
+def test_fit_writes_the_model_a_report_and_the_project(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    found = tflm.fit(MODEL, board=M4)
+    files = found.write(tmp_path / "a" / "b", "net")
+    assert {*files} == {path for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    assert (tmp_path / "a/b/net.tflite").read_bytes() == bytes(found.data)
+    assert "fits: as it is" in (tmp_path / "a/b/report.md").read_text()
+    assert f"= {found.minimum_arena_bytes};" in (tmp_path / "a/b/firmware/arena_size.h").read_text()
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+def test_fit_writes_no_project_for_a_model_that_does_not_fit(tmp_path: Path) -> None:
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)), kernels="reference")
+    assert {path.name for path in found.write(tmp_path)} == {"model.tflite", "report.md"}
+    assert "does not fit" in (tmp_path / "report.md").read_text()
