@@ -293,7 +293,6 @@ class Visit:
             "(choice, name) => [...choice.options].findIndex(o => o.text.startsWith(`${name}:`))", board
         )
         choice.select_option(index=index)
-        choice.dispatch_event("change")
         self.page.wait_for_selector("#figures dd")
 
     def taken(self, form: str, tmp_path: Path) -> Path:

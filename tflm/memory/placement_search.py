@@ -171,7 +171,8 @@ def start(problem: Problem, search: Search) -> None:
     """Forget what was searched: the next step begins at the root, with no buffer placed."""
     search.state[:] = 0
     search.support[:] = search.least[:] = np.maximum(problem.fixed, 0)
-    search.unplaced[:] = np.add.reduceat(problem.counted[problem.members], problem.members_from[:-1], dtype=np.int64)
+    first_members = problem.members_from[:-1].astype(np.intp)  # reduceat refuses 64-bit indices on a 32-bit machine
+    search.unplaced[:] = np.add.reduceat(problem.counted[problem.members], first_members, dtype=np.int64)
     search.order[:] = np.arange(len(search.order), dtype=np.int64)
     search.blame[:] = 0
     search.stamp[:] = -1
