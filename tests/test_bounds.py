@@ -168,7 +168,7 @@ def test_an_account_counts_what_is_declared_while_it_is_there() -> None:
         assert account.bytes == 8_000
         del view
         assert account.bytes == 0
-        with pytest.raises(tflm.OperatorError, match=f"{account.limit + 1} bytes of the host's memory"):
+        with pytest.raises(tflm.OperatorError, match=f"{account.limit + 1} bytes of host memory"):
             track_host_array(np.zeros(account.limit + 1, np.uint8))
     assert len(outside) == 1000
 

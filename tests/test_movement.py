@@ -204,7 +204,7 @@ REFUSED: dict[str, tuple[str, tuple[Any, ...]]] = {
         "cannot pad",
         (BuiltinOperator.MIRROR_PAD, [(3,)], [(8,)], [[(3, 2)]], MirrorPadOptions()),
     ),
-    "a dimension twice": ("must be there once", (BuiltinOperator.TRANSPOSE, [(3, 3)], [(3, 3)], [[0, 0]])),
+    "a dimension twice": ("must occur once", (BuiltinOperator.TRANSPOSE, [(3, 3)], [(3, 3)], [[0, 0]])),
     "a dimension that shrinks to nothing": (
         "is out of range",
         (

@@ -1,8 +1,8 @@
 """The operators, and how the runtime finds them.
 
-`registration` says what an operator is to the runtime. `arithmetic` has fixed point and tables, `support` what
-operators of all kinds share, `layers` products and convolutions, `reference` the operators themselves. Each imports
-only those named before it.
+`registration` declares what the runtime needs to know about an operator. `arithmetic` has fixed point and tables,
+`support` the code that all kinds of operators share, `layers` products and convolutions, `reference` the operators
+themselves. Each package imports only those named before it.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "signal.stacker": ("SignalStacker",),
     "signal.window": ("SignalWindow",),
 }
-"""The modules of `reference` that have operators, and the names of these."""
+"""The modules of `reference` that define operators, with the names of those operators."""
 
 
 class Registrations(Mapping[str, Registration]):
-    """The registration of each operator, by name. Its module is imported when somebody asks for it."""
+    """The registration of each operator, by name. Imports its module on first access."""
 
     def __init__(self) -> None:
         self._modules = {operator: module for module, operators in FAMILIES.items() for operator in operators}

@@ -1,7 +1,7 @@
-"""Memory of the host that operators keep for themselves, outside the arena and the model.
+"""Accounting of the host memory that operators keep outside the arena and the model.
 
-Weights as floats, tables and the like: a kernel declares each such array where it makes it, with `track_host_array`.
-While an account is open, it counts what was declared in its context, for as long as the arrays are there.
+A kernel declares each array that it keeps, such as weights as floats or a table, with `track_host_array`. An open
+account counts the arrays declared in its context for as long as they are alive.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _open_account: ContextVar[HostMemory | None] = ContextVar("_open_account", defau
 def track_host_array(array: Array) -> Array:
     """Declare an array that an operator keeps, and return it.
 
-    A view counts as the array that it looks into; one of the arena or of the model is not counted. What is gone by the
-    time that the operator is ready was working memory of a moment, and does not count in the end.
+    A view counts as its base array; views of the arena or the model do not count. Neither do temporary arrays that are
+    freed before the operator is ready.
 
     Raises:
-        OperatorError: with it, operators keep more than the limit of the open account.
+        OperatorError: the operators keep more than the limit of the open account.
     """
     account = _open_account.get()
     if account is not None:
@@ -41,14 +41,14 @@ def track_host_array(array: Array) -> Array:
 
 
 class HostMemory:
-    """An account of the arrays that operators keep.
+    """Counts the arrays that operators keep.
 
     Args:
-        arena_bytes, model_bytes: sizes of the arena and of the model's file, which decide the limit.
+        arena_bytes, model_bytes: sizes of the arena and the model file, which determine the limit.
 
     Attributes:
         limit: `MULTIPLE` times arena and file, and `ALWAYS_ALLOWED` bytes.
-        bytes: of the arrays that are there.
+        bytes: total size of the arrays that are alive.
     """
 
     def __init__(self, arena_bytes: int, model_bytes: int):
@@ -58,7 +58,7 @@ class HostMemory:
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Count what is declared in this context from here on."""
+        """Count arrays declared in this context from now on."""
         token = _open_account.set(self)
         try:
             yield
@@ -81,6 +81,6 @@ class HostMemory:
         self.bytes += size
         if self.bytes > self.limit:
             raise OperatorError(
-                f"operators keep {self.bytes} bytes of the host's memory, more than the limit of {self.limit} for this "
+                f"operators keep {self.bytes} bytes of host memory, more than the limit of {self.limit} for this "
                 "model and arena; the model uses the same tensors too often"
             )

@@ -1,4 +1,4 @@
-"""A node as its kernel sees it, and what the kernel may ask the runtime for: the context."""
+"""A node as its kernel sees it, and the context: the runtime's services for kernels."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ Options = TypeVar("Options", bound=Table)
 
 
 class InvokeAborted(Exception):
-    """Raised by an operator that ends an invoke early, without an error: there is nothing to go on with yet."""
+    """Raised by an operator to end an invoke early without an error, because later operators have no input yet."""
 
 
 class NodeTensors(Protocol):
-    """Where a node finds its tensors, and what it runs on.
+    """Access to a node's tensors, and the target and release it runs on.
 
-    Getters refuse an input or output that the node does not have with an `OperatorError`.
+    Getters raise `OperatorError` for an input or output that the node does not have.
     """
 
     @property
@@ -38,7 +38,7 @@ class NodeTensors(Protocol):
 
     @property
     def release(self) -> Release:
-        """The TFLM that the model runs in."""
+        """The TFLM release that the model runs on."""
 
     def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
         """Input `index` in full; takes nothing from the arena."""
@@ -47,10 +47,10 @@ class NodeTensors(Protocol):
         """Output `index` in full; takes nothing from the arena."""
 
     def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Input `index`; its data is there when the operator binds."""
+        """Input `index`; its data is available from the bind phase on."""
 
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        """Output `index`; its data is there when the operator binds."""
+        """Output `index`; its data is available from the bind phase on."""
 
 
 @dataclass
@@ -60,16 +60,16 @@ class Node:
     Attributes:
         operator: builtin name or custom name.
         index: its number in the subgraph.
-        inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an input that is left out.
+        inputs, outputs, intermediates: tensor indices in the subgraph; -1 for an omitted input.
         builtin_options: the table of options, or None.
-        custom_options: the bytes that a custom operator was given; empty if none.
-        version: the version of the operator that the model asks for.
-        called_subgraphs: the subgraphs that it runs, in the order in which they are planned.
-        op_data: whatever the kernel keeps from one phase for the next; at first, the bytes reserved for that.
-        tensors: where it finds its tensors; set by the runtime before the first phase.
-        pending: what the present phase has still to take from the arena.
-        persistent, scratch: what it got, by the names of its requests: arrays of bytes, and handles for
-            `KernelContext.get_scratch_buffer`.
+        custom_options: the options of a custom operator, as bytes; may be empty.
+        version: the operator version that the model requires.
+        called_subgraphs: the subgraphs that it runs, in planning order.
+        op_data: data that the kernel keeps between phases; at first, the bytes reserved for its C structure.
+        tensors: access to its tensors; set by the runtime before the first phase.
+        pending: the current phase's requests that are not allocated yet.
+        persistent, scratch: its allocated arrays of bytes and its handles for `KernelContext.get_scratch_buffer`, by
+            the name of the request.
     """
 
     operator: str
@@ -92,7 +92,7 @@ class Node:
 
     @classmethod
     def of(cls, model: Model, operator: Operator, index: int = 0, tensors: NodeTensors | None = None) -> Node:
-        """The node of an operator in a model's file."""
+        """The node for an operator of a model file."""
         return cls(
             operator=model.operator_name(operator),
             index=index,
@@ -109,7 +109,7 @@ class Node:
     @property
     def _tensors(self) -> NodeTensors:
         if self.tensors is None:
-            raise OperatorError(f"node {self.index} {self.operator} is in no graph yet: it has no tensors")
+            raise OperatorError(f"node {self.index} {self.operator} is not in a graph yet and has no tensors")
         return self.tensors
 
     @property
@@ -119,12 +119,12 @@ class Node:
 
     @property
     def release(self) -> Release:
-        """The TFLM that the node runs in."""
+        """The TFLM release that the node runs on."""
         return self._tensors.release
 
     @property
     def input_count(self) -> int:
-        """Number of inputs, those that are left out among them."""
+        """Number of inputs, including omitted ones."""
         return len(self.inputs)
 
     @property
@@ -141,35 +141,35 @@ class Node:
         return self._tensors.output_tensor(self, index)
 
     def eval_input(self, index: int) -> TfLiteEvalTensor:
-        """Input `index` as TFLM's eval tensor; its data is there when the operator binds."""
+        """Input `index` as TFLM's eval tensor; its data is available from the bind phase on."""
         return self._tensors.get_eval_input(self, index)
 
     def eval_output(self, index: int) -> TfLiteEvalTensor:
-        """Output `index` as TFLM's eval tensor; its data is there when the operator binds."""
+        """Output `index` as TFLM's eval tensor; its data is available from the bind phase on."""
         return self._tensors.get_eval_output(self, index)
 
     def options(self, kind: type[Options]) -> Options:
-        """The options of that kind; their defaults, where the node has none, or others."""
+        """The node's options of this type; the defaults if it has none, or options of another type."""
         return self.builtin_options if isinstance(self.builtin_options, kind) else kind()
 
     def array(self, name: str, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """What was asked for by that name, as elements. Where a kernel library asks for none, the host keeps it."""
+        """The array requested by that name, as elements. Kept on the host if the kernel library requests none."""
         held = self.persistent.get(name)
         return np.zeros(count, dtype) if held is None else held.view(dtype)[:count]
 
     def has_input(self, index: int) -> bool:
-        """Whether input `index` is there and was not left out."""
+        """Whether the node has an input `index` that is not omitted."""
         return index < len(self.inputs) and self.inputs[index] >= 0
 
     def has_intermediate(self, index: int) -> bool:
-        """Whether intermediate tensor `index` is there and was not left out."""
+        """Whether the node has an intermediate tensor `index` that is not omitted."""
         return index < len(self.intermediates) and self.intermediates[index] >= 0
 
     def expect(self, inputs: int | range | None = None, outputs: int | None = None) -> None:
-        """Reject another number of inputs or outputs than these.
+        """Check the number of inputs and outputs.
 
         Raises:
-            OperatorError: naming the numbers.
+            OperatorError: a number differs; the message names both.
         """
         allowed = range(inputs, inputs + 1) if isinstance(inputs, int) else inputs
         if allowed is not None and len(self.inputs) not in allowed:
@@ -180,11 +180,11 @@ class Node:
 
 
 Requests = Callable[[Node], Iterable[Request]]
-"""What a node asks of the arena, in TFLM's order."""
+"""A node's arena requests, in TFLM's order."""
 
 
 class KernelContext(NodeTensors, Protocol):
-    """What the runtime offers to a kernel. `MicroContext` is the real one."""
+    """The runtime's interface for kernels, implemented by `MicroContext`."""
 
     @property
     def model(self) -> Model:
@@ -194,25 +194,25 @@ class KernelContext(NodeTensors, Protocol):
     def subgraph(self) -> SubGraph:
         """The subgraph that the node is in."""
 
-    # While an operator initialises or prepares.
+    # Init and prepare phases.
 
     def allocate_requested(self, node: Node) -> None:
-        """Take from the arena what the node's declaration asks for in this phase.
+        """Allocate what the node's registration requests for this phase.
 
-        The runtime does so after the phase. A kernel that fills arrays, or changes the shapes that the requests follow
-        from, has it done earlier, once its checks are through; a second call does nothing.
+        The runtime calls this after the phase. A kernel that fills arrays, or changes shapes that its requests depend
+        on, calls it itself after its checks; a second call is a no-op.
         """
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:
-        """Bytes of the arena's tail, aligned to 16, for as long as the model is there."""
+        """Bytes of the arena's tail, aligned to 16, that live as long as the interpreter."""
 
     def allocate_array(self, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         """A one-dimensional array in the arena's tail, like `allocate_persistent_buffer`."""
 
-    # While an operator prepares, for one that does not declare what it asks for.
+    # Prepare phase, for operators without declared requests.
 
     def request_scratch_buffer_in_arena(self, size: int) -> int:
-        """Ask for `size` bytes that are there while this operator runs; returns a handle. 12 requests at most."""
+        """Request `size` bytes for use while this operator runs; returns a handle. At most 12 requests."""
 
     def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
         """Input `index` in full. The arena holds it until the operator has prepared."""
@@ -224,20 +224,20 @@ class KernelContext(NodeTensors, Protocol):
         """Intermediate tensor `index` in full. The arena holds it until the operator has prepared."""
 
     def reset_decompression_memory_allocations(self) -> None:
-        """Give back all of the alternate decompression memory: each operator has it from its start."""
+        """Release all alternate decompression memory; each operator starts with all of it."""
 
     def allocate_decompression_memory(self, size: int) -> npt.NDArray[np.uint8] | None:
-        """Bytes of the alternate decompression memory, aligned to 16; None where it has no room, or is not there."""
+        """Bytes of the alternate decompression memory, aligned to 16; None if there is none or it is full."""
 
-    # While an operator prepares, binds or runs.
+    # Prepare, bind and invoke phases.
 
     def find_or_create_resource(self, container: str, shared_name: str) -> int:
         """The id of the resource variable of that name."""
 
     def allocate_resource(self, resource_id: int, value: TfLiteTensor) -> None:
-        """Give a resource variable the size of `value`, unless it already has one; while an operator prepares."""
+        """Prepare phase: give a resource variable the size of `value`, unless it already has a size."""
 
-    # While an operator binds or runs.
+    # Bind and invoke phases.
 
     def get_resource(self, resource_id: int) -> npt.NDArray[np.uint8]:
         """The bytes of a resource variable."""
@@ -249,11 +249,11 @@ class KernelContext(NodeTensors, Protocol):
         """The outputs of another subgraph."""
 
     def invoke_subgraph(self, index: int) -> None:
-        """Run another subgraph; while an operator runs."""
+        """Run another subgraph (invoke phase only)."""
 
     @property
     def while_limit(self) -> int | None:
-        """How many times the body of a WHILE may run in a row; None for no limit."""
+        """Most iterations of a WHILE; None for no limit."""
 
     def get_scratch_buffer(self, handle: int) -> npt.NDArray[np.uint8]:
-        """The bytes of a scratch buffer that was asked for."""
+        """The bytes of a requested scratch buffer."""

@@ -1,7 +1,7 @@
-"""What a kernel does to memory that its inputs and its output share: facts that a registration declares.
+"""Which memory a kernel's inputs and output may share: facts that a registration declares.
 
-A kernel reads and writes its tensors in an order of its own. Where that order is known, an output may lie on an input
-whose bytes have all been read by the time they are written; and what only moves bytes may write them where they are.
+Each kernel reads and writes its tensors in a certain order. If that order is known, an output may overlap an input as
+long as every byte is read before it is overwritten, and an operator that only moves bytes may leave them in place.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tflm.schema.tables import Model, Operator, SubGraph
 
 
 class TensorFacts(NamedTuple):
-    """What a model says of a tensor.
+    """A tensor as the model describes it.
 
     Attributes:
         type, dims: element type and shape.
-        constant: the bytes of a constant of the model; None for what lies in the arena.
+        constant: the bytes of a constant; None for tensors in the arena.
     """
 
     type: TensorType
@@ -39,7 +39,7 @@ class TensorFacts(NamedTuple):
 
     @property
     def itemsize(self) -> int:
-        """Bytes of an element in the arena."""
+        """Bytes per element in the arena."""
         return ELEMENT_TYPES[self.type].dtype.itemsize
 
     @property
@@ -48,14 +48,14 @@ class TensorFacts(NamedTuple):
         return self.elements * self.itemsize
 
     def integers(self) -> npt.NDArray[Any] | None:
-        """The elements of a constant; None for what is none, or has fewer bytes than its shape takes."""
+        """The elements of a constant; None if the tensor is not constant or has too few bytes for its shape."""
         if self.constant is None or len(self.constant) < self.bytes:
             return None
         return np.frombuffer(self.constant, ELEMENT_TYPES[self.type].dtype, self.elements)
 
 
 class OperatorFacts(NamedTuple):
-    """What a model says of an operator; None for inputs that are left out."""
+    """An operator as the model describes it; omitted inputs are None."""
 
     inputs: Sequence[TensorFacts | None]
     outputs: Sequence[TensorFacts]
@@ -63,7 +63,7 @@ class OperatorFacts(NamedTuple):
 
     @classmethod
     def of(cls, model: Model, subgraph: SubGraph, operator: Operator) -> OperatorFacts:
-        """What a model's tables say of one of its operators."""
+        """The facts about an operator, from the model's tables."""
         tensors, buffers = subgraph.tensors or [], model.buffers or []
 
         def facts(index: int) -> TensorFacts:
@@ -75,8 +75,9 @@ class OperatorFacts(NamedTuple):
 
 
 Overlap = Callable[[OperatorFacts, int], range]
-"""How many bytes behind the begin of the output an input may begin, where the two share bytes: at these distances the
-kernel has read for the last time what it writes over. Below 0, the output begins behind the input."""
+"""Allowed distances in bytes from the start of the output to the start of an input that shares memory with it: at these
+distances the kernel overwrites only what it no longer reads. Negative if the output starts after the input.
+"""
 
 NOWHERE = range(0)
 """No common byte is allowed."""
@@ -85,14 +86,14 @@ FAR = sys.maxsize
 
 
 class Move(NamedTuple):
-    """Bytes of an input that become bytes of an output, as they are.
+    """A range of bytes copied unchanged from an input to an output.
 
     Attributes:
-        input, output: their numbers.
-        source, target: offsets in bytes, from the begin of each tensor.
+        input, output: their indices.
+        source, target: byte offsets from the start of each tensor.
         size: bytes.
-        ascending: whether they are copied from the lowest address to the highest, so that the target may lie before the
-            source and on part of it.
+        ascending: whether the copy runs from the lowest address to the highest, so that the target may start before
+            the source and overlap it.
     """
 
     input: int
@@ -104,13 +105,13 @@ class Move(NamedTuple):
 
 
 Moves = Callable[[OperatorFacts], "Sequence[Move] | None"]
-"""The moves, in their order, that an operator is made of; None where these tensors and options ask for more."""
+"""The moves that make up an operator, in order; None if it does more than move bytes for these tensors and options."""
 
 
 def in_order(steps: int, read_bytes: int, written_bytes: int) -> range:
-    """Each step reads so many bytes of the input, which are not read again, and then writes so many.
+    """Each step reads `read` bytes of the input for the last time, then writes `written` bytes.
 
-    Before step k + 1, (k + 1) * written bytes must not reach beyond (k + 1) * read bytes.
+    After each step k, the k * written bytes of output must not extend past the k * read bytes of input.
     """
     if steps < 2:
         return range(-read_bytes * steps, FAR)
@@ -120,7 +121,7 @@ def in_order(steps: int, read_bytes: int, written_bytes: int) -> range:
 def element_wise(operator: OperatorFacts, input: int) -> range:
     """Element k of the output comes from elements k of the inputs, or of one that broadcasts to it.
 
-    It is written when all elements up to k of an input as large have been read.
+    It is written after all elements up to k of an input of the same size have been read.
     """
     x, y = operator.inputs[input], operator.outputs[0]
     if x is None or x.elements != y.elements:
@@ -129,7 +130,9 @@ def element_wise(operator: OperatorFacts, input: int) -> range:
 
 
 def row_wise(operator: OperatorFacts, input: int) -> range:
-    """Each row of the output comes from the row of the input; the last pass reads each element before it writes it."""
+    """Each row of the output depends on the same row of the input; the last pass reads each element before writing
+    it.
+    """
     return element_wise(operator, input)
 
 
@@ -144,27 +147,27 @@ def nowhere(operator: OperatorFacts, input: int) -> range:
 
 
 def both(one: range, other: range) -> range:
-    """What is in two ranges of distances."""
+    """The distances that are in both ranges."""
     return range(max(one.start, other.start), min(one.stop, other.stop))
 
 
 def never_read(operator: OperatorFacts, input: int) -> range:
-    """The kernel looks at shapes only."""
+    """The kernel reads only shapes."""
     return anywhere(operator, input)
 
 
 def first_in_its_place(operator: OperatorFacts, input: int) -> range:
-    """The output may be the first input, of which a part is changed."""
+    """The output may alias the first input; the operator changes only a part of it."""
     return range(1) if input == 0 else NOWHERE
 
 
 def copied(operator: OperatorFacts) -> list[Move] | None:
-    """The output is the first input."""
+    """The output is a copy of the first input."""
     x = operator.inputs[0]
     return None if x is None else [Move(0, 0, 0, 0, x.bytes)]
 
 
 def copied_in_order(operator: OperatorFacts) -> list[Move] | None:
-    """The output is the first input, element by element."""
+    """The output is a copy of the first input, made in ascending order."""
     moves = copied(operator)
     return None if moves is None else [move._replace(ascending=True) for move in moves]

@@ -1,4 +1,4 @@
-"""What an operator is to the runtime: a registration, with its phases and what it asks of the arena."""
+"""Registrations: an operator's phases, its arena requests and everything else that the runtime needs to know."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ TFLITE_NODE = Either(
 NODE_AND_REGISTRATION = Struct("NodeAndRegistration", node=TFLITE_NODE, registration=POINTER)
 
 LOWEST_VERSION, HIGHEST_VERSION = -(2**31), 2**31 - 1
-"""Of an operator in a file: for a registration that takes every version."""
+"""The highest version an operator can have in a file, for registrations that accept every version."""
 
 
 class Refusal(NamedTuple):
-    """What TFLM's kernel refused for a time, while it prepares, and the kernel of today takes.
+    """A node that older releases of TFLM reject in prepare and current ones accept.
 
     Attributes:
-        applies: whether a node is refused.
-        message: what TFLM says, or what happens.
-        until: the commit from which it is taken.
-        since: the commit from which it was refused; empty where it always had been.
+        applies: whether a node is rejected.
+        message: TFLM's message, or what happens.
+        until: the commit that first accepts it.
+        since: the commit that first rejects it; empty if it was always rejected before `until`.
     """
 
     applies: Callable[[Node], bool]
@@ -64,7 +64,7 @@ class Refusal(NamedTuple):
     since: str = ""
 
     def concerns(self, node: Node) -> bool:
-        """Whether the release that a node is prepared in refuses it."""
+        """Whether the node's release rejects it."""
         release = node.release
         if release.holds(self.until) or (self.since and not release.holds(self.since)):
             return False
@@ -72,13 +72,13 @@ class Refusal(NamedTuple):
 
 
 class OperatorMemory(NamedTuple):
-    """All that an operator asks of the arena.
+    """All arena requests of an operator.
 
     Attributes:
-        op_data: the C structure that its kernel keeps, reserved when the operator initialises; None for no structure.
-        prepare: what it asks for while it prepares.
-        init: what it asks for while it initialises, after the structure.
-        since: the commit of TFLM from which a kernel library has its own kernel; empty where it always had.
+        op_data: the C structure that its kernel keeps, allocated in the init phase; None for no structure.
+        prepare: requests in the prepare phase.
+        init: requests in the init phase, after the structure.
+        since: the commit of TFLM that added the kernel library's own kernel; empty if it always had one.
     """
 
     op_data: CType | None
@@ -88,18 +88,18 @@ class OperatorMemory(NamedTuple):
 
 
 Prepare = Callable[[KernelContext, Node], None]
-"""Checks the node, computes constants, and asks for memory. Refuses with `OperatorError`."""
+"""Checks the node, computes constants and requests memory. Raises `OperatorError` to reject the node."""
 
 Run = Callable[[], None]
 """Runs the operator once."""
 
 Bind = Callable[[KernelContext, Node], Run]
-"""Takes views of everything, now that all addresses are known, and gives what runs the operator."""
+"""Takes views of all memory, whose addresses are now known, and returns the function that runs the operator."""
 
 Shape = Sequence[int]
 
 MultiplyAccumulates = Callable[[Sequence[Shape], Shape], int]
-"""How many one run takes, from the shapes of the inputs (empty for one that is left out) and of the first output."""
+"""Multiply-accumulates of one run, from the shapes of the inputs (empty for an omitted one) and the first output."""
 
 
 IMPLIED_SHAPES: dict[Overlap | None, OutputShapes] = {element_wise: broadcast, row_wise: same_as_input}
@@ -110,41 +110,39 @@ class Registration:
     """An operator that a resolver can hold.
 
     Attributes:
-        operator: which one: a builtin, or the name of a custom one.
-        bind: the phase that makes the operator runnable. A custom operator may give `invoke` instead.
-        prepare: the phase before planning; None if there is nothing to check or to ask for.
+        operator: a builtin operator, or the name of a custom one.
+        bind: the phase that makes the operator runnable. A custom operator may define `invoke` instead.
+        prepare: the phase before planning; None if it has nothing to check or request.
         init: an earlier phase, run over the whole graph before the first `prepare`; rarely needed.
-        invoke: runs the operator, where no `bind` is given.
-        reset: puts the operator's state back to what it was after `prepare`.
-        free: gives back what the host holds for the operator; called once, when the interpreter goes.
-        has_state: whether, beside its tensors, it looks at or changes what others do, too: then it keeps its place
-            among others that do. None for what is assumed of an operator: that a custom one may.
-        ends_invoke: whether it may end an invoke early, so that what stands after it must not run before it.
-        op_data: the C structure that TFLM's kernel keeps; reserved when the operator initialises, where it has a
-            size on the target. `Node.op_data` are its bytes until the kernel puts something else there.
-        requests: what else it asks of the arena while it prepares, in TFLM's order.
-        init_requests: the same, while it initialises.
-        builtin_data: the C structure that TFLM parses the options into; None where it has none.
-        min_version, max_version: the versions of the operator in a model that the kernel implements. TFLM does not look
-            at them, and neither does a resolver, unless it is asked to be strict.
-        types: the element types that its main tensor may have, which is most often the first input. Empty where any
-            will do, or where it has none.
-        overlap: how far behind the output each input may begin where the two share bytes; None where they may share
-            none.
-        moves: the bytes of inputs that become bytes of outputs, where the operator does nothing else.
-        opaque: whether it is not known in which order the operator reads and writes its tensors.
-        multiply_accumulates: how many it takes, of what multiplies weights; None for all else.
-        cpp_method: the method of TFLM's resolver that adds it, where that does not follow from the name.
-        refusals: what TFLM refused for a time.
-        since: the commit of TFLM from which its resolver has a method for the operator; empty for one that it always
-            had.
-        int8_registration: whether CMSIS-NN has one for int8 alone, such as Register_CONV_2D_INT8.
-        activations: the input that weights are multiplied by, and whose type is one of `types`.
-        weights: the inputs that are weights, which TFLite also takes as integers where activations are floats.
+        invoke: runs the operator, if it has no `bind`.
+        reset: restores the operator's state after `prepare`.
+        free: releases the operator's host resources; called once, when the interpreter is destroyed.
+        has_state: whether it reads or changes state other than its tensors, which fixes its order among other such
+            operators. None for the default: only custom operators have state.
+        ends_invoke: whether it may end an invoke early, so that later operators must not run before it.
+        op_data: the C structure that TFLM's kernel keeps; allocated in the init phase if it has a size on the target.
+            `Node.op_data` holds its bytes until the kernel replaces them.
+        requests: its other arena requests in the prepare phase, in TFLM's order.
+        init_requests: the same for the init phase.
+        builtin_data: the C structure that TFLM parses the options into, if any.
+        min_version, max_version: the operator versions that the kernel implements. Like TFLM, a resolver checks them
+            only in strict mode.
+        types: allowed element types of its main tensor, usually the first input. Empty for any type or no such tensor.
+        overlap: allowed distances from the start of the output to that of an input that shares memory with it; None if
+            they may not overlap.
+        moves: the ranges of bytes that it copies, if the operator does nothing else.
+        opaque: whether the order in which the operator reads and writes its tensors is unknown.
+        multiply_accumulates: counts the multiply-accumulates of an operator with weights; None for others.
+        cpp_method: the method of TFLM's resolver that adds it, if it does not follow from the name.
+        refusals: nodes that some releases of TFLM reject.
+        since: the commit of TFLM that added the operator to its resolver; empty if it always had it.
+        int8_registration: whether CMSIS-NN has a registration for int8 only, such as Register_CONV_2D_INT8.
+        activations: the input that is multiplied by weights and whose type is one of `types`.
+        weights: the inputs that are weights, which in TFLite may be integers with float activations.
         output_shapes: the shapes of the outputs, from the shapes, constants and options of the node; see `shape_rule`.
-        output_values: the elements of the first output where those of all inputs are known: for operators that
-            models compute shapes with.
-        versions: what each version of a builtin operator added, in the order in which the conditions are tried.
+        output_values: computes the elements of the first output from those of all inputs, for operators that models
+            compute shapes with.
+        versions: what each version of a builtin operator added, in the order in which the conditions are tested.
     """
 
     operator: BuiltinOperator | str
@@ -183,17 +181,17 @@ class Registration:
 
     @property
     def shares_state(self) -> bool:
-        """Whether it keeps its place among other operators with state."""
+        """Whether its order among other operators with state is fixed."""
         return self.has_state if self.has_state is not None else isinstance(self.operator, str)
 
     @property
     def name(self) -> str:
-        """Name of the operator as messages show it."""
+        """The operator's name in messages."""
         return self.operator.name if isinstance(self.operator, BuiltinOperator) else self.operator
 
     @property
     def only_copies(self) -> bool:
-        """Whether it gives the elements of its first input as they are, in another shape at most."""
+        """Whether its output has the elements of its first input, unchanged but for the shape."""
         return self.moves in (copied, copied_in_order)
 
     @property
@@ -214,9 +212,9 @@ class Registration:
 
     @property
     def memory(self) -> OperatorMemory:
-        """All that the operator asks of the arena with TFLM's own kernels."""
+        """The operator's arena requests with TFLM's reference kernels."""
         return OperatorMemory(self.op_data, self.requests, self.init_requests)
 
 
 OPAQUE = Registration("unknown operator", opaque=True)
-"""What counts for operators that the package does not have."""
+"""The registration assumed for operators that the package does not have."""

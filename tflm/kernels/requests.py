@@ -1,9 +1,8 @@
-"""What a kernel asks of the arena, as data: a declaration apart from what the kernel computes.
+"""Arena requests of kernels, declared as data.
 
-An operator declares its C structure and, as a function of the node, what else it takes: temp tensors, persistent arrays
-and scratch buffers, in TFLM's order. The runtime takes all of that from the arena; the kernel finds its arrays in
-`Node.persistent` and its scratch buffers in `Node.scratch`, by name. A kernel library that asks for other memory gives
-another declaration, and nothing else.
+An operator declares its C structure and, as a function of the node, its temp tensors, persistent arrays and scratch
+buffers, in TFLM's order. The runtime allocates them in the arena; the kernel finds its arrays in `Node.persistent` and
+its scratch buffers in `Node.scratch`, by name. A kernel library with other requirements only declares other requests.
 """
 
 from __future__ import annotations
@@ -16,47 +15,47 @@ from tflm.memory.tensor import TfLiteTensor, int_array_bytes
 
 
 class TempInput(NamedTuple):
-    """Input `place` in full, in temp memory until the operator has prepared."""
+    """Input `place` in full, in temp memory until the end of prepare."""
 
     place: int
 
 
 class TempOutput(NamedTuple):
-    """Output `place` in full, in temp memory until the operator has prepared."""
+    """Output `place` in full, in temp memory until the end of prepare."""
 
     place: int
 
 
 class TempIntermediate(NamedTuple):
-    """Intermediate tensor `place` in full, in temp memory until the operator has prepared."""
+    """Intermediate tensor `place` in full, in temp memory until the end of prepare."""
 
     place: int
 
 
 class Released(NamedTuple):
-    """A temp tensor that the kernel gives back before its next request; the others are held to the end."""
+    """A temp tensor that the kernel releases before its next request; all others live until the end of prepare."""
 
     temp: TempInput | TempOutput
 
 
 class Reads(IntEnum):
-    """What a kernel still reads of the temp tensors that it holds, once it has begun to write a persistent buffer.
+    """Which parts of its temp tensors a kernel reads after it began to write a persistent buffer.
 
-    TFLM checks a persistent buffer against the head alone: in the smallest arenas it lies over the end of temp memory.
+    TFLM checks a persistent buffer only against the head, so in the smallest arenas it overlaps the end of temp memory.
     """
 
     NOTHING = 0
-    """Only their shape, and what giving them back looks at."""
+    """Only the shape, and the fields that releasing them reads."""
     TYPE = 1
-    """Their type and size as well."""
+    """Also type and size."""
     DIMENSION = 2
-    """The dimension that they are quantized along as well."""
+    """Also the quantized dimension."""
     ZERO_POINTS = 3
-    """That dimension and their zero points as well."""
+    """Also the quantized dimension and the zero points."""
 
 
 class PersistentBuffer(NamedTuple):
-    """`bytes` of the tail, aligned to 16, for as long as the model is there."""
+    """`bytes` of the tail, aligned to 16, for the lifetime of the interpreter."""
 
     name: str
     bytes: int
@@ -64,7 +63,7 @@ class PersistentBuffer(NamedTuple):
 
 
 class ScratchBuffer(NamedTuple):
-    """`bytes` of the head that are the operator's own while it runs."""
+    """`bytes` of the head for the operator's use while it runs."""
 
     name: str
     bytes: int

@@ -1,4 +1,4 @@
-"""Shape inference: an operator whose tensors have no memory yet, and rules of output shapes that operators share."""
+"""Shape inference: operators before memory is allocated, and shape rules that several operators share."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Values = npt.NDArray[Any]
 
 
 def nothing_known(index: int) -> Values | None:
-    """For a node whose inputs have no known elements."""
+    """Known elements of a node's inputs: none."""
     return None
 
 
 @dataclass(frozen=True)
 class StaticNode(Signature):
-    """An operator as a file describes it, with the elements of those inputs that are known before it runs.
+    """An operator of a model file, with the input elements that are known before it runs.
 
     Attributes:
-        known: the elements of an input, by its position, if it is a constant or follows from shapes; None for others.
-        state_shapes: filled by a rule: new shapes of variable tensors, by input.
+        known: the elements of an input, by index, if it is constant or follows from shapes; else None.
+        state_shapes: new shapes of variable tensors, by input; filled by shape rules.
     """
 
     known: Callable[[int], Values | None] = nothing_known
@@ -36,7 +36,7 @@ class StaticNode(Signature):
 
     @property
     def input_count(self) -> int:
-        """Number of inputs, with those that are left out."""
+        """Number of inputs, including omitted ones."""
         return len(self.inputs)
 
     @property
@@ -50,7 +50,7 @@ class StaticNode(Signature):
         return [self.shape(index) for index in range(self.input_count)]
 
     def has(self, index: int) -> bool:
-        """Whether there is such an input."""
+        """Whether the node has this input."""
         return self.input(index) is not None
 
     def values(self, index: int) -> Values:
@@ -67,7 +67,7 @@ class StaticNode(Signature):
         return found
 
     def numbers(self, index: int) -> list[int]:
-        """The elements of an input, flat."""
+        """The elements of an input, flattened."""
         return [int(value) for value in self.values(index).reshape(-1)]
 
     def option(self, name: str) -> Any:
@@ -81,12 +81,12 @@ class StaticNode(Signature):
         return getattr(self.options, name)
 
     def images(self, index: int = 0) -> tuple[int, int, int, int]:
-        """Shape of an input of four dimensions: batch, height, width, channels, or that of a filter."""
+        """Shape of a four-dimensional input: (batch, height, width, channels), or that of a filter."""
         batch, height, width, channels = self.ranked(index, 4)
         return batch, height, width, channels
 
     def ranked(self, index: int, rank: int) -> Shape:
-        """Shape of an input; rejects one with another number of dimensions."""
+        """Shape of an input; raises `OperatorError` unless it has `rank` dimensions."""
         shape = self.shape(index)
         if len(shape) != rank:
             raise OperatorError(f"input {index} needs {rank} dimensions, {list(shape)} has {len(shape)}")
@@ -108,7 +108,7 @@ def broadcast(node: StaticNode) -> Shapes:
 
 
 def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
-    """The shape that all these broadcast to."""
+    """The shape that all given shapes broadcast to."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -116,18 +116,18 @@ def broadcast_shapes(shapes: Sequence[Shape]) -> Shape:
 
 
 def from_values(index: int) -> OutputShapes:
-    """The elements of an input are the shape of the output."""
+    """The shape of the output is given by the elements of an input."""
     return lambda node: [node.numbers(index)]
 
 
 def padded_shape(node: StaticNode) -> Shapes:
-    """Each dimension of the first input, with elements before and after it, which the second input counts."""
+    """The first input's shape plus the padding before and after each dimension, given by the second input."""
     paddings = node.values(1).reshape(-1, 2)
     return [[size + int(before) + int(after) for size, (before, after) in zip(node.shape(0), paddings)]]
 
 
 def reduced(node: StaticNode) -> Shapes:
-    """The first input without the axes in the second one, or with 1 for each, if the option keep_dims is set."""
+    """The first input's shape without the axes in the second input; with keep_dims, 1 for each of them."""
     shape = node.shape(0)
     axes = {positive_axis(axis, len(shape)) for axis in node.numbers(1)}
     if node.option("keep_dims"):

@@ -1,1 +1,1 @@
-"""Numbers as TFLM computes with them: fixed point, rounding, requantizing, look-up tables. Knows no tensors."""
+"""TFLM's arithmetic on plain numbers and arrays: fixed point, rounding, requantization, look-up tables."""

@@ -1,7 +1,7 @@
 """Fixed-point arithmetic, exactly as TFLM's reference kernels do it (double rounding).
 
 A format Qm.n has a sign bit, m integer bits and n fractional bits. Arrays hold raw values as int64, so that no step
-overflows by accident; where the reference wraps or saturates in 32 bits, the function says so and does it.
+overflows by accident. Where the reference wraps or saturates in 32 bits, the function does the same and documents it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def quantize_multiplier(real: float) -> tuple[int, int]:
     """A real multiplier as a Q0.31 significand in [1/2, 1) and a power of two: real = significand * 2^shift.
 
     Returns:
-        (significand, shift); (0, 0) for zero and for what is below 2^-32.
+        (significand, shift); (0, 0) for zero and for multipliers below 2^-32.
 
     Raises:
         OperatorError: the multiplier is negative, infinite or not a number.
@@ -54,7 +54,7 @@ def multiply_by_quantized_multiplier(values: npt.ArrayLike, significand: npt.Arr
         significand, shift: numbers, or arrays that broadcast with the values.
     """
     shift = np.asarray(shift, np.int64)
-    # C leaves a shift by 32 and more undefined: this follows x86, which takes the count modulo 32.
+    # Shifting by 32 or more is undefined in C; like x86, use the count modulo 32.
     shifted = wrap_int32(np.left_shift(values, np.maximum(shift, 0) & 31, dtype=np.int64))
     return rounding_divide_by_pot(saturating_rounding_doubling_high_mul(shifted, significand), np.maximum(-shift, 0))
 
@@ -65,20 +65,20 @@ def multiply_by_quantized_multiplier_64(values: npt.ArrayLike, significand: npt.
     This is what MultiplyByQuantizedMultiplier does to 64-bit accumulators.
     """
     fraction_bits = 15 - np.asarray(shift, np.int64)
-    # Undefined in C for powers of 15 and more: this follows x86, which takes the counts modulo 64.
+    # Undefined in C for powers of 15 or more; like x86, use the shift counts modulo 64.
     half = np.left_shift(np.int64(1), (fraction_bits - 1) & 63)
     product = np.multiply(values, reduced_significand(significand), dtype=np.int64)
     return wrap_int32((product + half) >> (fraction_bits & 63))
 
 
 def reduced_significand(significand: npt.ArrayLike) -> Raw:
-    """A significand in Q0.31 as Q0.15, rounded, below 1."""
+    """Round a significand from Q0.31 to Q0.15, keeping it below 1."""
     reduced: Raw = np.minimum((np.asarray(significand, np.int64) + (1 << 15)) >> 16, 0x7FFF)
     return reduced
 
 
 class Float64Multiplier:
-    """A multiplication by a quantized multiplier in float64, every step of it exact.
+    """A multiplication by a quantized multiplier in float64; every step is exact.
 
     Args:
         factor: one for all values or one for each channel.
@@ -93,7 +93,7 @@ class Float64Multiplier:
             track_host_array(np.asarray(constants, None))
 
     def __call__(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Scale `values`, which are changed, and return them."""
+        """Scale `values` in place and return them."""
         values *= self._factor
         values += 0.5
         np.floor(values, out=values)  # SaturatingRoundingDoublingHighMul
@@ -104,8 +104,8 @@ class Float64Multiplier:
     def positive(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """The same, except that negative results may differ by one.
 
-        For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k): where no sign is to be regarded, both
-        roundings are one.
+        For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k), so for positive values the two roundings
+        combine into one.
         """
         values *= self._factor_and_power
         values += self._both_halves
@@ -140,8 +140,8 @@ class QuantizedMultiplier:
     def in_float64(self, limit: int) -> Float64Multiplier | None:
         """The same for integers of absolute value `limit` at most, in float64; None where that is not exact.
 
-        The product with the significand is an integer of steps of 2^-31. While that and what is added to round it,
-        once or twice, stay below 2^53, float64 holds every step exactly, and no shift to the left has left 32 bits.
+        The product with the significand is a multiple of 2^-31. As long as the product plus its rounding terms stays
+        below 2^53 steps, float64 holds every step exactly, and no left shift overflows 32 bits.
         """
         shift = np.asarray(self.shift, np.int64)
         left, right = np.maximum(shift, 0) & 31, np.maximum(-shift, 0)
@@ -161,7 +161,7 @@ class WideQuantizedMultiplier(QuantizedMultiplier):
     def in_float64(self, limit: int) -> Float64Multiplier | None:
         """The same for integers of absolute value `limit` at most, in float64; None where that is not exact.
 
-        The product is an integer of steps of 2^-fraction_bits. While that and the rounding half stay below 2^53,
+        The product is a multiple of 2^-fraction_bits. As long as it stays below 2^53 steps, rounding term included,
         float64 holds it exactly. The result must stay below 2^30 too, so that nothing wraps.
         """
         fraction_bits = 15 - np.asarray(self.shift, np.int64)
@@ -194,14 +194,14 @@ def round_half_away(value: float) -> int:
 
 def round_half_away_array(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`round_half_away` for an array of floats, in the array's own precision."""
-    # The float just below one half keeps 0.49999997 from rounding up, and still carries exact halves over.
+    # Adding the float just below one half keeps 0.49999997 from rounding up; exact halves still round up.
     below_half = np.nextafter(values.dtype.type(0.5), values.dtype.type(0))
     rounded: npt.NDArray[Any] = np.trunc(values + np.copysign(below_half, values))
     return rounded
 
 
 def int32_from_float(values: npt.ArrayLike) -> Raw:
-    """Floats cut off to 32-bit integers. C leaves it undefined where they don't fit: as on x86, that gives -2^31."""
+    """Truncate floats to 32-bit integers. Values that do not fit, undefined in C, become -2^31 as on x86."""
     wide = np.asarray(values, np.float64)
     fits = (wide >= -(2.0**31)) & (wide < 2.0**31)
     return np.where(fits, wide, -(2.0**31)).astype(np.int64)
@@ -226,10 +226,10 @@ def rounding_divide_by_pot(values: npt.ArrayLike, exponent: npt.ArrayLike) -> Ra
 
 
 def rounding_divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
-    """`rounding_divide_by_pot`, where the exponent may be anything.
+    """`rounding_divide_by_pot` for any exponent.
 
-    C leaves exponents outside 0..31 undefined. This follows x86: the shift of the 64-bit mask counts modulo 64, that of
-    the value modulo 32; a mask of all ones makes every value that is not negative round up.
+    Exponents outside 0..31 are undefined in C. This follows x86, which shifts the 64-bit mask modulo 64 and the value
+    modulo 32. A mask of all ones rounds every non-negative value up.
     """
     count = exponent & 63
     within = rounding_divide_by_pot(values, np.minimum(count, 31))
@@ -238,8 +238,8 @@ def rounding_divide_by_any_pot(values: Raw, exponent: Raw) -> Raw:
 
 
 def input_radius(integer_bits: int, left_shift: int) -> int:
-    """The smallest distance from zero that, shifted left, leaves Q(integer_bits).(31 - integer_bits)."""
-    # Undefined in C for a negative shift: this follows x86, which takes the count modulo 64.
+    """The smallest distance from zero that overflows Q(integer_bits).(31 - integer_bits) when shifted left."""
+    # A negative shift is undefined in C; like x86, use the count modulo 64.
     unit = 1 << (left_shift & 63)
     unit = -unit if unit == 1 << 63 else unit
     return math.floor(((1 << integer_bits) - 1) * 2.0 ** (31 - integer_bits) / unit)
@@ -281,17 +281,17 @@ def _exp_on_last_quarter(a: Raw) -> Raw:
 
 
 def _saturated(values: Raw) -> Raw:
-    """Values that may be too large for 32 bits, cut off."""
+    """Clamp values to 32 bits."""
     saturated: Raw = np.minimum(values, INT32_MAX)
     return saturated
 
 
 BEST_LINE = round(48 / 17 * 2**29), round(-32 / 17 * 2**29)
-"""Q2.29: the line through 1 / d, for d from 1/2 to 1, whose largest relative error is smallest."""
+"""Q2.29: the line that approximates 1 / d for d from 1/2 to 1 with the least maximum relative error."""
 
 
 def _reciprocal_of_one_plus(a: npt.ArrayLike) -> Raw:
-    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method from the best line."""
+    """2 / (1 + a) in Q2.29 for a in [0, 1) in Q0.31: Newton's method, starting from a linear approximation."""
     mul = saturating_rounding_doubling_high_mul
     start, slope = BEST_LINE
     half_denominator = (np.asarray(a, np.int64) + (1 << 31)) >> 1
@@ -329,7 +329,7 @@ def tanh(a: npt.ArrayLike, integer_bits: int) -> Raw:
 
 
 def count_leading_zeros_32(values: npt.ArrayLike) -> Raw:
-    """Zero bits above the highest one bit, in 32 bits; 32 for zero."""
+    """Number of zero bits above the highest set bit of a 32-bit integer; 32 for zero."""
     zeros: Raw = 32 - np.frexp(np.asarray(values, np.float64))[1].astype(np.int64)
     return zeros
 
@@ -346,9 +346,10 @@ def reciprocal(values: npt.ArrayLike, integer_bits: int) -> tuple[Raw, Raw]:
 
 
 def inverse_square_root(values: npt.ArrayLike) -> tuple[Raw, Raw]:
-    """1 / sqrt(value) of 32-bit integers, what is not positive counting as 1: GetInvSqrtQuantizedMultiplierExp.
+    """1 / sqrt(value) of 32-bit integers; values below 1 count as 1: GetInvSqrtQuantizedMultiplierExp.
 
-    Newton's method, five steps from 1: x = 3/2 x - 1/2 value x^3, all in Q3.28, of a value between 1/2 and 2.
+    Five steps of Newton's method from 1, x = 3/2 x - 1/2 value x^3, in Q3.28, with the value scaled to between 1/2 and
+    2.
 
     Returns:
         (significand in Q0.31, power of two).
@@ -374,20 +375,20 @@ _LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log
 _LOG_WEIGHTS = tuple(
     round(weight * 2**31) for weight in (11 / 240 * 2**0.25, 1 / 20 * 2**0.25, 2 / 2**0.25 - 2**0.25, 1 / 4 * 2**0.25)
 )
-"""Q0.31: coefficients of the quotient of polynomials that is a logarithm."""
+"""Q0.31: coefficients of the rational function that approximates the logarithm."""
 
 
 def log_from_one(values: npt.ArrayLike, integer_bits: int, result_bits: int) -> Raw:
     """log(x) in Q(result_bits).(31 - result_bits) for x >= 1 in Q(integer_bits).(31 - integer_bits).
 
-    x is 2^n r, with r around 2^(-1/4): the log of r is a quotient of polynomials around there.
+    x is 2^n r, with r around 2^(-1/4); a rational function approximates log(r).
     """
     mul = saturating_rounding_doubling_high_mul
     alpha_n, alpha_d, alpha_i, alpha_f = _LOG_WEIGHTS
     raw = np.asarray(values, np.int64)
-    fractional_bits = 30 - result_bits  # one integer bit more until the end
+    fractional_bits = 30 - result_bits  # one extra integer bit until the last step
     unit, quarter = 1 << fractional_bits, 1 << (fractional_bits - 2)
-    # Without its leading zeros, x is r / sqrt(2) or r: the smaller one of both is meant.
+    # Without its leading zeros, x is r / sqrt(2) or r; take the smaller of the two.
     zeros, other_zeros = count_leading_zeros_32(raw), count_leading_zeros_32(mul(raw, _ROOT)) - 1
     n = np.maximum((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
     r = np.minimum(_saturated(mul(raw << (zeros - 1), _ROOT) << 1), _saturated(raw << other_zeros))
@@ -403,16 +404,16 @@ def log_from_one(values: npt.ArrayLike, integer_bits: int, result_bits: int) -> 
 # --- Look-up tables ----------------------------------------------------------------------------------------------
 
 LUT_INT16_SIZE = 513
-"""Entries of a table for int16: 512 steps of 128, and the end of the last one."""
+"""Number of entries of an int16 table: 512 steps of 128, and the end of the last step."""
 
 
 def populate_lut_int16(
     input_scale: float, input_zero_point: int, output_scale: float, output_zero_point: int, transform: Transform
 ) -> npt.NDArray[np.int16]:
-    """A table of `transform` over all int16, to be interpolated by `lookup_int16`.
+    """A table of `transform` over all int16, which `lookup_int16` interpolates.
 
-    Each entry is moved by half the error that interpolation would make at the middle of its step. All arithmetic is
-    in float32, as in the reference.
+    Each entry is shifted by half the interpolation error at the middle of its step. All arithmetic is in float32, as in
+    the reference.
 
     Args:
         transform: from an array of real float32 values to another.
@@ -438,7 +439,7 @@ def populate_lut_int16(
 
 
 def lookup_int16(values: npt.ArrayLike, table: npt.NDArray[np.int16]) -> Raw:
-    """The table's value for each int16, interpolated between its entries: Q0.15 where the entries are."""
+    """The table's value for each int16, interpolated between entries, in the format of the entries."""
     raw = np.asarray(values, np.int64)
     index = 256 + (raw >> 7)
     base = table[index].astype(np.int64)
@@ -453,7 +454,7 @@ def _sigmoid_table() -> npt.NDArray[np.int64]:
     def sigmoid(x: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         return 65536 / (1 + np.exp(-x))
 
-    # Interpolation cuts the corner of a concave curve: each entry is raised by half of what is lost in the middle.
+    # Interpolation falls below a concave curve: raise each entry by half the error in the middle.
     loss = sigmoid(x + 1 / 48) - (sigmoid(x) + sigmoid(x + 1 / 24)) / 2
     table = np.round(sigmoid(x) + loss / 2).astype(np.int64)
     table[-1] = 65535  # the end of the curve is 1

@@ -1,4 +1,4 @@
-"""Functions of one integer of 8 or 16 bits, as tables of all their values."""
+"""Functions of an 8-bit or 16-bit integer as tables of all their values."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.registration import Run
 
 IntegerFunction = Callable[[Raw], npt.NDArray[Any]]
-"""From integers to values that fit in the elements of an output."""
+"""Maps integers to values that fit the output's element type."""
 
 
 def lookup_table(function: IntegerFunction, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """The function of all integers of a type; their bits, read as an unsigned integer, are the index."""
+    """Tabulate a function over all integers of a type; the index is the integer's bits, read as unsigned."""
     bits = np.arange(1 << 8 * x_dtype.itemsize, dtype=f"u{x_dtype.itemsize}")
     return function(bits.view(x_dtype).astype(np.int64)).astype(y_dtype)
 
@@ -28,7 +28,7 @@ def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: IntegerFunct
     Args:
         x: integers of 8 or 16 bits.
         y: as many elements of any type.
-        function: called once, here.
+        function: called once, to build the table.
     """
     table = track_host_array(lookup_table(function, x.dtype, y.dtype))
     index, results = x.reshape(-1).view(f"u{x.itemsize}"), y.reshape(-1)

@@ -1,8 +1,8 @@
-"""What makes calls of numpy cheap: for arrays of some hundred elements, the calls take longer than the arithmetic.
+"""Cheaper calls of numpy: on arrays of a few hundred elements, call overhead exceeds the arithmetic.
 
-`clip` and `einsum` are numpy's own as they are in C, where this numpy has them in their places: those are not part of
-its interface. The Python around `clip` takes twice as long as it; that around `einsum` leaves a dictionary behind with
-each call, until Python's list of free ones is full.
+`clip` and `einsum` are numpy's C implementations. They are private, so this module falls back to the public functions
+where a numpy version lacks them. The Python wrapper of `clip` takes twice as long as the C function; that of `einsum`
+allocates a dictionary in each call.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def private(module: str, name: str, public: Function) -> Function:
-    """A function from one of numpy's private modules, or the public one with the same results where it is not there."""
+    """A function from one of numpy's private modules, or the equivalent public one if it does not exist."""
     try:
         function: Function = getattr(import_module(module), name)
     except (ImportError, AttributeError):
@@ -33,5 +33,5 @@ einsum = private("numpy._core.multiarray", "c_einsum", np.einsum)
 
 
 def scalar(value: float, dtype: npt.DTypeLike = np.int64) -> npt.NDArray[Any]:
-    """A number as an array without dimensions: beside an array, numpy takes it in half the time of a number."""
+    """A number as a zero-dimensional array, which numpy combines with arrays twice as fast as a number."""
     return np.array(value, dtype)

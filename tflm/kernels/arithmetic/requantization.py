@@ -1,4 +1,4 @@
-"""How results of 32 bits become the integers of an output: scale, add the zero point, clamp."""
+"""Requantization: scale 32-bit results, add the output's zero point, clamp."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tflm.kernels.arithmetic.numpy_calls import clip
 
 @dataclass(frozen=True)
 class OutputStage:
-    """Turns results at the scale of an output into its integers.
+    """Adds the output's zero point to results at its scale, and clamps them.
 
     Attributes:
-        zero_point: added, before clamping.
-        minimum, maximum: of the output.
+        zero_point: added before clamping.
+        minimum, maximum: bounds of the output.
     """
 
     zero_point: int
@@ -27,7 +27,7 @@ class OutputStage:
 
     @classmethod
     def whole(cls, zero_point: int, dtype: npt.DTypeLike) -> OutputStage:
-        """For an output that has all values of its type."""
+        """An output stage that clamps to the full range of a type."""
         limits = np.iinfo(dtype)
         return cls(zero_point, int(limits.min), int(limits.max))
 
@@ -38,9 +38,8 @@ class OutputStage:
 
 @dataclass(frozen=True)
 class Requantization:
-    """A function of integers of 32 bits: clamp(zero_point + (x - input_zero_point) * multiplier), as a `stage` does it.
-
-    Every step wraps to 32 bits.
+    """A function of integers of 32 bits: clamp(zero_point + (x - input_zero_point) * multiplier), with the clamp of
+    `stage`. Every step wraps to 32 bits.
     """
 
     multiplier: QuantizedMultiplier
@@ -52,15 +51,15 @@ class Requantization:
 
 
 class AccumulatorRequantization:
-    """Takes accumulators to the integers of an output: clamp(zero_point + accumulator * multiplier).
+    """Requantizes accumulators: clamp(zero_point + accumulator * multiplier).
 
-    In float64 where that holds every step exactly, as in all but very deep layers; in int64 where not.
+    Computes in float64 if it holds every step exactly, as in all but very deep layers; otherwise in int64.
 
     Args:
-        multiplier: scales the accumulators; one for all, or one for each channel, the last dimension.
-        stage: what becomes of the results.
-        limit: a bound on the absolute value of accumulators.
-        wraps: whether they are to be wrapped to 32 bits first.
+        multiplier: scales the accumulators; one for all, or one for each channel (the last dimension).
+        stage: adds the zero point and clamps.
+        limit: upper bound on the absolute value of accumulators.
+        wraps: whether to wrap them to 32 bits first.
 
     Attributes:
         dtype: of the accumulators: float64, or int64.
@@ -70,12 +69,12 @@ class AccumulatorRequantization:
         self._multiplier, self._stage, self._wraps = multiplier, stage, wraps
         in_float64 = None if wraps or abs(stage.zero_point) >= 1 << 30 else multiplier.in_float64(limit)
         self.dtype = np.dtype(np.int64 if in_float64 is None else np.float64)
-        # What is clamped to the zero point and above, as RELU does it, needs no care for negative results.
+        # If the clamp starts at the zero point, as for RELU, negative results need no exact rounding.
         clamps_negative = stage.minimum >= stage.zero_point
         self._scale = in_float64.positive if in_float64 is not None and clamps_negative else in_float64
 
     def __call__(self, accumulators: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The outputs, as whole numbers of the type of the accumulators, which are changed."""
+        """The outputs as whole numbers in the accumulators' dtype; overwrites the accumulators."""
         stage = self._stage
         if self._scale is None:
             return stage.clamp(self._multiplier(wrap_int32(accumulators) if self._wraps else accumulators))

@@ -1,1 +1,3 @@
-"""Sums of products: windows, matrix products, convolutions, quantization. May import `arithmetic` and `support`."""
+"""Layers with weights: windows, matrix products, convolutions, their quantization. May import `arithmetic` and
+`support`.
+"""

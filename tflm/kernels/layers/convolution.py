@@ -1,4 +1,4 @@
-"""Tensors, weights and quantization by channel that all convolutions share."""
+"""What all convolutions share: their tensors, weights and per-channel quantization."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ OP_DATA_CONV = Struct(
 
 
 class ConvolutionInputs(NamedTuple):
-    """Which inputs a convolution takes, and of which types.
+    """The inputs of a convolution and their types.
 
     Attributes:
-        input, weights, bias: their places among the inputs. The bias, the last one, may be left out.
+        input, weights, bias: their indices. The bias, the last input, may be omitted.
         channels: the dimension of the weights that counts output channels.
         weight_types, bias_types: allowed types, by the type of the input.
     """
@@ -66,7 +66,7 @@ class ConvolutionInputs(NamedTuple):
     weight_types: TypesByInput = WEIGHT_TYPES
 
     def prepared(self, node: Node) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
-        """Input, weights and output, checked for what all convolutions need of them."""
+        """The input, weights and output, after the checks that all convolutions need."""
         node.expect(inputs=range(self.bias, self.bias + 2), outputs=1)
         output = node.output(0)
         input = node.input(self.input)
@@ -102,11 +102,11 @@ class ConvolutionInputs(NamedTuple):
         yield TempOutput(0)
 
     def shape_requests(self) -> tuple[Request, ...]:
-        """The tensors that it takes before, for their shapes."""
+        """The tensors that it allocates before that, for their shapes."""
         return TempOutput(0), TempInput(self.input), TempInput(self.weights)
 
     def axes(self, node: Node, options: Any, copies: int = 1) -> tuple[Axis, Axis]:
-        """The windows along rows and columns of an input of which each channel is seen `copies` times."""
+        """The windows along rows and columns; each channel of the input is used `copies` times."""
         input, weights, output = node.input(self.input), node.input(self.weights), node.output(0)
         strides, dilations = (
             (options.stride_h, options.stride_w),
@@ -124,7 +124,7 @@ class ConvolutionInputs(NamedTuple):
         activation: ActivationFunctionType,
         accumulator_bits: int,
     ) -> OpDataConv:
-        """The operator's data; fills the multipliers of each channel in the arena."""
+        """The operator's data; also writes each channel's multiplier to the arena."""
         input, weights, output = node.input(self.input), node.input(self.weights), node.output(0)
         if input.type == TensorType.FLOAT32:
             return OpDataConv(*axes, activation)
@@ -140,13 +140,13 @@ class ConvolutionInputs(NamedTuple):
         multipliers = ChannelMultipliers(node, channels)
         multipliers.fill(input, scales, output)
         limits = quantized_activation_range(activation, output)
-        # The zero points of 16-bit activations are left out.
+        # TFLM ignores the zero points of 16-bit activations.
         zero_points = (input.zero_point, output.zero_point) if input.type == TensorType.INT8 else (0, 0)
         multiplier = multipliers.multiplier(output.dims[3], accumulator_bits)
         return OpDataConv(*axes, activation, multiplier, OutputStage(zero_points[1], *limits), zero_points[0])
 
     def bound(self, node: Node) -> LayerArrays:
-        """The elements of the tensors in their shapes; one bias for each channel of the output."""
+        """The tensors' elements in their shapes; the bias has one element for each channel of the output."""
         weights = node.eval_input(self.weights)
         y = node.eval_output(0).elements
         bias, constant = None, weights.is_constant
@@ -164,8 +164,8 @@ class OpDataConv:
         rows, columns: the windows.
         activation: the fused activation function.
         multiplier: scales the accumulators of each channel; None for floats.
-        output: how results become the output's integers; None for floats.
-        input_zero_point: taken off the input; a window sees it outside of the image.
+        output: adds the zero point and clamps; None for floats.
+        input_zero_point: subtracted from the input, and the value of padding.
     """
 
     rows: Axis
@@ -176,7 +176,7 @@ class OpDataConv:
     input_zero_point: int = 0
 
     def layer(self, arrays: LayerArrays, weights: npt.NDArray[Any]) -> FloatLayer | IntegerLayer:
-        """The layer of these arrays, with weights as (channels, depth)."""
+        """The layer for these arrays, with weights as (channels, depth)."""
         if self.multiplier is None or self.output is None:
             return FloatLayer(weights, arrays.bias, *activation_range(self.activation, np.float32))
         return IntegerLayer(
@@ -191,7 +191,7 @@ class OpDataConv:
 
 
 LARGEST_PRODUCT = 1 << 16
-"""Largest number of window elements multiplied at once; windows can have many times the elements of their image."""
+"""Most window elements multiplied at once; windows can have many times the elements of their image."""
 
 
 def convolve(
@@ -201,7 +201,7 @@ def convolve(
 
     Args:
         seen: (batches, rows, columns, row taps, column taps, channels); these fall into groups.
-        weights: of the layer, (channels, row taps * column taps * depth).
+        weights: (channels, row taps * column taps * depth).
     """
     axis = int(np.argmax(seen.shape[:3]))
     if seen.size > LARGEST_PRODUCT and seen.shape[axis] > 1:

@@ -1,4 +1,4 @@
-"""Where windows lie along a dimension: SAME and VALID padding, strides, dilations, and the taps inside an image."""
+"""Positions of windows along a dimension: SAME and VALID padding, stride, dilation, taps inside the image."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TFLITE_PADDING = EnumType(largest=2)
 TFLITE_PADDING_VALUES = Struct("TfLitePaddingValues", width=INT, height=INT, width_offset=INT, height_offset=INT)
 
 LARGEST_STEP = 2**15 - 1
-"""Strides and dilations are numbers of 16 bits."""
+"""Strides and dilations are 16-bit numbers."""
 
 
 def output_size(padding: Padding, size: int, window: int, stride: int, dilation: int = 1) -> int:
-    """How many windows fit along a dimension of `size`; SAME lets the last ones reach beyond the end.
+    """Number of windows along a dimension of `size`; with SAME, the last ones may reach beyond the end.
 
-    A window that is larger than the dimension gives 0, or a negative number if it is larger by the stride or more.
+    For a window larger than the dimension, returns 0, or a negative number if it is larger by the stride or more.
 
     Raises:
         OperatorError: the stride is not positive, or the dilation is negative.
@@ -32,14 +32,14 @@ def output_size(padding: Padding, size: int, window: int, stride: int, dilation:
 
 
 def effective_size(window: int, dilation: int) -> int:
-    """Elements from the first to the last that a dilated window reads."""
+    """Extent of a dilated window: elements from the first to the last that it reads."""
     return (window - 1) * dilation + 1
 
 
 def padding_before(windows: int, size: int, window: int, stride: int, dilation: int = 1) -> int:
-    """Elements before the first one that the first of so many windows covers: half of all padding, rounded down.
+    """Padding before the first element for this many windows: half of all padding, rounded down.
 
-    None for a negative number of windows, as `output_size` gives it.
+    0 for a negative number of windows, which `output_size` may return.
     """
     if windows < 0:
         return 0
@@ -49,12 +49,12 @@ def padding_before(windows: int, size: int, window: int, stride: int, dilation: 
 class Axis(NamedTuple):
     """Windows along one dimension of an image: tap t of window i is at i * stride + t * dilation - before.
 
-    With a dilation of 0 all taps of a window are at one place, as in TFLM.
+    With a dilation of 0, all taps of a window are at one place, as in TFLM.
 
     Attributes:
-        size: of the image.
-        taps: that a window has.
-        windows: how many there are.
+        size: elements of the image.
+        taps: taps of a window.
+        windows: number of windows.
     """
 
     size: int
@@ -66,12 +66,12 @@ class Axis(NamedTuple):
 
     @property
     def start(self) -> int:
-        """The first place that is read; negative where it is before the image."""
+        """The first position read; negative if it is before the image."""
         return -self.before
 
     @property
     def stop(self) -> int:
-        """The place behind the last one that is read."""
+        """The position after the last one read."""
         return self.start + (self.windows - 1) * self.stride + effective_size(self.taps, self.dilation)
 
     @property
@@ -101,7 +101,7 @@ def axes(
 def paddings(
     padding: Padding, sizes: Sequence[int], taps: Sequence[int], strides: Sequence[int], dilations: Sequence[int]
 ) -> tuple[int, ...]:
-    """For rows and columns, the places before the image that the first of the windows that fit along it covers.
+    """Padding above and to the left of the image.
 
     Raises:
         OperatorError: a stride or a dilation is out of range.
@@ -111,12 +111,14 @@ def paddings(
     dimensions = list(zip(sizes, taps, strides, dilations))
     windows = [output_size(padding, *dimension) for dimension in dimensions]
     if min(windows) < 0 or 0 in dilations:
-        return (0, 0)  # TFLM gives up where a window is too large, or a dilation 0, but runs the operator
+        return (0, 0)  # TFLM computes no padding for an oversized window or a dilation of 0, but runs the operator
     return tuple(padding_before(count, *dimension) for count, dimension in zip(windows, dimensions))
 
 
 class Tap(NamedTuple):
-    """One element of a window along one dimension: the windows that have it in the image, and where it is there."""
+    """One element of a window along one dimension: the windows for which it lies in the image, and its positions
+    there.
+    """
 
     tap: int
     windows: slice
@@ -124,14 +126,14 @@ class Tap(NamedTuple):
 
 
 def taps(axis: Axis) -> list[Tap]:
-    """The taps of a window that have an element of the image for any of the windows, in order."""
+    """The taps that lie in the image for at least one window, in order."""
     lowest, highest = 0, axis.taps - 1
-    if axis.dilation > 0:  # what may be left out; windows can have a great many taps
+    if axis.dilation > 0:  # skip taps outside the image: windows can have a great many
         lowest = max(0, -(-(axis.before - (axis.windows - 1) * axis.stride) // axis.dilation))
         highest = min(axis.taps - 1, (axis.size - 1 + axis.before) // axis.dilation)
     found = []
     for tap in range(lowest, highest + 1):
-        offset = tap * axis.dilation - axis.before  # of the first window's tap from the first element
+        offset = tap * axis.dilation - axis.before  # offset of the first window's tap
         first = max(0, -(offset // axis.stride))
         last = min(axis.windows - 1, (axis.size - 1 - offset) // axis.stride)
         if first <= last:

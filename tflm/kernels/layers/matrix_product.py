@@ -1,4 +1,4 @@
-"""Matrix products x @ w: exact ones of integers, and ones of floats that add in the order of the reference."""
+"""Matrix products x @ w: exact for integers, in the reference's order of addition for floats."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tflm.kernels.arithmetic.numpy_calls import einsum
 
 
 def factors(x: npt.NDArray[Any], zero_point: Any = 0) -> npt.NDArray[np.float64]:
-    """Integers less their zero point, as factors of `integer_product`."""
+    """Subtract the zero point; returns a factor of `integer_product`."""
     values: npt.NDArray[np.float64] = x.astype(np.float64) - zero_point
     return values
 
 
 def integer_product(x: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> Raw:
-    """x @ w of whole numbers, in int64: exact as long as sums stay below 2^53."""
+    """x @ w of whole numbers, as int64; exact as long as sums stay below 2^53."""
     product: Raw = np.matmul(x, w).astype(np.int64)
     return product
 
 
 def float_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """x @ w, with each sum taken in order, one rounded product at a time.
+    """x @ w, adding one rounded product at a time, in order.
 
-    BLAS sums in another order, which differs by more than 1e-5 where large terms cancel.
+    BLAS adds in another order; its results differ by more than 1e-5 if large terms cancel.
     """
     rows, columns = x.shape[-2], w.shape[-1]
     if rows > columns:
         return float_product(w.swapaxes(-1, -2), x.swapaxes(-1, -2)).swapaxes(-1, -2)
     if columns == 1:
         w = np.concatenate([w, w], axis=-1)
-    # einsum runs its inner loop along the dimension that is contiguous: the columns, of which there are two at least.
+    # einsum runs its inner loop along the contiguous dimension, the columns, if there are at least two.
     product: npt.NDArray[np.float32] = einsum("...pd,...dn->...pn", x, np.ascontiguousarray(w, None))
     return product[..., :columns]

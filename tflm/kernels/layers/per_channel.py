@@ -1,4 +1,4 @@
-"""Weights with a scale for each output channel: their multipliers, in the arena; and weights of 4 bits."""
+"""Per-channel quantization: multipliers of each output channel in the arena; unpacking of 4-bit weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.enums import TensorType
 
 TypesByInput = dict[TensorType, tuple[TensorType, ...]]
-"""The types that a tensor may have, by the type of the input."""
+"""Allowed types of a tensor, by the type of the input."""
 
 WEIGHT_TYPES: TypesByInput = {
     TensorType.FLOAT32: (TensorType.FLOAT32,),
@@ -36,22 +36,24 @@ class ChannelMultipliers:
 
     @staticmethod
     def requests(channels: int) -> tuple[PersistentBuffer, PersistentBuffer]:
-        """Requests of a node that has them."""
+        """The requests for these arrays."""
         return PersistentBuffer(MULTIPLIER, 4 * channels), PersistentBuffer(SHIFT, 4 * channels)
 
     def fill(self, input: TfLiteTensor, scales: Sequence[float], output: TfLiteTensor) -> None:
-        """Set them to what takes accumulators to the output, given the scales of the weights."""
+        """Compute the multipliers from the scales of input, weights and output."""
         for i, scale in enumerate(scales):
             self.significands[i], self.shifts[i] = quantize_multiplier(input.scale * scale / output.scale)
 
     def multiplier(self, channels: int, accumulator_bits: int) -> QuantizedMultiplier:
-        """The multiplier of the accumulators of the first channels."""
+        """The multiplier of the accumulators, for the first channels."""
         kind = WideQuantizedMultiplier if accumulator_bits == 64 else QuantizedMultiplier
         return kind(self.significands[:channels], self.shifts[:channels])
 
 
 def accumulator_bits(node: Node, input: int, bias: int, without_bias: TensorType) -> int:
-    """32; 64 for 16-bit activations, unless the bias has 32 or, `without_bias`, the options say so."""
+    """Bits of an accumulator: 64 for 16-bit activations, unless the bias (or the options, without one) says 32; else
+    32.
+    """
     if node.input(input).type != TensorType.INT16:
         return 32
     bias_type = node.input(bias).type if node.has_input(bias) else without_bias
@@ -59,7 +61,7 @@ def accumulator_bits(node: Node, input: int, bias: int, without_bias: TensorType
 
 
 def require_scale_for_each_channel(weights: TfLiteTensor, channels: int) -> None:
-    """Reject weights whose scales are not one for each of `channels`, along a dimension of that size."""
+    """Reject weights that lack one scale for each of `channels`, along a dimension of that size."""
     assert weights.quantization is not None
     scales, dimension = weights.quantization.scale, weights.quantization.quantized_dimension
     if not 0 <= dimension < len(weights.dims) or not len(scales) == weights.dims[dimension] == channels:
@@ -71,7 +73,7 @@ def require_scale_for_each_channel(weights: TfLiteTensor, channels: int) -> None
 
 
 def unpacked_elements(weights: TfLiteEvalTensor) -> npt.NDArray[Any]:
-    """The elements of weights in their shape; those of 4 bits are unpacked, into a new array."""
+    """The elements of weights in their shape; 4-bit weights are unpacked into a new array."""
     data = weights.elements
     if weights.type == TensorType.INT4 and weights.is_constant:
         data = unpack_int4(data, math.prod(weights.dims))
@@ -79,6 +81,6 @@ def unpacked_elements(weights: TfLiteEvalTensor) -> npt.NDArray[Any]:
 
 
 def unpack_int4(packed: npt.NDArray[np.int8], count: int) -> npt.NDArray[np.int8]:
-    """Signed 4-bit elements, two to a byte with the low half first, as int8; the first `count` of them."""
+    """Unpack the first `count` signed 4-bit elements, two to a byte with the low half first, to int8."""
     low = np.left_shift(packed, 4) >> 4
     return np.stack([low, packed >> 4], axis=-1).reshape(-1)[:count]

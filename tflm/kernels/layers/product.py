@@ -19,11 +19,11 @@ Array = npt.NDArray[Any]
 
 
 class LayerArrays(NamedTuple):
-    """The elements of a layer's tensors: views, as the operator has them.
+    """Views of a layer's tensors in the operator's own shapes.
 
     Attributes:
         x, weights, y: input, weights and output.
-        bias: one for each channel of the output; None if it is left out.
+        bias: one for each channel of the output; None if omitted.
         constant: whether neither weights nor bias ever change.
     """
 
@@ -49,15 +49,15 @@ class FloatLayer:
         self.weights, self._bias, self._minimum, self._maximum = weights, bias, minimum, maximum
 
     def inputs(self, x: Array) -> Array:
-        """The factors of the weights: the input itself."""
+        """The operand that the weights multiply: the input itself."""
         return x
 
     def product(self, x: Array, weights: Array) -> Array:
-        """sums[g, p, n]: the sum over d of x[g, p, d] * weights[g, n, d], in order, each product rounded."""
+        """sums[g, p, n]: the sum over d of x[g, p, d] * weights[g, n, d], in order, with each product rounded."""
         return float_product(x, weights.swapaxes(-1, -2))
 
     def outputs(self, sums: Array) -> Array:
-        """The output, from sums whose last dimension is the channels: add the bias and clamp."""
+        """The output from sums (..., channels): add the bias and clamp."""
         biased = sums if self._bias is None else sums + self._bias
         clamped: Array = np.clip(biased, self._minimum, self._maximum)
         return clamped
@@ -66,19 +66,19 @@ class FloatLayer:
 class IntegerLayer:
     """A layer with integer weights.
 
-    The accumulator of a channel is bias + sum over d of (x[d] - x_zero_point) * (w[d] - weights_zero_point). The sum is
-    taken in floats, by BLAS, where these hold every partial sum exactly.
+    The accumulator of a channel is bias + sum over d of (x[d] - x_zero_point) * (w[d] - weights_zero_point). BLAS
+    computes the sum in float32 or float64 if that holds every partial sum exactly.
 
     Args:
         weights: (channels, depth), a view.
         bias: one for each channel, a view, or None.
         multiplier: scales the accumulators, which have 64 bits for a wide one and 32 otherwise.
-        output: what becomes of the results.
-        x_dtype: of the input.
+        output: adds the zero point and clamps.
+        x_dtype: dtype of the input.
         constant: whether neither weights nor bias ever change.
 
     Attributes:
-        dtype: of factors and sums.
+        dtype: dtype of factors and sums.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class IntegerLayer:
         return self._less_zero_point() if self._constant_weights is None else self._constant_weights
 
     def inputs(self, x: Array) -> Array:
-        """The factors of the weights: the input less its zero point."""
+        """The operand that the weights multiply: the input less its zero point."""
         return np.subtract(x, self._x_zero_point, dtype=self.dtype)
 
     def product(self, x: Array, weights: Array) -> Array:
@@ -119,18 +119,18 @@ class IntegerLayer:
         return sums
 
     def outputs(self, sums: Array) -> Array:
-        """The output, from sums whose last dimension is the channels: add the bias, scale, add zero point, clamp."""
+        """The output from sums (..., channels): add the bias, scale, add the zero point, clamp."""
         accumulators = sums.astype(self._requantize.dtype)
         if self._bias is not None:
             accumulators += self._bias
         return self._requantize(accumulators)
 
     def _less_zero_point(self) -> Array:
-        # Channels side by side in memory: BLAS multiplies a single position by that twice as fast.
+        # Contiguous channels: BLAS multiplies a single position by them twice as fast.
         return np.subtract(self._weights, self._weights_zero_point, dtype=self.dtype, order="F")
 
     def _largest_sum_of_weights(self, constant: bool) -> int:
-        """A bound on the sum of the absolute values of the weights of a channel."""
+        """Upper bound on the sum of a channel's absolute weights."""
         if not constant:
             return _largest(self._weights.dtype, self._weights_zero_point) * int(self._weights.shape[1])
         absolute = abs(self._weights.astype(np.int64) - self._weights_zero_point)
@@ -143,6 +143,6 @@ class IntegerLayer:
 
 
 def _largest(dtype: np.dtype[Any], zero_point: int) -> int:
-    """The largest distance from a zero point."""
+    """The largest absolute difference from a zero point."""
     limits = np.iinfo(dtype)
     return max(int(limits.max) - zero_point, zero_point - int(limits.min))

@@ -1,8 +1,8 @@
-"""How near behind its input the output of a convolution or a pool may be written, by the order of its loops.
+"""How far the output of a convolution or pooling may overlap its input, from the order of its loops.
 
-TFLM's reference loops go over batches, rows, columns and, for each window, channels: every element is written as soon
-as its window was read. What P. Blacker and others call diagonal memory optimisation: an element may be written over
-what no later window reads.
+TFLM's reference loops run over batches, rows, columns and, for each window, channels, and write each element as soon as
+its window is read. An element may overwrite input that no later window reads (P. Blacker et al.: diagonal memory
+optimisation).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions
 
 NEVER = np.int64(1) << np.int64(60)
-"""The address of what is not read."""
+"""Address of an element that is never read."""
 
 Addresses = npt.NDArray[np.int64]
 
@@ -52,7 +52,7 @@ def behind_each_channel(operator: OperatorFacts, input: int) -> range:
 
 
 def behind_each_window(operator: OperatorFacts, input: int) -> range:
-    """MAX_POOL_2D: a window's output holds the largest element so far, so it is written before the window is read."""
+    """MAX_POOL_2D: the output holds the largest element so far, so it is written before its window is fully read."""
     reads = first_reads(operator) if input == 0 else None
     if reads is None:
         return NOWHERE
@@ -63,12 +63,12 @@ def behind_each_window(operator: OperatorFacts, input: int) -> range:
 
 
 def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> range:
-    """Blocks of windows: all channels but the last are written for the whole block before it is read for the last time.
+    """Blocks of windows: all channels but the last of a whole block are written before the block's last read.
 
     Args:
         operator, input: as for any other `Overlap`.
         size: windows of a block.
-        run: windows after which blocks begin anew. Those that are left at the end of a run are blocks of one window.
+        run: windows after which a new block begins. The rest at the end of a run forms blocks of one window.
     """
     reads = first_reads(operator) if input == 0 else None
     if reads is None:
@@ -78,7 +78,7 @@ def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> r
     whole = windows % run < run // size * size
     first = np.where(whole, windows - windows % run % size, windows)
     behind = np.where(whole, first + size, windows + 1)
-    later = np.append(NEVER, _from_the_next_on(reads))[behind]  # from the first window behind the block on
+    later = np.append(NEVER, _from_the_next_on(reads))[behind]  # from the first window after the block
     distance = np.max(behind * channels * written - later)
     if channels > 1:
         from_the_first_on = np.minimum(reads, _from_the_next_on(reads))[first]
@@ -87,7 +87,7 @@ def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> r
 
 
 def windows(operator: OperatorFacts) -> tuple[Axis, Axis] | None:
-    """Where the windows of a convolution or a pool lie along rows and columns; None where that is not known."""
+    """Windows of a convolution or pooling along rows and columns; None if unknown."""
     x, y, of = operator.inputs[0], operator.outputs[0], operator.options
     weights = operator.inputs[1] if len(operator.inputs) > 1 else None
     if x is None or not len(x.dims) == len(y.dims) == 4 or min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:
@@ -107,7 +107,7 @@ def windows(operator: OperatorFacts) -> tuple[Axis, Axis] | None:
 
 
 def first_reads(operator: OperatorFacts) -> Addresses | None:
-    """For each window, the lowest byte of the input that it reads; None where that is not known."""
+    """For each window, the lowest byte of the input that it reads; None if unknown."""
     x, both = operator.inputs[0], windows(operator)
     if x is None or both is None:
         return None
@@ -121,7 +121,7 @@ def first_reads(operator: OperatorFacts) -> Addresses | None:
 
 
 def _first_inside(axis: Axis) -> Addresses:
-    """For each window the first of its taps that is not before the image."""
+    """For each window, its first tap that is not before the image."""
     begins = np.arange(axis.windows, dtype=np.int64) * axis.stride - axis.before
     before = np.maximum(-begins, 0)
     skipped = -(-before // axis.dilation)
@@ -130,6 +130,6 @@ def _first_inside(axis: Axis) -> Addresses:
 
 
 def _from_the_next_on(reads: Addresses) -> Addresses:
-    """For each window, the lowest byte that a later one reads."""
+    """For each window, the lowest byte that a later window reads."""
     lowest = np.minimum.accumulate(reads[::-1])[::-1]
     return np.append(lowest[1:], NEVER)

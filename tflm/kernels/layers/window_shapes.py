@@ -9,13 +9,15 @@ from tflm.schema.enums import Padding
 
 
 def pooled(node: StaticNode) -> Shapes:
-    """Windows that each channel has for itself."""
+    """Output shape of pooling: each channel has its own windows."""
     taps = node.option("filter_height"), node.option("filter_width")
     return _slide(node, taps, node.images()[3])
 
 
 def convolved(node: StaticNode) -> Shapes:
-    """Filters that lie along the first dimension of the weights, over all channels of the input or a group of them."""
+    """Output shape for weights (channels, rows, columns, depth), where depth is the input's channels or those of a
+    group.
+    """
     filters, rows, columns, depth = node.images(1)
     channels = node.images()[3]
     if depth == 0 or channels % depth:
@@ -24,7 +26,7 @@ def convolved(node: StaticNode) -> Shapes:
 
 
 def convolved_by_channel(node: StaticNode) -> Shapes:
-    """Filters that lie along the last dimension of the weights, each over one channel of the input."""
+    """Output shape for weights (1, rows, columns, channels), each filter over one channel of the input."""
     _, rows, columns, filters = node.images(1)
     channels = node.images()[3]
     if channels == 0 or filters % channels:

@@ -15,15 +15,17 @@ from tflm.kernels.support.checks import AnyTensor, element_count
 
 
 def require_room(elements: int, *tensors: AnyTensor) -> None:
-    """Reject a convolution that needs far more elements to work in than its tensors have together."""
+    """Reject a convolution whose working memory far exceeds the size of its tensors."""
     given = sum(element_count(tensor) for tensor in tensors)
     if elements > 64 * given + (1 << 20):
-        reason = f"{elements} elements to work in, for tensors of {given}: its strides or dilations leave the image far"
+        reason = (
+            f"needs {elements} work elements for tensors of {given}: strides or dilations reach far outside the image"
+        )
         raise OperatorError(reason, tensor=tensors[-1].name)
 
 
 def windows(x: npt.NDArray[Any], rows: Axis, columns: Axis) -> npt.NDArray[Any]:
-    """The windows of an image, a view of a copy with a border of zeros.
+    """The windows of an image: a view of a zero-padded copy.
 
     Args:
         x: (batches, rows, columns, channels).
@@ -43,5 +45,5 @@ def windows(x: npt.NDArray[Any], rows: Axis, columns: Axis) -> npt.NDArray[Any]:
 
 
 def image_elements(rows: Axis, columns: Axis, input: AnyTensor) -> int:
-    """Elements of an image that has all that windows see."""
+    """Number of elements of an image padded for all windows."""
     return math.prod((input.dims[0], rows.stop - rows.start, columns.stop - columns.start, input.dims[3]))

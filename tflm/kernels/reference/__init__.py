@@ -1,1 +1,1 @@
-"""The operators, one module a family, named as in TFLM. May import all of the other rooms of `tflm.kernels`."""
+"""The operators, one module per family, named as in TFLM. May import all other packages of `tflm.kernels`."""

@@ -46,15 +46,17 @@ class QuantizedSum:
     """A quantized sum of inputs of one scale and zero point.
 
     Attributes:
-        addends: what each value of an input adds, by its bits.
-        output: from the sum to the output.
+        addends: a table of the addend of each input value, indexed by its bits.
+        output: requantizes the sum.
     """
 
     addends: Raw
     output: Requantization
 
     def __call__(self, inputs: Sequence[npt.NDArray[np.int8]]) -> Raw:
-        total = self.addends[np.zeros(inputs[0].shape, np.uint8)]  # as in the reference, it begins with a stored zero
+        total = self.addends[
+            np.zeros(inputs[0].shape, np.uint8)
+        ]  # as in the reference, the sum starts from a stored zero
         for x in inputs:
             total += self.addends[x.view(np.uint8)]
         return self.output(total)
@@ -100,7 +102,7 @@ def _check_alike(input: TfLiteTensor, first: TfLiteTensor) -> None:
         reason = f"has shape {list(input.dims)}, the first input has {list(first.dims)}; they must be equal"
         raise OperatorError(reason, tensor=input.name)
     if input.type == TensorType.INT8 and (input.scale, input.zero_point) != (first.scale, first.zero_point):
-        raise OperatorError("has another scale or zero point than the first input", tensor=input.name)
+        raise OperatorError("differs from the first input in scale or zero point", tensor=input.name)
 
 
 def _quantized_sum(input: TfLiteTensor, output: TfLiteTensor) -> QuantizedSum:

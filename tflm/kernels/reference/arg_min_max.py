@@ -1,6 +1,6 @@
 """ARG_MAX and ARG_MIN: the index of the first largest or smallest element along an axis, which is an input.
 
-No comparison with a NaN holds: a NaN in the first place wins, any other is skipped.
+Comparisons with NaN are false: a NaN as first element wins, any other is skipped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
 
 
 def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any]) -> tuple[int, int, int]:
-    """The sizes of the input before, along and after the axis, once it and the output are checked."""
+    """Check input and output; returns the sizes of the input before, along and after the axis."""
     dimension = require_axis(int(axis.reshape(-1)[0]), len(input.dims), input.name)
     before, along, after = (
         math.prod(sizes) for sizes in (input.dims[:dimension], input.dims[dimension:][:1], input.dims[dimension + 1 :])
@@ -58,7 +58,7 @@ def check_dimension(input: AnyTensor, output: AnyTensor, axis: npt.NDArray[Any])
 
 
 def _bind_with(find: Callable[..., Any], worst: np.float32) -> Bind:
-    """Bind `np.argmax` or `np.argmin`; `worst` is the float that they find last."""
+    """Bind `np.argmax` or `np.argmin`; `worst` is the float that replaces a NaN to be skipped."""
 
     def bind(context: KernelContext, node: Node) -> Run:
         input, axis = (node.eval_input(index) for index in (INPUT, AXIS))

@@ -1,4 +1,4 @@
-"""ADD, SUB, MUL and DIV with a fused activation, for float32, int32, int8 and (but for DIV) int16; inputs broadcast."""
+"""ADD, SUB, MUL and DIV with a fused activation, for float32, int32, int8 and (except DIV) int16; inputs broadcast."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Clamped:
 
 
 def _truncated_quotient(x1: npt.NDArray[np.int32], x2: npt.NDArray[np.int32]) -> npt.NDArray[np.float64]:
-    """C's division of int32: in float64, where a quotient that is no whole number never rounds to one."""
+    """C's division of int32, computed in float64: a fractional quotient never rounds to a whole number."""
     if not x2.all():
         raise OperatorError("divides by zero")
     return np.trunc(x1 / x2)
@@ -138,7 +138,7 @@ def _truncated_quotient(x1: npt.NDArray[np.int32], x2: npt.NDArray[np.int32]) ->
 
 @dataclass(frozen=True)
 class Addend:
-    """An input of a quantized sum, brought to the scale of the sum, twice the larger scale of the inputs."""
+    """An input of a quantized sum, rescaled to the sum's scale: twice the larger scale of the inputs."""
 
     zero_point: int
     left_shift: int
@@ -181,7 +181,7 @@ class Product:
 
 @dataclass(frozen=True)
 class Quotient:
-    """A quantized quotient: the dividend, shifted left as far as it goes, times the reciprocal of the divisor.
+    """A quantized quotient: the dividend, shifted left as far as possible, times the reciprocal of the divisor.
 
     The output's multiplier is significand * 2^shift.
     """
@@ -209,8 +209,8 @@ class Quotient:
 def prepared_tensors(
     node: Node, types: tuple[TensorType, ...] = TYPES, maximum_rank: int = MAXIMUM_RANK
 ) -> tuple[TfLiteTensor, TfLiteTensor, TfLiteTensor]:
-    """Two inputs and an output of one of those types, which broadcast."""
-    node.expect(outputs=1)  # TFLM leaves further inputs alone, but for operators that count them
+    """The inputs and output, checked to have one of these types and to broadcast."""
+    node.expect(outputs=1)  # TFLM ignores further inputs, except for operators that count them
     input1 = node.input(0)
     input2 = node.input(1)
     output = node.output(0)
@@ -236,7 +236,7 @@ def _prepare_add(context: KernelContext, node: Node) -> None:
     activation = fused_activation(node, AddOptions)
     if output.type == TensorType.INT32:
         _require_plain_numbers(input1, input2)
-        node.op_data = _clamped(np.add, ActivationFunctionType.NONE, output)  # TFLM leaves the activation out
+        node.op_data = _clamped(np.add, ActivationFunctionType.NONE, output)  # TFLM ignores the activation
     elif output.type == TensorType.FLOAT32:
         node.op_data = _clamped(np.add, activation, output)
     else:

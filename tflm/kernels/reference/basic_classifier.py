@@ -1,8 +1,8 @@
 """BasicClassifier, a custom operator: the posteriors of chosen classes, and whether each reaches its threshold.
 
-Inputs, all int32: the posteriors of all classes, of one or two dimensions; the classes that are asked for, as indices
-into the posteriors; and a threshold for each of them. Outputs, an element for each class asked for: whether its
-posterior is at least the threshold (bool), and the posterior itself (int32).
+Inputs, all int32: the posteriors of all classes, in one or two dimensions; the requested classes, as indices into the
+posteriors; and a threshold for each of them. Outputs, with one element per requested class: whether its posterior
+reaches the threshold (bool), and the posterior itself (int32).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
         raise OperatorError(f"has shape {list(posteriors.dims)}, must have 1 or 2 dimensions", tensor=posteriors.name)
     for tensor in (classes, thresholds, reached, chosen):
         if len(tensor.dims) != 1 or tensor.dims != classes.dims:
-            reason = f"has shape {list(tensor.dims)}; there must be one element for each class that is asked for"
+            reason = f"has shape {list(tensor.dims)}; must have one element for each requested class"
             raise OperatorError(reason, tensor=tensor.name)
     for tensor in (posteriors, classes, thresholds, chosen):
         require_type(tensor, *TYPES)

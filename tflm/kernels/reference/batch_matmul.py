@@ -71,7 +71,7 @@ QUANTIZATION_OP_DATA_BATCH_MATMUL = Struct(
 
 @dataclass(frozen=True)
 class OpDataBatchMatmul:
-    """Constants of integers: the multiplier of sums of products, and the zero points."""
+    """Constants of integer types: the multiplier of sums of products, and the zero points."""
 
     multiplier: QuantizedMultiplier
     left_zero_point: int
@@ -97,7 +97,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
     if len(shape) > len(output.dims) or math.prod(shape) != element_count(output):
         reason = f"has shape {list(output.dims)}, the product has {list(shape)}"
         raise OperatorError(reason, tensor=output.name)
-    # The shape in the model does not count.
+    # TFLM ignores the shape in the model.
     context.allocate_requested(node)
     node.eval_output(0).dims = shape
 
@@ -111,7 +111,7 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def quantization_request(node: Node) -> PersistentBuffer:
-    """The constants of integers."""
+    """The request for the constants of integer types."""
     return PersistentBuffer("quantization", QUANTIZATION_OP_DATA_BATCH_MATMUL.size(node.target))
 
 
@@ -125,7 +125,7 @@ def _quantization(left: TfLiteTensor, right: TfLiteTensor, output: TfLiteTensor)
 
 
 def transposed_requests(node: Node) -> Iterator[Request]:
-    """TFLM multiplies rows by rows: what does not lie so gets a place to be transposed to."""
+    """TFLM multiplies rows by rows, so a side in another layout gets a buffer for its transpose."""
     options = node.options(BatchMatMulOptions)
     for index, is_transposed in ((LEFT, options.adj_x), (RIGHT, not options.adj_y)):
         if is_transposed:

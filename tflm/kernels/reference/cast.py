@@ -1,6 +1,6 @@
 """CAST between numbers of different types: integers wrap, floats saturate, and anything but zero is true.
 
-Truth values are the bytes that they are.
+Bools are read as bytes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _truncated(x: npt.NDArray[np.float32], limits: np.iinfo[Any]) -> npt.NDArray[np.float64]:
-    """Floats cut off towards zero, saturated; 0 for what is not a number."""
+    """Truncate floats towards zero and saturate; NaN becomes 0."""
     numbers = np.where(np.isnan(x), 0, x.astype(np.float64))
     truncated: npt.NDArray[np.float64] = np.trunc(np.clip(numbers, limits.min, limits.max))
     return truncated

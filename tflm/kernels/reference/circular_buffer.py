@@ -1,7 +1,7 @@
-"""CIRCULAR_BUFFER: the last few inputs in a row, and a pause of the rest of the model between every so many of them.
+"""CIRCULAR_BUFFER: keeps the last few inputs, and ends most invokes early.
 
-The buffer is the output, a variable tensor. In most invokes of a streaming model only what stands before the operator
-runs; the operators after it run once in every `cycles_max` invokes.
+The buffer is the output, a variable tensor. In a streaming model, the operators after this one run only once every
+`cycles_max` invokes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OP_DATA_CIRCULAR_BUFFER = Struct("OpDataCircularBuffer", cycles_until_run=INT, c
 
 NAME = "CIRCULAR_BUFFER"
 EVERY_INVOKE_SLOTS = (5, 13, 25)
-"""Without options, buffers with that many slots do not pause; nor does the fifth in a row of others with FIFTH_DIMS."""
+"""Without options, buffers with this many slots never end an invoke; neither does the fifth buffer with FIFTH_DIMS."""
 FIFTH_DIMS = (2, 96)
 
 

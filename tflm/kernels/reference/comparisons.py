@@ -1,6 +1,6 @@
 """EQUAL, NOT_EQUAL, GREATER, GREATER_EQUAL, LESS and LESS_EQUAL of two inputs that broadcast.
 
-Quantized integers are compared as the real numbers that they stand for, to 31 bits; other numbers as they are.
+Quantized integers are compared as the real numbers that they represent, to 31 bits; all others directly.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UFUNCS: dict[str, np.ufunc] = {
 
 MAXIMUM_RANK = 4
 LEFT_SHIFT = 8
-"""Quantized integers are shifted left by so many bits before they are scaled."""
+"""Quantized integers are shifted left by this many bits before scaling."""
 
 COMPARISON_PARAMS = Struct(
     "ComparisonParams",
@@ -58,12 +58,12 @@ OP_DATA_COMPARISON = Struct("comparisons.cc:OpData", params=COMPARISON_PARAMS)
 
 
 OUTPUT_TYPES = (TensorType.BOOL, TensorType.INT8, TensorType.UINT8)
-"""TFLM writes truth values as bytes, whatever the output is. Larger elements would get no value."""
+"""TFLM writes bools as bytes, whatever the output's type. Larger elements would stay unset."""
 
 
 @dataclass(frozen=True)
 class QuantizedNumber:
-    """An input of a comparison as the real number that it stands for: the multiplier is its scale."""
+    """An input of a comparison as the real number that it represents; the multiplier is its scale."""
 
     zero_point: int
     multiplier: QuantizedMultiplier

@@ -1,7 +1,7 @@
 """CONCATENATION, SPLIT and SPLIT_V: parts of a tensor along an axis; PACK and UNPACK: its slices along an axis.
 
-All of them copy between a part and its columns of the whole. A tensor is taken as a matrix; its rows are indexed by the
-dimensions before the axis.
+All of them copy between a part and its columns of the whole, seen as a matrix whose rows are indexed by the dimensions
+before the axis.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ OP_DATA_CONCATENATION = Struct(
 
 
 def _prepare_concatenation(context: KernelContext, node: Node) -> None:
-    """The op data is the axis, as with every operator here."""
+    """The op data is the axis, as for every operator of this module."""
     options = node.options(ConcatenationOptions)
     first = node.input(0)
     output = node.output(0)
@@ -122,7 +122,7 @@ def _check_quantization(input: TfLiteTensor, output: TfLiteTensor) -> None:
 
 
 def _prepare_split(context: KernelContext, node: Node) -> None:
-    """TFLM takes all outputs to have the shape of the first."""
+    """TFLM assumes that all outputs have the shape of the first."""
     outputs = _outputs(node)
     for output in outputs:
         require_alike(output, outputs[0])
@@ -136,7 +136,7 @@ def _prepare_split_v(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_outputs(node: Node, parts: Sequence[TfLiteEvalTensor], input_index: int, axis_index: int) -> None:
-    """Reject outputs that are not parts of the input. TFLM compares only their sizes along the axis."""
+    """Reject outputs that are not parts of the input. TFLM itself checks only their sizes along the axis."""
     (number,) = constant_integers(node.input(axis_index), 1)
     whole = node.eval_input(input_index)
     require_type(whole, *SPLIT_TYPES)
@@ -188,7 +188,7 @@ def _prepare_unpack(context: KernelContext, node: Node) -> None:
 
 
 def _check_slices(slices: Sequence[TfLiteEvalTensor], whole: TfLiteEvalTensor, axis: int) -> None:
-    """Reject slices that do not make up the whole when they are stacked along the axis."""
+    """Reject slices that, stacked along the axis, do not make up the whole."""
     if whole.dims[axis] != len(slices) or not slices:
         reason = f"has {whole.dims[axis]} elements along dimension {axis}, there are {len(slices)} slices"
         raise OperatorError(reason, tensor=whole.name)
@@ -230,7 +230,7 @@ def _copies_to_parts(input_index: int) -> Callable[[Node], list[Copy]]:
 
 
 def _moves_to_whole(operator: OperatorFacts) -> list[Move] | None:
-    """Each input becomes the bytes of the output behind those of the input before it."""
+    """The inputs' bytes follow each other in the output."""
     options = operator.options
     axis = options.axis if isinstance(options, (ConcatenationOptions, PackOptions)) else 0
     parts = [part for part in operator.inputs if part is not None]
@@ -242,7 +242,7 @@ def _moves_to_whole(operator: OperatorFacts) -> list[Move] | None:
 
 
 def _moves_to_parts(input: int, axis_input: int | None = None) -> Moves:
-    """Each output is the bytes of the input behind those of the output before it."""
+    """The outputs' bytes follow each other in the input."""
 
     def moves(operator: OperatorFacts) -> list[Move] | None:
         whole = operator.inputs[input] if input < len(operator.inputs) else None

@@ -1,7 +1,6 @@
-"""IF, WHILE and CALL_ONCE: operators that run other subgraphs, which have their tensors in the same arena.
+"""IF, WHILE and CALL_ONCE: operators that run other subgraphs, whose tensors are in the same arena.
 
-What a subgraph is given and what it gives is copied, byte by byte; the copies are worked out once, when the operator is
-bound.
+The inputs and outputs of a subgraph are copied byte by byte. The copies are determined once, in the bind phase.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ OP_DATA_WHILE = Struct("while.cc:OpData", cond_subgraph_index=INT, body_subgraph
 
 
 class CallOnce(NamedTuple):
-    """The subgraph to run, and whether it is still to be run."""
+    """The subgraph to run, and whether it has yet to run."""
 
     subgraph_index: int
     pending: npt.NDArray[np.uint8]
@@ -146,7 +145,7 @@ def _bind_while(context: KernelContext, node: Node) -> Run:
 def _bind_call(
     context: KernelContext, inputs: list[TfLiteEvalTensor], index: int, outputs: list[TfLiteEvalTensor]
 ) -> Run:
-    """What runs a subgraph on these inputs, and copies what it gives to these outputs."""
+    """Returns a function that runs a subgraph on these inputs and copies its results to these outputs."""
     copy_inputs = _bind_copies(inputs, context.subgraph_inputs(index))
     copy_outputs = _bind_copies(context.subgraph_outputs(index), outputs)
 
@@ -159,14 +158,14 @@ def _bind_call(
 
 
 def _condition(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
-    """The bytes of what the condition gives; TFLM looks at the first of them, whatever its type."""
+    """The bytes of a condition's result. TFLM reads the first one, whatever the type."""
     if element_count(tensor) < 1:
         raise OperatorError(f"has shape {list(tensor.dims)}, a condition has an element", tensor=tensor.name)
     return tensor.elements.reshape(-1).view(np.uint8)
 
 
 def _require_counts(context: KernelContext, index: int, inputs: int, outputs: int | None = None) -> None:
-    """Reject a subgraph that takes or gives another number of tensors than the operator has for it."""
+    """Reject a subgraph whose number of inputs or outputs does not match the operator's."""
     for what, tensors, count in (
         ("needs", context.subgraph_inputs(index), inputs),
         ("returns", context.subgraph_outputs(index), outputs),
@@ -184,9 +183,10 @@ def _outputs(node: Node) -> list[TfLiteEvalTensor]:
 
 
 def _or_refuse_when_run(bind: Callable[[], Run]) -> Run:
-    """What `bind` gives; or, if it refuses, what does so when it is run: a subgraph that never runs may be of any form.
+    """Call `bind`; if it raises, return a function that raises the same error when it is run.
 
-    TFLM compares the sizes of tensors, not their types, and only when it copies them.
+    TFLM compares the sizes of tensors, not their types, and only when it copies them, so a subgraph that never runs may
+    have any.
     """
     try:
         return bind()
@@ -211,7 +211,7 @@ def _copy(source: TfLiteEvalTensor, target: TfLiteEvalTensor) -> Copy:
         reason = f"has shape {list(source.dims)}, {target.name!r} has {list(target.dims)}: the sizes must match"
         raise OperatorError(reason, tensor=source.name)
     if not target.elements.flags.writeable:
-        raise OperatorError("is a constant of the model, and can't be what a subgraph is given", tensor=target.name)
+        raise OperatorError("is a constant of the model; a subgraph's input cannot be constant", tensor=target.name)
     return target.elements.reshape(-1).view(np.uint8), source.elements.reshape(-1).view(np.uint8)
 
 

@@ -1,7 +1,7 @@
 """CONV_2D: windows of the input times weights, for float32, int8 and int16 activations.
 
-Weights are (channels, rows, columns, depth). Where the input has several times that depth, its channels fall into as
-many groups, and so do the output's: each sees one group only.
+Weights are (channels, rows, columns, depth). If the input has a multiple of that depth, input and output channels are
+divided into as many groups, and each output group uses one input group.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(output) * math.prod(inputs[INPUTS.weights][1:])  # each element sees its channel's weights
+    return math.prod(output) * math.prod(inputs[INPUTS.weights][1:])  # each output element uses its channel's weights
 
 
 def _is_grouped(signature: Signature) -> bool:

@@ -48,7 +48,7 @@ Array = npt.NDArray[Any]
 
 
 class CumsumQuantization(NamedTuple):
-    """How int8 values become terms of 32 bits, and sums of these become int8."""
+    """Converts int8 values to 32-bit terms, and their sums back to int8."""
 
     input_zero_point: int
     output: Requantization
@@ -107,7 +107,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _along_first(array: Array, axis: int, reverse: bool) -> Array:
-    """A view with an axis moved to the front, and reversed if asked for."""
+    """A view with an axis moved to the front, and reversed if requested."""
     moved = np.moveaxis(array, axis, 0)
     return moved[::-1] if reverse else moved
 
@@ -120,7 +120,7 @@ def _cumsum(x: Array, exclusive: bool, op: CumsumQuantization) -> Array:
         sums = np.concatenate([np.zeros_like(sums[:1]), sums[:-1]])
     if is_float:
         return sums
-    # The reference starts from the offset of the input, so that it is added once more than there are elements.
+    # The reference starts from the input's offset, so it adds the offset once more than the number of elements.
     return op.output((sums - np.int32(op.input_zero_point)) << TERM_SHIFT)
 
 

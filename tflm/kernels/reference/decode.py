@@ -1,7 +1,7 @@
-"""TFLM_DECODE: tensors that the model holds in compressed form: by a look-up table, pruned, or in Huffman codes.
+"""TFLM_DECODE: decompresses tensors of the model: look-up tables, pruning and Huffman codes.
 
-Each output has two inputs, constants both: its codes, and its metadata. Of the metadata, the first 16 bytes say how the
-output is compressed; the rest is the table that goes with it. Bits are counted from the highest of each byte.
+Each output has two constant inputs: its codes and its metadata. The first 16 bytes of the metadata describe the
+compression; the rest is its table. Bits are counted from the highest of each byte.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Encoded(NamedTuple):
     Attributes:
         codes: the bytes of the first input.
         metadata: the bytes of the second.
-        name: of the tensor with the codes, for messages.
-        type, dims: of the output.
+        name: name of the tensor with the codes, for messages.
+        type, dims: type and shape of the output.
         zero_points: one for each channel.
         is_last_axis: whether channels lie along the last dimension; along the first otherwise.
     """
@@ -102,7 +102,7 @@ class Encoded(NamedTuple):
         return math.prod(self.dims)
 
     def table(self, dtype: npt.DTypeLike) -> Elements:
-        """What follows the metadata, as elements; bytes that do not fill one are left out."""
+        """The bytes after the first 16 of the metadata, as elements; an incomplete last element is dropped."""
         after = self.metadata[METADATA_BYTES:]
         return after[: len(after) // np.dtype(dtype).itemsize * np.dtype(dtype).itemsize].view(dtype)
 
@@ -151,7 +151,7 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def _place_beside_the_arena(context: KernelContext, output: TfLiteEvalTensor) -> None:
-    """Give an output alternate decompression memory, if there is room: then the planner has nothing to place."""
+    """Give an output alternate decompression memory if it fits, so that the planner need not place it."""
     if output.data is None:
         memory = context.allocate_decompression_memory(output.byte_length)
         if memory is not None:
@@ -159,7 +159,7 @@ def _place_beside_the_arena(context: KernelContext, output: TfLiteEvalTensor) ->
 
 
 def _bind_decode(context: KernelContext, node: Node) -> Run:
-    """What is constant is decoded once; each invoke only copies it, for its place in the arena has other uses too."""
+    """Decode constants once. Each invoke only copies the result, because other tensors reuse its place in the arena."""
     copies = []
     for i, (scheme, encoded) in enumerate(node.op_data):
         output: TfLiteEvalTensor = node.eval_output(i)
@@ -249,11 +249,11 @@ def _decode_pruned(encoded: Encoded) -> Elements:
 
 
 def _decode_huffman(encoded: Encoded) -> Elements:
-    """Code after code, by tables that the next few bits are an index into.
+    """Decode code after code, with tables that are indexed by the next few bits.
 
-    An entry of the table has, from its highest bit: whether it is a symbol; 4 bits; and a value. Of a symbol, the bits
-    are how many of the last index belong to its code. Of another entry, they are the bits of the next index less 1, and
-    the value is added to the place of the entry, to which the index is relative.
+    An entry has, from its highest bit: a symbol flag, 4 bits, and a value. For a symbol, the 4 bits are the number of
+    index bits that belong to its code. Otherwise they are the width of the next index less 1, and the value is the
+    offset from this entry to the table for that index.
     """
     parameters = int(encoded.metadata[PARAMETERS_BYTE])
     dtype, size = (np.uint32, 32) if parameters & WIDE_TABLE_MASK else (np.uint16, 16)
@@ -262,7 +262,7 @@ def _decode_huffman(encoded: Encoded) -> Elements:
     initial = (parameters >> INITIAL_TABLE_SHIFT) + 1
     words = encoded.codes[: len(encoded.codes) // 4 * 4].view(">u4").tolist()
     end = 32 * len(words)
-    words += [0, 0]  # the bits after the last code are looked at, not used
+    words += [0, 0]  # the bits after the last code are read but not used
     symbols: list[int] = []
     position = 0
     for _ in range(encoded.size):
@@ -293,7 +293,7 @@ def _bits(encoded: Encoded, count: int) -> npt.NDArray[np.uint8]:
 
 
 def _dtype(type: TensorType) -> np.dtype[Any]:
-    """BOOL is taken as bytes, so that any byte is copied as it is."""
+    """BOOL is treated as bytes, so that any byte is copied unchanged."""
     return np.dtype(np.uint8) if type == TensorType.BOOL else ELEMENT_TYPES[type].dtype
 
 
@@ -305,11 +305,11 @@ class Scheme(NamedTuple):
     """A way to compress tensors.
 
     Attributes:
-        state: what the kernel keeps for an output.
-        reads: what it reads of the tensors once it has the state.
-        has_channels: whether the output's quantization counts.
-        check: refuses what can't be decoded.
-        decode: the elements.
+        state: the C structure that the kernel keeps for an output.
+        reads: which parts of the tensors it reads after it allocated the state.
+        has_channels: whether it uses the output's quantization.
+        check: raises `OperatorError` for data that can't be decoded.
+        decode: returns the elements.
     """
 
     state: Struct

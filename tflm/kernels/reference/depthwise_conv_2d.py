@@ -92,7 +92,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     layer = op.layer(arrays, weights.reshape(-1, channels).T)
 
     def run() -> None:
-        if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
+        if x.shape[3] == 1:  # all filters use one channel: an ordinary convolution
             y[...] = convolve(windows(layer.inputs(x), op.rows, op.columns), layer, layer.weights)
             return
         seen = windows(np.repeat(layer.inputs(x), copies, axis=3), op.rows, op.columns)

@@ -1,4 +1,4 @@
-"""TFLite_Detection_PostProcess: the boxes of an object detector, without those that overlap better ones.
+"""TFLite_Detection_PostProcess: non-maximum suppression of an object detector's boxes.
 
 Boxes are decoded relative to anchors. "Fast" non-maximum suppression selects boxes by their best score, and reports the
 best classes of each; "regular" suppression selects boxes for each class separately, and keeps the best of all.
@@ -69,7 +69,7 @@ class DetectionParameters(NamedTuple):
 
     @classmethod
     def of(cls, custom_options: memoryview) -> DetectionParameters:
-        """Parse the options, and refuse values that no detection is possible with."""
+        """Parse the options; raises `OperatorError` for invalid values."""
         options = FlexbufferMap(custom_options)
         parameters = cls(
             max_detections=options.as_int32("max_detections"),
@@ -140,7 +140,7 @@ def _decode_center_size_boxes(encodings: Floats, anchors: Floats, scales: tuple[
     boxes = np.concatenate([centers - halves, centers + halves], axis=1)
     is_bad = np.any(boxes[:, :2] >= boxes[:, 2:], axis=1)
     if is_bad.any():
-        raise OperatorError(f"box {int(is_bad.argmax())} is empty; its ends must be greater than its begins")
+        raise OperatorError(f"box {int(is_bad.argmax())} is empty; its ends must be greater than its starts")
     return boxes
 
 
@@ -160,7 +160,7 @@ def _intersection_over_union(box: Floats, boxes: Floats) -> Floats:
 
 
 def _non_max_suppression(boxes: Floats, scores: Floats, parameters: DetectionParameters, most: int) -> list[int]:
-    """NonMaxSuppressionSingleClass: at most `most` boxes, the best first, that do not overlap better ones too much."""
+    """NonMaxSuppressionSingleClass: the best boxes, at most `most`, that do not overlap better ones too much."""
     kept = np.flatnonzero(scores >= parameters.nms_score_threshold)
     candidates = kept[_decreasing_arg_sort(scores[kept])]
     selected: list[int] = []
@@ -173,11 +173,11 @@ def _non_max_suppression(boxes: Floats, scores: Floats, parameters: DetectionPar
 
 
 Detections = list[tuple[int, int, int]]
-"""Place in the outputs, box, and label."""
+"""(index in the outputs, box, label)."""
 
 
 def _fast(boxes: Floats, scores: Floats, parameters: DetectionParameters) -> Detections:
-    """NonMaxSuppressionMultiClassFast. As in TFLM, places have gaps where a box has several classes."""
+    """NonMaxSuppressionMultiClassFast. As in TFLM, indices have gaps if a box has several classes."""
     per_box = min(parameters.max_classes_per_detection, parameters.num_classes)
     detections: Detections = []
     for box in _non_max_suppression(boxes, scores.max(axis=1), parameters, parameters.max_detections):
@@ -192,7 +192,7 @@ def _regular(boxes: Floats, scores: Floats, parameters: DetectionParameters) -> 
     for label in range(parameters.num_classes):
         selected = _non_max_suppression(boxes, scores[:, label], parameters, parameters.detections_per_class)
         best += [(box, label) for box in selected]
-        best.sort(key=lambda detection: -scores[detection])  # stable: of equal ones, the earlier stays first
+        best.sort(key=lambda detection: -scores[detection])  # stable: equal scores keep their order
         del best[parameters.max_detections :]
     return [(place, box, label) for place, (box, label) in enumerate(best)]
 
@@ -208,7 +208,7 @@ def _bind_detection_postprocess(context: KernelContext, node: Node) -> Run:
 
     def run() -> None:
         boxes = _decode_center_size_boxes(encodings[0, :, :BOX], anchor_boxes, parameters.scales)
-        scores = predictions[0, :, -parameters.num_classes :].copy()  # without a background class, which comes first
+        scores = predictions[0, :, -parameters.num_classes :].copy()  # skip the background class, which comes first
         detections = suppress(boxes, scores, parameters)
         for output in outputs:
             output.fill(0)

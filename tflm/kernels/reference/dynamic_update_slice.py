@@ -1,6 +1,6 @@
 """DYNAMIC_UPDATE_SLICE: the first input with a slice replaced; the start of the slice is an input as well.
 
-A slice that would reach beyond the input is moved inside.
+A slice that extends beyond the input is shifted to fit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ethos-u: a command stream for an Arm Ethos-U NPU, which goes to a driver that the caller supplies."""
+"""ethos-u: passes a command stream for an Arm Ethos-U NPU to a driver that the caller supplies."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ MAXIMUM_BASE_ADDRESSES = 8
 Bytes = npt.NDArray[np.uint8]
 
 EthosUDriver = Callable[[Bytes, Sequence[Bytes]], None]
-"""Runs a command stream on the memory at its base addresses, both given as views of bytes, not copies.
+"""Runs a command stream on the memory at its base addresses. Both are views of bytes, not copies.
 
-The base addresses are, in the order in which Vela writes the operator: the model's weights (read only), the arena, the
-fast scratch memory, the inputs, the outputs; 8 at most. To refuse, a driver raises an exception.
+The base addresses, at most 8, are in Vela's order: the model's weights (read only), the arena, the fast scratch memory,
+the inputs, the outputs. A driver raises an exception to report failure.
 """
 
 
@@ -35,8 +35,8 @@ def ethos_u(driver: EthosUDriver | None) -> Registration:
     """The operator "ethos-u" with a driver: `resolver.add_custom(tflm.ethos_u(driver))`.
 
     Args:
-        driver: is called as `driver(command_stream, base_addresses)` in each invoke; see `EthosUDriver`. With None,
-            the arena of a model that has the operator can be measured, and no more.
+        driver: called as `driver(command_stream, base_addresses)` in each invoke; see `EthosUDriver`. With None, the
+            model cannot run, only its arena can be measured.
     """
 
     def prepare(context: KernelContext, node: Node) -> None:
@@ -66,7 +66,7 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def _check_options(options: memoryview) -> None:
-    """The options are a flexbuffer of one integer, which says what the command stream is for."""
+    """The options are a flexbuffer of one integer: the device of the command stream."""
     if len(options) >= 3:
         width, kind = options[-1], options[-2] >> 2
         is_integer = kind in (FlexbufferType.INT, FlexbufferType.UINT) and width in (1, 2, 4, 8)

@@ -1,4 +1,4 @@
-"""FILL: a tensor of one value; SHAPE: the dimensions of a tensor."""
+"""FILL: a tensor filled with one value; SHAPE: the dimensions of a tensor."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ BIAS_TYPES = {
 
 
 WITHOUT_OUTPUT_SCALE = (0, 0)
-"""The multiplier that TFLM finds on x86 where it divides by a scale of 0."""
+"""The multiplier that TFLM computes on x86 if it divides by a scale of 0."""
 
 
 @dataclass
@@ -93,9 +93,9 @@ class OpDataFullyConnected:
     """Constants of a quantized layer.
 
     Attributes:
-        multiplier: scales the accumulators; of one scale per row, the parts are arrays in the arena.
-        input_zero_point, weights_zero_point: taken off.
-        output: how results become the output's integers.
+        multiplier: scales the accumulators; with a scale per row, its parts are arrays in the arena.
+        input_zero_point, weights_zero_point: subtracted from input and weights.
+        output: adds the zero point and clamps.
     """
 
     multiplier: QuantizedMultiplier
@@ -135,16 +135,18 @@ def tensor_requests(node: Node) -> Iterator[Request]:
 
 
 SCALES_BY_ROW = "47b545074"
-"""From here on weights may have a scale for each row; before, the first one was taken for all, or they were refused."""
+"""The commit from which weights may have a scale per row; earlier releases use the first for all, or reject the
+model.
+"""
 
 
 def has_scale_for_each_row(weights: TfLiteTensor) -> bool:
-    """Whether there is more than one scale."""
+    """Whether the weights have more than one scale."""
     return weights.quantization is not None and len(weights.quantization.scale) > 1
 
 
 def multiplier_requests(node: Node) -> tuple[Request, ...]:
-    """Where weights have a scale for each row, the multipliers."""
+    """The requests for the multipliers, if the weights have a scale for each row."""
     weights = node.input(WEIGHTS)
     if not has_scale_for_each_row(weights) or not node.release.holds(SCALES_BY_ROW):
         return ()
@@ -208,7 +210,7 @@ def _by_row(context: KernelContext, node: Node) -> ChannelMultipliers:
 
 
 def _real_multiplier(node: Node) -> float:
-    """Scale of the accumulators over the scale of the output. The bias must be at the scale of the accumulators."""
+    """Scale of the accumulators over the scale of the output. The bias must have the scale of the accumulators."""
     input, weights, output = node.input(INPUT), node.input(WEIGHTS), node.output(0)
     if node.has_input(BIAS):
         bias = node.input(BIAS)

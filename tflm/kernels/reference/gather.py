@@ -1,6 +1,5 @@
-"""GATHER, GATHER_ND and EMBEDDING_LOOKUP: slices of the first input, at indices which are an input as well.
-
-EMBEDDING_LOOKUP has the indices first; it can turn the rows of an int8 table into float32.
+"""GATHER, GATHER_ND and EMBEDDING_LOOKUP: slices of the first input, at indices given by the second. EMBEDDING_LOOKUP
+takes the indices first, and can dequantize the rows of an int8 table to float32.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ EMBEDDING_LOOKUP_OP_DATA = Struct("embedding_lookup.cc:OpData", scale=FLOAT, num
 
 
 def _prepare_gather(context: KernelContext, node: Node) -> None:
-    """The op data are the axis that is indexed, and how many dimensions before it input and indices have in common."""
+    """The op data are the indexed axis, and the number of leading dimensions that input and indices share."""
     node.expect(inputs=2, outputs=1)
     input, indices = (node.input(i) for i in range(2))
     require_type(indices, TensorType.INT32)
@@ -57,7 +56,7 @@ def _prepare_gather(context: KernelContext, node: Node) -> None:
 
 
 def _shape_output(context: KernelContext, node: Node, input: TfLiteTensor, dims: tuple[int, ...]) -> None:
-    """Give the output its shape. The shape in the model does not count, but must have room for these dimensions."""
+    """Set the output's shape. The shape in the model is ignored, but must have room for these dimensions."""
     output = node.eval_output(0)
     require_same_type(output, input)
     if len(output.dims) < len(dims):
@@ -94,7 +93,7 @@ def _bind_gather(context: KernelContext, node: Node) -> Run:
 
 
 def _inside(indices: Array, size: int, name: str) -> Array:
-    """The indices, unless one is out of range."""
+    """The indices; raises `OperatorError` if one is out of range."""
     lowest, highest = indices.min(initial=0), indices.max(initial=-1)
     if lowest < 0 or highest >= size:
         outside = lowest if lowest < 0 else highest
@@ -131,7 +130,7 @@ def _bind_gather_nd(context: KernelContext, node: Node) -> Run:
 
     def rows() -> Array:
         found: Array = track_host_array(numbers.astype(np.int64) @ strides)
-        # As in TFLM, a number may be out of its dimension as long as the slice is in the input.
+        # As in TFLM, an index may exceed its dimension as long as the slice lies in the input.
         if found.min(initial=0) < 0 or found.max(initial=-1) >= len(table):
             raise OperatorError(f"has an index that is not in shape {list(input.dims)}", tensor=indices.name)
         return found

@@ -27,7 +27,7 @@ from tflm.targets import INT, INT8, INT16, Array, Struct
 TYPES = (TensorType.FLOAT32, TensorType.INT8)
 
 RELUISH_SCALE = 3 / 32768
-"""Of the second factor while it stands for -3 to 3."""
+"""Scale of the second factor while it represents -3 to 3."""
 
 HARD_SWISH_PARAMS = Struct(
     "HardSwishParams",
@@ -45,8 +45,8 @@ OP_DATA_ELU = Struct("elu.cc:OpData", table=Array(INT8, 256))
 class HardSwish:
     """A function of int8 in 16-bit arithmetic.
 
-    The input, shifted left by 7, is taken to the output's scale by one multiplier, and to steps of `RELUISH_SCALE` by
-    another; the latter saturates at -3 and 3, and becomes a factor in Q0.15. Multipliers are Q0.15 and a power of two.
+    The input, shifted left by 7, is rescaled by one multiplier to the output's scale and by another to `RELUISH_SCALE`.
+    The latter saturates at -3 and 3 and becomes a factor in Q0.15. Multipliers are Q0.15 and a power of two.
     """
 
     input_zero_point: int
@@ -64,7 +64,7 @@ class HardSwish:
         return np.clip(shifted + self.output_zero_point, -128, 127)
 
     def _reluish(self, fine: Raw) -> Raw:
-        """0 to 1 in Q0.15, where the input goes from -3 to 3."""
+        """0 to 1 in Q0.15, for inputs from -3 to 3."""
         up = max(self.reluish_exponent, 0)
         value = _saturated(np.left_shift(fine, max(up - 1, 0)))
         value = _rounding_high_mul(value, self.reluish_significand)
@@ -92,7 +92,7 @@ def _divide_by_pot(values: Raw, exponent: int) -> Raw:
 
 
 def _high_mul(a: Raw, b: Raw) -> Raw:
-    """Product of Q0.15 in Q0.15, cut off towards zero."""
+    """Product of Q0.15 in Q0.15, truncated towards zero."""
     product = a * b
     cut_off: Raw = np.sign(product) * (abs(product) >> 15)
     return cut_off
@@ -136,9 +136,9 @@ def _to_int16(significand: int) -> int:
 
 
 def _prepare_elu(context: KernelContext, node: Node) -> None:
-    """The op data is a function of int8: all arithmetic is in float32, as in the reference.
+    """The op data is a function of int8, computed in float32 as in the reference.
 
-    numpy's own exp of float32 may be off by two units in the last place, which C's is not.
+    numpy's exp of float32 can be off by two units in the last place, unlike C's.
     """
     input, output = unary_tensors(node, *TYPES)
     if input.type == TensorType.FLOAT32:

@@ -1,6 +1,6 @@
 """L2_NORMALIZATION: along the last dimension, elements over the root of the sum of their squares.
 
-Elements are float32, or int8: these give int8 at a scale of 1/128 and zero point 0, whatever the output's may be.
+Elements are float32 or int8. An int8 output has scale 1/128 and zero point 0, whatever the tensor's quantization says.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 def normalized_float32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """x over its norm along the last dimension."""
     norms = np.sqrt(einsum("...d,...d->...", x, x))[..., np.newaxis]
-    with np.errstate(invalid="ignore"):  # an infinite element has no direction
+    with np.errstate(invalid="ignore"):  # an infinite norm
         quotients: npt.NDArray[np.float32] = x / np.maximum(norms, SMALLEST_NORM)
     return quotients
 

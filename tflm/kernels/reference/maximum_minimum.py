@@ -1,4 +1,4 @@
-"""MAXIMUM and MINIMUM of two inputs that broadcast, for float32 and integers; the stored numbers are compared."""
+"""MAXIMUM and MINIMUM of two inputs that broadcast, for float32 and integers; integers are compared as stored."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ VERSIONS: Versions = {4: INT16_ACTIVATIONS, 3: BEYOND_FOUR_DIMENSIONS, 2: input_
 
 
 def larger(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """x1 where it is larger, else x2: of nan, and of 0 and -0."""
+    """x1 if it is larger, else x2; also for NaN, 0 and -0."""
     return np.where(x1 > x2, x1, x2)
 
 
 def smaller(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """x1 where it is smaller, else x2: of nan, and of 0 and -0."""
+    """x1 if it is smaller, else x2; also for NaN, 0 and -0."""
     return np.where(x1 < x2, x1, x2)
 
 

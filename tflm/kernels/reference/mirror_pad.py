@@ -1,4 +1,6 @@
-"""MIRROR_PAD: the input, padded with its own elements mirrored at each border (REFLECT) or behind it (SYMMETRIC)."""
+"""MIRROR_PAD: padding with the input's own elements, mirrored at the border element (REFLECT) or including it
+(SYMMETRIC).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ OP_DATA_MIRROR_PAD = Struct(
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    """The op data is the distance from the border to the first mirrored element: 1 to REFLECT, 0 for SYMMETRIC."""
+    """The op data is the distance from the border to the first mirrored element: 1 for REFLECT, 0 for SYMMETRIC."""
     input, paddings = (node.input(i) for i in (INPUT, PADDINGS))
     output = node.output(0)
     require_type(output, *TYPES)

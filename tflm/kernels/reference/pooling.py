@@ -1,6 +1,6 @@
 """AVERAGE_POOL_2D and MAX_POOL_2D, for float32, int8 and int16; L2_POOL_2D, the root of the mean square, for float32.
 
-Tensors are (batches, height, width, channels). What a window covers outside the input does not count.
+Tensors are (batches, height, width, channels). The part of a window outside the input does not count.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ class OpDataPooling:
 
     Attributes:
         rows, columns: the taps of the windows along height and width.
-        counts: how many elements of the image each window covers, (1, height, width, 1).
-        minimum, maximum: of the output.
+        counts: number of image elements that each window covers, (1, height, width, 1).
+        minimum, maximum: bounds of the output.
     """
 
     rows: list[Tap]
@@ -84,7 +84,7 @@ class OpDataPooling:
 
 
 def _prepare(context: KernelContext, node: Node) -> None:
-    node.expect(outputs=1)  # TFLM does not count the inputs
+    node.expect(outputs=1)  # TFLM does not check the number of inputs
     activation = fused_activation(node, Pool2DOptions)
     input = node.input(0)
     output = node.output(0)
@@ -112,7 +112,7 @@ def _prepare_l2(context: KernelContext, node: Node) -> None:
     require_same_type(output, input)
     _require_image(output)
     shape, rows, columns = _windows(input, node)
-    # The shape in the model does not count.
+    # TFLM ignores the shape in the model.
     context.allocate_requested(node)
     output.dims = shape
     limits = activation_range(fused_activation(node, Pool2DOptions), np.float32)
@@ -137,7 +137,7 @@ def _windows(input: TfLiteTensor, node: Node) -> tuple[tuple[int, ...], list[Tap
         )
     shape = batches, *(output_size(options.padding, *size) for size in sizes), channels
     if min(shape) <= 0:
-        raise OperatorError(f"has shape {list(input.dims)}, in which no window finds an element", tensor=input.name)
+        raise OperatorError(f"has shape {list(input.dims)}, in which no window covers an element", tensor=input.name)
     rows, columns = (
         taps(Axis(size, window, windows, stride, before=padding_before(windows, size, window, stride)))
         for windows, (size, window, stride) in zip(shape[1:3], sizes)
@@ -220,7 +220,7 @@ def _reduce_windows(combine: np.ufunc, x: npt.NDArray[Any], op: OpDataPooling, s
 
 
 def _float_sums(x: npt.NDArray[np.float32], op: OpDataPooling) -> npt.NDArray[np.float32]:
-    """Sums of each window in the reference's order: in another one, sums of large terms that cancel would differ."""
+    """Sums of each window in the reference's order; another order would differ if large terms cancel."""
     sums = np.zeros((len(x), *op.counts.shape[1:3], x.shape[3]), np.float32)
     for row, column in itertools.product(op.rows, op.columns):
         sums[:, row.windows, column.windows] += x[:, row.inputs, column.inputs]

@@ -42,7 +42,7 @@ PRELU_PARAMS = Struct(
 
 @dataclass(frozen=True)
 class Prelu:
-    """A function of integers: `output` for what is positive, another multiplier for products with alpha."""
+    """A function of integers: one multiplier (`output`) for positive values, another for products with alpha."""
 
     input_zero_point: int
     alpha_zero_point: int

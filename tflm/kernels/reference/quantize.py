@@ -1,4 +1,4 @@
-"""QUANTIZE, from float to integers and from integers to others; and DEQUANTIZE, back to float32."""
+"""QUANTIZE, from float to integers or between integer types; and DEQUANTIZE, back to float32."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OUTPUT_TYPES = {
     TensorType.INT8: (TensorType.INT8, TensorType.UINT8, TensorType.INT16, TensorType.INT32),
     TensorType.UINT8: (TensorType.INT8,),
 }
-"""What QUANTIZE makes of each type of input."""
+"""QUANTIZE's output types, by the type of the input."""
 
 QUANTIZATION_PARAMS = Struct("QuantizationParams", zero_point=INT32, scale=DOUBLE)
 DEQUANTIZATION_PARAMS = Struct("DequantizationParams", scale=DOUBLE, zero_point=INT32)
@@ -58,7 +58,7 @@ DEQUANTIZE_OP_DATA = Struct(
 
 @dataclass(frozen=True)
 class AffineQuantize:
-    """From real numbers to integers: x / scale, rounded and cut to 32 bits, then the zero point and a clamp."""
+    """From real numbers to integers: x / scale, rounded and truncated to 32 bits, plus the zero point, clamped."""
 
     scale: np.float32
     output: OutputStage
@@ -69,7 +69,7 @@ class AffineQuantize:
 
 @dataclass(frozen=True)
 class AffineDequantize:
-    """From integers to the real numbers that they stand for."""
+    """From integers to the real numbers that they represent."""
 
     scale: float
     zero_point: int

@@ -52,7 +52,7 @@ OP_DATA_REDUCE = Struct(
 
 @dataclass
 class Rescaling:
-    """From scale and zero point of the input to those of the output; the multiplier is significand * 2^shift."""
+    """Rescales from the input's to the output's scale and zero point; the multiplier is significand * 2^shift."""
 
     significand: int
     shift: int
@@ -60,7 +60,7 @@ class Rescaling:
     output_zero_point: int
 
     def multiplier(self, divisor: int) -> QuantizedMultiplier:
-        """The multiplier over a divisor. The significand is shifted left before the division, as far as possible."""
+        """The multiplier divided by a divisor; the significand is first shifted left as far as possible."""
         if divisor == 1:
             return QuantizedMultiplier(self.significand, self.shift)
         up = min(divisor.bit_length() - 1, 32, 31 + self.shift)
@@ -132,7 +132,7 @@ def _requests_of_min_max(node: Node) -> Iterator[Request]:
 
 
 def _normalizes(release: Release) -> bool:
-    """Whether the release has the buffers that TFLM added, and removed two days later."""
+    """Whether the release has the buffers that TFLM added and removed two days later."""
     return release.holds("ff246bcc0") and not release.holds("2710e3f8c")
 
 
@@ -143,7 +143,7 @@ def _requests_of_all(node: Node) -> Iterator[Request]:
 
 
 def second_tensors(node: Node) -> Iterator[Request]:
-    """TFLM allocates the temp tensors twice, that of the output only for int8."""
+    """TFLM allocates the temp tensors twice; that of the output only for int8."""
     yield TempInput(INPUT)
     yield TempInput(AXIS)
     if node.input(INPUT).type == TensorType.INT8:
@@ -174,7 +174,7 @@ def check_output(
 
 Array = npt.NDArray[Any]
 Reduction = Callable[[Array, tuple[int, ...], Any], Array]
-"""From input, axes and op data to the elements of the output."""
+"""A function of input, axes and op data that returns the elements of the output."""
 
 
 def _bind_with(reduction: Reduction) -> Bind:
@@ -187,7 +187,7 @@ def _bind_with(reduction: Reduction) -> Bind:
             resolved = resolved_axes(axis.elements, input)
             check_output(resolved, input, output)
             if reduction is _mean and not x.size:
-                raise OperatorError(f"has an input of shape {list(x.shape)}; there is no mean of no elements")
+                raise OperatorError(f"has an input of shape {list(x.shape)}; the mean of no elements is undefined")
             return resolved
 
         def run(axes: tuple[int, ...]) -> None:
@@ -199,9 +199,9 @@ def _bind_with(reduction: Reduction) -> Bind:
 
 
 def _reduced(x: Array, axes: tuple[int, ...], reduce: Callable[..., Any], **options: Any) -> Array:
-    """Reduce along the axes, element after element as the reference does.
+    """Reduce along the axes one element after another, as the reference does.
 
-    numpy does so for the rows of a matrix, but would reduce a single column in pairs.
+    numpy does so for the rows of a matrix, but reduces a single column pairwise.
     """
     others = [i for i in range(x.ndim) if i not in axes]
     rows, count = (math.prod(x.shape[i] for i in part) for part in (axes, others))
@@ -224,7 +224,7 @@ def _mean(x: Array, axes: tuple[int, ...], op: Rescaling) -> Array:
 
 
 def lowest_and_highest(dtype: np.dtype[Any]) -> tuple[Any, Any]:
-    """The finite limits of a type. A search for extremes starts from them, so that infinities and NaNs do not count."""
+    """The finite limits of a type. MAX and MIN start from them, so they ignore infinities and NaNs."""
     limits: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
     return dtype.type(limits.min), dtype.type(limits.max)
 

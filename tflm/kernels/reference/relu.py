@@ -73,7 +73,7 @@ RELU6_OP_DATA = Struct(
 
 @dataclass
 class Clamp:
-    """x within limits; of limits that are crossed, as at odd scales, the upper one counts."""
+    """Clamps x; if the limits are crossed, as for unusual scales, the upper one wins."""
 
     minimum: Any
     maximum: Any
@@ -106,7 +106,7 @@ def _prepare_relu6(context: KernelContext, node: Node) -> None:
         node.op_data = Clamp(np.float32(0), np.float32(6))
         return
     scale_or_none(input)
-    # The output is taken to have the quantization of the input.
+    # TFLM assumes that the output has the input's quantization.
     dtype = ELEMENT_TYPES[input.type].dtype
     limits = np.iinfo(dtype)
     six = np.clip(int32_from_float(_six(input)), limits.min, limits.max)
@@ -120,7 +120,7 @@ def _six(input: TfLiteTensor) -> npt.NDArray[np.float32]:
 
 @dataclass
 class LeakyRelu:
-    """A function of integers: (x - x_zero) by one multiplier if it is positive, else by another and a sign."""
+    """A function of integers: x - x_zero times one multiplier if positive, otherwise times another and a sign."""
 
     input_zero_point: int
     identity: QuantizedMultiplier
@@ -136,7 +136,7 @@ class LeakyRelu:
 
 @dataclass
 class FloatLeakyRelu:
-    """x, or x * alpha where it is not positive."""
+    """x if positive, else x * alpha."""
 
     alpha: np.float32
 
@@ -164,7 +164,7 @@ def _prepare_leaky_relu(context: KernelContext, node: Node) -> None:
 def _multiplier_of_slope(real: float) -> QuantizedMultiplier:
     """The multiplier of a slope without its sign.
 
-    A negative significand that rounds to -1 is left so by the reference, and its negative is again -1 in 32 bits.
+    The reference does not normalize a negative significand that rounds to -1; its negative is again -1 in 32 bits.
     """
     significand, shift = quantize_multiplier(abs(real))
     if real < 0 and significand == 2**30 and math.frexp(real)[0] != -0.5:

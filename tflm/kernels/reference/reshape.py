@@ -1,4 +1,4 @@
-"""RESHAPE, EXPAND_DIMS and SQUEEZE: the same elements under another shape, which is the output tensor's own."""
+"""RESHAPE, EXPAND_DIMS and SQUEEZE: the same elements in another shape, which the output tensor determines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _prepare_reshape(context: KernelContext, node: Node) -> None:
     input = node.input(0)
     output = node.eval_output(0)
     if len(node.inputs) == 1 and output.dims == (0,):
-        output.dims = ()  # a scalar, as old converters wrote it
+        output.dims = ()  # a scalar in files of old converters
     if -1 in output.dims:
         dims = _stretched(output, element_count(input))
         context.allocate_requested(node)

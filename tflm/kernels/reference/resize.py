@@ -1,7 +1,7 @@
 """RESIZE_NEAREST_NEIGHBOR and RESIZE_BILINEAR: images with another height and width, which are a constant.
 
 Images are (batch, height, width, depth). Positions in the input are computed for rows and columns separately: in
-float32, or in steps of 1/1024 where int8 is interpolated.
+float32, or in steps of 1/1024 for int8 interpolation.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEAREST_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 BILINEAR_TYPES = (TensorType.FLOAT32, TensorType.INT8)
 STEP_BITS = 10
 STEPS = 1 << STEP_BITS
-"""Steps from one element to the next, where integers are interpolated."""
+"""Steps from one element to the next for integer interpolation."""
 
 TFLITE_RESIZE_NEAREST_NEIGHBOR_PARAMS = Struct(
     "TfLiteResizeNearestNeighborParams", align_corners=BOOL, half_pixel_centers=BOOL
@@ -90,7 +90,7 @@ def _nearest(size: int, wanted: int, options: Options) -> npt.NDArray[np.int64]:
 
 
 def _scale(size: int, wanted: int, options: Options) -> np.float32:
-    """Elements of the input to one of the output."""
+    """Input elements per output element."""
     if options.align_corners and wanted > 1:
         return np.float32(size - 1) / np.float32(wanted - 1)
     return np.float32(size) / np.float32(wanted)

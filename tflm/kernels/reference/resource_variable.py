@@ -27,7 +27,7 @@ OP_DATA_ASSIGN_VARIABLE = Struct("assign_variable.cc:OpData", scratch_index=INT)
 
 
 def _prepare_var_handle(context: KernelContext, node: Node) -> None:
-    """The output's data is the id, in the operator's own data: the planner has nothing to place."""
+    """The output's data is the id in the operator's own data, so the planner need not place it."""
     options = node.options(VarHandleOptions)
     resource_id = node.op_data.view(np.int32)
     resource_id[0] = context.find_or_create_resource(options.container or "", options.shared_name or "")
@@ -88,7 +88,7 @@ def _id_in(ids: npt.NDArray[Any]) -> int:
 
 
 def variable(context: KernelContext, ids: npt.NDArray[Any], value: TfLiteEvalTensor) -> npt.NDArray[Any]:
-    """The variable of that id as elements of the type of `value`, which must be as large."""
+    """The variable with this id as elements of the type of `value`, which must have its size."""
     data = context.get_resource(_id_in(ids))
     if len(data) != value.byte_length:
         raise OperatorError(f"has {value.byte_length} bytes, the variable has {len(data)}", tensor=value.name)

@@ -1,4 +1,4 @@
-"""REVERSE_V2: the elements in reverse order along adjacent dimensions, which are an input."""
+"""REVERSE_V2: reverses the elements along adjacent dimensions, which are an input."""
 
 from __future__ import annotations
 

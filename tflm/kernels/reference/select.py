@@ -1,4 +1,4 @@
-"""SELECT_V2: of two inputs, the elements of one where a condition holds and of the other where not; all broadcast."""
+"""SELECT_V2: elements of the second input where the first, a condition, holds, else of the third; all broadcast."""
 
 from __future__ import annotations
 

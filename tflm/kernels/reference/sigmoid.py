@@ -78,9 +78,9 @@ def _prepare_tanh(context: KernelContext, node: Node) -> None:
 
 
 class Int8Sigmoid:
-    """A function from int8 to int8: the input to Q4.27, the function to Q0.31, the upper bits of that.
+    """A function from int8 to int8: the input as Q4.27, the function in Q0.31, and its upper bits as the output.
 
-    Inputs that are too large for Q4.27 give the ends of the range.
+    Inputs too large for Q4.27 map to the ends of the output range.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class Int8Sigmoid:
 
 
 class Int16Input:
-    """A function from int16 to Q0.15: the input to steps of 1 / 12288, then `function`.
+    """A function from int16 to Q0.15: rescales the input to steps of 1 / 12288, then applies `function`.
 
     An input scale of 2^-12 (or, where `largest_exact_shift` allows it, a larger power of two) is exact.
     """
@@ -138,7 +138,7 @@ class Int16Input:
 
 
 def checked_log2(value: float) -> tuple[int, bool]:
-    """The power of two nearest to a float32, and whether it is one (to a thousandth), worked out in float32."""
+    """The power of two nearest to a float32, and whether the float32 is one (to a thousandth), computed in float32."""
     power = np.log(np.float32(value)) * (np.float32(1) / np.log(np.float32(2)))
     rounded = fixed_point.round_half_away(float(power))
     return rounded, bool(abs(power - np.float32(rounded)) < np.float32(1e-3))
@@ -166,7 +166,7 @@ def _interpolated(steps: Raw, bits: int, end: int) -> Raw:
 
 
 def float_logistic(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """1 / (1 + exp(-x)); far below zero, where the sum would lose what is left of it, exp(x)."""
+    """1 / (1 + exp(-x)); far below zero, exp(x), which keeps more precision."""
     return np.where(x < np.float32(-9), np.exp(x), np.reciprocal(np.exp(-x) + np.float32(1)))
 
 

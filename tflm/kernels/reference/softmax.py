@@ -1,6 +1,6 @@
 """SOFTMAX and LOG_SOFTMAX along the last dimension: float32, int8, and for SOFTMAX int8 to int16 and int16.
 
-SOFTMAX is exp(beta * (x - largest)) over the sum of those in the row. Integers follow the same steps in fixed point:
+SOFTMAX is exp(beta * (x - largest)) over the row's sum of exponentials. Integers follow the same steps in fixed point:
 distances from the largest element, exponentials, sum, reciprocal of the sum, result. LOG_SOFTMAX subtracts the log of
 the sum instead.
 """
@@ -211,7 +211,7 @@ def _prepare_int16(context: KernelContext, node: Node, beta: float) -> OpDataSof
     exp_lut, one_over_one_plus_x_lut = (
         node.array(name, LUT_INT16_SIZE, np.int16) for name in ("exp_lut", "one_over_one_plus_x_lut")
     )
-    # The reference works these scales out in float32.
+    # The reference computes these scales in float32.
     f32, steps = np.float32, 65535
     ten, two, one = (float(f32(length) / f32(steps)) for length in (10, 2, 1))
     exp_lut[:] = populate_lut_int16(ten, 32767, two, 0, _exp)
@@ -221,7 +221,7 @@ def _prepare_int16(context: KernelContext, node: Node, beta: float) -> OpDataSof
 
 
 def _exp(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    return np.exp(x.astype(np.float64)).astype(np.float32)  # by way of float64, to be rounded right
+    return np.exp(x.astype(np.float64)).astype(np.float32)  # via float64, for correct rounding
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
@@ -244,7 +244,7 @@ def _bind_log(context: KernelContext, node: Node) -> Run:
 
 
 def _write_nothing() -> None:
-    """A scalar has no last dimension: TFLM finds no elements along it, and leaves the output as it is."""
+    """A scalar has no last dimension: TFLM finds no elements along it and leaves the output unchanged."""
 
 
 def rows_of(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
@@ -262,7 +262,7 @@ def _bind_rows(x: npt.NDArray[Any], y: npt.NDArray[Any], function: Callable[[Any
 
 
 def softmax_float32(x: npt.NDArray[np.float32], beta: np.float32) -> npt.NDArray[np.float32]:
-    """exp(beta * (x - largest)), over the sum of those in the row."""
+    """exp(beta * (x - largest)) over the row's sum of exponentials."""
     exps = np.exp((x - x.max(axis=1, keepdims=True)) * beta)
     quotients: npt.NDArray[np.float32] = exps / exps.sum(axis=1, keepdims=True, dtype=np.float32)
     return quotients
@@ -311,20 +311,20 @@ def softmax_int16(x: npt.NDArray[np.int16], op: OpDataSoftmaxInt16) -> Raw:
 
 
 def _distances(x: npt.NDArray[Any]) -> Raw:
-    """How far each element is below the largest one of its row."""
+    """The difference between the largest element of the row and each element."""
     wide = x.astype(np.int64)
     distances: Raw = wide.max(axis=1, keepdims=True) - wide
     return distances
 
 
 def _scaled(distances: Raw, op: OpDataSoftmax) -> Raw:
-    """-distance * beta * scale in Q5.26; the lowest number where that leaves the format."""
+    """-distance * beta * scale in Q5.26, saturated at the lowest number."""
     scaled = multiply_by_quantized_multiplier(-distances, op.significand, op.shift)
     return np.where(-distances >= op.diff_min, scaled, INT32_MIN)
 
 
 def exps_int8(distances: Raw, op: OpDataSoftmax) -> Raw:
-    """exp(-distance * beta * scale) in Q0.31; 0 for distances that leave Q5.26."""
+    """exp(-distance * beta * scale) in Q0.31; 0 for distances that overflow Q5.26."""
     return exp_on_negative_values(_scaled(distances, op), SCALED_DIFF_INTEGER_BITS)
 
 

@@ -1,7 +1,7 @@
 """SPACE_TO_DEPTH, DEPTH_TO_SPACE, SPACE_TO_BATCH_ND and BATCH_TO_SPACE_ND: blocks of pixels moved to depth or batch.
 
-An image (batch, height, width, depth) consists of blocks of pixels. The pixels of a block become
-consecutive in the depth, or the pixels at one place of each block a batch of their own.
+An image (batch, height, width, depth) consists of blocks of pixels. The pixels of a block are moved to the depth, or
+the pixels at one position of each block to a batch of their own.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _copies_from_batch(node: Node) -> list[Copy]:
 
 
 def _pixels_and_batches(image: Image, batches: Image, block: tuple[int, int], border: tuple[int, int]) -> list[Copy]:
-    """For each place in a block, its pixels of the image without the border, and the batches that they make up."""
+    """For each position in a block, its pixels in the image without the border, and the batches that they form."""
     pairs = []
     for place in itertools.product(*map(range, block)):
         first = (place[0] * block[1] + place[1]) * len(image)
@@ -160,7 +160,7 @@ def _pixels_and_batches(image: Image, batches: Image, block: tuple[int, int], bo
 
 
 def _pixels_at(place: int, block: int, border: int, size: int, blocks: int) -> tuple[slice, slice]:
-    """Along a dimension, the pixels at one place of all blocks, and the blocks that have it inside the image."""
+    """Along a dimension, the pixels at one position of all blocks, and the blocks that have it inside the image."""
     first = max(-((place - border) // block), 0)
     end = max(min(-((place - border - size) // block), blocks), first)
     start = first * block + place - border
@@ -168,7 +168,7 @@ def _pixels_at(place: int, block: int, border: int, size: int, blocks: int) -> t
 
 
 def _image(tensor: TfLiteEvalTensor) -> Image:
-    """A tensor of 3 dimensions is an image of width 1."""
+    """A three-dimensional tensor is an image of width 1."""
     batch, height, *width, depth = tensor.dims
     return tensor.elements.reshape(batch, height, *(width or (1,)), depth)
 

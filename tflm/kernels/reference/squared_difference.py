@@ -45,7 +45,7 @@ class SquaredDifference:
 
 
 def squared_difference(x1: npt.NDArray[Any], x2: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The square of a difference of plain numbers; integers wrap."""
+    """The square of the difference of unquantized numbers; integers wrap."""
     result: npt.NDArray[Any] = np.square(x1 - x2)
     return result
 

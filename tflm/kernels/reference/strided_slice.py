@@ -76,7 +76,7 @@ def _prepare_strided_slice(context: KernelContext, node: Node) -> None:
         else:
             stop = whole_stop if options.end_mask >> axis & 1 else _clamped(last, size, stride)
             selected = range(start, stop, stride)
-            if start + len(selected) * stride > np.iinfo(np.int32).max:  # where the loop of the reference ends
+            if start + len(selected) * stride > np.iinfo(np.int32).max:  # where the reference's loop ends
                 raise OperatorError(
                     f"has a stride of {stride}, which leads from {start} beyond 32 bits", tensor=strides.name
                 )
@@ -156,7 +156,7 @@ def _moves(operator: OperatorFacts) -> list[Move] | None:
 
 
 def _forwards(operator: OperatorFacts, input: int) -> range:
-    """Elements are read in order, and written one after another."""
+    """The operator reads elements in ascending order and writes them consecutively."""
     return range(FAR) if input == INPUT else NOWHERE
 
 

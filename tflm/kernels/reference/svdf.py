@@ -1,8 +1,8 @@
-"""SVDF: a layer of filters over the input, each remembered for some steps and filtered over time.
+"""SVDF: filters over the input, whose results are kept for some steps and filtered over time.
 
 Filters = units * rank. The input is (batches, size), the weights are (filters, size) over the input and (filters,
 memory) over time, the bias is (units, ...), and the state, a variable, holds (batches, filters, memory), the oldest
-first. Types are float32, or int8 with weights over time, and what the state holds, of int16 or int8.
+first. Types are float32, or int8 with time weights and state of int16 or int8.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ ACTIVATIONS: dict[ActivationFunctionType, Activation] = {
     ActivationFunctionType.TANH: np.tanh,
     ActivationFunctionType.SIGN_BIT: np.signbit,
 }
-"""Functions of float results; fmin and fmax take the limit for NaN, as in C. Integers have none, as in TFLM."""
+"""Activations of float results; fmin and fmax map NaN to the limit, as in C. As in TFLM, integers have none."""
 
 
 @dataclass(frozen=True)
 class OpDataSvdf:
-    """Constants of an SVDF of integers.
+    """Constants of an integer SVDF.
 
     Attributes:
-        to_state: from sums over the input to the newest values, without the state's zero point.
-        to_output: from sums over time to the output.
-        input_zero_point, state_zero_point: of these tensors.
+        to_state: requantizes sums over the input to the newest values, without the state's zero point.
+        to_output: requantizes sums over time to the output.
+        input_zero_point, state_zero_point: zero points of these tensors.
     """
 
     to_state: Requantization
@@ -96,7 +96,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
             require_same_type(tensor, input)
         return
     require_type(time, TensorType.INT16, TensorType.INT8)
-    # The weights over time say what the state holds; of one of 16 bits TFLM may take the first half for 8 bits.
+    # The time weights determine the state's type; TFLM may read the first half of a 16-bit state as 8-bit.
     require_type(state, *{TensorType.INT16, time.type})
     require_type(bias, TensorType.INT32)
     node.op_data = _quantization(node)
@@ -108,7 +108,7 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def sums_requests(node: Node) -> Iterator[Request]:
-    """The sums over the input, one for each filter, and of integers those over time, one for each unit."""
+    """Buffers for the sums over the input, one per filter, and, for integers, over time, one per unit."""
     batches, filters = node.input(INPUT).dims[0], node.input(WEIGHTS_FEATURE).dims[0]
     yield ScratchBuffer("sums of features", 4 * batches * filters)
     if node.input(INPUT).type != TensorType.FLOAT32:
@@ -183,7 +183,7 @@ class SvdfTensors:
         """Those of a node."""
         x, feature, time, bias, state = (node.eval_input(i).elements for i in range(5))
         y = node.eval_output(0).elements
-        bias = bias.reshape(-1)[: y.shape[1]]  # further dimensions do not count
+        bias = bias.reshape(-1)[: y.shape[1]]  # ignore further dimensions
         state = state.reshape(-1).view(time.dtype)[: state.size].reshape(len(x), *time.shape)
         return cls(x, feature, time, bias, state, y)
 
@@ -197,7 +197,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _bind_steps(t: SvdfTensors, features: Callable[[], Any], outputs: Callable[[], Any]) -> Run:
-    """The state forgets its oldest values, and takes the features as its newest; then the outputs are taken from it."""
+    """The state drops its oldest values and appends the features; then the outputs are computed from it."""
 
     def run() -> None:
         newest = features()
@@ -209,31 +209,31 @@ def _bind_steps(t: SvdfTensors, features: Callable[[], Any], outputs: Callable[[
 
 
 def float_features(t: SvdfTensors) -> npt.NDArray[np.float32]:
-    """What each filter finds in the input, (batches, filters)."""
+    """The result of each filter over the input, (batches, filters)."""
     return float_product(t.x, t.feature.T)
 
 
 def float_outputs(t: SvdfTensors) -> npt.NDArray[np.float32]:
-    """The bias of each unit plus what its filters remember, weighted over time; added in the reference's order."""
+    """Each unit's bias plus its filters' state times the time weights, added in the reference's order."""
     (batches, units), by_filter = t.y.shape, _last_sum(t.state * t.time)
     bias = np.broadcast_to(t.bias[:, np.newaxis], (batches, units, 1))
     return _last_sum(np.concatenate([bias, by_filter.reshape(batches, units, -1)], axis=-1))
 
 
 def _last_sum(terms: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """Sums along the last dimension, taken one term after the other."""
+    """Sums along the last dimension, adding one term after the other."""
     sums: npt.NDArray[np.float32] = np.add.accumulate(terms, axis=-1, dtype=np.float32)[..., -1]
     return sums
 
 
 def integer_features(t: SvdfTensors, op: OpDataSvdf) -> npt.NDArray[Any]:
-    """The same of integers; adding the state's zero point wraps."""
+    """The same for integers; adding the state's zero point wraps."""
     sums = integer_product(factors(t.x, op.input_zero_point), factors(t.feature.T))
     return (op.to_state(sums) + op.state_zero_point).astype(t.state.dtype)
 
 
 def integer_outputs(t: SvdfTensors, op: OpDataSvdf) -> Raw:
-    """The same of integers."""
+    """The same for integers."""
     products = (t.state.astype(np.int64) - op.state_zero_point) * t.time
     return op.to_output(products.reshape(*t.y.shape, -1).sum(axis=-1, dtype=np.int64) + t.bias)
 

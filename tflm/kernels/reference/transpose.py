@@ -28,7 +28,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
         raise OperatorError(f"has shape {list(order.dims)}, must have {[rank]}", tensor=order.name)
     axes = constant_integers(order, rank)
     if sorted(axes) != list(range(rank)):
-        raise OperatorError(f"is {axes}; each dimension from 0 to {rank - 1} must be there once", tensor=order.name)
+        raise OperatorError(f"is {axes}; each dimension from 0 to {rank - 1} must occur once", tensor=order.name)
     shape = [input.dims[axis] for axis in axes]
     if [*shape, *(1 for _ in output.dims[rank:])] != list(output.dims):
         raise OperatorError(f"has shape {list(output.dims)}, must have {shape}", tensor=output.name)

@@ -1,7 +1,7 @@
-"""TRANSPOSE_CONV: each place of the input adds its multiples of the filter to the output, a stride apart.
+"""TRANSPOSE_CONV: each input position adds the filter, scaled by its value, to the output, one stride apart.
 
-For float32, int8 and int16 activations. Weights are (channels, rows, columns, depth). The first input, the output's
-shape, is not looked at: the shape that counts is the output tensor's own.
+For float32, int8 and int16 activations. Weights are (channels, rows, columns, depth). TFLM ignores the first input, the
+output's shape, and uses that of the output tensor.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _prepare(context: KernelContext, node: Node) -> None:
         raise OperatorError(reason, tensor=weights.name)
     options = node.options(TransposeConvOptions)
     taps, strides = weights.dims[1:3], (options.stride_h, options.stride_w)
-    # Backwards: as a convolution whose windows, one for each place of the input, lie along the output.
+    # Seen as the reverse of a convolution whose windows, one for each input position, lie along the output.
     windows = axes(options.padding, output.dims[1:3], taps, input.dims[1:3], strides, (1, 1))
     activation = fused_activation(node, TransposeConvOptions)
     bits = 64 if input.type == TensorType.INT16 else 32
@@ -120,7 +120,7 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def wide_bias(node: Node) -> Iterator[Request]:
-    """TFLM makes a copy in 64 bits of a bias of 16."""
+    """TFLM makes a 64-bit copy of a 16-bit bias."""
     if node.has_input(INPUTS.bias) and node.release.holds("95ae9340e"):
         bias = node.input(INPUTS.bias)
         if bias.type == TensorType.INT16:
@@ -138,7 +138,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     def run() -> None:
         inputs, by_tap = layer.inputs(x), layer.weights.reshape(filters.shape)
         sums = np.zeros(y.shape, layer.dtype)
-        # From the last tap to the first, each place of the output meets the input in order.
+        # From the last tap to the first, so that each output position adds inputs in order.
         for row, column in itertools.product(reversed(row_taps), reversed(column_taps)):
             seen = inputs[:, row.windows, column.windows]
             _add_products(sums[:, row.inputs, column.inputs], seen, by_tap[:, row.tap, column.tap])
@@ -148,7 +148,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _add_products(sums: npt.NDArray[Any], x: npt.NDArray[Any], weights: npt.NDArray[Any]) -> None:
-    """Add x (..., depth) times weights (channels, depth) to sums (..., channels); those of floats in order."""
+    """Add x (..., depth) times weights (channels, depth) to sums (..., channels); floats in order."""
     if sums.dtype != np.float32:
         sums += np.matmul(x, weights.T)
         return
@@ -157,7 +157,9 @@ def _add_products(sums: npt.NDArray[Any], x: npt.NDArray[Any], weights: npt.NDAr
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(inputs[INPUTS.input]) * math.prod(inputs[INPUTS.weights][:3])  # each element meets the filter
+    return math.prod(inputs[INPUTS.input]) * math.prod(
+        inputs[INPUTS.weights][:3]
+    )  # each element is multiplied by the filter
 
 
 def _has_bias_input(signature: Signature) -> bool:

@@ -1,6 +1,5 @@
-"""Functions of one number: SIN, COS, LOG, SQRT, SQUARE, EXP, NEG, CEIL, FLOOR and ROUND of float32, ABS and RSQRT.
-
-ABS and RSQRT take int8 and int16 too.
+"""Functions of one number: SIN, COS, LOG, SQRT, SQUARE, EXP, NEG, CEIL, FLOOR and ROUND of float32; ABS and RSQRT also
+of int8 and int16.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ ABS_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16)
 RSQRT_TYPES = ABS_TYPES
 
 RSQRT_SHIFT = 20
-"""Bits by which a reciprocal root is kept larger while it is an integer."""
+"""Fractional bits of an integer reciprocal root."""
 
 OP_DATA_ABS_RSQRT = Struct(
     "OpDataAbsRsqrt",
@@ -92,7 +91,7 @@ class Abs:
 
 def _prepare_abs(context: KernelContext, node: Node) -> None:
     input, output = unary_tensors(node, *ABS_TYPES)
-    # Plain int16 wraps: the lowest stays, as it does in C.
+    # Unquantized int16 wraps: as in C, the lowest value stays unchanged.
     if input.type == TensorType.FLOAT32 or (input.type == TensorType.INT16 and input.quantization is None):
         node.op_data = np.absolute
         return
@@ -128,7 +127,7 @@ class Rsqrt:
 
 
 def _inverse_roots(values: Raw) -> Raw:
-    """1 / sqrt(value), times 2^RSQRT_SHIFT, as TFLM multiplies 1 by it."""
+    """2^RSQRT_SHIFT / sqrt(value), computed as TFLM multiplies 1 by the root."""
     significands, shifts = inverse_square_root(values)  # GetInvSqrtQuantizedMultiplierExp
     shifts += RSQRT_SHIFT
     product = saturating_rounding_doubling_high_mul(np.int64(1) << np.maximum(shifts, 0), significands)
@@ -161,7 +160,7 @@ def _bind_rsqrt(context: KernelContext, node: Node) -> Run:
 
     def run() -> None:
         if (input.elements < lowest).any():
-            raise OperatorError("has no reciprocal root: it is negative", tensor=input.name)
+            raise OperatorError("is negative and has no reciprocal root", tensor=input.name)
         look_up()
 
     return run

@@ -4,10 +4,9 @@
     c = clip(forget * c + input * cell)
     h = output * tanh(c)
 
-With another activation than tanh in its options, the cell gate has no function. The input x is (batches, steps,
-size), or (steps, batches, size) if time is major; the hidden state h and the cell state c are variables of (batches,
-units). Types are float32; int8 or int16 with weights of int8 and a cell state of int16, where gates are Q3.12 before
-their function, and Q0.15 after it.
+The cell gate applies tanh only if the options say so. The input x is (batches, steps, size), or (steps, batches, size)
+if time is major; the hidden state h and the cell state c are variables of (batches, units). Types are float32; int8 or
+int16 with weights of int8 and a cell state of int16, where gates are Q3.12 before their activation, and Q0.15 after it.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ UNSUPPORTED = {
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 
 GATE_SCALE = 2.0**-12
-"""Of a gate before its function, Q3.12."""
+"""Scale of a gate before its activation, Q3.12."""
 
 RESULT_SCALE = 2.0**-15
-"""Of a gate after its function, Q0.15."""
+"""Scale of a gate after its activation, Q0.15."""
 
 WEIGHT_TYPES = {
     TensorType.FLOAT32: TensorType.FLOAT32,
@@ -78,7 +77,7 @@ BIAS_TYPES = {
 }
 
 REWRITTEN = "d404f3eb7"
-"""From here on the kernel is another one, with four scratch buffers for every type; before, it was that of TFLite."""
+"""The commit of TFLM's own kernel, with four scratch buffers for every type; before, it was TFLite's."""
 
 TFLITE_UNIDIRECTIONAL_SEQUENCE_LSTM_PARAMS = Struct(
     "TfLiteUnidirectionalSequenceLSTMParams",
@@ -160,7 +159,7 @@ OP_DATA = Struct(
 )
 
 HIDDEN_INTERMEDIATE = 4
-"""The intermediate tensor whose quantization an LSTM of int8 read."""
+"""The intermediate tensor whose quantization the old int8 LSTM reads."""
 
 ALL_WEIGHTS = range(1, 9)
 """Of the input for four gates, then of the hidden state."""
@@ -482,17 +481,17 @@ def step_integer(
     sums = integer_product(factors(hidden, op.hidden_zero_point), weights.recurrent)
     from_hidden = saturated_int16(op.recurrent_multiplier(sums if hidden.dtype == np.int16 else wrap_int32(sums)))
     input, forget, output, change = np.split(saturated_int16(from_input + from_hidden), 4, axis=1)
-    # UpdateLstmCell: the cell state forgets, and takes as much of the cell gate as the input gate lets in.
+    # UpdateLstmCell: forget gate times cell state plus input gate times cell gate.
     kept_cell = saturated_int16(op.forget_cell(sigmoid_int16(forget) * cell))
     new_cell = saturated_int16(op.input_cell(sigmoid_int16(input) * cell_gate_int16(change, op.is_tanh)))
     cell = clip(saturated_int16(kept_cell + new_cell), -op.cell_clip, op.cell_clip)
-    # UpdateLstmHidden: the hidden state is what the output gate lets out of the cell state's tanh.
+    # UpdateLstmHidden: output gate times tanh of the cell state.
     shown = op.output_hidden(tanh_of_cell(cell, op.cell_power) * sigmoid_int16(output))
     return OutputStage.whole(op.hidden_zero_point, hidden.dtype).clamp(shown), cell
 
 
 def saturated_int16(values: Raw) -> Raw:
-    """Values that may be too large for 16 bits, cut off."""
+    """Clamp values to 16 bits."""
     return clip(values, INT16_MIN, INT16_MAX)
 
 
@@ -502,7 +501,7 @@ def sigmoid_int16(gates: Raw) -> Raw:
 
 
 def cell_gate_int16(gates: Raw, is_tanh: bool) -> Raw:
-    """From Q3.12 to Q0.15. Without tanh, TFLM takes the number as it is."""
+    """From Q3.12 to Q0.15. Without tanh, TFLM uses the number unchanged."""
     return tanh_int16(3 * gates) if is_tanh else gates
 
 
@@ -511,7 +510,7 @@ def tanh_of_cell(cell: npt.NDArray[Any], power: int) -> Raw:
     shift = power + 12
     if shift >= 0:
         return tanh_int16(wrap_int32(cell * wrap_int32(np.left_shift(np.int64(3), [shift & 31]))))
-    # Undefined in C for shifts of 32 and more: this follows x86, which takes the counts modulo 32.
+    # Shifting by 32 or more is undefined in C; like x86, use the count modulo 32.
     half = wrap_int32(np.left_shift(np.int64(1), [(-shift - 1) & 31]))
     return tanh_int16(wrap_int32(cell * 3 + half) >> (-shift & 31))
 

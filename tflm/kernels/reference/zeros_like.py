@@ -1,4 +1,4 @@
-"""ZEROS_LIKE: zeros, as many as the input has elements."""
+"""ZEROS_LIKE: zeros in the shape of the input."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What operators of all kinds share: checks, fused activations, broadcasting, views. May import `arithmetic`."""
+"""Code shared by all kinds of operators: checks, fused activations, broadcasting, views. May import `arithmetic`."""

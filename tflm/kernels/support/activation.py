@@ -1,4 +1,4 @@
-"""Activation functions that are fused behind an operator: ranges that its results are clamped to."""
+"""Fused activation functions, as ranges that results are clamped to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANGES: dict[ActivationFunctionType, tuple[float, float]] = {
     ActivationFunctionType.RELU_N1_TO_1: (-1.0, 1.0),
     ActivationFunctionType.RELU6: (0.0, 6.0),
 }
-"""The real range of each activation; as in TFLM, all others do not clamp."""
+"""The real range of each activation. As in TFLM, all other activations do not clamp."""
 
 
 def fused_activation(node: Node, kind: type[Table]) -> ActivationFunctionType:
@@ -46,7 +46,7 @@ def activation_range(activation: ActivationFunctionType, dtype: npt.DTypeLike) -
 
 
 def quantized_activation_range(activation: ActivationFunctionType, output: TfLiteTensor) -> tuple[int, int]:
-    """The range that an activation clamps to, in the integers of the output.
+    """The range that an activation clamps to, quantized like the output.
 
     Raises:
         OperatorError: a bound is too large for 32 bits at the output's scale.
@@ -59,7 +59,7 @@ def quantized_activation_range(activation: ActivationFunctionType, output: TfLit
 
 
 def quantize(value: float, tensor: TfLiteTensor) -> int:
-    """A real value in the integers of a tensor: float32 division, rounded half away from zero, not saturated.
+    """Quantize a real value like a tensor: float32 division, rounded half away from zero, not saturated.
 
     Raises:
         OperatorError: it does not fit in 32 bits.

@@ -12,7 +12,7 @@ from tflm.kernels.support.checks import AnyTensor, element_count
 MAXIMUM_RANK = 8
 
 RANK_OF_A_SHAPE = 6
-"""The most dimensions of a shape in TFLM; they also limit inputs of equal shapes, which do not broadcast."""
+"""Maximum rank of a shape in TFLM; it also applies to inputs of equal shapes, which need no broadcast."""
 
 
 def require_broadcast(
@@ -22,11 +22,11 @@ def require_broadcast(
     maximum_rank: int = MAXIMUM_RANK,
     maximum_rank_alike: int = RANK_OF_A_SHAPE,
 ) -> None:
-    """Reject inputs that do not broadcast, or not to as many elements as the output has.
+    """Reject inputs that do not broadcast, or whose broadcast size differs from the output's.
 
     Args:
         maximum_rank: the most dimensions that the operator broadcasts.
-        maximum_rank_alike: the most that two inputs of one shape may have, where that is more.
+        maximum_rank_alike: the most dimensions of two inputs of the same shape, if larger.
     """
     try:
         shape = np.broadcast_shapes(input1.dims, input2.dims)

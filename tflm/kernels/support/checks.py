@@ -1,4 +1,4 @@
-"""Checks that kernels make of their tensors while they prepare; each names the tensor that fails it."""
+"""Checks of a kernel's tensors in the prepare phase; errors name the tensor that fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_same_type(tensor: AnyTensor, other: AnyTensor) -> None:
 
 
 def require_zero_point(tensor: TfLiteTensor, zero_point: int) -> None:
-    """Reject a tensor with any other zero point."""
+    """Reject a tensor whose zero point differs."""
     if tensor.zero_point != zero_point:
         reason = f"has zero point {tensor.zero_point}, must have {zero_point} for {tensor.type.name}"
         raise OperatorError(reason, tensor=tensor.name)
@@ -42,7 +42,7 @@ def require_symmetric_int16(*tensors: TfLiteTensor) -> None:
 
 
 def require_scale(tensor: TfLiteTensor) -> float:
-    """The scale of a quantized tensor; rejects one that is missing, or not positive and finite."""
+    """The scale of a quantized tensor; raises `OperatorError` unless it is positive and finite."""
     if tensor.quantization is None:
         raise OperatorError(f"is {tensor.type.name} without scale and zero point", tensor=tensor.name)
     if not (math.isfinite(tensor.scale) and tensor.scale > 0):
@@ -51,10 +51,10 @@ def require_scale(tensor: TfLiteTensor) -> float:
 
 
 def scale_or_none(tensor: TfLiteTensor) -> float:
-    """The scale of a tensor; 0 for one without quantization, as TFLM sees it where it does not look for any.
+    """The scale of a tensor; 0 without quantization, as in TFLM, which then does not check it.
 
     Raises:
-        OperatorError: it has one that is not positive and finite.
+        OperatorError: the scale is not positive and finite.
     """
     return 0.0 if tensor.quantization is None else require_scale(tensor)
 
@@ -65,7 +65,7 @@ def element_count(tensor: AnyTensor) -> int:
 
 
 def require_rank(tensor: AnyTensor, most: int) -> int:
-    """The number of dimensions; rejects more than `most`."""
+    """The number of dimensions; raises `OperatorError` for more than `most`."""
     if len(tensor.dims) > most:
         raise OperatorError(f"has {len(tensor.dims)} dimensions, at most {most} are supported", tensor=tensor.name)
     return len(tensor.dims)
@@ -85,7 +85,7 @@ def require_alike(tensor: AnyTensor, other: AnyTensor) -> None:
 
 
 def unary_tensors(node: Node, *types: TensorType) -> tuple[TfLiteTensor, TfLiteTensor]:
-    """The input and the output of a node with one of each, which must be of one of these types and of one size."""
+    """The input and output of a unary node, checked to have one of these types, and the same size."""
     node.expect(inputs=1, outputs=1)
     input, output = node.input(0), node.output(0)
     require_type(input, *types)
@@ -94,7 +94,7 @@ def unary_tensors(node: Node, *types: TensorType) -> tuple[TfLiteTensor, TfLiteT
 
 
 def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
-    """The first elements of a constant INT32 tensor; rejects a tensor that is not constant, or is too short."""
+    """The first elements of an INT32 tensor; raises `OperatorError` if it is not constant or too short."""
     require_type(tensor, TensorType.INT32)
     if not tensor.is_constant:
         raise OperatorError("must be a constant of the model", tensor=tensor.name)

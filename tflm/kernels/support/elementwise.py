@@ -1,7 +1,7 @@
-"""Operators that apply a function element by element: of one input, or of two that broadcast.
+"""Element-wise operators: a function of one input, or of two that broadcast.
 
-`prepare` puts the function into the node's `op_data`, and the functions here bind it. It is given the elements of the
-inputs and returns a new array of elements of the output.
+`prepare` stores the function in the node's `op_data`, and the functions here bind it. It takes the elements of the
+inputs and returns the elements of the output in a new array.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BinaryFunction = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]
 
 
 def broadcast_operands(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Both inputs of a node, and its output in the shape that they broadcast to; truth values as bytes."""
+    """Both inputs of a node, and its output in their broadcast shape; bools as bytes."""
     x1, x2 = (np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(2))
     y = as_numbers(node.eval_output(0).elements)
     return x1, x2, y.reshape(np.broadcast_shapes(x1.shape, x2.shape))
@@ -39,7 +39,7 @@ def bind_binary(context: KernelContext, node: Node) -> Run:
 
 
 def bind_unary(context: KernelContext, node: Node) -> Run:
-    """Run y = op_data(x); integers of 8 and 16 bits by a table."""
+    """Run y = op_data(x); 8-bit and 16-bit integers use a table."""
     x, y = (as_numbers(tensor.elements.reshape(-1)) for tensor in (node.eval_input(0), node.eval_output(0)))
     if x.itemsize <= 2:
         return bind_lookup(x, y, node.op_data)

@@ -1,4 +1,4 @@
-"""Parameters of an operator that are inputs of it, such as an axis: constants, or values that change."""
+"""Operator parameters that are inputs, such as an axis, and may be constant or not."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Result = TypeVar("Result")
 def bind_by_parameters(
     parameters: Sequence[TfLiteEvalTensor], prepare: Callable[[], Result], run: Callable[[Result], None]
 ) -> Run:
-    """Bind `run`, which takes what `prepare` makes of the values of `parameters`.
+    """Bind `run`, which takes the result of `prepare` for the values of the inputs `parameters`.
 
-    If all of them are constant, `prepare` is called here and refuses bad values here; otherwise in each run.
+    If all of them are constant, `prepare` is called, and rejects bad values, only once, here; otherwise in each run.
     """
     if not all(parameter.is_constant for parameter in parameters):
         return lambda: run(prepare())

@@ -1,4 +1,4 @@
-"""The precision in which a release of TFLM multiplies and divides scales: float32, or double for some time."""
+"""The precision in which a TFLM release multiplies and divides scales: float32 or, for some time, double."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tflm.releases.timeline import WHEEL_SOURCE
 
 
 class Precision(NamedTuple):
-    """When scales were doubles: from one commit until another took that back, and again in the wheel's source."""
+    """When scales were doubles: from one commit until its revert, and again in the wheel's source."""
 
     since: str
     until: str
 
     def number(self, release: Release) -> type[np.float32] | type[np.float64]:
-        """The type in which the release computes with scales."""
+        """The type for the release's arithmetic on scales."""
         holds = release.answers_hold
         if holds(WHEEL_SOURCE) or (holds(self.since) and not holds(self.until)):
             return np.float64
@@ -25,6 +25,6 @@ class Precision(NamedTuple):
 
 
 SCALES = Precision("d5d82e25f", "b29826661")
-"""Of RELU, SUB and SVDF."""
+"""The precision of RELU, SUB and SVDF."""
 
 SCALES_OF_LEAKY_RELU = Precision("3bede6679", "4aa157e5e")

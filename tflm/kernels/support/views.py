@@ -1,4 +1,4 @@
-"""Views of tensors, and operators that do nothing but copy elements."""
+"""Views of tensors, and operators that only copy elements."""
 
 from __future__ import annotations
 
@@ -18,23 +18,22 @@ Copy = tuple[npt.NDArray[Any], npt.NDArray[Any]]
 
 
 def view_of(array: npt.NDArray[Any], slices: Sequence[slice]) -> npt.NDArray[Any]:
-    """A view of a part of an array, with one slice for each dimension; also of an array without dimensions."""
+    """A view of a part of an array, with one slice for each dimension; works for zero-dimensional arrays too."""
     index: tuple[Any, ...] = (*slices, ...)
     view: npt.NDArray[Any] = array[index]
     return view
 
 
 def as_numbers(x: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Truth values as unsigned bytes; other arrays unchanged.
+    """Bools as unsigned bytes; other arrays unchanged.
 
-    In C a bool is 0 or 1, and what happens to another byte is up to the compiler. This follows TFLM on x86, where
-    operators work on the bytes as they are.
+    A C bool other than 0 and 1 is undefined behavior; as on x86, operators compute with the stored byte.
     """
     return x.view(np.uint8) if x.dtype == np.bool_ else x
 
 
 def make_copies(copies: Sequence[Copy]) -> None:
-    """Make copies. All sources are read before a target is written: a plan may put both into the same bytes."""
+    """Run copies. Reads all sources before it writes a target, because a plan may let them overlap."""
     values = [source.copy() for _, source in copies]
     for (target, _), value in zip(copies, values):
         target[...] = value
@@ -47,18 +46,18 @@ def bind_copies(copies: Sequence[Copy]) -> Run:
 
 @dataclass(frozen=True)
 class Copying:
-    """The bind phase of an operator that does nothing but copy elements.
+    """The bind phase of an operator that only copies elements.
 
     Attributes:
-        copies: returns the copies that run a node, in TFLM's order.
-        parameters: inputs whose values decide what is copied. If one is not constant, every invoke asks for the copies.
+        copies: returns a node's copies, in TFLM's order.
+        parameters: inputs whose values determine the copies. If one is not constant, every invoke recomputes them.
     """
 
     copies: Callable[[Node], Sequence[Copy]]
     parameters: tuple[int, ...] = ()
 
     def fixed_copies(self, node: Node) -> Sequence[Copy] | None:
-        """The copies of every invoke; None if they differ from one to the next."""
+        """The copies of every invoke; None if they can change between invokes."""
         return self.copies(node) if all(node.eval_input(i).is_constant for i in self.parameters) else None
 
     def __call__(self, context: KernelContext, node: Node) -> Run:
