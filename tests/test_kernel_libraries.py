@@ -246,7 +246,7 @@ def test_a_plan_for_several_parts_holds_on_each(case: Case) -> None:
 
 def test_a_plan_needs_a_library_for_each_part() -> None:
     model, parts = tflm.Model.from_file(HELLO_WORLD), [tflm.targets.CORTEX_M, tflm.targets.HOST]
-    with pytest.raises(tflm.ArgumentError, match="2 targets have 1 kernel libraries"):
+    with pytest.raises(tflm.ArgumentError, match="2 targets, but 1 kernel libraries"):
         tflm.plan(model, target=parts, kernels=["reference"])
 
 

@@ -415,16 +415,16 @@ def test_columns_may_be_in_any_order() -> None:
     [
         ("", 1, "column 'id' is missing"),
         ("id,lower,upper\n", 1, "column 'size' is missing"),
-        ("id,lower,upper,size,colour\n", 1, "column 'colour' is not known"),
-        ("id,lower,upper,size,size\n", 1, "column 'size' is there twice"),
-        ("id,lower,upper,size\na,0,1,16\n\nb,0,1\n", 4, "3 values for 4 columns"),
+        ("id,lower,upper,size,colour\n", 1, "unknown column 'colour'"),
+        ("id,lower,upper,size,size\n", 1, "duplicate column 'size'"),
+        ("id,lower,upper,size\na,0,1,16\n\nb,0,1\n", 4, "expected 4 values, found 3"),
         ("id,lower,upper,size\na,0,1,x\n", 2, "size is 'x'"),
-        ("id,lower,upper,size\na,0,1,16\nb,2,2,16\n", 3, "upper is 2 and lower 2"),
+        ("id,lower,upper,size\na,0,1,16\nb,2,2,16\n", 3, "upper is 2, must be greater than lower, 2"),
         ("id,lower,upper,size\na,0,1,-16\n", 2, "size is -16"),
         ("id,lower,upper,size\na,0,1,999999999999999999999\n", 2, "at most"),
         ("id,lower,upper,size,offset\na,0,1,16,-2\n", 2, "offset is -2"),
-        ("id,lower,upper,size\na,0,1,16\na,0,1,16\n", 3, "that of the buffer on line 2"),
-        ('id,lower,upper,size\n"a,0,1,16\n', 2, "no CSV"),
+        ("id,lower,upper,size\na,0,1,16\na,0,1,16\n", 3, "duplicate id 'a', first used on line 2"),
+        ('id,lower,upper,size\n"a,0,1,16\n', 2, "invalid CSV"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_line(text: str, line: int, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""Smaller memory plans, made beforehand and written into a model, where TFLM finds and obeys them."""
+"""Memory plans that are smaller than TFLM's own, computed offline and stored in the model, where TFLM uses them."""
 
 from tflm.planning.model_plan import plan
 from tflm.planning.plan_report import ModelPlan

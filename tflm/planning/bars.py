@@ -1,4 +1,4 @@
-"""Which places two bodies may not have at once, for bytes that both need at the same time."""
+"""Placement constraints between pairs of bodies whose bytes are needed at the same time."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tflm.planning.views import Body
 
 
 class Bars(NamedTuple):
-    """What bars the places of bodies: differences of offsets that must not be.
+    """Forbidden differences between the offsets of bodies.
 
     Attributes:
         size: bytes of each body.
-        start: for body b, its bars are those from `start[b]` to `start[b + 1]` - 1.
-        other: whose offset a difference counts from.
-        low, high: the lowest and the highest difference that is barred.
+        start: the bars of body b are those from `start[b]` to `start[b + 1]` - 1.
+        other: the body that each difference is relative to.
+        low, high: the lowest and highest forbidden difference.
     """
 
     size: Integers
@@ -30,7 +30,7 @@ class Bars(NamedTuple):
 
 
 class BodyMember(NamedTuple):
-    """A tensor in a body: which body, the place in it, and bytes."""
+    """A tensor in a body: the body, the offset in it, and the size in bytes."""
 
     body: int
     offset: int
@@ -38,12 +38,12 @@ class BodyMember(NamedTuple):
 
 
 class Trailing(NamedTuple):
-    """An output that may be written over what its operator has read.
+    """An output that may overwrite input that its operator has already read.
 
     Attributes:
-        step: at which that one runs.
+        step: the operator's step.
         input, output: the tensors.
-        distance: bytes by which the input must begin behind the output at least.
+        distance: minimum bytes from the start of the output to the start of the input.
     """
 
     step: int
@@ -56,10 +56,10 @@ Pairs = tuple[Integers, Integers, Integers, Integers]
 
 
 def barred_pairs(bodies: Sequence[Body], others: Sequence[Body], own: int, trailing: Sequence[Trailing] = ()) -> Pairs:
-    """Which of some bodies bar each other: (body, other, lowest and highest difference of their offsets).
+    """Pairs of bodies that constrain each other: (body, other, lowest and highest forbidden difference of offsets).
 
     Args:
-        own: where the bodies themselves are among the others.
+        own: index of the first of the bodies among the others.
     """
     ours, of_ours = _table(bodies)
     theirs, of_theirs = _table(others)
@@ -79,7 +79,7 @@ def barred_pairs(bodies: Sequence[Body], others: Sequence[Body], own: int, trail
 
 
 def _pieces_of(part: BodyMember, body: Integers, pieces: Integers) -> npt.NDArray[np.bool_]:
-    """Which pieces are of a tensor's bytes alone."""
+    """Marks the pieces that consist only of this tensor's bytes."""
     begins, ends = pieces[:, 0] >= part.offset, pieces[:, 1] <= part.offset + part.bytes
     inside: npt.NDArray[np.bool_] = (body == part.body) & begins & ends
     return inside

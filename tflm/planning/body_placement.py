@@ -1,4 +1,4 @@
-"""Places bodies of tensors, whose bytes are needed at different times, in as few bytes as it finds."""
+"""Heuristic placement of bodies: groups of tensors whose bytes have different lifetimes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from tflm.planning.views import Body
 from tflm.targets import align_up
 
 ROUNDS_PER_BODY = 20
-"""Changes of the order that are tried for each height that is aimed at, for each body."""
+"""Changes of the order that are tried per body for each target height."""
 
 LARGE_BODIES = 4
-"""Bodies of which all choices of an end are tried to begin with."""
+"""Number of bodies for which all combinations of ends (low or high) are tried at first."""
 
 SHARES = (0.0, 0.05, 0.1, 0.2, 0.4, 0.6)
-"""The heights that are aimed at in turn, from the least possible (0) to that of the best placement so far (1)."""
+"""Target heights to try in turn, from the lower bound (0) to the best placement so far (1)."""
 
 
 class BodyPlacement:
-    """A problem of placement.
+    """A placement problem.
 
     Args:
-        bodies: what is placed.
-        scratch: buffers that the device places itself, as bodies; they come after all others.
-        on_device: the bodies as they stand in the way of those: as a device counts the lives of their tensors.
-        trailing: outputs that may reach into inputs.
+        bodies: the bodies to place.
+        scratch: buffers that the device places itself, after all others, as bodies.
+        on_device: the bodies with the lifetimes that a device assumes when it places those buffers.
+        trailing: outputs that may overlap inputs.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class BodyPlacement:
         self._place = as_function(place)
 
     def search(self, bound: int, seconds: float | None = None, rounds: int = ROUNDS_PER_BODY) -> list[int]:
-        """Offsets of all bodies: the best of several orders, and of small changes to them.
+        """Search offsets of all bodies, over several orders and small changes to them.
 
         Args:
-            bound: bytes below which no placement can be.
+            bound: lower bound of the size in bytes.
             seconds: time limit, or None.
-            rounds: changes that are tried for each height that is aimed at, for each body.
+            rounds: changes that are tried per body for each target height.
         """
         end = None if seconds is None else time.monotonic() + seconds
         chance = random.Random(0)
@@ -81,7 +81,7 @@ class BodyPlacement:
         return [int(offset) for offset in best.offsets]
 
     def _beginnings(self, top: int) -> Iterator[_Placed]:
-        """Several orders; the largest bodies at either end."""
+        """Several initial orders, with the largest bodies at either end."""
         bodies = self._bodies
         life = [max(p.last for p in body.pieces) - min(p.first for p in body.pieces) + 1 for body in bodies]
         keys: list[Callable[[int], tuple[int, ...]]] = [
@@ -102,7 +102,7 @@ class BodyPlacement:
         return _Placed(int(height), offsets, order, is_high)
 
     def _changed(self, placed: _Placed, top: int, chance: random.Random) -> _Placed:
-        """Another order, in which one of the highest bodies, or any, comes earlier; at times at the other end."""
+        """A changed order: one of the highest bodies, or a random one, moves forward, sometimes to the other end."""
         order, is_high = placed.order, placed.is_high
         at = chance.randrange(len(order))
         if chance.random() < 0.7:
@@ -117,7 +117,7 @@ class BodyPlacement:
 
 
 class _Placed(NamedTuple):
-    """A placement: its bytes, the offsets, and how it came about."""
+    """A placement: its size in bytes, the offsets, and the order that produced it."""
 
     height: int
     offsets: Integers

@@ -1,4 +1,4 @@
-"""Plans the head of a model for a device that places the scratch buffers itself."""
+"""Plans a model's head for devices that place the scratch buffers themselves."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class HeadPlan(NamedTuple):
 
 
 class Head:
-    """What has to be placed in the head of a model.
+    """The buffers to place in a model's head.
 
     Args:
         model: the model, with its operators in the order in which they will run.
         buffers: those of its tensors, subgraph after subgraph, then the scratch buffers.
-        elsewhere: the same on other machines that the plan is to hold for, which have the same tensors.
-        allowed: where the kernels let an output lie on an input.
+        elsewhere: the same for other targets that the plan must hold for; their tensors are the same.
+        allowed: the in-place outputs that the kernels allow.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class Head:
         return {index: align_up(buffer.size, ARENA_ALIGNMENT) for index, buffer in self._main_buffers().items()}
 
     def scratch_bytes(self) -> dict[int, int]:
-        """Sizes of the scratch buffers of each operator together, for a model without operators that run others."""
+        """Total size of each operator's scratch buffers, for a model without control flow."""
         return {block.first_use - 1: block.size for block in self._blocks}
 
     def planned(
@@ -83,9 +83,8 @@ class Head:
         view_alignment: int = 1,
         overlap: bool = False,
     ) -> HeadPlan:
-        """The best plan; with `in_place` or `views` it is no larger than without.
-
-        A planner's time limit is one for all that is tried.
+        """The best plan; `in_place` and `views` never make it larger. A planner's time limit covers all attempts
+        together.
         """
         overwritten = overwritten_inputs(self.model, self._main_buffers(), self._allowed) if in_place else {}
         budget = TimeBudget(planner, stages=1 + bool(overwritten) + views)
@@ -111,9 +110,9 @@ class Head:
         rounds: int = ROUNDS_PER_BODY,
         overlap: bool = False,
     ) -> HeadPlan | None:
-        """A plan in which tensors lie inside others; see `Views`. None where there are none of the kind, or too many.
+        """A plan in which tensors are views of others; see `Views`. None if there are no views, or too many.
 
-        With `overlap`, outputs may reach into inputs as far as the kernels allow it.
+        With `overlap`, outputs may overlap inputs as far as the kernels allow.
         """
         views = Views(self.model, self._main_buffers(), unaliased=unaliased, alignment=alignment)
         main = views.bodies()
@@ -138,7 +137,7 @@ class Head:
         return HeadPlan(offsets, head, bound, head == bound, {})
 
     def _trailing(self, bodies: Sequence[Body]) -> list[Trailing]:
-        """Outputs of the first subgraph that may reach into an input, each with how far it must be behind."""
+        """Outputs of the first subgraph that may overlap an input, with the minimum distance between the two."""
         steps = last_steps(self.model)
         parts = {
             tensor: BodyMember(i, offset, self._buffers[tensor].size)
@@ -146,7 +145,9 @@ class Head:
             for tensor, offset in body.offsets.items()
         }
         given = set(self.model.subgraphs[0].outputs or ())
-        kept = {i for i, body in enumerate(bodies) if given & body.offsets.keys()}  # the caller reads them at the end
+        kept = {
+            i for i, body in enumerate(bodies) if given & body.offsets.keys()
+        }  # the caller reads the outputs at the end
         found = []
         for index, operator in enumerate(self.model.subgraphs[0].operators or ()):
             registration = REGISTRATIONS.get(self.model.operator_name(operator), OPAQUE)
@@ -162,7 +163,7 @@ class Head:
         return found
 
     def left_to_greedy(self) -> HeadPlan:
-        """The plan that has no offsets."""
+        """The plan without offsets, which leaves placement to TFLM's greedy planner."""
         offsets = [ONLINE_PLANNED_BUFFER] * self._tensor_count
         head, bound = self._bytes_on_device(offsets), lower_bound_bytes([*self._tensors.values(), *self._blocks])
         return HeadPlan(offsets, head, bound, head == bound, {})
@@ -193,7 +194,7 @@ class Head:
         return max(plan_bytes(buffers, place_greedily(buffers)) for buffers in on_devices)
 
     def _groups(self, overwritten: Mapping[int, int]) -> list[list[int]]:
-        """The tensors that lie in one place, by index."""
+        """The groups of tensors that share one place, by index."""
         groups: dict[int, list[int]] = {}
         for index in self._tensors:
             first = index
@@ -209,12 +210,12 @@ class Head:
 
 
 def _unplaced(buffer: Buffer) -> Buffer:
-    """A buffer as the planner is told of it, without a place."""
+    """A buffer for the planner, without an offset."""
     return replace(buffer, size=align_up(buffer.size, ARENA_ALIGNMENT), offset=ONLINE_PLANNED_BUFFER)
 
 
 def _body(offsets: Mapping[int, int], tensors: Mapping[int, Buffer]) -> Body:
-    """Tensors in each other's place, as a device counts their lives."""
+    """Tensors that share a place, with the lifetimes that a device assumes."""
     pieces = [
         Piece(offset, offset + tensors[i].size, tensors[i].first_use, tensors[i].last_use)
         for i, offset in offsets.items()
@@ -227,16 +228,15 @@ def _scratch_body(block: Buffer) -> Body:
 
 
 def _in_one_place(buffers: Sequence[Buffer]) -> Buffer:
-    """Buffers of one size of which each begins when another ends."""
+    """Buffers of the same size whose lifetimes follow each other."""
     first = min(buffer.first_use for buffer in buffers)
     return Buffer(buffers[0].size, first, max(buffer.last_use for buffer in buffers))
 
 
 def _scratch_blocks(scratch: Sequence[Buffer]) -> list[Buffer]:
-    """The scratch buffers of each operator as one.
+    """Merge each operator's scratch buffers into one block.
 
-    A device places them around the tensors in an order of its own. Where there is room for all of them in one piece,
-    any order finds it.
+    A device places them around the tensors in its own order; if one block fits, so do they in any order.
     """
     sizes: dict[tuple[int, int], int] = {}
     for buffer in scratch:
@@ -246,7 +246,7 @@ def _scratch_blocks(scratch: Sequence[Buffer]) -> list[Buffer]:
 
 
 def _largest_blocks(of_parts: Iterable[Sequence[Buffer]]) -> list[Buffer]:
-    """For each operator that has a block on one machine or another, the largest."""
+    """The largest block of each operator over all targets."""
     largest: dict[tuple[int, int], Buffer] = {}
     for block in itertools.chain.from_iterable(of_parts):
         lifetime = block.first_use, block.last_use

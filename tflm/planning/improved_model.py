@@ -1,4 +1,4 @@
-"""What a model that was made smaller has, whoever made it: what it needs of an arena, and its file."""
+"""The common part of results that reduce a model's arena: sizes before and after, and the new file."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tflm.schema.model import Model
 
 @dataclass(frozen=True)
 class SeparateMemories:
-    """Head and tail in memories of their own, as `MicroAllocator(..., persistent_arena=...)` has them.
+    """Arenas with head and tail in separate memories, as in `MicroAllocator(..., persistent_arena=...)`.
 
     Attributes:
         head_ram_bytes, tail_ram_bytes: sizes of the memories; None for any size.
-        before, after: the smallest arenas of the model as it was, and of the new one.
+        before, after: the smallest arenas of the original and the new model.
     """
 
     head_ram_bytes: int | None
@@ -27,12 +27,12 @@ class SeparateMemories:
 
     @property
     def head_missing_bytes(self) -> int:
-        """Bytes that the head's memory lacks; 0 if the head fits."""
+        """Bytes by which the head exceeds its memory; 0 if it fits."""
         return _missing(self.after.head_arena_bytes, self.head_ram_bytes)
 
     @property
     def tail_missing_bytes(self) -> int:
-        """Bytes that the tail's memory lacks; 0 if the tail fits."""
+        """Bytes by which the tail exceeds its memory; 0 if it fits."""
         return _missing(self.after.tail_arena_bytes, self.tail_ram_bytes)
 
     @property
@@ -46,12 +46,12 @@ def _missing(needed: int, available: int | None) -> int:
 
 
 class ImprovedModel:
-    """A model made of another, for a smaller arena.
+    """A model changed to need a smaller arena.
 
     Attributes:
-        data: its bytes.
-        before, after: what the other one needs of an arena, and what this one does.
-        separate: the same with head and tail in memories of their own; None unless asked for.
+        data: the new model's bytes.
+        before, after: arena requirements of the original and the new model.
+        separate: the same with head and tail in separate memories; None unless requested.
     """
 
     data: bytes
@@ -71,13 +71,13 @@ class ImprovedModel:
 
     @property
     def minimum_arena_bytes_before(self) -> int:
-        """The smallest arena for the model as it was."""
+        """The smallest arena that the original model works in."""
         return self.before.minimum_arena_bytes
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Write the model to a file, which may be the one that it came from.
+        """Write the model to a file, which may be the original's.
 
         Raises:
-            OSError: it can't be written.
+            OSError: the file can't be written.
         """
         write_atomically(path, self.data)

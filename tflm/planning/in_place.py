@@ -1,4 +1,4 @@
-"""Outputs that are planned in the place of inputs that are not needed any more."""
+"""In-place outputs: planned at the offset of inputs that are no longer needed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tflm.schema.tables import Operator
 
 
 def overwritten_inputs(model: Model, buffers: Mapping[int, Buffer], allowed: AllowedOverlap) -> dict[int, int]:
-    """For each output that may lie on an input, the input: it is as large, and read for the last time just then.
+    """For each output that may be computed in place, the input: it has the output's size, and this is its last read.
 
-    Only tensors of the first subgraph, by their index. No input is given to two outputs.
+    Only tensors of the first subgraph, by index. No input is assigned to two outputs.
 
     Args:
         buffers: those of the subgraph's tensors that are in the head.
-        allowed: where the kernels let an output lie on an input.
+        allowed: the in-place outputs that the kernels allow.
     """
     overwritten: dict[int, int] = {}
     kept = set(model.subgraphs[0].outputs or ())
@@ -36,7 +36,7 @@ def overwritten_inputs(model: Model, buffers: Mapping[int, Buffer], allowed: All
 
 
 def replaceable_inputs(model: Model, operator: Operator, allowed: AllowedOverlap) -> list[int]:
-    """The inputs in whose place the one output of an operator of the first subgraph may be, if it has their size."""
+    """The inputs that an operator of the first subgraph can replace by its single output, if the sizes match."""
     registration = REGISTRATIONS.get(model.operator_name(operator), OPAQUE)
     if len(operator.outputs or ()) != 1:
         return []

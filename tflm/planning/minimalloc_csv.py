@@ -1,10 +1,10 @@
-"""Buffers to plan, and plans, as the CSV files of MiniMalloc: one buffer a line.
+"""Planning problems and plans as MiniMalloc's CSV files, with one buffer per line.
 
     id,lower,upper,size,offset
     b1,0,3,4,8
 
-The buffer is alive from step `lower` to the step before `upper`. The column `offset` may be missing, and holds -1 where
-a buffer has no place. The columns may be in any order.
+The buffer is alive from step `lower` to the step before `upper`. The column `offset` is optional; -1 means that a
+buffer has no offset. The columns may be in any order.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def read_csv(text: str) -> list[Buffer]:
     """The buffers that a file describes; the id of each is its name.
 
     Raises:
-        PlanFileError: the text is not such a file; says the line and the reason.
+        PlanFileError: the text is not in this format; names the line and the reason.
     """
     rows = _rows(text)
     _, header = next(rows, (1, []))
@@ -35,17 +35,17 @@ def read_csv(text: str) -> list[Buffer]:
     seen: dict[str, int] = {}
     for line, row in rows:
         if len(row) != len(columns):
-            raise PlanFileError(f"there are {len(row)} values for {len(columns)} columns", line=line)
+            raise PlanFileError(f"expected {len(columns)} values, found {len(row)}", line=line)
         buffer = _parse(dict(zip(columns, row)), line)
         if buffer.name in seen:
-            raise PlanFileError(f"id {buffer.name!r} is that of the buffer on line {seen[buffer.name]}, too", line=line)
+            raise PlanFileError(f"duplicate id {buffer.name!r}, first used on line {seen[buffer.name]}", line=line)
         seen[buffer.name] = line
         buffers.append(buffer)
     return buffers
 
 
 def write_csv(buffers: Sequence[Buffer]) -> str:
-    """The file that describes buffers, by their names. Where none has an offset, it has no such column."""
+    """Format buffers as a file, by their names; without a column `offset` if no buffer has one."""
     placed = any(buffer.is_placed for buffer in buffers)
     lines = [[*REQUIRED, *OPTIONAL] if placed else [*REQUIRED]]
     for buffer in buffers:
@@ -55,19 +55,19 @@ def write_csv(buffers: Sequence[Buffer]) -> str:
 
 
 def _quoted(name: str) -> str:
-    """A name as it stands, in quotes where it must be; Python's writer leaves out a carriage return's."""
+    """A name, quoted if necessary; Python's CSV writer does not quote a carriage return."""
     return '"' + name.replace('"', '""') + '"' if any(c in ',"\r\n' for c in name) else name
 
 
 def _rows(text: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows that are not empty, each with the number of the line that it ends on."""
+    """The non-empty rows, each with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     try:
         for row in reader:
             if row:
                 yield reader.line_num, row
     except csv.Error as error:
-        raise PlanFileError(f"this is no CSV: {error}", line=reader.line_num) from None
+        raise PlanFileError(f"invalid CSV: {error}", line=reader.line_num) from None
 
 
 def _check_header(columns: Sequence[str]) -> None:
@@ -77,9 +77,9 @@ def _check_header(columns: Sequence[str]) -> None:
         raise PlanFileError(f"column {missing[0]!r} is missing; {wanted}", line=1)
     for name in columns:
         if name not in REQUIRED + OPTIONAL:
-            raise PlanFileError(f"column {name!r} is not known; {wanted}", line=1)
+            raise PlanFileError(f"unknown column {name!r}; {wanted}", line=1)
         if columns.count(name) > 1:
-            raise PlanFileError(f"column {name!r} is there twice", line=1)
+            raise PlanFileError(f"duplicate column {name!r}", line=1)
 
 
 def _parse(row: dict[str, str], line: int) -> Buffer:
@@ -87,17 +87,17 @@ def _parse(row: dict[str, str], line: int) -> Buffer:
         try:
             value = int(row[column])
         except ValueError:
-            raise PlanFileError(f"{column} is {row[column]!r}; it is to be a whole number", line=line) from None
+            raise PlanFileError(f"{column} is {row[column]!r}, must be a whole number", line=line) from None
         if abs(value) > LARGEST_NUMBER:
-            raise PlanFileError(f"{column} is {value}; it is to be {LARGEST_NUMBER} at most", line=line)
+            raise PlanFileError(f"{column} is {value}, must be at most {LARGEST_NUMBER}", line=line)
         return value
 
     lower, upper, size = integer("lower"), integer("upper"), integer("size")
     offset = integer("offset") if "offset" in row else ONLINE_PLANNED_BUFFER
     if upper <= lower:
-        raise PlanFileError(f"upper is {upper} and lower {lower}; upper is to be larger", line=line)
+        raise PlanFileError(f"upper is {upper}, must be greater than lower, {lower}", line=line)
     if size < 0:
-        raise PlanFileError(f"size is {size}; it is to be 0 or more", line=line)
+        raise PlanFileError(f"size is {size}, must be 0 or more", line=line)
     if offset < ONLINE_PLANNED_BUFFER:
-        raise PlanFileError(f"offset is {offset}; it is to be 0 or more, or -1 for none", line=line)
+        raise PlanFileError(f"offset is {offset}, must be 0 or more, or -1 for none", line=line)
     return Buffer(size, lower, upper - 1, offset, row["id"])

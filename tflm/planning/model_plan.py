@@ -46,34 +46,33 @@ def plan(
 ) -> ModelPlan:
     """The smallest memory plan for a model that a planner finds.
 
-    The plan has the offset of every tensor in the head. Scratch buffers can't be part of it: the device places them
-    itself, around the tensors; that is foreseen. A plan that the model has already is replaced; only that of a model
-    for an Ethos-U stays, for Vela has compiled its offsets into commands.
+    The plan has the offset of every tensor in the head. It leaves room for scratch buffers, which the device places
+    itself. An existing plan is replaced, except in a model for an Ethos-U, where Vela has compiled its offsets into
+    commands.
 
     Args:
-        model: what to plan.
-        resolver: the operators that there are; every one of this package, if it is not given.
-        planner: a name of `tflm.memory.PLANNERS`, or a planner such as `OptimalPlanner(time_limit=60)`, whose limit is
-            one for all searches together.
-        target: the machine whose scratch buffers count; or several, for which the plan is to hold: the head is then
-            as large as on the one that needs the largest.
-        kernels: the kernel library that the firmware is built with, whose scratch buffers they are; or one for each of
-            the machines.
-        in_place: let outputs take the place of inputs that are not needed any more, where the operator computes each
-            element from those at its place, and the kernel library is known to.
-        reorder: also try another order of the operators, and take it if its head is smaller.
-        views: let tensors lie inside others where an operator gives bytes that there are already: SLICE and SPLIT along
-            the outer dimension, CONCATENATION and PACK, whose inputs may lie in the output, and RESHAPE. The optimal
-            planner does that; the others plan each tensor for itself.
-        overlap: True, or the name of the kernel library, to let outputs reach into inputs as far as the loops of the
-            firmware's kernels allow it; None for none. With other kernels such a plan gives wrong answers.
-        head_ram, tail_ram: bytes of the memories of head and tail, if each has one of its own; the result then says
-            in `separate` what they take of them. Without one of the two, that memory has any size.
-        release: the TFLM that the firmware has, as for `MicroInterpreter`.
+        model: the model to plan.
+        resolver: the available operators; by default all of this package.
+        planner: a name of `tflm.memory.PLANNERS`, or a planner such as `OptimalPlanner(time_limit=60)`, whose limit
+            covers all searches together.
+        target: the target whose scratch buffers are planned for, or several: the head then has the size of the
+            target with the largest.
+        kernels: the kernel library of the firmware, which determines the scratch buffers; or one for each target.
+        in_place: let outputs replace inputs that are no longer needed, if the operator is element-wise and the
+            kernel library is known to compute in place.
+        reorder: also try another order of the operators, and use it if its head is smaller.
+        views: let tensors be views of others if an operator only moves bytes: SLICE and SPLIT along the outer
+            dimension, CONCATENATION and PACK, whose inputs may lie in the output, and RESHAPE. Only the optimal
+            planner supports this; the others plan each tensor separately.
+        overlap: True, or the name of the kernel library, to let outputs overlap inputs as far as the loops of the
+            firmware's kernels allow; None for no overlap. With other kernels such a plan gives wrong answers.
+        head_ram, tail_ram: bytes of the memories of head and tail, if they are separate; the result then has their
+            arenas in `separate`. If only one is given, the other memory has any size.
+        release: the firmware's TFLM release, as for `MicroInterpreter`.
 
     Raises:
-        ArgumentError: an argument is not what it should be, such as a path for a model; or no planner has that name.
-        TflmError: the model can't be laid out in an arena, or not be changed.
+        ArgumentError: an argument is invalid, such as a path instead of a model, or an unknown planner.
+        TflmError: the model can't be laid out in an arena, or can't be changed.
     """
     model = with_data_inside(require_model(model))
     require_planner(planner)
@@ -128,7 +127,7 @@ def plan(
 
 
 class _Found(NamedTuple):
-    """The model that the best plan is of, its operators in an order, and the head that greedy leaves."""
+    """The model of the best plan, its order of operators, and the head size of the greedy planner."""
 
     model: Model
     best: HeadPlan
@@ -145,7 +144,7 @@ def _smallest(
     search: Callable[[Head], HeadPlan],
     reorder: bool,
 ) -> _Found:
-    """The smallest head of those of a model without a plan, of the model in another order, and what greedy makes."""
+    """The smallest head among those of the model without a plan, of the reordered model, and of the greedy planner."""
     head = _head_of(model, measurements, allowed)
     budget = TimeBudget(planner, stages=3 if reorder else 1)
 
@@ -179,12 +178,12 @@ def _head_of(model: Model, measurements: Sequence[ArenaMeasurement], allowed: Al
 def _parts(
     target: Target | Sequence[Target], kernels: Kernels | Sequence[Kernels], release: Releases | None
 ) -> list[tuple[Target, KernelLibrary]]:
-    """The machines that a plan is for, each with its kernel library."""
+    """The targets of a plan, each with its kernel library."""
     targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target]
     libraries: list[Any] = list(kernels) if isinstance(kernels, list | tuple) else [kernels] * len(targets)
     if not targets or len(libraries) != len(targets):
-        count = f"{len(targets)} targets have {len(libraries)} kernel libraries"
-        raise ArgumentError(f"{count}; each needs one, or all the same one")
+        count = f"{len(targets)} targets, but {len(libraries)} kernel libraries"
+        raise ArgumentError(f"{count}; pass one for each, or one for all")
     return [(require_target(part), library_for(library, part, release)) for part, library in zip(targets, libraries)]
 
 
@@ -195,13 +194,13 @@ def _largest(measurements: Sequence[ArenaMeasurement]) -> ArenaMeasurement:
 def _largest_arenas(
     model: Model, resolver: MicroMutableOpResolver, parts: Sequence[tuple[Target, KernelLibrary]]
 ) -> SeparateArenas:
-    """The arenas of head and tail in memories of their own that are large enough on each of the machines."""
+    """Separate arenas of head and tail that are large enough on every target."""
     arenas = [measure_separate_arenas(model, resolver, target=target, kernels=library) for target, library in parts]
     return SeparateArenas(*(max(sizes) for sizes in zip(*map(astuple, arenas))))
 
 
 def _kept(model: Model, measured: Sequence[ArenaMeasurement], offsets: tuple[int, ...]) -> ModelPlan:
-    """The model as it is, with the plan that it has."""
+    """The unchanged model, with the plan that it has."""
     largest = _largest(measured)
     return ModelPlan(
         data=bytes(model.data),
@@ -220,24 +219,22 @@ def _kept(model: Model, measured: Sequence[ArenaMeasurement], offsets: tuple[int
 
 
 def _plan_of_npu(model: Model) -> tuple[int, ...] | None:
-    """The plan that Vela made, where it is part of what it compiled: its commands have the offsets in them."""
+    """Vela's plan, which must stay because the compiled commands contain its offsets."""
     names = (model.operator_name(op) for subgraph in model.subgraphs for op in subgraph.operators or ())
     return offline_offsets(model.root) if "ethos-u" in names else None
 
 
 def require_overlap(overlap: str | bool | None, library: KernelLibrary) -> bool:
-    """Whether outputs may reach into inputs, as the loops of a library allow it: True, or its name.
+    """Check an argument `overlap`: True or the name of the kernel library.
 
     Raises:
-        ArgumentError: the firmware has another library; or nothing is known of the order of its loops.
+        ArgumentError: it names another library, or the order of the library's loops is unknown.
     """
     if overlap is None or overlap is False:
         return False
     if overlap is not True and overlap not in (library.name, re.split("[:@]", library.name)[0]):
-        reason = f"overlap={overlap!r} is the order of those kernels' loops, not of those of {library.name!r}"
-        raise ArgumentError(f"{reason}, which the firmware has; give overlap=True for the order of its own")
+        reason = f"overlap={overlap!r} is for another kernel library than {library.name!r}"
+        raise ArgumentError(f"{reason}, which the firmware uses; use overlap=True for that library")
     if library.overlaps is None:
-        raise ArgumentError(
-            f"nothing is known of the order of loops of {library.name!r}; leave out overlap={overlap!r}"
-        )
+        raise ArgumentError(f"the loop order of {library.name!r} is unknown; omit overlap={overlap!r}")
     return True

@@ -1,4 +1,4 @@
-"""Another order of a model's operators, in which less memory is alive at once."""
+"""Search for an order of a model's operators with a lower memory peak."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
 
 LARGEST_NUMBER_OF_SETS = 2048
-"""Sets of operators that are looked at after each step. Up to so many, the order found is the best there is."""
+"""Most sets of operators kept after each step. If there are no more than these, the order found is optimal."""
 
 LARGEST_NUMBER_OF_OPERATORS = 4096
-"""Above which no order is searched for: a set of operators has a bit for each."""
+"""Most operators for which an order is searched: a set of operators has a bit for each."""
 
 
 class OperatorOrder(NamedTuple):
@@ -34,12 +34,12 @@ class OperatorOrder(NamedTuple):
 
 
 class _Reached(NamedTuple):
-    """The best way found to have run a set of operators.
+    """The best order found for running a set of operators.
 
     Attributes:
         peak: the most bytes alive at one of them.
-        live: bytes alive after them, whatever their order was.
-        order: they, as they ran.
+        live: bytes alive after them, in any order.
+        order: the operators in the order in which they ran.
     """
 
     peak: int
@@ -54,17 +54,16 @@ def smaller_order(
     seconds: float | None = None,
     progress: Progress | None = None,
 ) -> OperatorOrder | None:
-    """An order of the first subgraph's operators with a lower peak than theirs; None where none was found.
+    """Find an order of the first subgraph's operators with a lower peak than the original; None if none was found.
 
-    An operator still runs after all that it depends on, and those with state after each other as before. A model with
-    operators that run other subgraphs is left as it is.
+    Dependencies and the order of operators with state are preserved. Models with control flow are not reordered.
 
     Args:
-        tensor_bytes: sizes of those tensors of the subgraph that are in the head, by index.
-        scratch_bytes: likewise of the scratch buffers of those operators that have some.
-        seconds: time limit, or None. When half of it is over, only the best set of each step is followed; when all is,
-            the search is given up.
-        progress: called with the state of the search: the peak of the original order and its best known lower bound.
+        tensor_bytes: sizes of the subgraph's tensors in the head, by index.
+        scratch_bytes: sizes of the operators' scratch buffers, by operator.
+        seconds: time limit, or None. After half of it, the search keeps only the best set of each step; after all
+            of it, it gives up.
+        progress: called with the state of the search: the peak of the original order and its best lower bound.
     """
     begin, reporter = time.monotonic(), Reporter(progress, "ordering")
     operators = model.subgraphs[0].operators or ()
@@ -98,9 +97,10 @@ def smaller_order(
 
 
 class _Graph:
-    """The operators of a model's first subgraph, with what they wait for and the tensors they make and end.
+    """The operators of a model's first subgraph, with their dependencies and the tensors whose lifetime they start or
+    end.
 
-    Sets of operators are numbers with a bit for each.
+    Sets of operators are integers with a bit for each.
     """
 
     def __init__(self, model: Model, tensor_bytes: Mapping[int, int], scratch_bytes: Mapping[int, int]):
@@ -122,7 +122,7 @@ class _Graph:
         self.bytes_at_start = sum(tensor_bytes[tensor] for tensor in inputs)
 
     def run_one_more(self, done: int, reached: _Reached, limit: int, found: dict[int, _Reached]) -> None:
-        """Add the sets with one operator more than `done`, as far as their peaks are below `limit`."""
+        """Add the sets with one operator more than `done` whose peaks are below `limit`."""
         for i in range(self.count):
             if done >> i & 1 or self._waits_for[i] & ~done:
                 continue
@@ -150,12 +150,12 @@ class _Graph:
         return _Reached(max(before.peak, peak), live + made - over, (*before.order, i))
 
     def _unused_inputs(self) -> int:
-        """Bytes of inputs that are alive only while they are filled."""
+        """Bytes of inputs that no operator reads; they are alive only while the caller fills them."""
         return sum(self._size[t] for t in self._made_before if not self._users[t] and t not in self._kept)
 
 
 def _dependencies(model: Model, operators: Sequence[Operator]) -> list[int]:
-    """For each operator, the set of those before it that must stay before it."""
+    """For each operator, the set of operators that must run before it."""
     waits_for = []
     writer: dict[int, int] = {}
     stateful = 0

@@ -1,6 +1,6 @@
-"""The loop of `body_placement`: bodies go to their places one after the other, in a given order.
+"""The inner loop of `body_placement`: places bodies one after the other, in a given order.
 
-It is a kernel; see `tflm.compiler.language`.
+It is compiled; see `tflm.compiler.language`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ UNPLACED = -1
 
 @kernel
 def place(count: int, bars: Bars, order: Integers, is_high: Integers, top: int, offsets: Integers) -> int:
-    """Fill `offsets`, each a multiple of the arena's alignment; gives the bytes that all take.
+    """Fill `offsets`, each a multiple of the arena's alignment; returns the total size in bytes.
 
-    Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top`, where there is
-    one.
+    Each body gets the lowest allowed offset; one that `is_high`, the highest below `top`, if there is one.
     """
     for body in range(count):
         offsets[body] = UNPLACED

@@ -1,4 +1,4 @@
-"""A memory plan for a model, and how it is shown: which figures moved, and why others did not."""
+"""A memory plan for a model, and its report: which figures changed, and why others did not."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ class ModelPlan(ImprovedModel):
     """A memory plan for a model; sizes in bytes.
 
     Attributes:
-        data: the model with the plan in its metadata. TFLM and this runtime obey it.
-        target: the machine that it was made for. On others, scratch buffers may have other sizes, and the head too.
+        data: the model with the plan in its metadata, where TFLM and this runtime find it.
+        target: the target that the plan was made for. On others, scratch buffers and thus the head may have other
+            sizes.
         head_bytes: size of the head with this plan.
-        greedy_head_bytes: size of the head that TFLM's own planner makes of the model as it was.
-        lower_bound_bytes: the largest sum of buffers that are alive at the same operator, each rounded up to 16: with
-            these operators in this order, and these tensors in each other's place, no plan is smaller.
-        proved_optimal: whether no plan is smaller than this one, in that sense.
-        offsets: of each tensor, subgraph after subgraph; -1 for what has no place in the head, such as constants, and
-            for all if no plan was found that is smaller than greedy's.
-        overwritten: for each tensor of the first subgraph that lies on an input of its operator, that input.
+        greedy_head_bytes: size of the head that TFLM's own planner produces for the original model.
+        lower_bound_bytes: the largest sum of buffers that are alive at the same operator, each rounded up to 16. For
+            this order of operators and these in-place outputs, no plan is smaller.
+        proved_optimal: whether no plan is smaller than this one, under the same conditions.
+        offsets: offset of each tensor, subgraph after subgraph; -1 for tensors outside the head, such as constants,
+            and for all tensors if no plan beats the greedy one.
+        overwritten: for each tensor of the first subgraph that is computed in place, the input that it replaces.
         order: how the operators of the first subgraph were reordered, or None.
-        before, after: what the model needs of an arena as it was, with the plan that it had if any; and with this plan.
-            Where the plan is for several machines, on the one that needs the largest.
-        after_by_part: what it needs with this plan on each of the machines.
-        separate: the arenas with head and tail in memories of their own, if `head_ram` or `tail_ram` were given; of
-            several machines, the largest of each.
+        before, after: arena requirements of the original model, with its old plan if any, and with this plan. For
+            several targets, on the one with the largest.
+        after_by_part: arena requirements with this plan on each of the targets.
+        separate: the arenas with head and tail in separate memories, if `head_ram` or `tail_ram` was given; for
+            several targets, the largest of each.
     """
 
     data: bytes
@@ -60,36 +61,36 @@ class ModelPlan(ImprovedModel):
 
     @property
     def gains(self) -> bool:
-        """Whether head or smallest arena are smaller than those of the model as it was."""
+        """Whether the head or the smallest arena is smaller than before."""
         return self.head_bytes < self.before.head_bytes or self.minimum_arena_bytes < self.minimum_arena_bytes_before
 
 
 def shown(found: ModelPlan, name: str = "plan") -> Report:
-    """The plan as text."""
+    """The plan as a text report."""
     kernels = found.after.kernels.name
     facts = [
-        ("head as TFLM plans it", with_thousands(found.greedy_head_bytes)),
+        ("head planned by TFLM", with_thousands(found.greedy_head_bytes)),
         ("head with this plan", with_thousands(found.head_bytes)),
-        ("most that is alive at once", with_thousands(found.lower_bound_bytes)),
+        ("peak of live buffers", with_thousands(found.lower_bound_bytes)),
         ("smallest arena", with_thousands(found.minimum_arena_bytes)),
-        ("  it was", with_thousands(found.minimum_arena_bytes_before)),
+        ("  before", with_thousands(found.minimum_arena_bytes_before)),
     ]
     if found.overwritten:
-        facts.append(("outputs over their inputs", f"{len(found.overwritten)}"))
+        facts.append(("in-place outputs", f"{len(found.overwritten)}"))
     if found.order is not None:
         facts.append(("operators reordered", " ".join(map(str, found.order.order))))
     notes = [_of_the_head(found), _of_the_arena(found)]
     if found.overwritten and kernels != REFERENCE.name:
-        notes.append(f"outputs over their inputs are known to be safe with reference kernels, not with {kernels}")
+        notes.append(f"in-place outputs are known to be safe with reference kernels, not with {kernels}")
     return Report(f"{name} on {found.target.name} with {kernels} kernels", facts, notes=notes)
 
 
 def _of_the_head(found: ModelPlan) -> str:
     moved = _moved("head", found.before.head_bytes, found.head_bytes)
     if found.head_bytes == found.lower_bound_bytes:
-        why = "no plan of these buffers is smaller: so much is alive at one operator"
+        why = "optimal: the live buffers of one operator need this much"
     elif found.proved_optimal:
-        why = "no plan of these buffers is smaller: all were searched"
+        why = "optimal: the search was exhaustive"
     else:
         why = "a smaller plan may exist: the search did not finish; --time-limit allows more time"
     return f"{moved}; {why}"
@@ -101,7 +102,7 @@ def _of_the_arena(found: ModelPlan) -> str:
     if now != was or found.head_bytes >= found.before.head_bytes:
         return moved
     temp = now - found.after.tail_bytes
-    return f"{moved}: operators need {temp:,} bytes besides the tail while they prepare, before the head is placed"
+    return f"{moved}: operators need {temp:,} temporary bytes besides the tail in the prepare phase"
 
 
 def _moved(what: str, was: int, now: int) -> str:

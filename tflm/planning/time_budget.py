@@ -1,4 +1,4 @@
-"""One time limit for all the stages of a plan."""
+"""A time limit that the stages of planning share."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tflm.memory.planner import MemoryPlanner, limited_search
 
 
 class TimeBudget:
-    """Seconds that stages share: each may take an equal part of what those before it left.
+    """Divides a time limit among stages: each gets an equal share of the time that is left.
 
     Args:
-        planner: whose time limit, if it has one, is that of all together, from now on.
-        stages: how many there are.
+        planner: its time limit, if any, applies to all stages together, from now on.
+        stages: number of stages.
     """
 
     def __init__(self, planner: MemoryPlanner, stages: int):
@@ -28,6 +28,6 @@ class TimeBudget:
         return None if self._end is None else max(0.0, self._end - time.monotonic()) / stages
 
     def next_stage(self) -> AbstractContextManager[None]:
-        """Let the planner have the seconds of the next stage."""
+        """Set the planner's time limit to the share of the next stage."""
         seconds = self.share()
         return nullcontext() if self._search is None else self._search.within(seconds)

@@ -1,9 +1,9 @@
-"""Tensors that lie inside others, and from when to when each range of their bytes is needed.
+"""Tensors that are views of others, and the lifetimes of their byte ranges.
 
-SLICE, SPLIT and UNPACK along the outer dimension, and RESHAPE, give bytes that their input has already; CONCATENATION
-and PACK along it put together what may have been made in its place. Where such a part lies at its place in the whole,
-the operator copies bytes onto themselves. So a range of bytes is needed from when its value is made until the last
-operator that looks at it has run, whatever tensors it goes by.
+SLICE, SPLIT and UNPACK along the outer dimension, and RESHAPE, output bytes that their input already has; CONCATENATION
+and PACK along it join parts that can be computed in place. If a part is at its place in the whole, the operator copies
+bytes onto themselves. A range of bytes is then alive from the step that computes its value to the last step that reads
+it, under any tensor name.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from tflm.schema.verifier import called_subgraphs
 from tflm.targets import align_up
 
 LARGEST_BODY = 512
-"""Tensors that are put into each other's place at most."""
+"""Most tensors that are grouped."""
 
 
 class View(NamedTuple):
-    """A tensor whose bytes are those of another one from `offset` on; `read` is the one that the operator reads."""
+    """A tensor whose bytes are those of another one from `offset` on; `read` is the tensor that the operator reads."""
 
     part: int
     whole: int
@@ -47,12 +47,12 @@ class Piece(NamedTuple):
 
 
 class Body(NamedTuple):
-    """Tensors whose places depend on each other's.
+    """Tensors with fixed offsets relative to each other.
 
     Attributes:
-        offsets: of each tensor, from the body's begin.
-        bytes: of the body.
-        pieces: when its bytes are needed.
+        offsets: offset of each tensor from the start of the body.
+        bytes: size of the body.
+        pieces: its byte ranges with their lifetimes.
     """
 
     offsets: dict[int, int]
@@ -61,7 +61,7 @@ class Body(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """Bytes of a tensor from `begin` on: the value made in the tensor `source`, there at `place`."""
+    """Bytes of a tensor from `begin` on: the value computed in the tensor `source`, at its offset `place`."""
 
     begin: int
     bytes: int
@@ -99,8 +99,8 @@ class Views:
     Args:
         model: the model.
         buffers: those of the first subgraph's tensors that are in the head, by index.
-        unaliased: names of operators whose inputs and outputs are not put into each other's place.
-        alignment: of every part, in bytes.
+        unaliased: names of operators whose inputs and outputs must not share memory.
+        alignment: alignment of every part, in bytes.
     """
 
     def __init__(
@@ -120,18 +120,18 @@ class Views:
         self._outputs = set(model.subgraphs[0].outputs or ())
         self._members: dict[int, dict[int, int]] = {tensor: {tensor: 0} for tensor in buffers}
         self._body_of = {tensor: tensor for tensor in buffers}
-        # What is put together comes first: a copy is best made where the part is small, when it is made.
+        # Joins come first: if a copy remains, it is cheapest at a small part.
         for index in sorted(parts, key=lambda index: not any(part.read == part.part for part in parts[index])):
             for part in parts[index] if model.operator_name(operators[index]) not in unaliased else ():
                 if part.part in buffers and part.whole in buffers and part.offset % alignment == 0:
                     self._join(index, part)
 
     def bodies(self) -> list[Body]:
-        """The groups, with what their bytes hold."""
+        """The groups, with the lifetimes of their bytes."""
         return [self._body(members) for members in self._members.values()]
 
     def _join(self, index: int, part: View) -> None:
-        """Put a part into its whole, if no value is lost by that; then the operator does not look at the bytes."""
+        """Place a part inside its whole if no value is lost; the operator then no longer reads the bytes."""
         body, other = self._body_of[part.part], self._body_of[part.whole]
         members, others = self._members[body], self._members[other]
         move = others[part.whole] + part.offset - members[part.part]
@@ -158,7 +158,7 @@ class Views:
         return Body(offsets, size, tuple(pieces))
 
     def _pieces(self, members: Mapping[int, int]) -> list[Piece] | None:
-        """When the bytes of a group are needed; None where two values would need the same ones at a time."""
+        """The lifetimes of a group's bytes; None if two live values would share bytes."""
         held = [
             (offset + value.begin, offset + value.begin + value.bytes, tensor, value.source, value.place - value.begin)
             for tensor, offset in members.items()
@@ -182,7 +182,7 @@ class Views:
         return _in_one(pieces)
 
     def _needed(self, tensor: int) -> tuple[int, int]:
-        """The steps from which on a tensor's bytes are its own, and at which they are last looked at."""
+        """The first step at which a tensor owns its bytes, and the last at which they are read."""
         first, last = _lifetime(self._buffers[tensor])
         if tensor in self._outputs:
             return first, last
@@ -207,7 +207,7 @@ def _lifetime(buffer: Buffer) -> tuple[int, int]:
 
 
 def _in_one(pieces: list[Piece]) -> list[Piece]:
-    """The same, where neighbours that are needed at the same steps are one."""
+    """The same, with adjacent pieces of equal lifetime merged."""
     merged: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.first, piece.last, piece.begin)):
         before = merged[-1] if merged else None
@@ -219,7 +219,7 @@ def _in_one(pieces: list[Piece]) -> list[Piece]:
 
 
 def _held_values(model: Model, parts: Mapping[int, Sequence[View]]) -> dict[int, list[_Held]]:
-    """What each tensor of the first subgraph holds."""
+    """The values that each tensor of the first subgraph holds."""
     held = {i: [_Held(0, tensor_bytes(model, i), i, 0)] for i in range(len(model.subgraphs[0].tensors or ()))}
     for found in parts.values():
         for part, whole, offset, read in found:
@@ -244,7 +244,7 @@ def _cut(values: Sequence[_Held], begin: int, size: int) -> list[_Held]:
 
 
 def _reads(operators: Sequence[Operator], parts: Mapping[int, Sequence[View]]) -> dict[int, dict[int, int]]:
-    """For each tensor the operators that look at it, and in how many ways they do."""
+    """For each tensor, the operators that read it, and how many times."""
     reads: dict[int, dict[int, int]] = {}
     for i, operator in enumerate(operators):
         for tensor in operator.inputs or ():
@@ -254,7 +254,7 @@ def _reads(operators: Sequence[Operator], parts: Mapping[int, Sequence[View]]) -
 
 
 def last_steps(model: Model) -> list[int]:
-    """For each operator of the first subgraph, the step at which it is over."""
+    """For each operator of the first subgraph, its last step."""
     steps: list[int] = []
 
     def walk(index: int, step: int) -> int:
