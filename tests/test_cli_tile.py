@@ -60,7 +60,7 @@ def test_tile_says_in_words_what_it_did(vision: Path) -> None:
 def test_tile_says_so_where_it_finds_nothing() -> None:
     answer = run("tile", INT8_MODEL)
     assert answer.returncode == 0, answer.stderr
-    assert "nothing was found that is smaller" in answer.stdout
+    assert "found no arena smaller" in answer.stdout
     assert run("tile", INT8_MODEL, "--macs", "many").returncode == 2
 
 
@@ -94,7 +94,7 @@ def test_tile_tells_what_it_checks_after_the_search(vision: Path) -> None:
     checks = [text for text in told if text.startswith("checking")]
     assert told[-len(checks) :] == checks
     assert [text.split(", ")[1] for text in checks] == [
-        "values in their places",
+        "values in the plan",
         *(f"run {i} of 8" for i in range(1, 9)),
     ]
 

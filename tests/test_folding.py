@@ -489,7 +489,7 @@ def test_tile_reports_what_was_folded() -> None:
     graph = Leftovers((1, 20, 20, 8), INT8)
     graph.transpose(channels_first(graph, "unary"), LAST)
     tiled = tflm.tile(tflm.Model(graph.build([graph.last])))
-    assert tiled.rewrites == {"TRANSPOSEs merged, moved or left out": 2}
+    assert tiled.rewrites == {"TRANSPOSEs merged, moved or removed": 2}
     assert tiled.minimum_arena_bytes < tiled.minimum_arena_bytes_before
 
 

@@ -675,7 +675,7 @@ def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> Non
     for moved, onto in ((2, 1), (3, 1), (3, 2)):
         buffers = list(measured.buffers)
         buffers[moved] = replace(buffers[moved], offset=buffers[onto].offset)
-        with pytest.raises(tflm.TflmError, match="not sound"):
+        with pytest.raises(tflm.TflmError, match="is unsafe"):
             check_tags(model, replace(measured, buffers=buffers))
 
 
@@ -758,7 +758,7 @@ def test_outputs_reach_into_inputs_if_that_is_wanted(oracle: Oracle) -> None:
     for answers in (run(overlapping.data, inputs), oracle.run(overlapping.data, inputs)):
         for answer, expected in zip(answers, oracle.run(bytes(model.data), inputs)):
             assert_close(answer, expected)
-    with pytest.raises(tflm.ArgumentError, match="order of those kernels' loops"):
+    with pytest.raises(tflm.ArgumentError, match="is for another kernel library"):
         tflm.plan(model, target=tflm.targets.by_name("cortex-m4"), kernels="cmsis-nn", overlap="reference")
 
 

@@ -1,4 +1,4 @@
-"""Smaller graphs: models rewritten so that they run in less memory, with every bit of their answers."""
+"""Rewrites that make a model run in less memory with bit-identical outputs."""
 
 from tflm.rewriting.resizing import resize
 from tflm.rewriting.strip import strip

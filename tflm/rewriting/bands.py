@@ -1,4 +1,4 @@
-"""Operators that can run band by band: what each needs for some rows of its output, and how it is made for them."""
+"""Operators that can run band by band: the input rows that a band of output rows needs, and the operator for it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ class BandStep(NamedTuple):
     """One operator of a band.
 
     Attributes:
-        needed: for each input that is taken in bands, by its place among the inputs, the rows.
-        made: rows of the output, garbage included.
-        options: fields of the options that differ from the whole operator's.
-        constants: inputs that are other constants than the whole operator's, by their place.
+        needed: the rows of each input that is read in bands, by input index.
+        made: rows of the output, including garbage at the edges.
+        options: fields of the options that differ from the original operator's.
+        constants: constant inputs that differ from the original operator's, by input index.
     """
 
     needed: dict[int, Rows]
@@ -33,14 +33,14 @@ class BandStep(NamedTuple):
 
 
 BandRule = Callable[[Rows], BandStep]
-"""How an operator makes some rows of its output in a band."""
+"""Returns how an operator computes some rows of its output in a band."""
 
 
 ROWS = 1
-"""The dimension that bands count along, in a tensor of one batch."""
+"""The dimension that is divided into bands, in a tensor of one batch."""
 
 BATCHES = 0
-"""The same in a tensor of several: each is a whole of its own."""
+"""The same in a tensor of several batches, which are independent."""
 
 WINDOWED = (
     BuiltinOperator.CONV_2D,
@@ -50,16 +50,16 @@ WINDOWED = (
 )
 PADS = BuiltinOperator.PAD, BuiltinOperator.PADV2
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType.INT32)
-"""What TFLM's SLICE and CONCATENATION both take."""
+"""Element types that both SLICE and CONCATENATION of TFLM support."""
 
 
 def axis_of(shape: tuple[int, ...]) -> int:
-    """The dimension along which bands of a tensor lie one behind the other."""
+    """The dimension along which a tensor is divided into bands."""
     return BATCHES if shape[:1] != (1,) else ROWS
 
 
 def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """How an operator runs in bands along a dimension; None if it does not."""
+    """The rule for running an operator in bands along a dimension; None if it has none."""
     outputs = operator.outputs or ()
     if len(outputs) != 1 or not all(_is_image(graph, t, axis) for t in (*_varying(graph, operator), outputs[0])):
         return None
@@ -70,7 +70,7 @@ def band_rule(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
 
 
 def _is_image(graph: Graph, tensor: int, axis: int) -> bool:
-    """Whether a tensor has images, in one piece along the dimension."""
+    """Whether a tensor consists of images whose rows are contiguous along the dimension."""
     table, shape = graph.tensors[tensor], graph.shape(tensor)
     is_plain = table.type in TYPES and not table.is_variable
     return is_plain and len(shape) == 4 and min(shape) > 0 and axis_of(shape) == axis
@@ -102,7 +102,7 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
 
 
 def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
-    """Windows along rows and columns; None where they are not as many as the output has."""
+    """Windows along rows and columns; None if their number does not match the output."""
     image, output = graph.shape((operator.inputs or ())[0]), graph.shape((operator.outputs or ())[0])
     if hasattr(options, "filter_height"):
         taps, dilations = (options.filter_height, options.filter_width), (1, 1)
@@ -121,7 +121,7 @@ def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axi
 
 
 def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """Element-wise operators; an input that broadcasts along the rows is a constant of one row, or does not fit."""
+    """Element-wise operators; an input that broadcasts along the rows must be a constant with one row."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     rows = graph.shape(outputs[0])[axis]
     places = []
@@ -140,12 +140,12 @@ def _same_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
 
 
 def _rows_of(places: Sequence[int]) -> BandRule:
-    """Rows come from the same rows of these inputs; of others all is needed for each row."""
+    """Rows depend on the same rows of these inputs, and on all of the others."""
     return lambda wanted: BandStep(dict.fromkeys(places, wanted), wanted, {}, {})
 
 
 def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """Side by side along another dimension."""
+    """CONCATENATION along another dimension."""
     along = getattr(operator.builtin_options, "axis", axis) % 4
     if along == axis or any(graph.is_constant(tensor) for tensor in operator.inputs or ()):
         return None
@@ -153,7 +153,7 @@ def _concatenation(graph: Graph, operator: Operator, axis: int) -> BandRule | No
 
 
 def _padded_rows(graph: Graph, operator: Operator, axis: int) -> BandRule | None:
-    """PAD: rows of padding are made at the true borders only."""
+    """PAD: only bands at the image's borders have rows of padding."""
     inputs = operator.inputs or ()
     if graph.is_constant(inputs[0]) or not all(graph.is_constant(tensor) for tensor in inputs[1:]):
         return None
@@ -179,4 +179,4 @@ RULES: dict[BuiltinOperator, Callable[[Graph, Operator, int], BandRule | None]] 
     **dict.fromkeys(PADS, _padded_rows),
     BuiltinOperator.CONCATENATION: _concatenation,
 }
-"""What makes the rule of one, for operators that are not element-wise."""
+"""Functions that return the rule of an operator, for operators that are not element-wise."""

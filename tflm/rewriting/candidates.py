@@ -1,4 +1,4 @@
-"""Tilings written out, laid out on the target and planned: what each takes in truth."""
+"""Evaluates tilings exactly: rewrites the model, lays it out on the target and plans it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from tflm.schema.tables import Operator
 from tflm.targets import align_up
 
 MOST_TURNED = 4
-"""Stages of a tiling of which both directions are tried, in all combinations."""
+"""Most stages of a tiling whose directions are tried in all combinations."""
 
 SLACK = 256
-"""Bytes by which what is expected of an arena may be too much."""
+"""Most bytes by which an arena may be overestimated."""
 
 QUICK_ROUNDS, THOROUGH_ROUNDS = 2, 60
-"""Changes for each body that a plan is searched by: of any tiling, and of the best."""
+"""Changes per body in the search for a plan: for any tiling, and for the best one."""
 
 SHARE_OF_SEARCH = 0.4
-"""Of the time there is, what the search for tilings may take."""
+"""Share of the time limit for the search for tilings."""
 
 
 class Rewritten(NamedTuple):
@@ -45,9 +45,9 @@ class Rewritten(NamedTuple):
 
     Attributes:
         data: the model with its plan.
-        stages: that it runs in bands.
-        arena: the smallest that it works in.
-        ends: tensors at the ends of stages, by their index in the model before, and what they are here.
+        stages: the stages that it runs in bands.
+        arena: the smallest arena that it works in.
+        ends: indices of the tensors at the ends of stages: in the original model, and in this one.
     """
 
     data: bytes
@@ -57,7 +57,7 @@ class Rewritten(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """A tiling that was planned: the model with the plan, and the bytes of the arena as far as they are known."""
+    """A planned tiling: the model with the plan, and the arena's bytes as far as known."""
 
     tiling: Tiling
     data: bytes
@@ -66,9 +66,9 @@ class _Tried(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """How far a search is: seconds since it began, tilings that were tried, and the smallest arena so far.
+    """Progress of a search: seconds since it began, tilings tried, and the smallest arena so far.
 
-    After the search, `checking` says what of the result is being checked; it is empty before.
+    After the search, `checking` names the check in progress; it is empty before.
     """
 
     seconds: float
@@ -79,21 +79,21 @@ class Progress(NamedTuple):
 
 @dataclass
 class Tiler:
-    """Searches the smallest arena of a model by bands of rows.
+    """Searches for the smallest arena in which a model can run in bands of rows.
 
     Attributes:
         model: the model.
-        measured: it on the target, as `measure` gives it.
-        measure: how models are measured.
-        objective: what is minimized, and what "arena" means below.
-        macs: multiply-accumulates that may be added.
+        measured: its measurement on the target, from `measure`.
+        measure: measures models.
+        objective: what is minimized, called "arena" below.
+        macs: most multiply-accumulates to add.
         unaliased: names of operators whose inputs and outputs must not share memory.
-        alignment: of tensors that lie in others, in bytes.
-        overlap: whether outputs may reach into inputs.
-        allowed: where the kernels let an output lie on an input.
-        end: when to stop, as `time.monotonic` counts; None for no such limit.
-        progress: is notified of each tiling that was tried.
-        most_tried: tilings that are planned at most.
+        alignment: alignment of views, in bytes.
+        overlap: whether outputs may overlap inputs.
+        allowed: the in-place outputs that the kernels allow.
+        end: when to stop, on the clock `time.monotonic`; None for no time limit.
+        progress: called after each tiling.
+        most_tried: most tilings that are planned.
     """
 
     model: Model
@@ -120,7 +120,7 @@ class Tiler:
             self._search = StageSearch(self._graph, self._rules, costs, self.macs, unaliased=is_unaliased)
 
     def smallest(self, arena: int) -> Rewritten | None:
-        """The model in the smallest arena that is found; None where nothing is smaller than `arena`."""
+        """The model with the smallest arena found; None if none is smaller than `arena`."""
         best: _Tried | None = None
         for tiling in sorted(self._tilings(), key=lambda tiling: (self._expected(tiling), tiling.macs)):
             if self._is_over() or self._expected(tiling) >= arena:
@@ -137,7 +137,7 @@ class Tiler:
         return self._written(min(best, self._try(best.tiling, THOROUGH_ROUNDS), key=lambda tried: tried.arena))
 
     def within(self, arena: int) -> Rewritten | None:
-        """The model in an arena of so many bytes, with the least work that is found; None where nothing fits."""
+        """The model with the least extra work found that fits an arena of this size; None if none fits."""
         for tiling in sorted(self._tilings(), key=lambda tiling: (tiling.macs, self._expected(tiling))):
             if self._is_over():
                 return None
@@ -155,7 +155,7 @@ class Tiler:
         return None
 
     def _try(self, tiling: Tiling, rounds: int) -> _Tried:
-        """The stages of a tiling in bands, planned; the tail is what it is expected to be."""
+        """Rewrite and plan a tiling; the tail's size is the estimate."""
         self._tried += 1
         graph = Graph(self.model)
         origins = write_stages(graph, self._rules, tiling.stages)
@@ -164,7 +164,7 @@ class Tiler:
         scratch = [0 if origin is None else self._search.costs.scratch[origin] for origin in origins]
         head = Head(bare, _buffers(bare, scratch), allowed=self.allowed)
         plan = head.planned_with_views(self.unaliased, self._seconds_left(), self.alignment, rounds, self.overlap)
-        assert plan is not None  # there are SLICEs
+        assert plan is not None  # the tiling has SLICEs
         data = with_plan(bare, plan.offsets)
         outputs = ((self._graph.operators[stage.end - 1].outputs or ())[0] for stage in tiling.stages)
         ends = {tensor: graph.moved.get(tensor, tensor) for tensor in outputs}
@@ -186,10 +186,10 @@ class Tiler:
         return self.objective.expected(tiling.head, tiling.tail + self.measured.tail_bytes)
 
     def _turned(self, tiling: Tiling) -> Iterator[Tiling]:
-        """The tiling with some stages in the other direction, in as many bands.
+        """The tiling with some stages in the other direction, in at most as many bands.
 
-        What one stage makes from its lower end up, the next best takes from its upper end down; so stages that take
-        turns come first.
+        A stage that produces rows upwards suits a next stage that consumes them downwards, so alternating directions
+        come first.
         """
         assert self._search is not None
         count = min(len(tiling.stages), MOST_TURNED)
@@ -218,7 +218,7 @@ class Tiler:
 
 
 def band_rules(graph: Graph) -> list[BandRule | None]:
-    """How each operator of a graph runs in bands."""
+    """The band rule of each operator of a graph."""
     return [band_rule(graph, operator, _axis(graph, operator)) for operator in graph.operators]
 
 
@@ -228,7 +228,7 @@ def _axis(graph: Graph, operator: Operator) -> int:
 
 
 def write_stages(graph: Graph, rules: Sequence[BandRule | None], stages: Sequence[ChosenStage]) -> list[int | None]:
-    """Put stages into a graph, in bands; returns the operator that each came from, None for what bands need."""
+    """Replace stages in a graph by bands; returns each new operator's original, None for operators that bands add."""
     writer = StageWriter(graph)
     position = 0
     for first, end, bands in stages:
@@ -242,10 +242,10 @@ def write_stages(graph: Graph, rules: Sequence[BandRule | None], stages: Sequenc
 
 
 def _buffers(model: Model, scratch: Sequence[int]) -> list[Buffer]:
-    """What the head of a model has to hold, without a place yet.
+    """The buffers of a model's head, without offsets.
 
     Args:
-        scratch: bytes that each operator of the first subgraph needs while it runs.
+        scratch: scratch bytes of each operator of the first subgraph.
     """
     tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
     nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]

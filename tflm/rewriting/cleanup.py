@@ -1,4 +1,4 @@
-"""Operators that can go: those whose outputs nobody reads, and those whose output is their input."""
+"""Removes operators whose outputs are never read, and operators that return their input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tflm.schema.tables import Operator
 
 
 def drop_unread_operators(graph: Graph) -> int:
-    """Leave out operators whose outputs nobody reads; gives how many. Their constants go with them."""
+    """Remove operators whose outputs are never read, and their constants; returns the number of operators removed."""
     read = set(graph.outputs)
     kept: list[Operator] = []
     for operator in reversed(graph.operators):
@@ -22,25 +22,25 @@ def drop_unread_operators(graph: Graph) -> int:
 
 
 def drop_operators_to_no_effect(graph: Graph) -> int:
-    """Leave out RESHAPE and TRANSPOSE that change nothing, QUANTIZE to the same type, scale and zero point.
+    """Remove RESHAPEs and TRANSPOSEs that are no-ops, and QUANTIZEs to the same type, scale and zero point.
 
     Returns:
-        How many were left out.
+        The number of operators removed.
     """
     return replace_by_inputs(graph, {id(op): (op.inputs or ())[0] for op in graph.operators if _is_no_op(graph, op)})
 
 
 def replace_by_inputs(graph: Graph, sources: dict[int, int]) -> int:
-    """Leave out operators whose output has the elements of another tensor, its type, shape and quantization.
+    """Remove operators whose output equals another tensor in elements, type, shape and quantization.
 
-    An operator that makes an output of the model stays, unless the operator before it can make that output itself.
+    An operator that computes an output of the model stays unless the operator before it can write that output itself.
 
     Args:
         graph: the graph to change.
-        sources: for the `id` of each such operator, the tensor that has the elements of its output.
+        sources: for the `id` of each such operator, the tensor that its output equals.
 
     Returns:
-        How many operators were left out.
+        The number of operators removed.
     """
     becomes: dict[int, int] = {}
     left_out = 0
@@ -67,7 +67,7 @@ def replace_by_inputs(graph: Graph, sources: dict[int, int]) -> int:
 
 
 def _can_be_named(graph: Graph, operators: list[Operator], tensor: int) -> bool:
-    """Whether an operator makes a tensor that the caller does not know and that is no variable."""
+    """Whether an operator computes the tensor, which is neither an input or output of the model nor a variable."""
     makers = [operator for operator in operators if tensor in (operator.outputs or ())]
     return tensor not in graph.outputs and bool(makers) and not any(map(graph.has_state, makers))
 

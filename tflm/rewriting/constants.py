@@ -1,9 +1,9 @@
 """ADD, SUB and MUL of a constant merged into the weights and the bias of the layer before them.
 
-Floats: a layer without a bias adds what ADD would have added to the same sums. A power of two scales weights and bias
-without rounding; sums differ only where they overflow or are subnormal. Integers: the output stage rounds, and ADD and
-MUL round once more, so that a constant can only be merged where MUL returns the integers that it takes: then it is a
-power of two between the scales of both outputs, and the scales of the weights take it.
+Floats: a layer without a bias can add ADD's constant as its bias, to the same sums. A power of two scales weights and
+bias without rounding; sums differ only where they overflow or are subnormal. Integers: the layer rounds its result, and
+ADD and MUL round again. So only a MUL that returns its input's integers can be merged: the scales of its input and
+output differ by a power of two, which moves to the scales of the weights.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CHANNELS_OF_WEIGHTS = {
     BuiltinOperator.DEPTHWISE_CONV_2D: 3,
     BuiltinOperator.FULLY_CONNECTED: 0,
 }
-"""The layers, and the dimension of the weights that counts the output's channels."""
+"""The layers, and the dimension of their weights that is the output's channels."""
 
 WEIGHTS, BIAS = 1, 2
 
@@ -32,14 +32,14 @@ Array = npt.NDArray[Any]
 
 
 class Parameters(NamedTuple):
-    """What a layer multiplies by and adds: the indices of constants, -1 for no bias."""
+    """Tensor indices of a layer's weights and bias; -1 for no bias."""
 
     weights: int
     bias: int
 
 
 def merge_constants(graph: Graph) -> int:
-    """Merge operators with a constant into the layers before them; gives how many."""
+    """Merge operators with a constant into the layers before them; returns their number."""
     merged = 0
     readers, producers = graph.readers(), graph.producers()
     for place, operator in enumerate(graph.operators):
@@ -60,7 +60,7 @@ def merge_constants(graph: Graph) -> int:
 
 
 def _operands(graph: Graph, operator: Operator) -> tuple[int, int]:
-    """The tensor and the constant that an operator adds or multiplies; -1 for both of any other operator."""
+    """The tensor and the constant operand of an ADD, SUB or MUL; (-1, -1) for other operators."""
     codes = (BuiltinOperator.ADD, BuiltinOperator.SUB, BuiltinOperator.MUL)
     inputs = operator.inputs or ()
     if graph.code(operator) not in codes or graph.has_state(operator) or _activation(operator) is None:
@@ -76,13 +76,13 @@ def _operands(graph: Graph, operator: Operator) -> tuple[int, int]:
 
 
 def _merged(graph: Graph, layer: Operator, operator: Operator, tensor: int, constant: int) -> Parameters | None:
-    """The parameters of a layer that does what the operator behind it does as well."""
+    """The parameters of a layer that includes the operator after it."""
     inputs, output = layer.inputs or (), (operator.outputs or ())[0]
     if graph.code(layer) not in CHANNELS_OF_WEIGHTS or graph.has_state(layer) or _activation(layer) is None:
         return None
     if len(inputs) < BIAS or min(inputs[:BIAS]) < 0 or not all(graph.is_constant(t) for t in inputs[1:] if t >= 0):
         return None
-    if len(graph.readers()[inputs[WEIGHTS]]) > 1:  # other layers would need weights of their own
+    if len(graph.readers()[inputs[WEIGHTS]]) > 1:  # other layers share these weights
         return None
     types = {graph.tensors[t].type for t in (inputs[0], tensor, output)}
     if graph.shape(tensor) != graph.shape(output) or len(types) != 1:
@@ -98,7 +98,7 @@ def _merged(graph: Graph, layer: Operator, operator: Operator, tensor: int, cons
 
 
 def _activation(operator: Operator) -> ActivationFunctionType | None:
-    """The activation that the options name; None if they do not."""
+    """The activation in the options; None if they have none."""
     return getattr(operator.builtin_options, "fused_activation_function", None)
 
 
@@ -112,7 +112,7 @@ def _bias(layer: Operator) -> int:
 
 
 def _by_channel(graph: Graph, layer: Operator, tensor: int, constant: int) -> Array | None:
-    """A float constant for each channel of a layer with float weights; None where it is not one for each."""
+    """A float constant broadcast to one element per channel of a float layer; None if that is impossible."""
     weights = (layer.inputs or ())[WEIGHTS]
     elements, shape = graph.shape(constant), graph.shape(tensor)
     if not _is_float(graph, weights) or not _is_float(graph, constant) or not shape:
@@ -152,7 +152,7 @@ def _multiplied(graph: Graph, layer: Operator, factors: Array) -> Parameters | N
 
 
 def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) -> Parameters | None:
-    """Weights and bias of another scale, so that the multipliers of the output stage stay as they are."""
+    """Weights and bias with other scales, so that the multipliers of the output stage do not change."""
     output = (operator.outputs or ())[0]
     before, after = _only_scale(graph, tensor), _only_scale(graph, output)
     if graph.code(operator) is not BuiltinOperator.MUL or before is None or after is None or before[1] != after[1]:
@@ -174,7 +174,7 @@ def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) ->
 
 
 def _only_scale(graph: Graph, tensor: int) -> tuple[float, int] | None:
-    """The scale and the zero point of a tensor that has one of each."""
+    """The scale and zero point of a tensor with per-tensor quantization."""
     of = graph.tensors[tensor].quantization
     if of is None or len(of.scale or ()) != 1 or len(of.zero_point or ()) != 1:
         return None
@@ -184,7 +184,7 @@ def _only_scale(graph: Graph, tensor: int) -> tuple[float, int] | None:
 
 
 def _with_scales(graph: Graph, tensor: int, factor: float) -> int | None:
-    """A constant with the elements of another one, and scales that are larger by a power of two."""
+    """A copy of a constant whose scales are multiplied by a power of two."""
     table = graph.tensors[tensor]
     of: QuantizationParameters | None = table.quantization
     if of is None or not of.scale or table.type not in (TensorType.INT8, TensorType.INT32, TensorType.INT64):

@@ -1,4 +1,4 @@
-"""What a stage in bands would take of the arena and of time, told from its rows without writing it."""
+"""Estimates the arena and work of a stage in bands without rewriting the model."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tflm.targets import align_up
 
 
 class OperatorCosts(NamedTuple):
-    """What each operator of a graph takes as it is; bytes and multiply-accumulates.
+    """Costs of each operator of a graph, in bytes and multiply-accumulates.
 
     Attributes:
-        tail: bytes of the tail that one more operator like it takes.
+        tail: bytes of the tail that another operator of the same kind takes.
         scratch: bytes that it needs in the head while it runs.
         macs: multiply-accumulates.
         slice, concatenation: bytes of the tail of a SLICE and of a CONCATENATION.
@@ -32,7 +32,7 @@ class OperatorCosts(NamedTuple):
 
 
 class BandCost(NamedTuple):
-    """A band: the most bytes of the head that are needed at once while it runs, bytes of the tail, and work."""
+    """Cost of a band: peak bytes of the head while it runs, bytes of the tail, and multiply-accumulates."""
 
     head: int
     tail: int
@@ -40,12 +40,12 @@ class BandCost(NamedTuple):
 
 
 class StageCost(NamedTuple):
-    """A stage in bands: the bands in the order in which they run, and what they take beyond the stage as it was.
+    """A stage in bands: the bands in the order in which they run, and their cost.
 
     Attributes:
-        head: the most bytes of the head needed at once.
-        tail: more bytes of the tail.
-        macs: more multiply-accumulates.
+        head: peak bytes of the head.
+        tail: additional bytes of the tail.
+        macs: additional multiply-accumulates.
     """
 
     bands: tuple[Rows, ...]
@@ -55,7 +55,7 @@ class StageCost(NamedTuple):
 
 
 class Liveness:
-    """Which tensors of a graph are needed when its operators run one after the other."""
+    """Lifetimes of a graph's tensors when its operators run in order."""
 
     def __init__(self, graph: Graph):
         self._graph = graph
@@ -73,7 +73,7 @@ class Liveness:
         return sum(self.size[t] for t, (first, last) in self._life.items() if first <= index <= last)
 
     def across(self, first: int, end: int) -> int:
-        """Bytes of what is made before some operators and needed after them."""
+        """Bytes of tensors that are computed before some operators and needed after them."""
         return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
 
     def ends_in(self, tensor: int, end: int) -> bool:
@@ -81,19 +81,19 @@ class Liveness:
         return self._life[tensor][1] < end
 
     def is_inside(self, tensor: int, first: int, end: int) -> bool:
-        """Whether a tensor is made and needed among some operators only."""
+        """Whether a tensor is computed and needed only among some operators."""
         made, last = self._life.get(tensor, (-1, len(self._graph.operators)))
         return first <= made and last < end
 
 
 class StageEstimate:
-    """Computes what a stage takes in bands.
+    """Computes the cost of a stage in bands.
 
     Args:
         stage: the stage.
-        live: of its graph.
-        costs: of the graph's operators.
-        unaliased: whether the bands of the output are put together by copying, not where they were made.
+        live: lifetimes of its graph's tensors.
+        costs: costs of the graph's operators.
+        unaliased: whether the bands of the output are copied together rather than computed in place.
     """
 
     def __init__(self, stage: Stage, live: Liveness, costs: OperatorCosts, unaliased: bool = False):
@@ -114,7 +114,7 @@ class StageEstimate:
         self._known: dict[tuple[Rows, bool], BandCost] = {}
 
     def within(self, head: int, backwards: bool) -> StageCost | None:
-        """The fewest bands whose need of the head stays within a number of bytes; None where there are none.
+        """The fewest bands that stay within a number of bytes of the head; None if there are none.
 
         Args:
             head: bytes.
@@ -131,7 +131,7 @@ class StageEstimate:
         return self.of(bands, backwards) if len(bands) > 1 else None
 
     def of(self, bands: Sequence[Rows], backwards: bool) -> StageCost:
-        """What the stage takes in these bands."""
+        """The cost of the stage in these bands."""
         costs = [self._cost(band, backwards) for band in bands]
         joins = concatenations(len(bands))
         head = max(cost.head for cost in costs)
@@ -142,7 +142,7 @@ class StageEstimate:
         return StageCost(tuple(bands), head, tail, sum(cost.macs for cost in costs) - self._whole_macs)
 
     def _longest(self, done: int, most: int, head: int, backwards: bool) -> int:
-        """Rows of the longest band that stays within `head`, at most so many; 0 if even one row does not."""
+        """Rows of the longest band within `head`, at most `rows`; 0 if even one row exceeds it."""
 
         def fits(length: int) -> bool:
             return self._cost(_band(done, length, self.stage.rows, backwards), backwards).head <= head
@@ -167,7 +167,7 @@ class StageEstimate:
         kept = self._kept_for_later(band, backwards)
         done = (stage.rows - band.end if backwards else band.first) * row_bytes[stage.output]
         base = self._across + done
-        needed = dict(kept)  # rows needed at or after the operator that is looked at, going backwards
+        needed = dict(kept)  # rows needed at or after the current operator, going backwards
         head, macs, tail = 0, 0, slices_in(stage, program, band) * self._costs.slice
         after = self._at_the_end(program[-1], band, backwards)
         for place in reversed(range(len(program))):
@@ -185,7 +185,9 @@ class StageEstimate:
         return BandCost(head, tail, macs)
 
     def _alive_rows(self, tensor: int, rows: Rows, backwards: bool) -> int:
-        """How many rows of a tensor take memory when some are still needed; of an input that is needed later none."""
+        """Rows of a tensor that take memory while some are still needed; 0 for an input that is needed after the
+        stage.
+        """
         if tensor not in self.stage.inputs:
             return rows.size
         if tensor not in self._ending:
@@ -193,7 +195,7 @@ class StageEstimate:
         return rows.end if backwards else self._rows[tensor] - rows.first
 
     def _at_the_end(self, last: BandOperator, band: Rows, backwards: bool) -> int:
-        """Bytes that the last operator of a band writes, and its copy if garbage keeps it from being made in place."""
+        """Bytes that the last operator of a band writes, plus a copy if garbage prevents computing it in place."""
         made, size = last.step.made, self._row_bytes[self.stage.output]
         spoils = made.end > band.end if backwards else made.first < band.first
         return (made.size + band.size * (spoils and made != band)) * size
@@ -217,7 +219,7 @@ class StageEstimate:
 
 
 def concatenations(parts: int) -> int:
-    """How many CONCATENATIONs put so many parts together."""
+    """Number of CONCATENATIONs that join this many parts."""
     count = 0
     while parts > 1:
         groups = -(-parts // MAXIMUM_CONCATENATED)
@@ -233,7 +235,7 @@ def _band(done: int, length: int, rows: int, backwards: bool) -> Rows:
 def stages_of(
     graph: Graph, live: Liveness, rules: Sequence[BandRule | None], longest: int
 ) -> Callable[[int, int], Stage | None]:
-    """What gives the stage of operators `first` to `end` - 1, or None where they are none."""
+    """Returns a function that finds the stage of operators `first` to `end` - 1, or None if they do not form one."""
 
     @functools.cache
     def stage(first: int, end: int) -> Stage | None:

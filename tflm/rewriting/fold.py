@@ -1,8 +1,8 @@
-"""PAD folded into the convolution behind it, which then pads by itself.
+"""Folds PAD into the convolution after it, which then pads its input itself.
 
-A convolution without padding over a padded image is one with padding over the image itself, if SAME pads as many rows
-and columns before the image as PAD did. Where it does not, a kernel with more taps, all zeros, makes it: each row of
-zeros changes how many rows SAME pads. What is padded counts as zero in either case, and zeros times anything add none.
+A VALID convolution of a padded image equals a SAME convolution of the image itself if SAME pads as many rows and
+columns before the image as PAD did. If it does not, extra taps of zeros in the kernel change the padding of SAME until
+it does. Padding is zero in both cases, so results stay the same.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ CONVOLUTIONS = frozenset({BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CON
 WEIGHTS = (TensorType.INT8, TensorType.FLOAT32)
 
 MOST_ZEROS = 3
-"""Taps of zeros that a kernel is given on one side at most."""
+"""Most taps of zeros added on one side of a kernel."""
 
 
 class PaddedAxis(NamedTuple):
     """One dimension of a convolution over a padded image.
 
     Attributes:
-        size: of the image without padding.
+        size: elements of the image without padding.
         before, after: padding.
-        taps, stride, dilation: of the convolution.
+        taps, stride, dilation: those of the convolution.
     """
 
     size: int
@@ -45,12 +45,12 @@ class PaddedAxis(NamedTuple):
 
     @property
     def windows(self) -> int:
-        """How many there are in the padded image."""
+        """Number of windows in the padded image."""
         return output_size(Padding.VALID, self.before + self.size + self.after, self.taps, self.stride, self.dilation)
 
 
 def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
-    """The fewest taps of zeros before and after the kernel's with which SAME gives the same windows; None without."""
+    """The fewest taps of zeros before and after the kernel with which SAME has the same windows; None if none do."""
     if axis.windows != output_size(Padding.SAME, axis.size, axis.taps, axis.stride, axis.dilation):
         return None
     choices = sorted(itertools.product(range(MOST_ZEROS + 1), repeat=2), key=lambda zeros: (sum(zeros), zeros))
@@ -62,7 +62,7 @@ def zeros_for_same(axis: PaddedAxis) -> tuple[int, int] | None:
 
 
 def fold_pads(graph: Graph) -> int:
-    """Let every convolution that can do so pad by itself; returns how many do. PADs that nobody reads then are left."""
+    """Let each convolution pad its input itself if possible; returns their number. Unused PADs stay in the graph."""
     folded = 0
     producers = graph.producers()
     for place, operator in enumerate(graph.operators):
@@ -81,7 +81,7 @@ def _first(operator: Operator) -> int:
 
 
 def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
-    """A convolution that pads as `pad` does."""
+    """The convolution with the padding of `pad` folded in."""
     options: Any = operator.builtin_options
     inputs = list(operator.inputs or ())
     borders = padded_with_zeros(graph, pad)
@@ -106,9 +106,9 @@ def _folded(graph: Graph, operator: Operator, pad: Operator) -> Operator | None:
 
 
 def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, int]] | None:
-    """Elements that a PAD puts before and after each of four dimensions; None if it is none, or they are not zeros.
+    """Padding of a PAD before and after each of four dimensions; None for other operators or nonzero padding.
 
-    Neither where it pads a variable, which may hold something else by the time at which the convolution runs.
+    Also None if it pads a variable, whose value may have changed when the convolution runs.
     """
     code, inputs, outputs = graph.code(operator), operator.inputs or (), operator.outputs or ()
     if code not in (BuiltinOperator.PAD, BuiltinOperator.PADV2) or not all(map(graph.is_constant, inputs[1:])):
@@ -127,7 +127,7 @@ def padded_with_zeros(graph: Graph, operator: Operator) -> Sequence[tuple[int, i
 
 
 def _is_zero(graph: Graph, value: int, tensor: int) -> bool:
-    """Whether an element of a tensor with this value stands for zero."""
+    """Whether this element represents zero in the tensor's quantization."""
     quantization = graph.tensors[tensor].quantization
     zero_points = quantization.zero_point if quantization is not None else None
     return bool(graph.constant(value).reshape(-1)[0] == (zero_points[0] if zero_points else 0))

@@ -1,4 +1,4 @@
-"""A model's graph that can be changed: all rewrites read it, add to it, and write it."""
+"""A mutable copy of a model's graph, which all rewrites work on."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ AnyTable = TypeVar("AnyTable", bound=Any)
 
 
 class Graph:
-    """The first subgraph of a model; the tables are its own, the model stays as it is.
+    """The first subgraph of a model, copied: changes leave the model alone.
 
-    A memory plan that the model has is left out, for it is a plan of other tensors.
+    Drops the model's memory plan, which would not match the changed tensors.
 
     Args:
-        model: what to begin with.
+        model: the model to start from.
 
     Attributes:
-        tensors, operators: of the subgraph; operators are in the order in which they run.
-        moved: once the graph was built, the new index of each tensor that is still there.
+        tensors, operators: those of the subgraph; operators in the order in which they run.
+        moved: after `build`, the new index of each remaining tensor.
     """
 
     def __init__(self, model: Model):
@@ -61,7 +61,7 @@ class Graph:
         return self._main.outputs or ()
 
     def set_ends(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
-        """Make it another graph: of other inputs and outputs, without signatures."""
+        """Change inputs and outputs; removes signatures."""
         self._main.inputs, self._main.outputs = tuple(inputs), tuple(outputs)
         self._root.signature_defs = None
 
@@ -82,15 +82,15 @@ class Graph:
         return ELEMENT_TYPES[self.tensors[tensor].type].dtype.itemsize
 
     def code(self, operator: Operator) -> BuiltinOperator:
-        """What kind of operator it is."""
+        """The operator's code: its type and version."""
         return builtin_code(self._code(operator))
 
     def registration(self, operator: Operator) -> Registration:
-        """What the package knows of it."""
+        """The operator's registration."""
         return REGISTRATIONS.get(code_name(self._code(operator)), OPAQUE)
 
     def has_state(self, operator: Operator) -> bool:
-        """Whether it does more than make its outputs."""
+        """Whether the operator has side effects beyond its outputs."""
         return has_state(self._code(operator), operator, self._main)
 
     def _code(self, operator: Operator) -> OperatorCode:
@@ -101,13 +101,13 @@ class Graph:
         return bool((self._root.buffers or [])[self.tensors[tensor].buffer].data)
 
     def constant(self, tensor: int) -> npt.NDArray[Any]:
-        """The elements of a constant tensor, of its shape; its buffer may be longer."""
+        """The elements of a constant tensor in its shape; extra bytes of its buffer are ignored."""
         table = self.tensors[tensor]
         data = (self._root.buffers or [])[table.buffer].data or b""
         return np.frombuffer(data, ELEMENT_TYPES[table.type].dtype, self.size(tensor)).reshape(table.shape or ())
 
     def readers(self) -> dict[int, list[int]]:
-        """For each tensor that operators read, their indices, in order."""
+        """For each tensor that operators read, the indices of these operators, in order."""
         found: dict[int, list[int]] = {}
         for i, operator in enumerate(self.operators):
             for tensor in dict.fromkeys(operator.inputs or ()):
@@ -116,7 +116,7 @@ class Graph:
         return found
 
     def producers(self) -> dict[int, int]:
-        """For each tensor that an operator makes, that one's index."""
+        """For each tensor that an operator computes, the index of this operator."""
         return {tensor: i for i, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
 
     def add_tensor(self, like: int, name: str, shape: Sequence[int]) -> int:
@@ -129,7 +129,7 @@ class Graph:
     def add_constant(
         self, name: str, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
     ) -> int:
-        """Add a tensor with these elements, or find the one that was added with them before; returns its index."""
+        """Add a constant, or reuse an equal one added before; returns its index."""
         key = (values.shape, values.dtype.str, values.tobytes(), id(quantization))
         if key not in self._constants:
             buffers = self._root.buffers
@@ -155,7 +155,7 @@ class Graph:
         outputs: Sequence[int],
         options: BuiltinOptions | None = None,
     ) -> Operator:
-        """An operator that is in no list of operators yet."""
+        """Create an operator; the caller adds it to a list of operators."""
         table = OperatorCode(
             deprecated_builtin_code=min(code, BuiltinOperator.PLACEHOLDER_FOR_GREATER_OP_CODES).value,
             version=version,
@@ -170,7 +170,7 @@ class Graph:
         )
 
     def like(self, operator: Operator, inputs: Iterable[int], outputs: Iterable[int], **changes: Any) -> Operator:
-        """An operator as another one, with other tensors and other fields in its options."""
+        """A copy of an operator with other tensors and changed fields in its options."""
         made = _copy(operator)
         made.inputs, made.outputs = tuple(inputs), tuple(outputs)
         if changes:
@@ -187,7 +187,7 @@ class Graph:
         entries.append(Metadata(name=name, buffer=len(buffers) - 1))
 
     def forget_names(self, metadata: Collection[str]) -> None:
-        """Leave out what is there for people and tools: names, minima and maxima, and some entries of metadata."""
+        """Remove data for people and tools: names, minima and maxima, and some metadata."""
         self._root.description = None
         self._root.metadata = [entry for entry in self._root.metadata or () if entry.name not in metadata]
         for subgraph in self._root.subgraphs or ():
@@ -199,12 +199,12 @@ class Graph:
                     tensor.quantization.min = tensor.quantization.max = None
 
     def build(self) -> bytes:
-        """The bytes of the model, without tensors, constants and operator codes that nobody uses any more."""
+        """The bytes of the model, without unused tensors, constants and operator codes."""
         self._drop_unused_tensors()
         return self.written()
 
     def written(self) -> bytes:
-        """The same with all tensors."""
+        """The bytes of the model, with all tensors."""
         self._main.operators = self.operators
         self._main.tensors = self.tensors
         self._drop_unused_buffers()
@@ -213,7 +213,7 @@ class Graph:
         return write_model(self._root)
 
     def checked(self) -> Model:
-        """The model, verified from end to end.
+        """The model, after full verification.
 
         Raises:
             ModelError: a rewrite broke a rule of the format.
@@ -271,7 +271,7 @@ class Graph:
 
 
 def alike(one: QuantizationParameters | None, other: QuantizationParameters | None) -> bool:
-    """Whether integers of two tensors stand for the same numbers; none stand for any without scales."""
+    """Whether equal integers of two tensors represent equal numbers; false without scales."""
     ours, theirs = (
         ((), ()) if of is None else (tuple(of.scale or ()), tuple(of.zero_point or ())) for of in (one, other)
     )
@@ -279,7 +279,7 @@ def alike(one: QuantizationParameters | None, other: QuantizationParameters | No
 
 
 def _copy(table: AnyTable) -> AnyTable:
-    """A table with copies of all tables that it leads to; the bytes of constants are shared."""
+    """A deep copy of a table; the bytes of constants are shared."""
     changes: dict[str, Any] = {}
     for field in fields_of(type(table)):
         value = getattr(table, field.name)

@@ -1,7 +1,7 @@
-"""Operators that give back the integers, or the bits of the floats, that they take.
+"""Removes operators that return their input unchanged.
 
-An operator on integers, or a chain of them such as DEQUANTIZE and QUANTIZE, is run on all values of its type. It is
-left out if each comes back as it is, with the scale and the zero point that it had.
+An operator on integers, or a chain such as DEQUANTIZE and QUANTIZE, is run on all values of its type. It is removed if
+every value is returned unchanged, with the same scale and zero point.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tflm.schema.tables import Operator
 INTEGERS = (TensorType.INT8, TensorType.INT16, TensorType.UINT8)
 
 LONGEST_CHAIN = 3
-"""Operators of a chain that is run."""
+"""Most operators in a chain."""
 
 MOST_VALUES = 1 << 20
-"""Values of the type, times distinct constants, that are run at the most."""
+"""Most values of the type, times distinct constants, that are run."""
 
 NEUTRAL: dict[BuiltinOperator, tuple[float, bool]] = {
     BuiltinOperator.MUL: (1.0, True),
@@ -37,7 +37,9 @@ NEUTRAL: dict[BuiltinOperator, tuple[float, bool]] = {
     BuiltinOperator.SUB: (0.0, False),
     BuiltinOperator.ADD: (-0.0, True),
 }
-"""The constant that leaves each bit of a float, and whether it may be the first input. 0 + -0 is 0: ADD takes -0."""
+"""The constant that preserves every bit of a float, and whether it may be the first input. ADD needs -0: 0 + -0 is
+0.
+"""
 
 CLAMPS_FLOATS = frozenset(
     {
@@ -52,17 +54,17 @@ CLAMPS_FLOATS = frozenset(
         BuiltinOperator.MAX_POOL_2D,
     }
 )
-"""Operators that make no infinity: an activation, even none, clamps to the largest float."""
+"""Operators that never return infinity, because any activation, even NONE, clamps to the largest float."""
 
 
 def drop_identities(graph: Graph) -> int:
-    """Leave out operators, and chains of them, whose output is their input; gives how many ends of chains."""
+    """Remove operators and chains that return their input; returns the number of chains."""
     sources = {id(operator): _source(graph, operator) for operator in graph.operators}
     return replace_by_inputs(graph, {key: source for key, source in sources.items() if source is not None})
 
 
 def _source(graph: Graph, operator: Operator) -> int | None:
-    """The tensor whose elements an operator's output has."""
+    """The tensor that an operator's output equals."""
     outputs = operator.outputs or ()
     if len(outputs) != 1 or not _is_element_wise(graph, operator):
         return None
@@ -113,16 +115,16 @@ def all_values(type: TensorType) -> npt.NDArray[Any]:
 
 
 def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[Any] | None:
-    """What a chain of element-wise operators makes of all values of its first tensor's type.
+    """Run a chain of element-wise operators on all values of its first tensor's type.
 
     Args:
-        graph: whose operators they are.
+        graph: the graph of the operators.
         chain: the operators; each reads the output of the one before it, and constants.
         source: the tensor that the first one reads.
 
     Returns:
-        A row for each value, and a column for each distinct element of a constant; None if several constants have
-        several, or there are too many values.
+        Results with a row for each value and a column for each distinct element of a constant; None if several
+        constants have more than one, or there are too many values.
     """
     constants = {t: np.unique(graph.constant(t)) for op in chain for t in op.inputs or () if _is_plain(graph, t)}
     several = [elements for elements in constants.values() if elements.size > 1]
@@ -148,7 +150,7 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
     main.output(names[output])
     try:
         interpreter = ready_interpreter(Model(builder.build()))
-    except TflmError:  # the operator is refused in the model as well
+    except TflmError:  # the operator is invalid in the model, too
         return None
     interpreter.input(0).data[...] = np.broadcast_to(values[:, None], shape)
     interpreter.invoke()
@@ -156,7 +158,7 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
 
 
 def _is_plain(graph: Graph, tensor: int) -> bool:
-    """Whether a tensor is a constant whose elements stand for the same numbers everywhere."""
+    """Whether a tensor is a constant with the same quantization for all elements."""
     if tensor < 0 or not graph.is_constant(tensor):
         return False
     table = graph.tensors[tensor]
@@ -165,7 +167,7 @@ def _is_plain(graph: Graph, tensor: int) -> bool:
 
 
 def _unchanged_floats(graph: Graph, operator: Operator) -> int | None:
-    """The input of a MUL by 1, and the like, without an activation; none that may be infinite and would be clamped."""
+    """The input of a no-op such as MUL by 1 without activation; None if it may be infinite and would be clamped."""
     constant, commutes = NEUTRAL.get(graph.code(operator), (0.0, False))
     inputs = operator.inputs or ()
     if graph.code(operator) not in NEUTRAL or len(inputs) != 2 or min(inputs) < 0:

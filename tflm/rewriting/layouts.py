@@ -1,7 +1,7 @@
-"""Operators that can run on tensors with their dimensions in another order, and what changes in them then.
+"""Operators that can run on transposed tensors, and how they change.
 
-`order` is the TRANSPOSE that makes a tensor as it is from the tensor that takes its place: dimension a of the one is
-dimension order[a] of the other.
+`order` is the TRANSPOSE from the new tensor to the original: dimension a of the original is dimension order[a] of the
+new tensor.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PLAIN_TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT16, TensorType
 
 @dataclass(frozen=True)
 class Change:
-    """What differs in an operator that runs in another order.
+    """Changes to an operator that runs on transposed tensors.
 
     Attributes:
-        constants: elements of constant inputs, by position.
-        options: fields of its options.
-        outputs: order of the outputs; that of the inputs if it is None.
+        constants: new elements of constant inputs, by index.
+        options: changed fields of its options.
+        outputs: order of the outputs; None for that of the inputs.
     """
 
     constants: Mapping[int, npt.NDArray[Any]] = field(default_factory=dict)
@@ -41,18 +41,18 @@ class Change:
 
 
 class Flipped(NamedTuple):
-    """An operator's change, and the orders of its tensors that are no constants."""
+    """An operator's change, and the orders of its non-constant tensors."""
 
     change: Change
     orders: dict[int, Order]
 
 
 Rule = Callable[[Graph, Operator, Order], "Change | None"]
-"""The change of an operator whose inputs take another order; None where its elements would not stay the same."""
+"""Returns the change of an operator whose inputs are transposed; None if its elements would differ."""
 
 
 def flipped(graph: Graph, operator: Operator, tensor: int, order: Order) -> Flipped | None:
-    """What changes in an operator if one of its tensors takes another order; None where it can't."""
+    """The change to an operator if one of its tensors is transposed; None if that is impossible."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     rule, data = _rule_of(graph, operator)
     if (
@@ -78,7 +78,7 @@ def flipped(graph: Graph, operator: Operator, tensor: int, order: Order) -> Flip
 
 
 def _rule_of(graph: Graph, operator: Operator) -> tuple[Rule | None, range]:
-    """The rule, and the positions of the inputs that have elements."""
+    """The rule, and the indices of the inputs that are transposed."""
     code = graph.code(operator)
     if graph.registration(operator).overlap is element_wise:
         return _element_wise, range(len(operator.inputs or ()))
@@ -98,7 +98,7 @@ def _is_plain(graph: Graph) -> Callable[[int], bool]:
 
 
 def _element_wise(graph: Graph, operator: Operator, order: Order) -> Change | None:
-    """Constants that broadcast are transposed like the rest; none may make the output larger than the inputs' rank."""
+    """Constants that broadcast are transposed too; none may increase the rank of the output."""
     constants = {}
     for i, tensor in enumerate(operator.inputs or ()):
         if graph.is_constant(tensor) and graph.size(tensor) != 1:
@@ -140,7 +140,7 @@ def _split_v(graph: Graph, operator: Operator, order: Order) -> Change | None:
 
 
 def _split_along(graph: Graph, operator: Operator, order: Order, position: int, inputs: int) -> Change | None:
-    """The change of an operator with an axis as one of so many inputs."""
+    """The change of an operator with an axis among its inputs."""
     tensors = operator.inputs or ()
     axes = graph.constant(tensors[position]) if len(tensors) == inputs else np.zeros(0, np.int32)
     axis = int(axes.reshape(-1)[0]) if axes.size == 1 else len(order)
@@ -162,7 +162,7 @@ def _numbers_by_dimension(graph: Graph, operator: Operator, order: Order) -> Cha
 
 
 def _reduction(graph: Graph, operator: Operator, order: Order) -> Change | None:
-    """Floats are only reduced in another order where elements are taken one after the other as before."""
+    """Floats are reduced in another layout only if the order of additions stays the same."""
     options = operator.builtin_options
     if not isinstance(options, ReducerOptions) or len(operator.inputs or ()) != 2:
         return None
@@ -182,7 +182,7 @@ def _reduction(graph: Graph, operator: Operator, order: Order) -> Change | None:
 
 
 def _pool(graph: Graph, operator: Operator, order: Order) -> Change | None:
-    """Windows of integers can be turned: their sums and maxima do not depend on an order."""
+    """Integer windows can be transposed: their sums and maxima do not depend on the order."""
     options: Any = operator.builtin_options
     types = (TensorType.INT8, TensorType.INT16)
     if (
@@ -213,14 +213,14 @@ RULES: dict[BuiltinOperator, Rule] = {
     BuiltinOperator.AVERAGE_POOL_2D: _pool,
     BuiltinOperator.MAX_POOL_2D: _pool,
 }
-"""Rules of what is not element-wise; all of these read elements from one input."""
+"""Rules of operators that are not element-wise; all of them have one data input."""
 
 
 def run_in(graph: Graph, operator: Operator, change: Change, names: Mapping[int, int]) -> Operator:
-    """The operator on other tensors, with its change.
+    """The changed operator on transposed tensors.
 
     Args:
-        names: the tensors that take the place of others.
+        names: the tensors that replace others.
     """
     inputs = [names.get(tensor, tensor) for tensor in operator.inputs or ()]
     for i, values in change.constants.items():

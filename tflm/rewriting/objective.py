@@ -1,4 +1,4 @@
-"""What a search for smaller models minimizes: one arena, or the head's where the tail has a memory of its own."""
+"""What a search minimizes: one arena, or the head's if the tail has a separate memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflm.runtime.micro_measurement import SeparateArenas
 from tflm.schema.model import Model
 
 TOO_LARGE = sys.maxsize
-"""Of a model whose tail does not fit its memory: worse than any other."""
+"""Objective of a model whose tail does not fit its memory; worse than any other."""
 
 
 class Objective(Protocol):

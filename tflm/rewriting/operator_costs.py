@@ -1,4 +1,4 @@
-"""What operators take of the arena, measured on the target with the kernels that it has: what one more adds to it."""
+"""Arena costs of operators, measured on the target with its kernels by adding another copy of each."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tflm.schema.options import ConcatenationOptions, SliceOptions
 from tflm.schema.tables import Operator
 
 Measure = Callable[[Model], ArenaMeasurement]
-"""How a model is measured: by `measure_arena`, on one target with one resolver."""
+"""Measures a model with `measure_arena` on one target with one resolver."""
 
 
 def measured_costs(
     model: Model, rules: Sequence[BandRule | None], measured: ArenaMeasurement, measure: Measure
 ) -> OperatorCosts:
-    """The costs of a model's operators; of those that don't run in bands, the tail is not asked for.
+    """Measure the costs of a model's operators; the tail only for those that can run in bands.
 
     Args:
         model: the model.
-        rules: how each operator runs in bands, or None.
-        measured: the model, as `measure` gives it.
+        rules: the band rule of each operator, or None.
+        measured: the model's measurement from `measure`.
     """
     main = model.subgraphs[0]
     operators = main.operators or []
@@ -54,7 +54,7 @@ def measured_costs(
 
 
 def _kind_of(model: Model, operator: Operator) -> tuple[object, ...]:
-    """What the tail of an operator depends on."""
+    """A key of everything that an operator's tail depends on."""
     tensors = model.subgraphs[0].tensors or []
     inputs = [tensors[i] if i >= 0 else None for i in operator.inputs or ()]
     channels = [(tensors[i].shape or ())[-1:] for i in operator.outputs or ()]
@@ -101,10 +101,10 @@ def _concatenation(graph: Graph, image: int, number: int) -> Operator:
 
 
 MEASURED_COPIES = 8
-"""Copies that the cost of one is taken from, for alignment adds to each of them differently."""
+"""Number of copies from which the cost of one is computed, because alignment varies between copies."""
 
 
 def _difference(with_copies: Callable[[int], Model], measure: Measure) -> int:
-    """Bytes of the tail that one more adds."""
+    """Bytes of the tail that another copy adds."""
     none, some = (measure(with_copies(count)).tail_bytes for count in (0, MEASURED_COPIES))
     return -(-(some - none) // MEASURED_COPIES)

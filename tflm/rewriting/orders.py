@@ -15,7 +15,7 @@ MAXIMUM_RANK = 5
 
 
 def order_of(graph: Graph, operator: Operator) -> Order | None:
-    """The order of a TRANSPOSE that moves elements and does nothing else; None of any other operator."""
+    """The order of a TRANSPOSE without requantization; None for any other operator."""
     inputs, outputs = operator.inputs or (), operator.outputs or ()
     if graph.code(operator) is not BuiltinOperator.TRANSPOSE or graph.has_state(operator):
         return None
@@ -40,17 +40,17 @@ def inverse(order: Order) -> Order:
 
 
 def composed(first: Order, second: Order) -> Order:
-    """The order of one TRANSPOSE that does what two do in turn."""
+    """The order of a TRANSPOSE equal to two in sequence."""
     return tuple(first[axis] for axis in second)
 
 
 def is_identity(order: Order) -> bool:
-    """Whether the output is the input."""
+    """Whether the order is the identity."""
     return order == tuple(range(len(order)))
 
 
 def moves_nothing(graph: Graph, operator: Operator) -> bool:
-    """Whether it is a TRANSPOSE that only moves dimensions of 1: its output has the bytes of its input."""
+    """Whether the TRANSPOSE moves only dimensions of 1, so that its output has the same bytes as its input."""
     order = order_of(graph, operator)
     if order is None:
         return False

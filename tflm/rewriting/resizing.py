@@ -1,7 +1,7 @@
-"""A model for inputs of other shapes: the shapes of all tensors worked out anew, operator by operator.
+"""Resizes a model's inputs and recomputes the shapes of all tensors, operator by operator.
 
-The registration of an operator says the shapes of its outputs. Some need the elements of an input, which then has to be
-a constant or to follow from shapes, as where a model asks for the SHAPE of a tensor to RESHAPE another.
+The registration of an operator has the rule for its output shapes. Some rules need the elements of an input, which must
+then be constant or follow from shapes, for example from a SHAPE operator that feeds a RESHAPE.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ SUBGRAPH_INDICES = (
 
 
 def resize(model: Model, shapes: Mapping[str | int, Sequence[int]]) -> bytes:
-    """The bytes of a model whose inputs have other shapes, and all else the shapes that follow.
+    """The bytes of a model with other input shapes, and the tensor shapes that follow from them.
 
-    A memory plan that the model has is left out, for it is a plan of other sizes.
+    Drops the model's memory plan, which would not match the new sizes.
 
     Args:
-        shapes: by the input's name in the signature or as a tensor, or by its position, counted from 0. Inputs that are
-            not mentioned keep theirs.
+        shapes: by the input's name in the signature, its tensor name, or its index from 0. Other inputs keep their
+            shapes.
 
     Raises:
-        ArgumentError: there is no such input; or a shape is none.
-        OperatorError: an operator does not allow it; the error says which one, and why.
+        ArgumentError: unknown input, or invalid shape.
+        OperatorError: an operator does not support the new shape; names the operator and the reason.
     """
     main = require_model(model).subgraphs[0]
     inputs = main.inputs or ()
@@ -68,9 +68,9 @@ def resize(model: Model, shapes: Mapping[str | int, Sequence[int]]) -> bytes:
     found: dict[int, Sequence[int]] = {}
     for key, shape in shapes.items():
         if isinstance(key, str) and key not in names:
-            raise ArgumentError(f"there is no input {key!r}; there are {', '.join(map(repr, names))}")
+            raise ArgumentError(f"unknown input {key!r} (available: {', '.join(map(repr, names))})")
         if isinstance(key, int) and not 0 <= key < len(inputs):
-            raise ArgumentError(f"there is no input {key}; there are {len(inputs)}, counted from 0")
+            raise ArgumentError(f"unknown input {key} (the model has {len(inputs)}, counted from 0)")
         if not all(isinstance(dimension, (int, np.integer)) and dimension >= 0 for dimension in shape):
             raise ArgumentError(f"invalid shape {list(shape)} (expected numbers from 0)")
         found[names[key] if isinstance(key, str) else inputs[key]] = shape
@@ -99,7 +99,7 @@ def resized(model: Model, shapes: Mapping[int, Sequence[int]], subgraph_index: i
 
 
 def with_main_subgraph(model: Model, subgraph_index: int) -> bytes:
-    """The bytes of a model in which a subgraph has changed places with the first one, which is the one that runs."""
+    """The bytes of a model in which a subgraph is swapped with the first one, which is the one that runs."""
     root = read_model(with_data_inside(model).data)
     drop_plan(root)
     assert root.subgraphs is not None
@@ -132,7 +132,7 @@ class _Inference:
             self._changed.add(tensor)
 
     def run(self, operator: Operator) -> None:
-        """Work out the outputs of an operator, where anything that goes in has changed."""
+        """Infer the outputs of an operator if any of its inputs changed."""
         inputs, outputs = operator.inputs or (), operator.outputs or ()
         if not self._changed.intersection(inputs):
             return
@@ -163,7 +163,7 @@ class _Inference:
         return all(tensor >= 0 and self._values(tensor) is not None for tensor in tensors)
 
     def _values(self, tensor: int) -> Values | None:
-        """The elements of a constant, or what is known of another."""
+        """The elements of a constant, or the known elements of another tensor."""
         if tensor in self._known:
             return self._known[tensor]
         table = self._tensors[tensor]
@@ -190,6 +190,6 @@ WITHOUT_KERNEL: dict[str, OutputShapes] = {
     "RELU_N1_TO_1": same_as_input,
     "TILE": _tiled,
 }
-"""Output shapes of TensorFlow Lite's operators that TFLM has no kernel for."""
+"""Shape rules of TensorFlow Lite operators that TFLM has no kernel for."""
 
 VALUES_WITHOUT_KERNEL: dict[str, OutputValues] = {"REDUCE_PROD": _product}

@@ -1,12 +1,12 @@
-"""Which rows an operator needs of its input to make a band of rows of its output.
+"""The input rows that an operator needs to compute a band of output rows.
 
-Row o of the output of a convolution or a pool looks at the rows from o * stride - before on, `extent` of them; what is
-outside of the image is padding. A band runs as an operator of its own over fewer rows, and pads them by its own rule:
+Output row o of a convolution or pooling reads `extent` rows from o * stride - before on; rows outside the image are
+padding. A band runs as a separate operator on fewer rows, with its own padding:
 
-- VALID: no row is padding, and the band's rows are exactly those it looks at.
-- SAME: with n rows, ceil(n / stride) windows and a padding p' before the first that follows from n. It pads at the
-  edges inside the image, too: rows whose windows cross such an edge are garbage, and are cut off. The rows of the band
-  are chosen so that its windows fall on windows of the whole: first - p' + before is a multiple of the stride.
+- VALID: no padding; the band's input is exactly the rows that its windows read.
+- SAME: n rows have ceil(n / stride) windows and a padding p' before the first that follows from n. The operator pads
+  at edges inside the image, too; output rows whose windows cross such an edge are garbage and are cut off. The rows are
+  chosen so that the band's windows coincide with the original ones: first - p' + before is a multiple of the stride.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from tflm.schema.enums import Padding
 
 
 class Rows(NamedTuple):
-    """Rows from `first` to `end` - 1. Of what a band makes they may reach beyond the tensor: garbage at its edges."""
+    """Rows from `first` to `end` - 1. A band's output may extend beyond the tensor, with garbage at its edges."""
 
     first: int
     end: int
 
     @property
     def size(self) -> int:
-        """How many they are."""
+        """Number of rows."""
         return self.end - self.first
 
     def covers(self, other: Rows) -> bool:
-        """Whether all of the other's are among them."""
+        """Whether these rows include all of `other`."""
         return self.first <= other.first and other.end <= self.end
 
     def hull(self, other: Rows) -> Rows:
-        """From the first of both to the last of both."""
+        """The smallest range that includes both."""
         return Rows(min(self.first, other.first), max(self.end, other.end))
 
 
@@ -42,11 +42,11 @@ class Window(NamedTuple):
     """Windows along the rows of an image.
 
     Attributes:
-        rows: of the image.
-        extent: rows from the first to the last that a window looks at.
+        rows: rows of the image.
+        extent: rows from the first to the last that a window reads.
         stride: rows from one window to the next.
         before: rows of padding above the first window.
-        pads_columns: whether the operator pads along the other dimension, so that bands must be SAME as well.
+        pads_columns: whether the operator pads its columns, so that bands must be SAME, too.
     """
 
     rows: int
@@ -57,12 +57,12 @@ class Window(NamedTuple):
 
 
 class BandOfWindows(NamedTuple):
-    """How a band of windows is made.
+    """How a band of windows is computed.
 
     Attributes:
         needed: rows of the input.
-        made: rows of the output, with garbage before or after those asked for.
-        padding: of the band's operator.
+        made: rows of the output, including garbage before or after the wanted ones.
+        padding: padding of the band's operator.
     """
 
     needed: Rows
@@ -72,7 +72,7 @@ class BandOfWindows(NamedTuple):
 
 @functools.lru_cache(maxsize=1 << 18)
 def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
-    """How to make the rows `wanted`, with the least rows."""
+    """How to compute the rows `wanted` from the fewest rows."""
     first = wanted.first * window.stride - window.before
     end = (wanted.end - 1) * window.stride - window.before + window.extent
     if not window.pads_columns and first >= 0 and end <= window.rows:
@@ -89,7 +89,7 @@ def band_of_windows(window: Window, wanted: Rows) -> BandOfWindows:
 
 
 def _same(window: Window, needed: Rows) -> BandOfWindows | None:
-    """What SAME makes of some rows; None where its windows are none of the whole's."""
+    """The result of SAME for some rows; None if its windows do not coincide with the original ones."""
     count = output_size(Padding.SAME, needed.size, window.extent, window.stride)
     before = padding_before(count, needed.size, window.extent, window.stride)
     shift = needed.first - before + window.before
@@ -113,7 +113,7 @@ class Border(NamedTuple):
 
 
 class BandOfBorder(NamedTuple):
-    """How a band of a padded image is made: from which rows, with how many of padding before and after them."""
+    """How a band of a padded image is computed: the rows, and the padding before and after them."""
 
     needed: Rows
     made: Rows
@@ -122,7 +122,7 @@ class BandOfBorder(NamedTuple):
 
 
 def band_of_border(border: Border, wanted: Rows) -> BandOfBorder:
-    """How to make the rows `wanted` of a padded image; of what is padding alone, with a row of the image as well."""
+    """How to compute the rows `wanted` of a padded image; a band of only padding includes one row of the image."""
     first = min(max(wanted.first - border.before, 0), border.rows - 1)
     end = max(min(wanted.end - border.before, border.rows), 1)
     made = wanted.hull(Rows(first + border.before, end + border.before))

@@ -1,4 +1,4 @@
-"""Small rewrites that keep every bit: what copies, converts or computes to no effect is left out."""
+"""Simplifications with bit-identical results: remove copies, conversions and computations that have no effect."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tflm.schema.tables import Operator
 
 
 def shorten_reshape_chains(graph: Graph) -> int:
-    """Let each RESHAPE read what the chain of such operators before it began with; returns how many do so.
+    """Let each RESHAPE read the input of the chain of RESHAPEs before it; returns the number changed.
 
-    A chain ends at a variable, which may hold something else by the time at which the RESHAPE runs.
+    A chain ends at a variable, whose value may have changed when the RESHAPE runs.
     """
     makers = graph.producers()
     shortened = 0
@@ -36,28 +36,28 @@ def shorten_reshape_chains(graph: Graph) -> int:
 
 
 def _only_copies(graph: Graph, operator: Operator) -> bool:
-    """Whether an operator's output is its input in another shape, at any time: neither is a variable."""
+    """Whether an operator's output is always its input in another shape; false if either is a variable."""
     only_copies = graph.registration(operator).only_copies or moves_nothing(graph, operator)
     return only_copies and not graph.has_state(operator)
 
 
 PASSES: tuple[tuple[str, Callable[[Graph], int]], ...] = (
-    ("RESHAPEs that read the begin of their chain", shorten_reshape_chains),
-    ("operators to no effect left out", drop_operators_to_no_effect),
-    ("operators that return all values of their input left out", drop_identities),
+    ("RESHAPEs shortened to the start of their chain", shorten_reshape_chains),
+    ("no-op operators removed", drop_operators_to_no_effect),
+    ("operators that return their input removed", drop_identities),
     ("ADD, SUB and MUL of constants merged into layers", merge_constants),
-    ("operators whose outputs nobody reads left out", drop_unread_operators),
-    ("TRANSPOSEs merged, moved or left out", move_transposes),
+    ("operators with unread outputs removed", drop_unread_operators),
+    ("TRANSPOSEs merged, moved or removed", move_transposes),
     ("TRANSPOSEs of dimensions of 1 merged into RESHAPEs", reshape_instead),
-    ("PADs folded into the convolutions behind them", fold_pads),
+    ("PADs folded into the convolutions after them", fold_pads),
 )
-"""What each pass has done, and the pass; in the order in which they run."""
+"""Description and function of each pass, in execution order."""
 
 
 def simplified(graph: Graph) -> dict[str, int]:
-    """Run all passes over a graph until none finds anything; gives what was done, how often.
+    """Run all passes over a graph until none changes it; returns a count for each description.
 
-    What a pass did is undone where the graph then has more operators, or more bytes alive at once.
+    A pass is undone if the graph then has more operators or a higher memory peak.
     """
     done: Counter[str] = Counter()
     while found := {what: count for what, run in PASSES if (count := _run(graph, run))}:
@@ -66,7 +66,7 @@ def simplified(graph: Graph) -> dict[str, int]:
 
 
 def _run(graph: Graph, run: Callable[[Graph], int]) -> int:
-    """Run a pass; gives how much it did."""
+    """Run a pass; returns the number of its changes."""
     before, operators, peak = graph.operators, len(graph.operators), peak_bytes(graph)
     graph.operators = list(before)
     count = run(graph)

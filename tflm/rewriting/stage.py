@@ -1,4 +1,4 @@
-"""A stage: operators one behind the other that run once for each band of the last one's rows."""
+"""A stage: consecutive operators that run once for each band of rows of the last one's output."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tflm.schema.options import ConcatenationOptions, SliceOptions
 from tflm.schema.tables import Operator
 
 MAXIMUM_CONCATENATED = 10
-"""Inputs that TFLM's CONCATENATION takes."""
+"""Most inputs of TFLM's CONCATENATION."""
 
 SLICE_VERSIONS = {TensorType.INT8: 2, TensorType.INT16: 4}
 CONCATENATION_VERSIONS = {TensorType.INT8: 2, TensorType.INT16: 3}
 
 
 class Operand(NamedTuple):
-    """Rows that one operator of a stage reads: `rows` of `tensor`, at `place` among its inputs."""
+    """Rows that an operator of a stage reads: `rows` of `tensor`, its input `place`."""
 
     place: int
     tensor: int
@@ -30,7 +30,7 @@ class Operand(NamedTuple):
 
 
 class BandOperator(NamedTuple):
-    """One operator of a band: its index in the graph, how it is made for the band, and what it reads in bands."""
+    """An operator of a band: its index in the graph, its changes for the band, and the rows that it reads."""
 
     operator: int
     step: BandStep
@@ -38,16 +38,16 @@ class BandOperator(NamedTuple):
 
 
 class Stage:
-    """Operators `first` to `end` - 1 of a graph, of which only the last one's output is read elsewhere.
+    """Operators `first` to `end` - 1 of a graph; only the last one's output is read by other operators.
 
     Args:
-        graph: which is only read.
-        rules: how each of the operators runs in bands.
+        graph: the graph, which is not changed.
+        rules: the band rule of each operator.
 
     Attributes:
-        inputs: tensors from before that it reads, not constants.
-        output: the last operator's.
-        rows: of the output, along `axis`.
+        inputs: non-constant tensors that it reads from earlier operators.
+        output: the last operator's output.
+        rows: rows of the output, along `axis`.
     """
 
     def __init__(self, graph: Graph, first: int, end: int, rules: Sequence[BandRule]):
@@ -62,7 +62,7 @@ class Stage:
         self.rows = graph.shape(self.output)[self.axis]
 
     def program(self, wanted: Rows) -> list[BandOperator]:
-        """The operators that make some rows of the output, in order."""
+        """The operators that compute some rows of the output, in order."""
         needed = {self.output: wanted}
         program = []
         for index in reversed(range(self.first, self.end)):
@@ -79,14 +79,14 @@ class Stage:
 
 
 class StageWriter:
-    """Puts a stage in bands into a graph's list of operators.
+    """Writes stages in bands as a new list of operators.
 
     Args:
-        graph: to which tensors are added.
+        graph: the graph that new tensors are added to.
 
     Attributes:
-        operators: what was written, in order.
-        origins: for each of them, the graph's operator that it came from, by its index; None for what bands need.
+        operators: the operators written so far, in order.
+        origins: for each of them, the index of its original in the graph; None for operators that bands add.
     """
 
     def __init__(self, graph: Graph):
@@ -95,7 +95,7 @@ class StageWriter:
         self.origins: list[int | None] = []
 
     def copy(self, first: int, end: int) -> None:
-        """Write operators as they are."""
+        """Write operators unchanged."""
         self.operators += self._graph.operators[first:end]
         self.origins += range(first, end)
 
@@ -150,7 +150,7 @@ class StageWriter:
         return part
 
     def _concatenate(self, stage: Stage, parts: list[int], bands: list[Rows]) -> None:
-        """One tensor of all parts; of more than CONCATENATION takes, by way of larger parts."""
+        """Concatenate parts; if there are more than CONCATENATION supports, in several levels."""
         while len(parts) > MAXIMUM_CONCATENATED:
             groups = range(0, len(parts), MAXIMUM_CONCATENATED)
             larger = [Rows(bands[i].first, bands[i : i + MAXIMUM_CONCATENATED][-1].end) for i in groups]
@@ -172,7 +172,7 @@ class StageWriter:
 
 
 def slices_in(stage: Stage, program: Sequence[BandOperator], band: Rows) -> int:
-    """How many SLICEs a band has."""
+    """Number of SLICEs in a band."""
     made = {t: Rows(0, stage.graph.shape(t)[stage.axis]) for t in stage.inputs}
     sliced: set[tuple[int, Rows]] = set()
     for index, step, operands in program:

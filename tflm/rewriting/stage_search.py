@@ -1,8 +1,8 @@
-"""The search for stages and bands: for a budget of the head, the least that it costs to stay within it.
+"""Search for stages and bands: the lowest cost of staying within a budget for the head.
 
-For each budget, every operator that needs more has to be in a stage whose bands do not. What stages cost adds up, in
-bytes of the tail and in work; so a table over the operators, in their order, holds the ways to have come so far of
-which none is better in both. The smallest arena is that of the budget with the smallest sum of head and tail.
+For each budget, every operator that exceeds it must be in a stage whose bands do not. The costs of stages, bytes of the
+tail and multiply-accumulates, add up, so dynamic programming over the operators keeps the Pareto-optimal choices up to
+each operator. The smallest arena is that of the budget with the smallest sum of head and tail.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Rows
 
 LONGEST_STAGE = 16
-"""Operators in a stage at most."""
+"""Most operators in a stage."""
 
 BUDGETS = 40
-"""Heads that are tried, from the least that is needed to what is needed without stages."""
+"""Number of head budgets tried, from the least possible to the head without stages."""
 
 KEPT = 12
-"""Ways to have come so far that are kept at each operator."""
+"""Most Pareto-optimal choices kept at each operator."""
 
 
 class ChosenStage(NamedTuple):
-    """Operators `first` to `end` - 1 in these bands, which run in this order."""
+    """Operators `first` to `end` - 1 in these bands, in execution order."""
 
     first: int
     end: int
@@ -40,13 +40,13 @@ class ChosenStage(NamedTuple):
 
 
 class Tiling(NamedTuple):
-    """Stages for a graph, with what is expected of them.
+    """Stages for a graph, with their estimated cost.
 
     Attributes:
-        stages: in order.
+        stages: the stages, in order.
         head: bytes of the head.
-        tail: bytes of the tail beyond those that the graph has without stages.
-        macs: multiply-accumulates beyond those.
+        tail: additional bytes of the tail, compared with the graph without stages.
+        macs: additional multiply-accumulates.
     """
 
     stages: tuple[ChosenStage, ...]
@@ -60,13 +60,13 @@ class StageSearch:
 
     Args:
         graph: the graph.
-        rules: how each operator runs in bands, or None.
-        costs: what each takes.
-        macs: multiply-accumulates that stages may add.
+        rules: the band rule of each operator, or None.
+        costs: costs of the operators.
+        macs: most multiply-accumulates that stages may add.
         unaliased: see `StageEstimate`.
 
     Attributes:
-        costs: as given.
+        costs: the argument.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class StageSearch:
 
     @property
     def head_as_it_is(self) -> int:
-        """The most bytes that are needed at once without stages."""
+        """Peak bytes of the head without stages."""
         return max([self._input, *self._alone])
 
     def tilings(self, deadline: float | None = None) -> Iterator[Tiling]:
-        """What was found for each of many budgets, from the largest down."""
+        """The best tiling for each of many budgets, largest budget first."""
         low, high = self._input, self.head_as_it_is
         step = max((high - low) // BUDGETS, 16)
         for budget in range(high - 16, low - 1, -step):
@@ -103,7 +103,7 @@ class StageSearch:
             yield from found
 
     def within(self, head: int) -> list[Tiling]:
-        """Stages with which the head stays within so many bytes: those with the least tail, for any amount of work."""
+        """Tilings within a head budget: the smallest tail for each amount of extra work."""
         count = len(self._alone)
         ways: list[list[Tiling]] = [[] for _ in range(count + 1)]
         ways[0] = [Tiling((), self._input, 0, 0)]
@@ -122,7 +122,7 @@ class StageSearch:
         return _best_of(ways[count])
 
     def turned(self, stage: ChosenStage, backwards: bool, head: int) -> ChosenStage | None:
-        """A stage in one of the directions, within a head and in no more bands than it has; None if there is no way."""
+        """A stage in the given direction, within a head budget and in no more bands than before; None if impossible."""
         if stage.backwards == backwards:
             return stage
         estimate = self._estimates[stage.first, stage.end]
@@ -150,7 +150,7 @@ def _with(way: Tiling, stage: ChosenStage, cost: StageCost) -> Tiling:
 
 
 def _best_of(ways: Sequence[Tiling]) -> list[Tiling]:
-    """Those of which no other has less tail and no more work, by rising tail."""
+    """The Pareto-optimal choices of tail and work, by increasing tail."""
     best: list[Tiling] = []
     for way in sorted(ways, key=lambda way: (way.tail, way.macs, way.head)):
         if not best or way.macs < best[-1].macs:

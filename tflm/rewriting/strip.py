@@ -1,4 +1,4 @@
-"""What a device has no use for, left out of a model's file."""
+"""Removes data that a device does not need from a model file."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside
 
 TOOLS_METADATA = frozenset({"min_runtime_version", "CONVERSION_METADATA"})
-"""Entries that converters leave for tools."""
+"""Metadata entries that converters write for tools."""
 
 
 def strip(model: Model) -> bytes:
-    """The bytes of a model without what TFLM does not read.
+    """The bytes of a model without data that TFLM does not read.
 
-    Names of tensors other than inputs and outputs, minima and maxima from before quantization, the names of subgraphs,
-    the description, entries that converters leave for tools, and constants that nobody reads. A memory plan stays.
+    Removes names of tensors other than inputs and outputs, minima and maxima from before quantization, names of
+    subgraphs, the description, converters' metadata for tools, and unused constants. Keeps a memory plan.
 
     Raises:
         ModelError: the model can't be written.

@@ -1,4 +1,4 @@
-"""The smallest arena that a model is found to run in, whatever it takes: a plan, small rewrites, bands of rows."""
+"""Reduces a model's arena by all means: a plan, simplifications, and bands of rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target
 
 PLAN_STEPS = 20_000
-"""Search steps that a plan of a model without bands takes at most; so it does not depend on the machine."""
+"""Most search steps for the plan of a model without bands; a step limit gives the same result on every machine."""
 
 
 def tile(
@@ -55,38 +55,39 @@ def tile(
 ) -> TiledModel:
     """Rewrite a model so that it runs in a smaller arena, with the same answers, on any TFLM.
 
-    Operators that need most memory run once for each band of rows: see docs/smaller.md. Where a plan alone, or nothing
-    at all, does as well, that is what it gives.
+    Operators that need the most memory run once for each band of rows; see docs/smaller.md. If a plan alone, or the
+    unchanged model, is as small, the result is that.
 
     Args:
         model: the model.
-        resolver: the operators that there are; every one of this package, if it is not given.
-        target: the machine whose structures and scratch buffers count.
-        kernels: the kernel library that the firmware is built with, whose structures and scratch buffers they are.
-        max_extra_macs: multiply-accumulates that may be added, as a share of those there are: rows at the edges of
-            bands are computed twice.
-        time_limit: seconds for the search; None to try as many rewrites as are usually worth while, which takes seconds
-            for small models and a minute for large ones, and gives the same everywhere.
-        ram: bytes of an arena that is small enough: the least work with which the model fits is what counts then. Where
-            nothing fits, the result is the smallest that was found.
-        head_ram: bytes of the memory that the head goes to, if the tail has another: the head's arena is then what
-            becomes smaller, and the least work with which it fits counts. In place of `ram`.
-        tail_ram: bytes of the tail's memory, which must hold it. Without one of the two, that memory has any size.
+        resolver: the available operators; by default all of this package.
+        target: the target whose structures and scratch buffers are counted.
+        kernels: the kernel library of the firmware, which determines structures and scratch buffers.
+        max_extra_macs: most multiply-accumulates to add, as a share of the model's; rows at the edges of bands are
+            computed twice.
+        time_limit: seconds for the search; None for a fixed number of attempts, which takes seconds for small models
+            and a minute for large ones, and has the same result on every machine.
+        ram: target arena size in bytes: find the least extra work that fits. If nothing fits, the result is the
+            smallest arena found.
+        head_ram: bytes of the head's memory, if the tail has a separate one. Used instead of `ram`: the search
+            reduces the head's arena, and finds the least extra work with which it fits.
+        tail_ram: bytes of the tail's memory, which must hold it. If only one of the two is given, the other memory
+            has any size.
         alias: let CONCATENATION's inputs lie in its output, so that it copies bytes onto themselves. The reference
-            kernel does so with memcpy, for which that is formally not defined.
-        overlap: as in `tflm.plan`: let outputs reach into inputs.
-        verify: how many random inputs the model must give the same answers for as it did.
-        progress: is notified of each rewrite that was tried, then of what is being checked.
-        release: the TFLM that the firmware has, as for `MicroInterpreter`.
+            kernel uses memcpy, for which this is formally undefined.
+        overlap: let outputs overlap inputs, as in `tflm.plan`.
+        verify: number of random inputs on which the outputs are compared with the original's.
+        progress: called after each rewrite tried, then with each check of the result.
+        release: the firmware's TFLM release, as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: `ram` is given together with `head_ram` or `tail_ram`.
-        TflmError: the model can't be laid out in an arena; or a rewrite does not hold what it promises, which is a
-            fault of this package.
+        TflmError: the model can't be laid out in an arena; or a check of the result failed, which is a bug in this
+            package.
     """
     is_separate = head_ram is not None or tail_ram is not None
     if ram is not None and is_separate:
-        raise ArgumentError("ram is for one arena, head_ram and tail_ram are for two; give one or the other")
+        raise ArgumentError("ram is for one arena, head_ram and tail_ram are for two; pass one or the other")
     model = with_data_inside(require_model(model))
     resolver = AllOpsResolver() if resolver is None else resolver
     library = library_for(kernels, require_target(target), release)
@@ -131,10 +132,10 @@ def tile(
 
 
 def fold(model: Model) -> bytes:
-    """The bytes of a model after all small rewrites that keep every bit, such as PAD folded into convolutions.
+    """The bytes of a model after all simplifications with bit-identical results, such as folding PAD into convolutions.
 
-    The model's own bytes where there is nothing to be done. A memory plan that the model has is left out, for it is a
-    plan of other tensors.
+    If nothing can be simplified, returns the model unchanged. Otherwise drops its memory plan, which would not match
+    the new tensors.
 
     Raises:
         ModelError: the model can't be written.
@@ -145,15 +146,15 @@ def fold(model: Model) -> bytes:
 
 
 MOVERS = ("SLICE", "CONCATENATION")
-"""The operators that bands need."""
+"""The operators that bands add."""
 
 
 class _Found(NamedTuple):
-    """A model that does what it should, and how it came about.
+    """A candidate model and how it was made.
 
     Attributes:
         arena: bytes of the objective.
-        simple: the model that its stages count in.
+        simple: the simplified model that its stages refer to.
     """
 
     arena: int
@@ -166,10 +167,10 @@ class _Found(NamedTuple):
 
 @dataclass
 class _Search:
-    """Keeps the model with the smallest arena, or with the least changes whose arena is small enough.
+    """Keeps the model with the smallest arena, or the least changed one whose arena is small enough.
 
     The fields are the arguments of `tile`; `unaliased` names operators whose inputs and outputs must not share memory,
-    and `enough` is the number of bytes at which the search ends.
+    and the search stops at an arena of `enough` bytes.
     """
 
     model: Model
@@ -191,7 +192,7 @@ class _Search:
         self._best = _Found(self.objective.measured(self.model), bytes(self.model.data), self.model, {}, (), {})
 
     def is_enough(self) -> bool:
-        """Whether nothing smaller is asked for."""
+        """Whether the arena is as small as requested."""
         return self.enough is not None and self._best.arena <= self.enough
 
     def plan(self, model: Model, rewrites: Mapping[str, int]) -> None:
@@ -241,7 +242,7 @@ class _Search:
             self.progress(Progress(time.monotonic() - self._begin, 0, 0, checking))
 
     def result(self, inputs: int) -> TiledModel:
-        """The best that was found, checked with so many random inputs."""
+        """The best model found, checked with `inputs` random inputs."""
         best, model = self._best, Model(self._best.data)
         unchanged = best.data == self.model.data
         after = self.before if unchanged else self.measure(model)

@@ -1,4 +1,4 @@
-"""A model in a smaller arena, and how it is shown: before and after, stages in words."""
+"""The result of tiling, and its report."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class TiledStage:
     """Operators that run band by band.
 
     Attributes:
-        first, last: their indices in the model before it was put in bands, both included.
+        first, last: their indices in the model before tiling, inclusive.
         operators: their names.
-        bands: rows of the last one's output, [first, end) for each band, in the order in which they run.
+        bands: rows of the last one's output, [first, end) for each band, in execution order.
     """
 
     first: int
@@ -35,19 +35,19 @@ class TiledStage:
 
 @dataclass(frozen=True)
 class TiledModel(ImprovedModel):
-    """A model in the smallest arena that was found for it; sizes in bytes.
+    """A model with the smallest arena that was found for it; sizes in bytes.
 
     Attributes:
-        data: the model. The bytes that there were, if nothing was found that is smaller.
-        before, after: what the model as it was needs of an arena, and what this one does.
-        file_bytes_before: the file's size as it was.
-        operators_before: the operators that it had.
-        extra_macs: multiply-accumulates more than before, as a share of those before.
-        stages: what runs in bands.
-        rewrites: what else was changed, and how often.
-        needed_operators: names of operators that the resolver must have, and that the model had no need of.
-        proved: what was checked of the model: that it is `data` which gives the answers.
-        separate: the arenas with head and tail in memories of their own, if `head_ram` or `tail_ram` were given.
+        data: the model; unchanged if nothing smaller was found.
+        before, after: arena requirements of the original model and of this one.
+        file_bytes_before: size of the original file.
+        operators_before: number of operators of the original model.
+        extra_macs: additional multiply-accumulates, as a share of the original's.
+        stages: the stages that run in bands.
+        rewrites: other changes, with their counts.
+        needed_operators: names of operators that the resolver must have in addition to the original's.
+        proved: the checks that `data` passed.
+        separate: the arenas with head and tail in separate memories, if `head_ram` or `tail_ram` was given.
     """
 
     data: bytes
@@ -73,12 +73,12 @@ class TiledModel(ImprovedModel):
 
     @property
     def gains(self) -> bool:
-        """Whether anything was found that is smaller."""
+        """Whether the arena is smaller than before."""
         return not self.proved.unchanged
 
 
 def shown(tiled: TiledModel, name: str = "model") -> Report:
-    """What was found as text."""
+    """The result as a text report."""
     before, after = tiled.before, tiled.after
     rows = [
         ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
@@ -96,5 +96,5 @@ def shown(tiled: TiledModel, name: str = "model") -> Report:
     facts.append(("checked", str(tiled.proved)))
     notes = []
     if not tiled.gains:
-        notes.append(f"nothing was found that is smaller than {with_thousands(before.minimum_arena_bytes)}")
+        notes.append(f"found no arena smaller than {with_thousands(before.minimum_arena_bytes)}")
     return Report(f"{name} on {after.target.name}", facts, [Table("", columns, rows)], notes)

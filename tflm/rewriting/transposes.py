@@ -1,7 +1,7 @@
-"""TRANSPOSEs merged, left out, and moved through other operators until they meet.
+"""Merges and removes TRANSPOSEs, and moves them through other operators until they cancel.
 
-Models from PyTorch and ONNX have images whose channels come first, TFLM's have them last: converters put a TRANSPOSE
-wherever the two meet.
+PyTorch and ONNX models put an image's channels first, TFLM puts them last; converters insert a TRANSPOSE wherever the
+two layouts meet.
 """
 
 from __future__ import annotations
@@ -32,42 +32,42 @@ from tflm.schema.tables import Operator
 from tflm.schema.versioning import needed_version
 
 ALIGNMENT = 16
-"""Of tensors in the arena."""
+"""Alignment of tensors in the arena."""
 
 MOST_SHRUNK = 8
-"""Operators of the largest region from which single ones are left out, to find a part of it that is worth more."""
+"""Size of the largest region whose parts, with single operators removed, are tried too."""
 
 
 class Region(NamedTuple):
-    """Operators that run on their tensors in another order.
+    """Operators that run on transposed tensors.
 
     Attributes:
-        changes: for the index of each operator, what changes in it.
-        orders: the TRANSPOSE that makes each tensor from the one that takes its place.
+        changes: the change to each operator, by index.
+        orders: for each tensor, the TRANSPOSE from its replacement.
     """
 
     changes: Mapping[int, Change]
     orders: Mapping[int, Order]
 
     def without(self, index: int) -> Region:
-        """The same without one operator."""
+        """The region without one operator."""
         return self._replace(changes={i: change for i, change in self.changes.items() if i != index})
 
 
 class Cost(NamedTuple):
-    """What rewrites are compared by; the first difference counts."""
+    """Cost of a graph; costs are compared field by field."""
 
     operators: int
     transposed_bytes: int
 
 
 def move_transposes(graph: Graph) -> int:
-    """Merge TRANSPOSEs in a row, and run operators between them in another order where that leaves fewer.
+    """Merge consecutive TRANSPOSEs, and run the operators between others in another layout if fewer remain.
 
-    No rewrite is taken that needs more operators or keeps more bytes alive at once.
+    No rewrite increases the number of operators or the memory peak.
 
     Returns:
-        How many TRANSPOSEs are gone, or how many moves were made if that is more.
+        The number of TRANSPOSEs removed or the number of moves, whichever is greater.
     """
     before = len(_transposes(graph))
     moves = int(_try(graph, None))
@@ -77,9 +77,9 @@ def move_transposes(graph: Graph) -> int:
 
 
 def reshape_instead(graph: Graph) -> int:
-    """Replace a TRANSPOSE that only moves dimensions of 1, and the RESHAPE before it, by one RESHAPE; gives how many.
+    """Merge a TRANSPOSE that only moves dimensions of 1 into the RESHAPE before it; returns the number merged.
 
-    One without such a RESHAPE stays: TFLM keeps more for a RESHAPE in the arena than for a TRANSPOSE.
+    Without such a RESHAPE it stays, because a RESHAPE takes more of TFLM's arena than a TRANSPOSE.
     """
     replaced = 0
     readers, producers = graph.readers(), graph.producers()
@@ -103,12 +103,12 @@ def _transposes(graph: Graph) -> list[Operator]:
 
 
 def _moved_one(graph: Graph) -> bool:
-    """Make the first move that is worth while; gives whether there was one."""
+    """Make the first move that pays off; returns whether there was one."""
     return any(_try(graph, region) for region in _regions(graph))
 
 
 def _regions(graph: Graph) -> Iterator[Region]:
-    """Regions that begin behind or before a TRANSPOSE; parts of small ones as well."""
+    """Regions that start after or before a TRANSPOSE, including parts of small ones."""
     for operator in _transposes(graph):
         order = order_of(graph, operator)
         assert order is not None
@@ -122,7 +122,7 @@ def _regions(graph: Graph) -> Iterator[Region]:
 
 
 def _parts(region: Region) -> Iterator[Region]:
-    """A region without operators at its end, or at its begin."""
+    """Parts of a region: without operators at its end, or at its start."""
     indices = sorted(region.changes)
     for left_out in (indices[:0:-1], indices[:-1]):
         part = region
@@ -132,7 +132,7 @@ def _parts(region: Region) -> Iterator[Region]:
 
 
 def _grown(graph: Graph, tensor: int, order: Order) -> Region:
-    """All operators that can run in another order if a tensor does."""
+    """All operators that can run on transposed tensors once this tensor is transposed."""
     readers, producers = graph.readers(), graph.producers()
     changes: dict[int, Change] = {}
     orders = {tensor: order}
@@ -152,7 +152,7 @@ def _grown(graph: Graph, tensor: int, order: Order) -> Region:
 
 
 def _try(graph: Graph, region: Region | None) -> bool:
-    """Run a region in another order, or only merge and clean up without one; undo that where it is not worth while."""
+    """Run a region on transposed tensors, or without one only merge and clean up; undo it if it does not pay off."""
     operators, cost, peak = graph.operators, _cost(graph), peak_bytes(graph)
     graph.operators = list(operators)
     if region is None or _run_in_other_order(graph, region):
@@ -164,7 +164,7 @@ def _try(graph: Graph, region: Region | None) -> bool:
 
 
 def _merge(graph: Graph) -> None:
-    """Let TRANSPOSEs read what the TRANSPOSE before them reads, and leave out those that are not needed then."""
+    """Let TRANSPOSEs read the input of the TRANSPOSE before them, and remove those that become unnecessary."""
     makers = {tensor: operator for operator in graph.operators for tensor in operator.outputs or ()}
     for place, operator in enumerate(graph.operators):
         order = order_of(graph, operator)
@@ -178,7 +178,7 @@ def _merge(graph: Graph) -> None:
 
 
 def _run_in_other_order(graph: Graph, region: Region) -> bool:
-    """Put TRANSPOSEs around a region and run it in its order; gives whether TFLM has such TRANSPOSEs."""
+    """Put TRANSPOSEs around a region and transpose its operators; returns whether TFLM supports these TRANSPOSEs."""
     names: dict[int, int] = {}
     operators: list[Operator] = []
 
@@ -226,7 +226,7 @@ def _cost(graph: Graph) -> Cost:
 
 
 def peak_bytes(graph: Graph) -> int:
-    """Bytes of tensors that are alive at once, while the operator runs that needs most."""
+    """The memory peak: the most bytes of tensors alive while one operator runs."""
     begin = dict.fromkeys(graph.inputs, 0)
     end = {tensor: len(graph.operators) for tensor in graph.outputs}
     for index, operator in enumerate(graph.operators):

@@ -1,4 +1,4 @@
-"""What shows that a rewritten model is as good as the one that it came from."""
+"""Verifies that a rewritten model is equivalent to the original."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from tflm.schema.patch import without_plan
 Values = list[npt.NDArray[Any]]
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-6
-"""Tolerances for floats: numpy's library may sum in another order when sizes differ."""
+"""Tolerances for floats: BLAS may sum in another order for other sizes."""
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was checked of a rewritten model.
+    """The checks of a rewritten model.
 
     Attributes:
-        unchanged: it is the model that there was, byte for byte.
-        tags: run on tags, every operator of it finds the values that it needs where its plan has them.
-        inputs: random inputs for which its outputs are those of the model that it came from, in its planned arena.
-        stage_tensors: tensors at the ends of stages that were compared with those of that model, for each input.
+        unchanged: the model is the original, byte for byte.
+        tags: in a symbolic run, every operator found its input values where the plan places them.
+        inputs: random inputs for which the outputs equal the original's, in the planned arena.
+        stage_tensors: tensors at the ends of stages that were compared with the original's for each input.
     """
 
     unchanged: bool = False
@@ -44,10 +44,10 @@ class Verification:
 
     def __str__(self) -> str:
         if self.unchanged:
-            return "the model is as it was"
+            return "the model is unchanged"
         return (
-            f"values stay where they are needed; the same outputs for {self.inputs} random inputs, "
-            f"and the same {self.stage_tensors} tensors at the ends of stages"
+            f"the plan loses no value; outputs for {self.inputs} random inputs and {self.stage_tensors} tensors "
+            f"at the ends of stages are identical"
         )
 
 
@@ -65,17 +65,17 @@ def verified(
 
     Args:
         original: the model as it was.
-        before, after: the model that was put in bands, and what it became, with its plan.
+        before, after: the model before tiling, and the rewritten model with its plan.
         resolver: the available operators.
         measured: the rewritten model in its arena.
-        ends: tensors of `before` that the rewritten model has as well, and what they are there.
-        inputs: how many random inputs are compared.
-        report: called with what is being checked.
+        ends: tensor indices in `before` and their indices in the rewritten model.
+        inputs: number of random inputs to compare.
+        report: called with the name of each check.
 
     Raises:
         RewriteError: something differs.
     """
-    report("values in their places")
+    report("values in the plan")
     check_tags(after, measured)
     rng = np.random.default_rng(0)
     invocations = [random_inputs(before, rng) for _ in range(inputs)]
@@ -95,7 +95,7 @@ def verified(
 
 
 def check_tags(model: Model, measured: ArenaMeasurement) -> None:
-    """Run a model on tags, with its scratch buffers where the device puts them.
+    """Run a model symbolically, with its scratch buffers where the device puts them.
 
     Raises:
         RewriteError: a value is lost.
@@ -108,11 +108,11 @@ def check_tags(model: Model, measured: ArenaMeasurement) -> None:
             scratch.setdefault((0, buffer.first_use - 1), []).append(Place(buffer.offset, buffer.bytes))
     is_plain = len(measured.steps) == len(model.subgraphs[0].operators or ()) + 1
     for lost in lost_values(model.root, places, scratch if is_plain else None):
-        raise RewriteError(f"the plan of the rewritten model is not sound: {lost}")
+        raise RewriteError(f"the plan of the rewritten model is unsafe: {lost}")
 
 
 def random_inputs(model: Model, rng: np.random.Generator) -> Values:
-    """Values for each input: integers of their whole range, floats around zero."""
+    """Random values for each input: integers over their full range, floats around zero."""
     main = model.subgraphs[0]
     tables = [(main.tensors or [])[index] for index in main.inputs or ()]
     return [_random(ELEMENT_TYPES[table.type].dtype, table.shape or (), rng) for table in tables]
@@ -134,9 +134,9 @@ def _answers(
     tensors: Sequence[int] | None,
     begin: Callable[[], None],
 ) -> list[Values]:
-    """For each input the outputs, then some tensors; with None of them, in the arena as it is planned.
+    """Run each input and return the outputs, then the given tensors; if these are None, in the planned arena.
 
-    `begin` is called before each input is run.
+    Calls `begin` before each run.
     """
     model = model if tensors is None else without_plan(model)
     interpreter = ready_interpreter(model, resolver, delegates=(), preserve_all_tensors=tensors is not None)
