@@ -64,9 +64,9 @@ def test_inputs_go_by_their_names(tmp_path: Path) -> None:
     files = ("--inputs", f"y/read:0={tmp_path / 'y.npy'}", "--inputs", f"x_in={tmp_path / 'x.npy'}")
     assert answered(model, *files) == answered(model, "--inputs", tmp_path / "both.npz") == [[1, 2], [3, 4]]
     assert "input 1 (y/read:0) is missing" in refusal("run", model, "--inputs", f"x={tmp_path / 'x.npy'}")
-    assert "no input is called 'z'" in refusal("run", model, "--inputs", f"z={tmp_path / 'x.npy'}")
+    assert "unknown input 'z'" in refusal("run", model, "--inputs", f"z={tmp_path / 'x.npy'}")
     two = ("--inputs", tmp_path / "x.npy", "--inputs", tmp_path / "y.npy")
-    assert "which input is it for?" in refusal("run", model, *two)
+    assert "the model has several inputs" in refusal("run", model, *two)
 
 
 @pytest.mark.parametrize("suffix", [".png", ".jpg"])
@@ -110,7 +110,7 @@ def test_numbers_as_text_are_inputs(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("1, 2.5, 3\n")
     assert "2.5 is not a valid int8; --real takes real values" in refusal("run", model, "--inputs", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text("a, b, c\n")
-    assert "has something that is not a number" in refusal("run", model, "--inputs", tmp_path / "x.csv")
+    assert "invalid number" in refusal("run", model, "--inputs", tmp_path / "x.csv")
     (tmp_path / "x.csv").write_text('"1","2","3"\n')
     assert answered(model, "--inputs", tmp_path / "x.csv") == [[[1, 2, 3]]]
     (tmp_path / "x.csv").write_text("1" * (1 << 18))

@@ -100,7 +100,7 @@ def test_a_run_that_was_cut_off_goes_on_where_its_results_are_good(tmp_path: Pat
 
 def test_results_of_another_model_are_not_gone_on_with(tmp_path: Path) -> None:
     tflm.evaluate(classifier(), IMAGES[:5], results=tmp_path / "results")
-    with pytest.raises(tflm.DataError, match="another model"):
+    with pytest.raises(tflm.DataError, match="not a results file of this model"):
         tflm.evaluate(classifier(TensorType.FLOAT32), IMAGES[:5], results=tmp_path / "results")
 
 
@@ -116,7 +116,7 @@ def test_a_bad_sample_stops_or_is_left_out_by_name(tmp_path: Path) -> None:
 def test_too_few_labels_and_labels_of_no_class_are_named() -> None:
     with pytest.raises(tflm.DataError, match="299 labels for 300 samples"):
         tflm.evaluate(classifier(), IMAGES, np.zeros(299, np.int64))
-    with pytest.raises(tflm.DataError, match="labels go from 7 to 7; the model tells 3 classes"):
+    with pytest.raises(tflm.DataError, match="labels range from 7 to 7; the model has 3 classes"):
         tflm.evaluate(classifier(), IMAGES, np.full(300, 7))
 
 
@@ -469,7 +469,7 @@ def test_tables_may_have_names_and_labels(tmp_path: Path, text: str, values: Any
     path = tmp_path / "data.csv"
     path.write_text(text)
     if not isinstance(values, list):
-        said = f"line {values}: every line" if isinstance(values, int) else values
+        said = f"line {values}: expected 2 numbers" if isinstance(values, int) else values
         with pytest.raises(tflm.DataError, match=said):
             data_set(path)
         return

@@ -1,7 +1,7 @@
-"""A model over a whole data set, with the device's integers: samples, workers, results and what they say.
+"""Evaluates a model on a whole data set with the device's integers: samples, workers, results, metrics.
 
-May import everything below, and is imported by the command. Metrics come from scikit-learn where it has them, parallel
-work from the standard library or from Dask.
+May import every package except `application` and `cli`. Metrics come from scikit-learn where it has them, parallel work
+from the standard library or from Dask.
 """
 
 from __future__ import annotations

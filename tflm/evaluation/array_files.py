@@ -1,4 +1,4 @@
-"""Arrays in .npy and .npz files: headers are read first, and values only once it is known that they are wanted.
+"""Reads arrays in .npy and .npz files: headers first, values only after their sizes were checked.
 
 A header may claim any shape, and a member of an archive may be a thousand times larger than the archive.
 """
@@ -23,10 +23,10 @@ from tflm.report import short_size
 Array = npt.NDArray[Any]
 
 MOST_HEADER_BYTES = 10_000
-"""Numpy's limit of a header that it trusts nobody for; the bytes before it are few."""
+"""Numpy's size limit for headers of untrusted files, plus the few bytes before the header."""
 
 MOST_ARRAY_BYTES = 1 << 30
-"""What is read into memory from one file. A .npy of a data set may be larger: it is mapped."""
+"""Most bytes read into memory from one file. A data set's .npy file may be larger, because it is memory-mapped."""
 
 HEADERS: dict[tuple[int, int], Callable[..., Any]] = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -38,13 +38,13 @@ NUMBERS = "biufc"
 
 @dataclass(frozen=True)
 class StoredArray:
-    """An array in a file, of which only the header was read.
+    """An array in a file of which only the header was read.
 
     Attributes:
         path: the file.
-        key: what it is called in an .npz; empty in a .npy.
-        shape, dtype: as the header says.
-        opened: opens the bytes that the header is at the beginning of.
+        key: its name in an .npz file; empty for a .npy file.
+        shape, dtype: from the header.
+        opened: opens the stream that starts with the header.
     """
 
     path: Path
@@ -55,19 +55,19 @@ class StoredArray:
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return f"{self.path}: {self.key!r}" if self.key else str(self.path)
 
     @property
     def nbytes(self) -> int:
-        """What the values take."""
+        """Size of the values in bytes."""
         return math.prod(self.shape) * self.dtype.itemsize
 
     def read(self) -> Array:
         """The values.
 
         Raises:
-            DataError: they take more than `MOST_ARRAY_BYTES`; or there are fewer than the header says.
+            DataError: they take more than `MOST_ARRAY_BYTES`, or the file is truncated.
             OSError: the file can't be read.
         """
         require_room(self.path, [self])
@@ -137,7 +137,7 @@ def _stored(path: Path, key: str, opened: Callable[[], IO[bytes]], size: int) ->
 
 @contextmanager
 def _readable(path: Path, key: str = "") -> Iterator[None]:
-    """What numpy, zipfile and the decompressors raise of bytes that they can't make sense of, as one error."""
+    """Convert the errors of numpy, zipfile and the decompressors about invalid bytes to `DataError`."""
     try:
         yield
     except DataError:

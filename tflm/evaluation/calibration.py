@@ -24,10 +24,10 @@ class TensorRange(NamedTuple):
         operator: number and kind of the operator that makes it, or `input`.
         lowest: the least value seen, real.
         highest: the greatest value seen, real.
-        room_from: the least value that its integers can hold, real.
+        room_from: the least real value that its integers can represent.
         room_to: the greatest.
         saturated: share of values at either end of the integers, except zeros.
-        wasted_bits: bits of the integers that the values seen do not need.
+        wasted_bits: bits of the integers that the observed values do not need.
     """
 
     tensor: str
@@ -53,7 +53,7 @@ class CalibrationReport:
     tensors: tuple[TensorRange, ...] = field(repr=False)
 
     def worst(self, count: int = 10) -> list[TensorRange]:
-        """The tensors that lose most, by unused bits and saturated values."""
+        """The tensors with the worst fit, by unused bits and saturated values."""
         return sorted(self.tensors, key=lambda tensor: -(tensor.wasted_bits + 8 * tensor.saturated))[:count]
 
     def table(self) -> Table:
@@ -98,7 +98,7 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
 
     Args:
         inputs: as `evaluate` takes them.
-        limit: run only this many samples, from the first on.
+        limit: run only the first `limit` samples.
 
     Raises:
         DataError: no sample could be run.

@@ -30,7 +30,7 @@ SAMPLES_FOR_SIGNAL = 16
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What a model answers on a data set.
+    """Results of a model on a data set.
 
     Attributes:
         count: number of samples in the results.
@@ -38,7 +38,7 @@ class Evaluation:
         classes: names of the classes, by label; empty if they have none.
         records: a structured array, mapped from the results file: `ran`, `label`, `output0`, ...
         classification: accuracy and related figures; None without labels.
-        difference: differences from the reference; None without one.
+        difference: differences from the reference; None without a reference.
         signal: signal loss between reference and model, by tensor; empty without a reference.
         samples_per_second: of this run; 0.0 if every sample was in the results file.
         workers: number of workers.
@@ -77,7 +77,7 @@ class Evaluation:
         if self.difference is not None:
             far = self.difference
             if far.changed_answers is not None:
-                rows.append(("answers other than the reference's", f"{far.changed_answers:.4%}"))
+                rows.append(("answers that differ from the reference", f"{far.changed_answers:.4%}"))
             rows += [
                 ("mean absolute error", f"{far.mean_absolute_error:.6g}"),
                 ("root mean square error", f"{far.root_mean_square_error:.6g}"),
@@ -102,7 +102,7 @@ class Evaluation:
             return None
         columns = {"operator": NAME, "tensor": NAME, "signal to noise": NUMBER, "lost": NUMBER}
         rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in self.signal]
-        return Table("Where the signal is lost, beside the reference", columns, rows)
+        return Table("Signal loss compared with the reference", columns, rows)
 
     def _repr_html_(self) -> str:
         return "".join(table.html() for table in self.tables())
@@ -212,7 +212,7 @@ class _Run:
                 if bad and self.on_bad == "stop":
                     whole = next(i for i, outcome in enumerate(found) if outcome.outputs is None)
                     file.append(found[:whole])
-                    raise DataError(f"{bad[0]} (on_bad='leave-out' goes on without such samples)")
+                    raise DataError(f"{bad[0]} (on_bad='leave-out' skips such samples)")
                 left_out += bad
                 file.append(found)
                 if self.report is not None:
@@ -228,7 +228,7 @@ class _Run:
         return min(counts) if counts else None
 
     def _parts(self, start: int) -> Any:
-        """The parts from a sample on, up to the limit, which cuts the last one."""
+        """The parts from sample `start` on, up to the limit, which may shorten the last one."""
         left = None if self.limit is None else self.limit - start
         for count, part in self.data.parts(start):
             if left is not None and count > left:
@@ -241,7 +241,7 @@ class _Run:
 
 @dataclass(frozen=True)
 class _FirstOf:
-    """The first samples of a part."""
+    """A part limited to its first samples."""
 
     part: Any
     count: int

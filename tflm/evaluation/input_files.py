@@ -30,9 +30,9 @@ MOST_SOUND_BYTES = 128 << 20
 PICTURE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes, by channels."""
 PICTURE_FORMATS = ("PNG", "JPEG")
-"""What is opened: others run programs, or read other files."""
+"""Formats that Pillow may open; others run programs or read other files."""
 SAMPLE_TYPES = {1: "u1", 2: "<i2", 4: "<i4"}
-"""Of the samples of a WAV file, by their bytes."""
+"""Dtypes of a WAV file's samples, by bytes per sample."""
 
 
 def read_given(
@@ -43,11 +43,11 @@ def read_given(
     Args:
         files: as given.
         tensors: the inputs.
-        names: what the inputs are called, with their places.
-        real: the files hold real values, which each input gets in its own quantization.
+        names: the inputs' names, with their indices.
+        real: the files hold real values, to be quantized for each input.
 
     Raises:
-        DataError: a file does not fit the model's inputs; or an input is missing, or there twice.
+        DataError: a file does not fit the model's inputs, or an input is missing or duplicate.
         OSError: a file can't be read.
     """
     by_name: dict[int, list[Array]] = {}
@@ -55,10 +55,10 @@ def read_given(
         name, equals, path = file.partition("=")
         if not equals or (name not in names and Path(file).exists()):
             if len(files) > 1:
-                raise DataError(f"{file}: which input is it for? Write one of {_named(names, file)}")
+                raise DataError(f"{file}: the model has several inputs; use one of {_named(names, file)}")
             return read_inputs(Path(file), tensors, names, real)
         if name not in names:
-            raise DataError(f"no input is called {name!r}; there are {', '.join(names)}")
+            raise DataError(f"unknown input {name!r} (available: {', '.join(names)})")
         if names[name] in by_name:
             raise DataError(f"input {name!r} is given twice")
         by_name[names[name]] = read_tensor(Path(path), tensors[names[name]], real)
@@ -92,9 +92,9 @@ def read_inputs(
 def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     """Read the values of one input in each step from a file.
 
-    A picture's channels are bytes: for uint8 as they are, for int8 less 128; for floats and as real values they go from
-    0 to 1. Samples are numbers of 16 bits, for int8 of 8 bits; for floats and as real values they go from -1 to 1.
-    Samples and numbers may go on for several steps.
+    A picture's channels are bytes: unchanged for uint8, less 128 for int8; as floats and real values they range from 0
+    to 1. Sound samples have 16 bits, or 8 for int8; as floats and real values they range from -1 to 1. Sound and
+    numbers may span several steps.
 
     Raises:
         DataError: the file does not fit the input.
@@ -130,7 +130,7 @@ def recorded(
     """The arrays called `<side>_<step>_<i>` in an .npz, by step and i.
 
     Args:
-        arrays: of the file, where they are known.
+        arrays: the file's arrays, if already read.
 
     Raises:
         DataError: it is not an .npz, or a name has another form.
@@ -157,7 +157,7 @@ def _steps_in(path: Path, arrays: dict[tuple[int, int], StoredArray], count: int
     places = ((step, i) for step in range(steps) for i in range(count))
     wanted = set(
         itertools.islice(places, len(arrays) + 1)
-    )  # a step's number may be any; one beyond all there are is missing
+    )  # step numbers come from the file; any number may be missing
     for step, i in sorted(wanted - arrays.keys()):
         raise DataError(f"{path}: in_{step}_{i} is missing; the model has {count} inputs for each step")
     for step, i in sorted(arrays.keys() - wanted):
@@ -180,7 +180,7 @@ def _named(names: Mapping[str, int], file: str) -> str:
 
 
 def _held(stored: StoredArray, place: int, tensor: TfLiteTensor, real: bool) -> Array:
-    """A stored array as an input holds it: real values quantized, others as they are. It is read if it fits."""
+    """Read a stored array for an input, after checking that it fits; real values are quantized."""
     wanted = tensor.data
     if stored.shape != wanted.shape or not (real or stored.dtype == wanted.dtype):
         takes = f"takes {wanted.dtype} of shape {list(wanted.shape)}, not {stored.dtype} of {list(stored.shape)}"
@@ -220,7 +220,7 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
                 takes = f"takes shape {list(shape)}; this picture is {size[0]} wide and {size[1]} high"
                 raise DataError(f"{path}: input {tensor.name!r} {takes}")
             pixels = np.asarray(image.convert(PICTURE_MODES[channels]), np.uint8).reshape(shape)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # all that Pillow raises
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # any exception of Pillow
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise DataError(f"{path}: is not a complete PNG or JPEG picture: {error}") from error
@@ -231,7 +231,7 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
 
 
 def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
-    """How many channels a picture of some width and height has as an input of a shape; None where it does not fit."""
+    """Number of channels of a picture as an input of this shape; None if it does not fit."""
     width, height = size
     inner = shape[1:] if shape[:1] == (1,) else shape
     for channels in PICTURE_MODES:
@@ -263,7 +263,7 @@ def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
         for cells in read_rows(path):
             values.extend(float(cell) for cell in cells if cell.strip())
     except ValueError as error:
-        raise DataError(f"{path}: has something that is not a number: {error}") from error
+        raise DataError(f"{path}: invalid number: {error}") from error
     numbers: Array = np.array(values, np.float64)
     steps, dtype = _split(path, tensor, numbers), tensor.data.dtype
     if real or dtype.kind == "f":
@@ -276,7 +276,7 @@ def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
 
 
 def _split(path: Path, tensor: TfLiteTensor, values: Array) -> list[Array]:
-    """Values one after the other as those of one step after the other."""
+    """Split a sequence of values into steps."""
     shape = tensor.data.shape
     count = math.prod(shape)
     if not values.size or values.size % count:

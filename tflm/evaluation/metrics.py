@@ -1,6 +1,6 @@
-"""What outputs and labels say: accuracy and its kin from scikit-learn where it has them, errors and noise from numpy.
+"""Metrics of outputs and labels: accuracy and similar from scikit-learn, errors and noise from numpy.
 
-Scores are integers as the device returns them: their order is that of the real values, so that ties are the device's.
+Scores are integers as the device returns them: their order is that of the real values, and ties are the device's.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Difference:
 
     Attributes:
         count: samples that ran on both.
-        changed_answers: share of samples whose largest score is of another class; None for a single score.
+        changed_answers: share of samples with another predicted class; None for a single score.
         mean_absolute_error, root_mean_square_error, largest_error: of the real values.
         signal_to_noise_db: power of the reference's values over that of the differences, in decibels.
         worst: the samples that differ most, the worst first, with their mean squared difference.
@@ -76,7 +76,7 @@ def classification(records: Array, k: int = 5) -> Classification | None:
         return None
     classes = max(int(labels.max()) + 1, scores.shape[1], 2)
     if labels.min() < 0 or (scores.shape[1] > 1 and labels.max() >= scores.shape[1]):
-        raise DataError(f"labels go from {labels.min()} to {labels.max()}; the model tells {scores.shape[1]} classes")
+        raise DataError(f"labels range from {labels.min()} to {labels.max()}; the model has {scores.shape[1]} classes")
     confusion = np.zeros((classes, classes), np.int64)
     np.add.at(confusion, (labels, predicted), 1)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -94,7 +94,7 @@ def classification(records: Array, k: int = 5) -> Classification | None:
 
 
 def _predictions(records: Array) -> tuple[Array, Array, Array, Array]:
-    """Of every sample with a label: the predicted class, the label, how many scores exceed its own, and the scores."""
+    """For every sample with a label: the predicted class, the label, the rank of the label's score, and the scores."""
     predicted: list[Array] = []
     labels: list[Array] = []
     ranks: list[Array] = []

@@ -36,10 +36,10 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _drawing(path: Path, width: float, height: float) -> Iterator[Any]:
-    """The axes of a picture, sized in inches, which is written when the block ends. A $ in text is drawn as it is.
+    """Axes of a picture, sized in inches, which is written when the block ends. A $ in text is drawn literally.
 
     Raises:
-        DataError: matplotlib is not there.
+        DataError: matplotlib is not installed.
         OSError: the file can't be written.
     """
     matplotlib = _matplotlib()
@@ -53,11 +53,11 @@ def write_confusion(path: Path, found: Evaluation) -> None:
     """Draw the confusion matrix: colours show the share of a class's samples, numbers their count.
 
     Raises:
-        DataError: nothing has a label; or matplotlib is not there.
+        DataError: no sample has a label, or matplotlib is not installed.
         OSError: the file can't be written.
     """
     if found.classification is None:
-        raise DataError("there is no confusion matrix without labels")
+        raise DataError("a confusion matrix needs labels")
     counts = found.classification.confusion
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True, dtype=np.int64), 1)
     names = [printable(found.name_of(label)) for label in range(len(counts))]
@@ -79,7 +79,7 @@ def write_ranges(path: Path, found: CalibrationReport) -> None:
     """Draw for each tensor which part of its quantized range its values use.
 
     Raises:
-        DataError: matplotlib is not there.
+        DataError: matplotlib is not installed.
         OSError: the file can't be written.
     """
     with _drawing(path, 9, max(2.5, 0.28 * len(found.tensors) + 1.2)) as axes:
@@ -104,7 +104,7 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
     the reference.
 
     Raises:
-        DataError: a picture is to be written, but matplotlib is missing.
+        DataError: writing a picture needs matplotlib, which is not installed.
         OSError: a file can't be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
@@ -127,7 +127,7 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
 
 
 def worst_samples(found: Evaluation) -> list[int]:
-    """Numbers of the samples that the model is most wrong about, the worst first, at most `WORST`."""
+    """Indices of the worst samples, at most `WORST`, worst first."""
     wrong: list[tuple[float, int]] = []
     start = 0
     for block in blocks(found.records):
@@ -138,7 +138,7 @@ def worst_samples(found: Evaluation) -> list[int]:
 
 
 def _misses(block: npt.NDArray[Any], start: int) -> Iterator[tuple[float, int]]:
-    """Misclassified samples of a block: how much lower the right class scores, and their numbers."""
+    """Misclassified samples of a block: how much lower the right class scores, and their indices."""
     scores = rows(block["output0"]).astype(np.float64)
     if scores.shape[1] <= 1:
         return

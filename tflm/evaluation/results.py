@@ -1,7 +1,7 @@
 """The results file: one record for each sample, in the order of the samples, from which an interrupted run resumes.
 
-A line of JSON says which model and how many outputs of which form; records of a fixed size follow: whether the sample
-could be run, its outputs, its label, and a checksum. What is written is whole up to some record, whatever happens.
+A line of JSON identifies the model and the form of its outputs. Records of a fixed size follow: whether the sample
+could be run, its outputs, its label, and a checksum. After a crash, the file is valid up to some record.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ResultsFile:
     """Results of a model over a data set, on disk.
 
     Args:
-        path: of the file; a file with results of the same model is continued, otherwise it is created.
+        path: the file; results of the same model are continued, otherwise it is created.
         model: the model's bytes.
         outputs: the model's outputs.
 
@@ -60,14 +60,14 @@ class ResultsFile:
         return len(self._head) + (self.count or 0) * self.dtype.itemsize
 
     def _whole_records(self) -> int | None:
-        """The number of good records from an earlier run, from the first on; None if there is no file."""
+        """The number of valid records from an earlier run before the first invalid one; None if the file does not
+        exist.
+        """
         if not self.path.exists() or not self.path.stat().st_size:
             return None
         with open(self.path, "rb") as file:
             if file.read(len(self._head)) != self._head:
-                raise DataError(
-                    f"{self.path}: has results of another model, or something else; give another file, or remove it"
-                )
+                raise DataError(f"{self.path}: not a results file of this model; use another file, or remove it")
         size = (self.path.stat().st_size - len(self._head)) // self.dtype.itemsize
         if not size:
             return 0
@@ -79,7 +79,7 @@ class ResultsFile:
         """Write the results of the next samples.
 
         Raises:
-            DataError: the disk is full or can't be written; earlier records stay good.
+            DataError: the disk is full or can't be written; earlier records stay valid.
         """
         records = np.zeros(len(outcomes), self.dtype)
         records["ran"] = [outcome.outputs is not None for outcome in outcomes]

@@ -1,4 +1,4 @@
-"""Runs samples: an interpreter for each thread of each process, over one model that they share."""
+"""Runs samples with one interpreter per thread; the threads of a process share the model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def outputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:
 
 
 class Outcome(NamedTuple):
-    """What came of a sample: its outputs, or why there are none; and its label."""
+    """The result of a sample: its outputs or an error, and its label."""
 
     name: str
     outputs: list[npt.NDArray[Any]] | None
@@ -41,11 +41,11 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """A model and how it is run; the same in every worker.
+    """A model and how to run it; the same in every worker.
 
     Attributes:
         model: its bytes.
-        settings: what the interpreter is made with.
+        settings: arguments of the interpreter.
     """
 
     model: bytes
@@ -72,11 +72,11 @@ def runner_of(job: Job) -> Runner:
 
 
 class Runner:
-    """An interpreter, and views of what goes in and out.
+    """An interpreter with views of its inputs and outputs.
 
     Attributes:
-        interpreter: allocated.
-        inputs, outputs: the model's. With `units`, integers that are given to an input in float are in these.
+        interpreter: an allocated interpreter.
+        inputs, outputs: the model's tensors. With `units`, integers for a float input are dequantized with these.
     """
 
     def __init__(self, model: Model, units: Sequence[Units] = (), **settings: Any):
@@ -103,7 +103,7 @@ class Runner:
 
 
 def _remembers(model: Model) -> bool:
-    """Whether anything lives from one invoke to the next."""
+    """Whether the model has state that outlives an invoke."""
     resolver = AllOpsResolver()
     if any(tensor.is_variable for subgraph in model.subgraphs for tensor in subgraph.tensors or ()):
         return True
@@ -112,7 +112,7 @@ def _remembers(model: Model) -> bool:
 
 
 def run_part(job: Job, part: Part) -> list[Outcome]:
-    """What comes of the samples of a part, in their order."""
+    """Run the samples of a part, in order."""
     runner = runner_of(job)
     return [
         Outcome("", None, str(sample), None) if isinstance(sample, DataError) else runner.run(sample)

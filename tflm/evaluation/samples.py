@@ -1,6 +1,6 @@
 """Data sets: samples with names, inputs and labels, from arrays, mapped files, folders, tables, or any iterable.
 
-A sample is a clip of one or more steps: what a streaming model is given between two resets.
+A sample is a clip of one or more steps: the inputs of a streaming model between two resets.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Sample(NamedTuple):
 
 
 class Part(Protocol):
-    """Consecutive samples. A part can be pickled, and carries only what they need."""
+    """Consecutive samples. A part can be pickled, and contains only their data."""
 
     def samples(self, tensors: Sequence[TfLiteTensor]) -> Iterator[Sample | DataError]:
-        """The samples for these inputs; an error in place of a sample that can't be read."""
+        """The samples for these inputs; an unreadable sample is replaced by its error."""
 
 
 class DataSet(Protocol):
@@ -77,7 +77,7 @@ class Arrays:
 
     @property
     def count(self) -> int:
-        """How many samples."""
+        """Number of samples."""
         return len(self.inputs[0])
 
     def parts(self, start: int) -> Iterator[tuple[int, Part]]:
@@ -126,7 +126,7 @@ class Arrays:
 
 
 def _mapped(path: str, begin: int, count: int) -> Array:
-    """Samples of a `.npy` file, in a mapping of their own, so that its pages are released with it."""
+    """Samples of a `.npy` file, in a separate mapping whose pages are released with it."""
     mapped: Array = np.load(path, mmap_mode="r", allow_pickle=False)[begin : begin + count]
     return mapped
 
@@ -141,7 +141,7 @@ class Files:
 
     @property
     def count(self) -> int:
-        """How many samples."""
+        """Number of samples."""
         return len(self.paths)
 
     def parts(self, start: int) -> Iterator[tuple[int, Part]]:
@@ -242,7 +242,7 @@ class ReferenceInput(TfLiteTensor):
 
 
 def units_of(inputs: Sequence[TfLiteTensor]) -> tuple[Units, ...]:
-    """What the integers of a model's inputs stand for."""
+    """Quantization of the model's inputs."""
     return tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
 
 
@@ -359,7 +359,7 @@ def _from_table(path: Path) -> Arrays:
         row = list(map(_number, line))
         if None in row or len(row) != len(names):
             line_number = place + 1 + has_header
-            raise DataError(f"{path}, line {line_number}: every line holds {len(names)} numbers, as the first does")
+            raise DataError(f"{path}, line {line_number}: expected {len(names)} numbers, as in the first line")
         table[place] = row
     column = next((names.index(name) for name in LABEL_NAMES if has_header and name in names), None)
     if column is None:

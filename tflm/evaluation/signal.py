@@ -1,4 +1,4 @@
-"""Where a quantized model loses the signal: its tensors beside those of a reference, operator after operator."""
+"""Signal loss of a quantized model: compares its tensors with those of a reference, operator by operator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SignalLoss(NamedTuple):
     """A tensor that both models have.
 
     Attributes:
-        operator: number and kind of the operator that makes it, in the model.
+        operator: number and kind of the operator that computes it, in the model.
         tensor: its name.
         decibels: power of the reference's values over that of the differences.
         lost: how many decibels less than the best of the tensors before it.
@@ -34,10 +34,10 @@ class SignalLoss(NamedTuple):
 
 
 def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> list[SignalLoss]:
-    """Signal to noise of every tensor of the first subgraph that has the same name, or the same place, in both.
+    """Signal-to-noise ratio of every tensor of the first subgraph that has the same name or index in both models.
 
     Args:
-        count: how many samples are looked at, the first ones.
+        count: number of samples to use, from the first on.
     """
     pairs = list(_pairs(model, reference))
     try:
@@ -71,7 +71,7 @@ def _samples(runner: Runner, data: DataSet) -> Iterator[Sample]:
 
 
 def _power(ours: TfLiteTensor, theirs: TfLiteTensor) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Of the reference's values, and of what the model's differ by."""
+    """Power of the reference's values, and of the differences from them."""
     expected = theirs.dequantized().astype(np.float64)
     error = ours.dequantized().astype(np.float64).reshape(expected.shape) - expected
     return np.array([np.square(expected).sum(dtype=np.float64), np.square(error).sum(dtype=np.float64)], np.float64)

@@ -1,4 +1,4 @@
-"""Where the parts of a data set are run: in this thread, in threads, in processes, or by a Dask client."""
+"""Runs the parts of a data set: in this thread, in threads, in processes, or with a Dask client."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tflm.evaluation.runner import Job, Outcome, run_part
 from tflm.evaluation.samples import Part
 
 PARTS_AHEAD = 3
-"""Parts that wait for each worker, beside the one that it runs: they bound the memory that is held."""
+"""Parts that wait per worker; bounds the memory in use."""
 
 Parts = Iterator[tuple[int, Part]]
 
 
 def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Iterator[list[Outcome]]:
-    """The outcomes of each part, in order, wherever it runs.
+    """The outcomes of each part, in order.
 
     Args:
-        workers: how many at once; 1 runs them here.
+        workers: number of parallel workers; 1 runs the parts in this thread.
         scheduler: a `dask.distributed.Client`, or None.
     """
     if scheduler is not None:
         return _by_dask(job, parts, scheduler)
     if workers == 1:
         return (run_part(job, part) for _, part in parts)
-    # The module of processes is loaded when it is named, and a browser has none.
+    # Import the process pool only when used, because browsers lack it.
     pool = futures.ThreadPoolExecutor if is_available() else futures.ProcessPoolExecutor
     return _in_order(pool(workers), job, parts, workers)
 
@@ -42,7 +42,7 @@ def _in_order(executor: futures.Executor, job: Job, parts: Parts, workers: int) 
 
 
 def _by_dask(job: Job, parts: Parts, client: Any) -> Iterator[list[Outcome]]:
-    """A part that a lost worker had is run again by another, as Dask does it; each counts once, in its place."""
+    """Dask reruns the parts of a lost worker; each part counts once, in order."""
     if not hasattr(client, "submit"):
         raise DataError(f"scheduler takes a dask.distributed.Client, not {type(client).__name__}")
     kept = client.submit(_itself, job, pure=False)  # unlike scattered data, it outlives the worker that has it
@@ -59,7 +59,7 @@ def _itself(job: Job) -> Job:
 
 
 def _drawn(submit: Callable[[Part], Any], parts: Parts, ahead: int) -> Iterator[list[Outcome]]:
-    """Results in the order of the parts, of which no more than `ahead` are on their way."""
+    """Results in the order of the parts, with at most `ahead` parts in progress."""
     waiting: deque[Any] = deque()
     try:
         for _, part in parts:
@@ -75,6 +75,6 @@ def _drawn(submit: Callable[[Part], Any], parts: Parts, ahead: int) -> Iterator[
 
 
 def default_workers() -> int:
-    """As many as this process may use processors."""
+    """The number of CPUs that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
