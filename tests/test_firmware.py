@@ -252,7 +252,7 @@ def test_targets_and_libraries_are_taken_as_they_are_or_by_name() -> None:
         ({"operators": ["AddNothing"]}, "no flash data for AddNothing"),
         ({"operators": ["AddAdd"], "kernels": "mine"}, "'mine'; use cmsis-nn, reference"),
         ({"operators": ["AddAdd"], "build": "mine"}, "build 'mine'; use one of .*'release'"),
-        ({}, "give a model or operators"),
+        ({}, "pass a model or operators"),
     ],
 )
 def test_what_the_data_of_flash_does_not_know_is_named(arguments: dict[str, Any], reason: str) -> None:

@@ -227,4 +227,4 @@ def test_other_commands_take_the_tflm_and_the_kernels_of_a_source_tree(tmp_path:
     empty = tmp_path / "empty"
     empty.mkdir()
     none = CliRunner().invoke(app, [*options, "--source", str(empty)])
-    assert "no TFLM was found" in " ".join(none.stderr.split())
+    assert "TFLM was not found" in " ".join(none.stderr.split())

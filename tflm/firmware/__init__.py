@@ -1,4 +1,4 @@
-"""What a model costs a firmware besides its arena: flash, static RAM and time.
+"""Costs of a model in firmware other than its arena: flash, static RAM and time. Nothing here runs a model.
 
-May import everything below planning; nothing here runs a model.
+May import the packages below `planning`.
 """

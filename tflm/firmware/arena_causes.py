@@ -27,16 +27,16 @@ from tflm.schema.model import Model
 from tflm.targets import PARTS, Target
 
 MOST_VARIABLES = 64
-"""Resource variables of a firmware that are tried."""
+"""Capacities for resource variables to try."""
 
 
 class Build(NamedTuple):
-    """A firmware as far as its arena goes.
+    """The properties of a firmware that affect the arena.
 
     Attributes:
-        target, kernels: the part and its kernel library, with the TFLM that this is built into.
-        resource_variables: how many it makes room for.
-        span: the commits of TFLM that give the same figures, where releases were tried; the kernels have the newest.
+        target, kernels: the part and its kernel library, with its TFLM release.
+        resource_variables: its capacity for resource variables.
+        span: the commits of TFLM with the same figures, if releases were tried; `kernels` has the newest of them.
     """
 
     target: Target
@@ -45,10 +45,10 @@ class Build(NamedTuple):
     span: Span | None = None
 
     def measured(self, model: Model) -> ArenaMeasurement:
-        """What a model takes in it.
+        """Measure a model's arena in this build.
 
         Raises:
-            TflmError: it can't be laid out there.
+            TflmError: the model can't be laid out.
         """
         return measure_arena(
             model,
@@ -66,7 +66,7 @@ def figures_here(measured: ArenaMeasurement, recording: bool) -> dict[str, int]:
 
 
 def equals(measured: ArenaMeasurement, device: DeviceArena) -> bool:
-    """Whether all that a device says of its arena is so; it leaves out categories of the tail that are empty."""
+    """Whether all figures of a device's log match; the log omits empty categories of the tail."""
     here = figures_here(measured, device.recording)
     nothing = RecordedAllocation()
     records = {kind: record for kind, record in measured.records.items() if record != nothing}
@@ -76,11 +76,11 @@ def equals(measured: ArenaMeasurement, device: DeviceArena) -> bool:
 def builds_that_fit(
     model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None] = lambda: None
 ) -> list[Build]:
-    """Builds with the device's figures: those of the first kind of change that any of them is found by.
+    """Builds with the device's figures, from the first kind of change that explains them.
 
     Args:
-        device: what it says.
-        thought: what the firmware was thought to be.
+        device: the device's figures.
+        thought: the expected build.
         advance: called for each build that is tried.
     """
     with warnings.catch_warnings():
@@ -109,11 +109,11 @@ def _fits(build: Build, model: Model, device: DeviceArena) -> bool:
     try:
         return equals(build.measured(model), device)
     except TflmError:
-        return False  # such a firmware could not have run the model
+        return False  # this build could not have run the model
 
 
 def kernels_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Other kernel libraries for the part, and the package for Python."""
+    """Builds with other kernel libraries, and the tflite-micro Python package."""
     for library in _libraries(thought.target, thought.kernels.release):
         if library.name != thought.kernels.name:
             yield thought._replace(kernels=library)
@@ -131,7 +131,7 @@ def versions_instead(model: Model, thought: Build) -> Iterator[Build]:
 def releases_that_fit(
     model: Model, device: DeviceArena, thought: Build, advance: Callable[[], None] = lambda: None
 ) -> list[Build]:
-    """Releases with the device's figures: with any library for the part, or any version of one."""
+    """Releases with the device's figures, with any kernel library of the part in any version."""
     named = [thought.kernels.name]
     others = [name for name in libraries.MODULES if name not in (named[0], "arduino") and _is_for(name, thought.target)]
     groups = _versions_with_equal_figures(model, thought)
@@ -148,7 +148,7 @@ def releases_that_fit(
 
 
 def _alike(build: Build, groups: dict[str, list[str]], model: Model, device: DeviceArena) -> Iterator[Build]:
-    """The same releases with versions of the kernel library that are like the one that was tried."""
+    """The same releases with other versions of the kernel library that have equal figures."""
     for name in groups.get(build.kernels.name, []):
         other = build._replace(kernels=library_for(name, build.target, build.kernels.release))
         if _fits(other, model, device):
@@ -158,7 +158,7 @@ def _alike(build: Build, groups: dict[str, list[str]], model: Model, device: Dev
 def _in_history(
     model: Model, device: DeviceArena, thought: Build, name: str, static_memory: bool, advance: Callable[[], None]
 ) -> Iterator[Build]:
-    """A kernel library in every release that there was: builds that fit, newest first."""
+    """Builds with a kernel library in any release that have the device's figures, newest first."""
     search = SpanSearch(static_memory)
     found: list[Span] = []
     for release in search:
@@ -171,7 +171,7 @@ def _in_history(
 
 
 def _versions_with_equal_figures(model: Model, thought: Build) -> dict[str, list[str]]:
-    """Versions of kernel libraries: of those whose figures are equal, the newest, with the others."""
+    """Versions of kernel libraries, grouped by equal figures: the newest of each group, with the others."""
     groups: dict[object, list[str]] = {}
     for name in _versions(thought.target):
         library = library_for(name, thought.target, TODAY)
@@ -185,7 +185,7 @@ def _versions_with_equal_figures(model: Model, thought: Build) -> dict[str, list
 
 
 def components_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Every version of esp-tflite-micro, whose glue may ask for something else than the newest one's."""
+    """Builds with other versions of esp-tflite-micro, whose kernels may have other requests than the newest."""
     for version in distributions()["esp-tflite-micro"] if thought.target.family == "espressif" else ():
         if "." in version.version:
             release = by_name(f"{version.name} {version.version}")
@@ -194,7 +194,7 @@ def components_instead(model: Model, thought: Build) -> Iterator[Build]:
 
 
 def variables_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Room for other numbers of resource variables, in a firmware for a model that has some."""
+    """Builds with other capacities for resource variables, if the model has any."""
     needed = count_resource_variables(model)
     if needed:
         for count in range(needed, MOST_VARIABLES + 1):
@@ -203,7 +203,7 @@ def variables_instead(model: Model, thought: Build) -> Iterator[Build]:
 
 
 def parts_instead(model: Model, thought: Build) -> Iterator[Build]:
-    """Other parts, one of each kind that kernel libraries tell apart, with all that is for them."""
+    """Builds for other parts, one of each kind that kernel libraries distinguish, with all of its libraries."""
     kinds = {replace(part, name="", description=""): part for part in reversed(PARTS.values())}
     for part in kinds.values():
         if part.extensions != thought.target.extensions or part.family != thought.target.family:
@@ -212,7 +212,7 @@ def parts_instead(model: Model, thought: Build) -> Iterator[Build]:
 
 
 def _libraries(target: Target, release: Release = TODAY) -> Iterator[KernelLibrary]:
-    """Every library for a part, in a release unless it has its own."""
+    """Every library for a part, in this release unless the library implies another."""
     for name in libraries.MODULES:
         if _is_for(name, target):
             yield libraries.by_name(name) if name == "arduino" else library_for(name, target, release)

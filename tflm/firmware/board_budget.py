@@ -12,19 +12,19 @@ from tflm.schema.model import Model
 
 @dataclass(frozen=True)
 class BoardBudget:
-    """What a model with TFLM's release build takes of a board.
+    """Flash and RAM that a model and a release build of TFLM take on a board.
 
     Attributes:
-        board: its name.
-        model_bytes: the model's file.
-        program_range_bytes: TFLM and its kernels, from and to, equal where that was measured; None where nothing
-            was, with these kernels.
-        flash_available_bytes: of the board; None where it is not known.
+        board: name of the board.
+        model_bytes: size of the model file.
+        program_range_bytes: lowest and highest size of TFLM and its kernels; equal if measured, None if unknown for
+            these kernels.
+        flash_available_bytes: the board's flash; None if unknown.
         arena_bytes: the smallest arena.
-        static_ram_bytes: of TFLM, beside the arena; None where it was not measured.
-        stack_bytes: a bound of the stack, without interrupts; None where there is none.
-        ram_available_bytes: of the board, all banks.
-        note: what the figures rest on, or why there are none.
+        static_ram_bytes: TFLM's static RAM besides the arena; None if not measured.
+        stack_bytes: upper bound of the stack, without interrupts; None if unknown.
+        ram_available_bytes: the board's RAM, all banks.
+        note: the source of the figures, or why there are none.
     """
 
     board: str
@@ -39,21 +39,21 @@ class BoardBudget:
 
     @property
     def flash_left_bytes(self) -> int | None:
-        """What the application has at least; negative where it does not fit; None where that is not known."""
+        """Least flash left for the application; negative if it does not fit, None if unknown."""
         if self.program_range_bytes is None or self.flash_available_bytes is None:
             return None
         return self.flash_available_bytes - self.model_bytes - self.program_range_bytes[1]
 
     @property
     def ram_left_bytes(self) -> int | None:
-        """What the application has beside arena, static RAM and, where it is known, the stack."""
+        """RAM left for the application after arena, static RAM and, if known, the stack."""
         if self.static_ram_bytes is None:
             return None
         return self.ram_available_bytes - self.arena_bytes - self.static_ram_bytes - (self.stack_bytes or 0)
 
 
 def board_budget(model: Model, fit: BoardFit) -> BoardBudget:
-    """The budget of a model on a board that it was laid out for."""
+    """The budget of a model on a board, from its measured arena."""
     board = fit.board
     ram = sum(bank.bytes for bank in board.ram)
     arena = fit.measured.minimum_arena_bytes

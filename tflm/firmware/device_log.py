@@ -30,11 +30,11 @@ RECORD = re.compile(
 )
 """Of `RecordingMicroAllocator::PrintAllocations`."""
 USED = re.compile(r"arena_used_bytes\D{0,8}(\d+)", re.IGNORECASE)
-"""What a sketch may print of `MicroInterpreter::arena_used_bytes()`."""
+"""Ways in which a sketch may print `MicroInterpreter::arena_used_bytes()`."""
 
 
 class Event(NamedTuple):
-    """An operator's run, or whatever else the firmware times, in ticks of the device's clock."""
+    """A timed event, such as an operator's run, in ticks of the device's clock."""
 
     tag: str
     ticks: int
@@ -42,12 +42,12 @@ class Event(NamedTuple):
 
 @dataclass
 class DeviceArena:
-    """What the device says of its arena, in bytes.
+    """The arena figures in a device's log, in bytes.
 
     Attributes:
-        parts: "total", "head" and "tail", those that it says.
-        recording: whether its allocator was the recording one, whose own objects are larger.
-        records: what the tail is used for, by the categories of TFLM; those that it says.
+        parts: "total", "head" and "tail", if in the log.
+        recording: whether it used the recording allocator, whose own objects are larger.
+        records: usage of the tail by TFLM's categories, if in the log.
     """
 
     parts: dict[str, int] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class DeviceArena:
 
 
 class Failure(NamedTuple):
-    """A line that says what failed, and what to do about it."""
+    """A line that reports a failure, with advice."""
 
     line: str
     advice: str
@@ -64,13 +64,13 @@ class Failure(NamedTuple):
 
 @dataclass
 class DeviceLog:
-    """What was found in a log.
+    """The contents of a log.
 
     Attributes:
-        events: of all profiles, in their order; of one that was printed again with more behind it, once.
-        ticks_by_tag: sums over all events with a tag, where the log has them.
-        arena: None where the log says nothing of it.
-        failures: what TFLM says that went wrong.
+        events: the events of all profiles, in order; a profile that extends the previous one replaces it.
+        ticks_by_tag: sums over all events with a tag, if in the log.
+        arena: arena figures; None if not in the log.
+        failures: failures that TFLM reported.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -80,11 +80,11 @@ class DeviceLog:
 
 
 def read_device_log(lines: Iterable[str], variables: int) -> DeviceLog:
-    """Find what TFLM printed.
+    """Find TFLM's output in a log.
 
     Args:
-        lines: of the log, in any state.
-        variables: resource variables that the model names.
+        lines: lines of the log, possibly damaged.
+        variables: number of resource variables in the model.
     """
     log = DeviceLog()
     profiles: list[list[Event]] = [[]]
@@ -113,7 +113,7 @@ def read_device_log(lines: Iterable[str], variables: int) -> DeviceLog:
 
 
 def _joined(profiles: Sequence[list[Event]]) -> list[Event]:
-    """The events of successive profiles; one that goes on from the one before takes its place."""
+    """The events of successive profiles; a profile that extends the previous one replaces it."""
     kept: list[list[Event]] = []
     for profile in profiles:
         if kept and profile[: len(kept[-1])] == kept[-1]:
@@ -171,12 +171,12 @@ Place = tuple[int, int]
 
 @dataclass
 class Invokes:
-    """Events as operators of a model.
+    """Events assigned to operators of a model.
 
     Attributes:
-        count: whole invokes that were found.
-        ticks: of each run of each operator.
-        others: events that belong to no whole invoke.
+        count: number of complete invokes.
+        ticks: ticks of each run of each operator.
+        others: events outside complete invokes.
     """
 
     count: int = 0
@@ -185,12 +185,12 @@ class Invokes:
 
 
 def invokes_in(events: Sequence[Event], sequences: Sequence[Sequence[tuple[Place, str]]]) -> Invokes:
-    """Find whole invokes among events.
+    """Find complete invokes among events.
 
     Args:
-        events: of a log. What no operator is called is left out.
-        sequences: the operators in the order in which they begin, with their tags; one for each form of an invoke, such
-            as the first one, in which CALL_ONCE runs a subgraph.
+        events: events of a log; those with no operator's name are ignored.
+        sequences: operators in the order in which they start, with their tags; one sequence for each form of an
+            invoke, such as the first one, in which CALL_ONCE runs a subgraph.
     """
     tags = {tag for sequence in sequences for _, tag in sequence}
     known = [event for event in events if event.tag in tags]

@@ -11,20 +11,20 @@ from tflm.firmware.source_tree import SourceCopy, source_copies
 from tflm.releases import Release
 
 RECOGNIZED = 0.5
-"""The share of files that must agree for a version to be named."""
+"""Share of files that must match before a version is reported."""
 
 
 @dataclass(frozen=True)
 class FirmwareTree:
-    """What a source tree is built from.
+    """The TFLM, kernels and build options found in a source tree.
 
     Attributes:
-        folder: as given.
-        copies: of TFLM, CMSIS-NN and ESP-NN, by the hashes of their files.
-        flags, dependencies: what its build files say.
-        release: the TFLM; None where there is none, or none that is known.
-        kernels: the kernel library, with its version where that is known.
-        reasons: for what the tree leaves open, what was assumed.
+        folder: the argument.
+        copies: copies of TFLM, CMSIS-NN and ESP-NN, identified by the hashes of their files.
+        flags, dependencies: flags and dependencies in its build files.
+        release: the TFLM release; None if there is none or it is unknown.
+        kernels: the kernel library, with its version if known.
+        reasons: assumptions for whatever the tree does not determine.
     """
 
     folder: str
@@ -52,7 +52,7 @@ def firmware_tree(folder: str | Path) -> FirmwareTree:
     copies = tuple(source_copies(path))
     flags, dependencies = build_facts(path)
     reasons = [
-        f"{copy.project} in {copy.folder or '.'} is of no known version ({copy.matching} of {copy.files} files agree)"
+        f"{copy.project} in {copy.folder or '.'} has an unknown version ({copy.matching} of {copy.files} files match)"
         for copy in copies
         if copy.confidence < RECOGNIZED
     ]
@@ -66,7 +66,7 @@ def _of(project: str, copies: tuple[SourceCopy, ...]) -> SourceCopy | None:
 
 
 def _locked(component: str, dependencies: list[Dependency]) -> Dependency | None:
-    """The version of a component that the build takes."""
+    """The version of a component that the build uses."""
     return next((found for found in dependencies if found.name == component and found.is_exact), None)
 
 
@@ -83,7 +83,7 @@ def _release(
     if locked is not None:
         reasons.append(f"TFLM's sources were not found: using esp-tflite-micro {locked.version} from {locked.path}")
         return releases.by_name(f"esp-tflite-micro {locked.version}")
-    reasons.append("no TFLM was found: use --tflm, or another folder")
+    reasons.append("TFLM was not found: use --tflm, or another folder")
     return None
 
 

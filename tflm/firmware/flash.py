@@ -40,7 +40,7 @@ SUBGRAPH_OPERATORS = ("AddCallOnce", "AddIf", "AddWhile")
 
 
 class SectionSizes(NamedTuple):
-    """Bytes of each kind of section, in the order of the data."""
+    """Bytes of each kind of section, in the order of the data file."""
 
     text: float
     extab: float
@@ -50,16 +50,16 @@ class SectionSizes(NamedTuple):
 
     @property
     def code(self) -> float:
-        """Code and constants, with the tables that unwind it."""
+        """Bytes of code and constants, including unwind tables."""
         return self.text + self.extab + self.exidx
 
 
 class SectionGroup(NamedTuple):
-    """Sections that a firmware has together.
+    """Sections that are linked together.
 
     Attributes:
-        conditions: sets of operators, by their numbers, of which each must meet the resolver's.
-        sizes: of the sections.
+        conditions: sets of operator numbers; the sections are linked if the resolver has an operator of each.
+        sizes: sizes of the sections.
     """
 
     conditions: tuple[frozenset[int], ...]
@@ -67,7 +67,9 @@ class SectionGroup(NamedTuple):
 
 
 class ResolverCode(NamedTuple):
-    """What the code of main and resolver is linear in, or the bytes for each, in the order of the data."""
+    """Terms of the linear formula for the code of main and resolver, or bytes per term, in the order of the data
+    file.
+    """
 
     always: float
     builtin_operators: float
@@ -81,7 +83,7 @@ class ResolverCode(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """Bytes of flash (code, constants and the first values of variables), of variables with values, and of others."""
+    """Bytes of flash (code, constants and initial values), of initialized variables, and of other variables."""
 
     flash: float
     data: float
@@ -90,12 +92,12 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True)
 class FlashData:
-    """What was measured of one processor, kernel library and build; read from a file of groups of sections.
+    """Measurements for one processor, kernel library and build, read from a data file of section groups.
 
     Attributes:
-        cpu, kernels, build: what it is of.
+        cpu, kernels, build: what was measured.
         operators: the resolver's methods, as TFLM names them; "AddConv2D:CONV_2D_INT8" has a typed registration.
-        base: sizes of what every firmware has.
+        base: sizes of the sections of every firmware.
         groups: sections that depend on the operators.
         resolver: bytes of the resolver's own code for each of its terms.
         custom_names: bytes of the name of each custom operator.
@@ -166,12 +168,14 @@ class FlashData:
         return {name: place for place, name in enumerate(self.operators)}
 
     def sizes(self, operators: Iterable[str]) -> Sizes:
-        """What a firmware with a resolver of exactly these operators takes."""
+        """Sizes of a firmware whose resolver has exactly these operators."""
         names = [name for name in operators if name != NO_OPERATOR]
         drawn_in = self._group_sizes[self._drawn_in(names)].sum(0, dtype=None)
         total = SectionSizes(*np.add(self.base, drawn_in).tolist())
         resolver = sum(map(mul, self.resolver, self._resolver_terms(names)))
-        static = -(-self.main_bss // 8) * 8 + self.entry_bss * max(len(names), 1)  # a resolver has room for one
+        static = -(-self.main_bss // 8) * 8 + self.entry_bss * max(
+            len(names), 1
+        )  # a resolver has a capacity of at least one
         return Sizes(total.code + total.data + resolver, total.data, total.bss + static)
 
     def stack_bytes(self, operators: Iterable[str]) -> int | None:
@@ -192,7 +196,7 @@ class FlashData:
 
     @cached_property
     def _reached(self) -> npt.NDArray[np.bool_]:
-        """For both conditions of each group (of which there may be one), which operators meet it."""
+        """The operators that meet each group's first and second condition."""
         table = np.zeros((2, len(self.groups), len(self.operators)), np.bool_)
         for i, group in enumerate(self.groups):
             table[0, i, list(group.conditions[0])] = True
@@ -205,7 +209,7 @@ class FlashData:
         return np.asarray(np.all(met, axis=0), None)
 
     def shared(self, name: str, others: Sequence[str]) -> tuple[float, tuple[str, ...]]:
-        """Bytes that an operator draws in and so do others, and which of them do."""
+        """Bytes that an operator shares with others, and those others."""
         reached: npt.NDArray[np.bool_] = np.any(self._reached, axis=0)
         of_others = reached[:, [self.places[other] for other in others]]
         together = reached[:, self.places[name]] & of_others.any(1)
@@ -249,9 +253,9 @@ class OperatorFlash(NamedTuple):
 
     Attributes:
         operator: the resolver's method.
-        own_bytes: what the firmware would be smaller by without it.
-        shared_bytes: what it uses together with others of this firmware.
-        shared_with: those others.
+        own_bytes: bytes that removing the operator would save.
+        shared_bytes: bytes that it shares with other operators of this firmware.
+        shared_with: those operators.
     """
 
     operator: str
@@ -268,18 +272,18 @@ class Flash:
         cpu: the part.
         kernels: the kernel library.
         build: how TFLM is built.
-        flash_bytes: code, constants and first values of variables; None where that build was not measured.
-        flash_range_bytes: from and to; both are `flash_bytes` where that is known.
-        runtime_bytes: of `flash_bytes`, what a firmware without any operators takes.
-        data_bytes: static RAM with first values; None where the build was not measured.
-        bss_bytes: other static RAM; None where the build was not measured.
+        flash_bytes: code, constants and initial values; None if the build was not measured.
+        flash_range_bytes: lowest and highest estimate; both are `flash_bytes` if that is known.
+        runtime_bytes: the part of `flash_bytes` that a firmware without operators takes.
+        data_bytes: initialized static RAM; None if the build was not measured.
+        bss_bytes: other static RAM; None if the build was not measured.
         stack_bytes: a bound of the stack from reset on, with a minimal main and without interrupts; None where the
             data has none.
-        model_bytes: the model's file, which is beside `flash_bytes`; 0 without a model.
-        typed_flash_bytes: `flash_bytes` with `typed_registrations`; None where that saves nothing or is not known.
+        model_bytes: size of the model file, not included in `flash_bytes`; 0 without a model.
+        typed_flash_bytes: `flash_bytes` with `typed_registrations`; None if that saves nothing or is unknown.
         typed_registrations: what could be added for int8 alone, such as "CONV_2D_INT8".
-        operators: each operator's part, the largest first; empty where the build was not measured.
-        note: what the figures rest on, in a sentence.
+        operators: each operator's part, largest first; empty if the build was not measured.
+        note: the source of the figures, in a sentence.
     """
 
     cpu: str
@@ -318,24 +322,24 @@ def flash(
         kernels: "reference" or "cmsis-nn".
         build: how TFLM was built: "release", and for some parts "release with error strings", "release, kernels -Os"
             and "default, asserts on".
-        data: a file of groups of sections, of one's own build, in place of the data that ships.
-        release: the TFLM that the firmware has, as for `MicroInterpreter`. The data that ships was measured with one;
-            for another, the note says so.
+        data: a data file for your own build, used instead of the packaged data.
+        release: the firmware's TFLM release, as for `MicroInterpreter`. The note tells if the data was measured with
+            another.
 
     Raises:
         UnresolvedOperator: the release does not have an operator of the model.
-        FirmwareError: neither a model nor operators were given, the target is none of firmware, or the data does not
-            know an operator, the library or the build; the message lists those that it does.
+        FirmwareError: neither a model nor operators were given, the target has no firmware, or there is no data for an
+            operator, the library or the build; the message lists those available.
     """
     if operators is not None:
         names = list(operators)
     elif model is not None:
         names = [resolver_method(name) for name in operators_of(model)]
     else:
-        raise FirmwareError("give a model or operators, such as ['AddConv2D', 'AddSoftmax']")
+        raise FirmwareError("pass a model or operators, such as ['AddConv2D', 'AddSoftmax']")
     part = targets.by_name(target) if isinstance(target, str) else targets.require_target(target)
     if part.pointer_size != 4:
-        raise FirmwareError(f"{part.name!r} has no firmware; give a part, such as 'cortex-m4'")
+        raise FirmwareError(f"{part.name!r} has no firmware; use a part, such as 'cortex-m4'")
     size = len(model.data) if model is not None else 0
     library = kernels if isinstance(kernels, str) else kernels.name
     found = estimate_flash(names, cpu=part.name, kernels=library, build=build, model_bytes=size, data=data)
@@ -347,7 +351,7 @@ def flash(
 
 
 def _of_release(found: Flash, model: Model | None, kernels: Kernels, release: Releases | None) -> Flash:
-    """The figures, with a note where they were measured with another TFLM than the firmware's."""
+    """The figures, with a note if they were measured with another TFLM release than the firmware's."""
     own = TODAY if isinstance(kernels, str) else kernels.release
     built = own if release is None else require_release(release)
     for name in operators_of(model) if model is not None else ():
@@ -360,7 +364,7 @@ def _of_release(found: Flash, model: Model | None, kernels: Kernels, release: Re
 
 
 def _with_typed(found: Flash, names: list[str], model: Model, data: str | Path | None) -> Flash:
-    """The figures, with what registrations for one type would save."""
+    """The figures, with the savings of typed registrations."""
     entry = _entry(found, data)
     typed = {resolver_method(name): registration for name, registration in typed_registrations(model).items()}
     fits = {name: f"{name}:{typed[name]}" for name in names if f"{name}:{typed.get(name)}" in entry.places}
@@ -381,7 +385,7 @@ def _entry(found: Flash, data: str | Path | None) -> FlashData:
 
 @cache
 def shipped() -> tuple[FlashData, ...]:
-    """The data that comes with the package."""
+    """The packaged data."""
     folder = files("tflm.firmware") / "data" / "flash"
     return tuple(FlashData.read(entry.read_text()) for entry in sorted(folder.iterdir(), key=lambda entry: entry.name))
 
@@ -402,10 +406,10 @@ def estimate_flash(
         cpu: the processor, such as "cortex-m4".
         build: how TFLM was built: one of those that were measured for the processor.
         model_bytes: the model's file.
-        data: a file of groups of sections of one's own build, in place of the data that ships.
+        data: a data file for your own build, used instead of the packaged data.
 
     Raises:
-        FirmwareError: an operator or a build that the data does not know; the message lists those that it does.
+        FirmwareError: there is no data for an operator or the build; the message lists those available.
     """
     names = list(dict.fromkeys(operators))
     if data is not None:
@@ -433,11 +437,11 @@ STANDS_FOR = {
     "cmsis-nn:size": ("cmsis-nn", "CMSIS-NN with kernels that are chosen for size"),
     "esp-nn": ("reference", "TFLM's kernels, and ESP-NN's own beside them, which are not in the range"),
 }
-"""Libraries that were not measured, the one whose range is given for each, and what they are."""
+"""Libraries that were not measured: the library whose range is used instead, and a description."""
 
 
 def _like_another(names: list[str], cpu: str, kernels: str, build: str, model_bytes: int) -> Flash:
-    """A range over all builds of a library that stands for another, and no more."""
+    """Only a range, over all builds of a library that is similar to the requested one."""
     like, what = STANDS_FOR[kernels]
     known = [entry for entry in shipped() if entry.kernels == like]
     _refuse_unknown(names, known)
@@ -503,7 +507,7 @@ def _shares(entry: FlashData, names: list[str]) -> tuple[OperatorFlash, ...]:
 
 
 WIDELY_MEASURED = ("cortex-m4", DEFAULT_BUILD)
-"""The part, and its build with all operators, from which ranges of others are taken."""
+"""The part and the build with all operators, from which ranges for others are derived."""
 
 ALIKE = {
     "cortex-m0": ("cortex-m0plus",),
@@ -514,11 +518,13 @@ ALIKE = {
     "cortex-m52": ("cortex-m55",),
     "cortex-m85": ("cortex-m55",),
 }
-"""Parts that were not measured, and those between which they lie; any other part lies between all that were."""
+"""Parts that were not measured, and the measured parts that bracket them; others are bracketed by all measured
+parts.
+"""
 
 
 def _range(known: list[FlashData], names: list[str], cpu: str, kernels: str, build: str, model_bytes: int) -> Flash:
-    """From the part that was measured in every build, by how others differ from it in what both have."""
+    """A range derived from the part measured in every build, by its ratios to others for common operators."""
     base = next(entry for entry in known if (entry.cpu, entry.build) == WIDELY_MEASURED)
     measured = base.sizes(names).flash
     cpus = {entry.cpu for entry in known}
@@ -539,7 +545,7 @@ def _range(known: list[FlashData], names: list[str], cpu: str, kernels: str, bui
 
 
 def _ratios(base: FlashData, other: FlashData, names: Sequence[str]) -> list[float]:
-    """How much larger the other build is: for each of the operators that both have, for these at once, and for all."""
+    """Size ratios of the other build: for each common operator, for all of these, and for all operators."""
     common = base.places.keys() & other.places.keys()
     alike = sorted(common.intersection(names))
     sets = [[name] for name in alike or sorted(common)] + [alike] * bool(alike) + [sorted(common)]

@@ -33,31 +33,30 @@ OPTIMIZATIONS = ("-O2", "-Os")
 """How CMSIS-NN, or the reference kernels, may have been compiled."""
 
 COUNTED_AS = {"arduino": "cmsis-nn", "cmsis-nn:size": "cmsis-nn"}
-"""Libraries that others stand for: the one for Arduino is an older CMSIS-NN, which the nRF52840 was measured with."""
+"""Library data to use for others: Arduino's library is an older CMSIS-NN, measured on the nRF52840."""
 
 FORMULA_ERROR = 0.08
-"""How far a formula is off at most for an operator of more than a few thousand instructions."""
+"""Largest relative error of a formula for an operator of more than a few thousand instructions."""
 
 FLOAT_ERROR = 0.5
-"""The same where software computes floats: zeros take half as long as other values, and an FPU far less."""
+"""The same for floats in software: zeros take half as long as other values, and an FPU takes far less."""
 
 FLOAT_PATHS = frozenset({"dequantize", "quantize, float32"})
 
 GUESS_ERROR = 2.0
-"""How much more than guessed an operator without a formula may take, as a share of the guess."""
+"""How much an operator without a formula may exceed its rough estimate, as a share of it."""
 
 ENOUGH = 0.9
-"""What must be covered of a model for a time to be given."""
+"""Share of a model that formulas must cover for a time estimate."""
 
 
 class Silicon(NamedTuple):
-    """Cycles of a chip for each of the table's.
+    """Cycles of a real chip per cycle of the manual's table.
 
     Attributes:
-        cycles: measured over the table's: waits of the flash, and what the table leaves out.
-        within: how far off it is at most, as a share: where chips were measured, what models were off by that had no
-            part in it.
-        measured: on what.
+        cycles: measured ratio, which includes flash wait states and effects that the table omits.
+        within: largest relative error, for measured chips on models that were not used for the fit.
+        measured: the chips and models measured.
     """
 
     cycles: float
@@ -83,18 +82,18 @@ SILICON = {
 
 
 class TripCost(NamedTuple):
-    """What one trip through a loop takes, in the order of the data."""
+    """Cost of one trip through a loop, in the order of the data file."""
 
     instructions: float
     cycles: float
 
 
 class CountedPath(NamedTuple):
-    """A path through a kernel that was counted.
+    """A path through a kernel whose instructions were counted.
 
     Attributes:
-        largest_error: how far its formula was off at most, as a share.
-        trips: what a trip through each of its loops takes.
+        largest_error: largest relative error of its formula.
+        trips: cost of a trip through each of its loops.
     """
 
     largest_error: float
@@ -102,11 +101,11 @@ class CountedPath(NamedTuple):
 
 
 class Configuration(NamedTuple):
-    """Kernels that were counted as they were compiled.
+    """Kernels whose instructions were counted in one build.
 
     Attributes:
-        compiler, library: what with, and in which version.
-        paths: by name.
+        compiler, library: name and version of each.
+        paths: paths by name.
     """
 
     compiler: str
@@ -124,7 +123,7 @@ class Configuration(NamedTuple):
 
 
 class StandIn(NamedTuple):
-    """The configuration whose coefficients are taken for another, and how far off that may be, as a share."""
+    """The configuration whose coefficients are used for another, and the largest relative error of doing so."""
 
     configuration: str
     error: float = 0.0
@@ -143,18 +142,17 @@ STAND_INS = {
 
 
 class OperatorEstimate(NamedTuple):
-    """What an operator takes.
+    """Estimated cost of an operator.
 
     Attributes:
-        operator_index: its place in the model.
+        operator_index: its index in the model.
         operator: its name.
-        path: the code that runs it, as the data names it; empty where there is no formula.
-        instructions: executed from the operator's begin to its end; None where there is no formula.
-        cycles: what these cost by the table of the Cortex-M4's manual, without wait states.
-        multiply_accumulates: of its weights.
+        path: the code that runs it, as named in the data; empty without a formula.
+        instructions: instructions from the operator's start to its end; None without a formula.
+        cycles: their cycles by the Cortex-M4 manual's table, without wait states.
+        multiply_accumulates: multiply-accumulates with its weights.
         reason: why there is no formula.
-        guessed_instructions: what such an operator may take, from how many multiply-accumulates or elements it has;
-            0 where there is a formula.
+        guessed_instructions: rough estimate from multiply-accumulates or elements if there is no formula, else 0.
     """
 
     operator_index: int
@@ -169,22 +167,22 @@ class OperatorEstimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an invoke of a model takes, as far as there are formulas.
+    """Estimated cost of an invoke, for the operators that have a formula.
 
     Attributes:
         target: the part.
         kernels: the kernel library.
-        optimization: what the kernels are compiled with.
-        instructions: of an invoke, as far as there are formulas.
-        cycles: of these, by the table of the Cortex-M4's manual.
-        instructions_within: how far the instructions of the whole invoke may be from these, as a share, upwards or
-            downwards; operators without a formula count with three times what is guessed of them.
-        device_cycles: of the part's clock, with what memory and pipeline add.
-        milliseconds: None where the clock is not known, or less than nine tenths is covered.
-        within: how far off `device_cycles` and `milliseconds` are at most, as a share.
-        covered: share of the invoke's instructions that formulas cover; those of other operators are guessed.
-        operators: each of the first subgraph.
-        note: what the figures assume, in a sentence.
+        optimization: compiler optimization of the kernels.
+        instructions: instructions of the operators that have a formula.
+        cycles: their cycles by the Cortex-M4 manual's table.
+        instructions_within: largest relative error of `instructions` for the whole invoke; operators without a formula
+            count as three times their rough estimate.
+        device_cycles: cycles of the part's clock, including memory and pipeline effects.
+        milliseconds: None if the clock is unknown, or formulas cover less than nine tenths.
+        within: largest relative error of `device_cycles` and `milliseconds`.
+        covered: share of the invoke's instructions that formulas cover; the rest is a rough estimate.
+        operators: each operator of the first subgraph.
+        note: assumptions of the figures, in a sentence.
     """
 
     target: str
@@ -220,14 +218,15 @@ def estimate(
     """Estimate the instructions of an invoke on a Cortex-M, and its time if the clock is known.
 
     Args:
-        target: a part, such as "cortex-m4"; the board's, if it is left out.
-        kernels: "cmsis-nn" or "reference", or "arduino", which is a CMSIS-NN; the board's, or "cmsis-nn".
-        optimization: what the kernels are compiled with, "-O2" or "-Os"; the board's, or "-O2".
-        board: one with a Cortex-M, by name; `clocked_boards` lists them.
-        mhz: the clock; the board's, if it is left out.
+        target: a part, such as "cortex-m4"; by default the board's.
+        kernels: "cmsis-nn", "reference" or "arduino", which is an older CMSIS-NN; by default the board's, or
+            "cmsis-nn".
+        optimization: compiler optimization of the kernels, "-O2" or "-Os"; by default the board's, or "-O2".
+        board: name of a board with a Cortex-M; `clocked_boards` lists them.
+        mhz: the clock; by default the board's.
 
     Raises:
-        FirmwareError: nothing was counted for this part, library or optimization; the message lists what was.
+        FirmwareError: no data for this part, library or optimization; the message lists what is available.
     """
     usual = None if board is None else _clocked(board)
     if target is None and usual is None:
@@ -293,7 +292,7 @@ def _note(
 
 
 def clocked_boards() -> list[str]:
-    """The boards with a Cortex-M, whose clock is known, by name."""
+    """Boards with a Cortex-M and a known clock, by name."""
     return [board.name for board in boards().values() if board.mhz is not None]
 
 
@@ -317,7 +316,7 @@ def _optimization(text: str) -> str:
 
 
 def _counted(part: targets.Target, kernels: str, optimization: str) -> StandIn:
-    """The configuration that was counted, or one that stands in for it."""
+    """The data of a configuration, or of a similar one."""
     extension = next((name for name in ("mve", "dsp") if name in part.extensions), "none")
     wanted = f"{kernels}/{extension}/{optimization}"
     found = STAND_INS.get(wanted, StandIn(wanted))
@@ -358,22 +357,22 @@ def _operator(
 
 
 def _changes_shape_alone(operator: str) -> bool:
-    """Whether it takes a few hundred instructions, which are left out without being missed."""
+    """Whether it only changes a shape: a few hundred instructions, which are negligible."""
     return operator in REGISTRATIONS and REGISTRATIONS[operator].only_copies
 
 
 INSTRUCTIONS_A_PRODUCT = {TensorType.FLOAT32: 90, TensorType.INT8: 8, TensorType.INT16: 18}
 INSTRUCTIONS_AN_ELEMENT = {TensorType.FLOAT32: 150, TensorType.INT8: 60, TensorType.INT16: 80}
 OTHERWISE = 60
-"""What operators without a formula took that were counted, by the type of their output; floats in software."""
+"""Counted instructions per element of operators without a formula, by output type; floats in software."""
 
 
 FUNCTIONS, FUNCTION_FACTOR = frozenset({"ELU", "EXP", "LOG", "LOGISTIC", "LOG_SOFTMAX", "SOFTMAX", "TANH"}), 8
-"""Operators that compute a function of each element, and how many times as much that takes."""
+"""Operators that compute a function of each element, with their relative cost."""
 
 
 def _guess(subgraph: SubGraph, operator: Operator, name: str, multiply_accumulates: int) -> int:
-    """Instructions of an operator that has no formula, right by a factor of three mostly."""
+    """Rough estimate for an operator without a formula, usually within a factor of three."""
     tensors = subgraph.tensors or []
     outputs = [tensors[i] for i in operator.outputs or ()]
     if multiply_accumulates:
@@ -392,7 +391,7 @@ WindowOptions = Union[Conv2DOptions, DepthwiseConv2DOptions, Pool2DOptions]
 
 
 def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | str:
-    """What the loops of an operator go by, or why formulas don't hold for it."""
+    """The parameters of an operator's loops, or the reason why there is no formula."""
     tensors = subgraph.tensors or []
     inputs = [tensors[i] for i in operator.inputs or () if i >= 0]
     outputs = [tensors[i] for i in operator.outputs or ()]

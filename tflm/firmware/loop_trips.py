@@ -27,7 +27,7 @@ class LoopTrips(NamedTuple):
 
     Attributes:
         path: its name.
-        trips: how often each of its loops runs; "call" is the kernel's frame, which runs once.
+        trips: trip count of each of its loops; "call" is the code outside loops, which runs once.
     """
 
     path: str
@@ -36,14 +36,14 @@ class LoopTrips(NamedTuple):
 
 @dataclass(frozen=True)
 class Layer:
-    """What the loops of an int8 operator go by.
+    """The parameters that determine the loops of an int8 operator.
 
     Attributes:
         operator: its name.
         inputs, output: shapes.
-        rows, columns: where its windows lie, if it has any.
-        types: of the first input and of the output, by name.
-        paddings: places before and after each dimension of a PAD's input.
+        rows, columns: its windows, if any.
+        types: type names of the first input and the output.
+        paddings: padding before and after each dimension of a PAD's input.
     """
 
     operator: str
@@ -56,7 +56,7 @@ class Layer:
 
     @property
     def taps(self) -> int:
-        """Places of a window."""
+        """Taps of a window."""
         return self.rows.taps * self.columns.taps
 
     @property
@@ -76,17 +76,17 @@ class Layer:
 
     @property
     def rows_inside(self) -> int:
-        """Rows of windows that lie in the image, of all windows."""
+        """Rows of windows that lie in the image, over all windows."""
         return self.batches * _inside(self.rows) * self.columns.windows
 
     @property
     def columns_inside(self) -> int:
-        """Columns of windows that lie in the image, of all windows."""
+        """Columns of windows that lie in the image, over all windows."""
         return self.batches * _inside(self.columns) * self.rows.windows
 
     @property
     def taps_inside(self) -> int:
-        """Places of windows that lie in the image, of all windows."""
+        """Taps that lie in the image, over all windows."""
         return self.batches * _inside(self.rows) * _inside(self.columns)
 
     @property
@@ -111,12 +111,12 @@ class Layer:
 
     @property
     def depth(self) -> int:
-        """Products of a filter at each of its places, or of a row of weights."""
+        """Products per tap of a filter, or per row of weights."""
         return self.inputs[1][-1]
 
     @property
     def dilated(self) -> bool:
-        """Whether there are gaps between the places of a window."""
+        """Whether there are gaps between the taps of a window."""
         return (self.rows.dilation, self.columns.dilation) != (1, 1)
 
 
@@ -128,7 +128,7 @@ def _path(name: str, trips: Mapping[str, int]) -> LoopTrips:
 
 
 def places_inside(axis: Axis) -> npt.NDArray[np.int64]:
-    """For each window, how many of its places lie in the image."""
+    """For each window, the number of its taps that lie in the image."""
     first = np.arange(axis.windows, dtype=np.int64) * axis.stride - axis.before
     places = first[:, None] + np.arange(axis.taps, dtype=np.int64) * axis.dilation
     return np.asarray(((places >= 0) & (places < axis.size)).sum(1, dtype=np.int64), None)
@@ -223,7 +223,7 @@ def _reference_pad(layer: Layer) -> LoopTrips | None:
 
 
 def _cmsis_pad(layer: Layer) -> LoopTrips | None:
-    """arm_pad_s8: a row at a time where the channels stay, else each position for itself."""
+    """arm_pad_s8: a row at a time if channels are not padded, else one position at a time."""
     if len(layer.output) > 4:
         return None
     (_, _, columns, depth), paddings = _of_four(layer)
@@ -263,7 +263,9 @@ def _in_words(inner: Shape, outer: Shape, paddings: Sequence[tuple[int, int]], w
 
 
 def _in_parts(name: str, times: int, length: int, *parts: int) -> dict[str, int]:
-    """Loops over parts of a length, each over what the one before it left; also how often each is entered at all."""
+    """Nested divisions of a length, each for the remainder of the previous one; also counts how often each loop is
+    entered.
+    """
     trips = {}
     for part in parts:
         count, length = divmod(length, part)
@@ -339,7 +341,9 @@ def _pointwise(layer: Layer, products: Callable[[int, int, int, int], dict[str, 
 
 
 def _fully_connected_as_pointwise(layer: Layer) -> Layer | None:
-    """The convolution as which TFLM has CMSIS-NN run a FULLY_CONNECTED of whole words with more than two dimensions."""
+    """FULLY_CONNECTED of whole words with more than two dimensions, which TFLM runs as a 1x1 convolution in
+    CMSIS-NN.
+    """
     depth, channels = layer.depth, layer.output[-1]
     if len(layer.output) <= 2 or depth % 4:
         return None
@@ -376,7 +380,9 @@ def _plain_fully_connected(layer: Layer) -> LoopTrips:
 
 
 def _depthwise_3x3(layer: Layer) -> LoopTrips:
-    """arm_depthwise_conv_3x3_s8: four channels at a time; of each row of a window its left, middle and right place."""
+    """arm_depthwise_conv_3x3_s8: four channels at a time, and the left, middle and right tap of each row of a
+    window.
+    """
     rows = _inside(layer.rows)
     first = np.arange(layer.columns.windows, dtype=np.int64) * layer.columns.stride - layer.columns.before
     left, right = first >= 0, layer.columns.size - first >= 3
@@ -418,7 +424,7 @@ def _depthwise_opt(layer: Layer) -> LoopTrips:
 
 
 def _depthwise_any(layer: Layer) -> LoopTrips:
-    """arm_depthwise_conv_s8: four channels at a time that come of one, or one at a time."""
+    """arm_depthwise_conv_s8: four output channels of an input channel at a time, or one."""
     multiplier = layer.channels // layer.inputs[0][3]
     fours = multiplier % 4 == 0 and layer.batches == 1 and not layer.dilated
     outputs = layer.channels // 4 if fours else layer.channels
@@ -597,7 +603,7 @@ def _mve_elementwise(layer: Layer) -> LoopTrips | None:
 
 
 _CONVERSIONS: dict[str, Path] = {"DEQUANTIZE": _by_output, "LEAKY_RELU": _by_output, "QUANTIZE": _quantize}
-"""What every library leaves to TFLM's own kernels."""
+"""Operators that every library leaves to TFLM's own kernels."""
 
 _DSP: dict[str, Path] = {
     **_CONVERSIONS,
@@ -645,4 +651,4 @@ PATHS: dict[str, dict[str, Path]] = {
         "SOFTMAX": _softmax,
     },
 }
-"""By kernels, and for CMSIS-NN by the extension, the path that an operator takes; None where it is another."""
+"""The path of an operator, by kernel library and, for CMSIS-NN, extension; None if it has no formula."""

@@ -16,15 +16,15 @@ from tflm.releases.timeline import position
 
 @dataclass(frozen=True, eq=False)
 class WatchedRelease(Release):
-    """A release that notes what it is asked for.
+    """A release that records queries for its changes.
 
     Attributes:
-        asked: the commits of which it was asked whether their changes hold.
+        asked: the commits that were queried.
     """
 
     asked: set[str] = field(default_factory=set)
 
-    __hash__ = object.__hash__  # as no other one: sizes of structures that were found with another are asked for anew
+    __hash__ = object.__hash__  # equal only to itself, so that cached structure sizes of other releases are not reused
 
     def holds(self, commit: str) -> bool:
         self.asked.add(commit)
@@ -32,20 +32,20 @@ class WatchedRelease(Release):
 
 
 class Span(NamedTuple):
-    """Commits of TFLM that follow each other, in which nothing changes that was asked for."""
+    """Consecutive commits of TFLM with the same answers to all queries."""
 
     first: Commit
     last: Commit
 
     def contains(self, commit: str) -> bool:
-        """Whether a commit is one of them."""
+        """Whether a commit is in the span."""
         return position(self.first.hash) <= position(commit) <= position(self.last.hash)
 
 
 class SpanSearch:
-    """A way back through the history: a release at a time, each for the span whose newest commit it is.
+    """Walks back through the history, one release per span of equal commits.
 
-    Measure a model in `release`, then ask for the `span` that this stands for; iterating goes on before it.
+    Measure a model in `release`, then read the `span` that it represents; the next iteration starts before it.
     """
 
     def __init__(self, static_memory: bool):
@@ -64,7 +64,7 @@ class SpanSearch:
 
     @property
     def span(self) -> Span:
-        """The commits that answer as `release` did to what it was asked for."""
+        """The commits with the same answers as `release`."""
         asked = [position(commit) for commit in self.release.asked if commit]
         first = max((place for place in asked if place <= self._last), default=0)
         return Span(history()[first], history()[self._last])
@@ -74,7 +74,7 @@ class SpanSearch:
 
 
 def joined(spans: list[Span]) -> list[Span]:
-    """Spans in their order, those as one that follow each other."""
+    """Spans in order, with adjacent ones merged."""
     found: list[Span] = []
     for span in sorted(spans, key=lambda span: position(span.first.hash)):
         if found and position(found[-1].last.hash) + 1 == position(span.first.hash):
@@ -85,9 +85,9 @@ def joined(spans: list[Span]) -> list[Span]:
 
 
 def contained_in(span: Span, library: str, static_memory: bool) -> list[str]:
-    """What contains a TFLM of a span, with a kernel library: names with the first and last version that does.
+    """Distributions that contain a TFLM of a span with a kernel library: their names, first and last versions.
 
-    Reference kernels are in all of them.
+    All of them contain the reference kernels.
     """
     found = []
     for name, versions in distributions().items():

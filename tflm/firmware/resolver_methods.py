@@ -9,7 +9,7 @@ from tflm.schema.tables import Operator, SubGraph
 
 
 def resolver_method(operator: str) -> str:
-    """The method of TFLM's resolver that adds an operator, one that this package does not have among them."""
+    """The method of TFLM's resolver that adds an operator, even one that this package lacks."""
     return REGISTRATIONS.get(operator, Registration(operator)).resolver_method
 
 
@@ -19,7 +19,7 @@ def operators_of(model: Model) -> list[str]:
 
 
 def typed_registrations(model: Model) -> dict[str, str]:
-    """For each operator that a model has in int8 alone and that has a registration for it, that one's name."""
+    """Typed registrations, by operator, for operators that the model uses only in int8."""
     others = {
         model.operator_name(operator)
         for subgraph in model.subgraphs

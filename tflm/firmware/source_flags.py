@@ -10,7 +10,7 @@ from typing import NamedTuple
 from tflm.firmware.source_text import files_below
 
 LARGEST_BUILD_FILE = 1 << 20
-"""Bytes of a build file that are read."""
+"""Most bytes read from a build file."""
 
 BUILD_FILES = re.compile(
     r"(CMakeLists\.txt|.*\.cmake|Makefile|.*\.mk|.*\.inc|library\.(json|properties)|platform\.txt|platformio\.ini|"
@@ -18,16 +18,16 @@ BUILD_FILES = re.compile(
     r"module\.yml)$"
 )
 LEFT_OUT = frozenset({"build", "examples"})
-"""Folders whose build files are not those of the firmware."""
+"""Folders whose build files do not belong to the firmware."""
 
 
 class Flag(NamedTuple):
-    """Something that a build file says.
+    """A setting in a build file.
 
     Attributes:
         name: TF_LITE_STATIC_MEMORY, ESP_NN, CMSIS_NN and so on.
-        value: what it is set to.
-        path: the file, from the folder that was looked at.
+        value: its value.
+        path: the file, relative to the searched folder.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Dependency(NamedTuple):
 
     Attributes:
         name: esp-nn or esp-tflite-micro.
-        version: as the file has it.
-        is_exact: whether it is what the build takes; else a range, of which it takes the newest.
-        path: the file, from the folder that was looked at.
+        version: the text in the file.
+        is_exact: whether the build uses exactly this version; otherwise the newest of a range.
+        path: the file, relative to the searched folder.
     """
 
     name: str
@@ -66,7 +66,7 @@ _VERSION = re.compile(r"""^\s*version\s*:\s*["']?([^"'#\n]+)""")
 
 
 def build_facts(folder: Path) -> tuple[list[Flag], list[Dependency]]:
-    """What the build files below a folder say, in the order of their paths."""
+    """Flags and dependencies in the build files below a folder, in the order of their paths."""
     flags: dict[Flag, None] = {}
     dependencies: dict[Dependency, None] = {}
     for path in files_below(folder, lambda name: BUILD_FILES.match(name) is not None, LEFT_OUT):
@@ -95,7 +95,7 @@ def _flags_of(text: str, path: str) -> Iterator[Flag]:
 
 
 def _dependencies_of(text: str, path: str) -> Iterator[Dependency]:
-    """Components that a manifest or a lock file names, each with its version on its line, or on one below."""
+    """Components in a manifest or lock file, with the version on the same line or a following one."""
     component, is_lock = None, path.endswith(".lock")
     for line in text.splitlines():
         named = _COMPONENT.match(line)

@@ -20,7 +20,7 @@ _SPACE = re.compile(r"\s+")
 def text_hash(source: bytes) -> str:
     """A hash of a file without comments, white space, include lines, include guards, `#pragma` and `#if defined(`.
 
-    Distributions change include paths, licence headers, guards and formatting; what is computed stays.
+    Distributions change include paths, licence headers, guards and formatting; the code itself stays the same.
     """
     text = _COMMENT.sub("", source.decode("utf-8", "replace"))
     text = _SPACE.sub("", _LEFT_OUT.sub("", text))
@@ -28,7 +28,7 @@ def text_hash(source: bytes) -> str:
 
 
 def files_below(folder: Path, is_wanted: Callable[[str], bool], left_out: Set[str] = frozenset()) -> Iterator[str]:
-    """Paths of the files whose name is wanted, from a folder on and in its order; `left_out` names more folders."""
+    """Paths of files below a folder whose names match, in sorted order; `left_out` names further folders to skip."""
     for place, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT | left_out)
         for name in filter(is_wanted, sorted(files)):

@@ -1,8 +1,8 @@
 """Find the TFLM, CMSIS-NN and ESP-NN in a firmware's source tree.
 
-Files are recognized by the hash of their text, wherever they lie and whatever was done to their include paths. Each has
-the hash that versions in some span had; the versions in which most files agree are those of the copy. Of the sources,
-hashes alone are kept here (`tools/source_hashes.py` makes them).
+Files are recognized by the hash of their text, independent of their location and include paths. Each hash belongs to a
+span of versions; the versions that match most files are those of the copy. The package contains only hashes of the
+sources (from `tools/source_hashes.py`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tflm.releases import history
 
 PROJECTS = ("tflm", "cmsis-nn", "esp-nn")
 LARGEST_SOURCE = 4 << 20
-"""Bytes of a source file that is read; the largest of TFLM has 1 MB."""
+"""Most bytes read from a source file; TFLM's largest has 1 MB."""
 
 FEWEST_FILES = 3
-"""So many files of a project make a copy of it; fewer may be there by chance."""
+"""Least number of files that count as a copy of a project; fewer may be a coincidence."""
 
 
 class Span(NamedTuple):
-    """The versions, by their places in `versions_of`, in which a file had a text."""
+    """The versions of a file with the same text, as indices into `versions_of`."""
 
     hash: str
     first: int
@@ -46,11 +46,11 @@ class KnownFile(NamedTuple):
 
 @dataclass(frozen=True)
 class Modified:
-    """A file that is not that of the version found.
+    """A file that differs from the version found.
 
     Attributes:
-        path: from the folder that was looked at.
-        first: the first version with that text; None where it was changed locally.
+        path: relative to the searched folder.
+        first: the first version with this text; None if it was changed locally.
         last: the last one.
     """
 
@@ -65,12 +65,12 @@ class SourceCopy:
 
     Attributes:
         project: "tflm", "cmsis-nn" or "esp-nn".
-        folder: from the folder that was looked at, what all its files lie in.
-        first: the first version with which most files agree, a commit of TFLM; a tag or commit of a library.
+        folder: the folder of all its files, relative to the searched one.
+        first: the first version that matches most files: a commit of TFLM, or a library's tag or commit.
         last: the last one.
-        contiguous: whether all versions between these agree as well; where a change was reverted, some do not.
-        files: how many files were recognized by their path.
-        matching: how many of these have the text of the versions found.
+        contiguous: whether all versions between these match, too; reverted changes make gaps.
+        files: number of files recognized by their path.
+        matching: number of these with the text of the versions found.
         modified: the others.
     """
 
@@ -85,7 +85,7 @@ class SourceCopy:
 
     @property
     def confidence(self) -> float:
-        """The share of its files that agree."""
+        """The share of its files that match."""
         return self.matching / self.files
 
 
@@ -120,7 +120,7 @@ def source_copies(folder: Path) -> list[SourceCopy]:
 
 @functools.cache
 def _known_files() -> dict[str, list[tuple[str, KnownFile]]]:
-    """Project and file by the file's name without its ending, which distributions change from .cc to .cpp."""
+    """Project and file, by the file name without its suffix, which distributions change from .cc to .cpp."""
     from importlib import resources
 
     found: dict[str, list[tuple[str, KnownFile]]] = {}
@@ -151,7 +151,7 @@ def _source_paths(folder: Path) -> Iterator[str]:
 
 
 def _recognized(path: str) -> tuple[str, str, KnownFile] | None:
-    """Project, root of the copy and file of a path: the known path that shares most folders from its end."""
+    """Project, root of the copy and file of a path: the known path with the longest common suffix."""
     parts = _parts(path)
     candidates = _known_files()[parts[-1]]
     shared, project, file = max(((_shared(parts, file.path), project, file) for project, file in candidates))
@@ -170,7 +170,7 @@ def _shared(path: Sequence[str], known: Sequence[str]) -> int:
 
 
 def _merged(found: dict[tuple[str, str], dict[str, KnownFile]]) -> dict[tuple[str, str], dict[str, KnownFile]]:
-    """Copies with all their files: those that lie elsewhere than in the project itself go to the nearest root."""
+    """Copies with all their files; files outside a project's root are assigned to the nearest one."""
     sizes = Counter({key: len(files) for key, files in found.items()})
     merged: dict[tuple[str, str], dict[str, KnownFile]] = {}
     for project in PROJECTS:

@@ -24,16 +24,16 @@ S3 = PARTS["esp32s3"]
 
 
 class Need(NamedTuple):
-    """What a model needs in some releases of ESPHome, with some versions of ESP-NN.
+    """A model's requirements in a range of ESPHome releases and ESP-NN versions.
 
     Attributes:
-        first_esphome, last_esphome: the releases; the last is empty where it is the newest one that is known.
-        component: the version of esp-tflite-micro that they have.
-        esp_nn: versions of ESP-NN with which the same size is needed, oldest first.
-        is_pinned: whether ESPHome names that version; otherwise, it takes the newest one when a firmware is built.
-        tensor_arena_size: the smallest that works, in bytes, a multiple of 16; None where the model is refused.
-        refused: why it is refused; empty otherwise.
-        findings: what else to know before the model runs there, such as defects of ESP-NN.
+        first_esphome, last_esphome: the releases; the last is empty if it is the newest known one.
+        component: their version of esp-tflite-micro.
+        esp_nn: versions of ESP-NN that need the same size, oldest first.
+        is_pinned: whether ESPHome pins that version; otherwise a build uses the newest.
+        tensor_arena_size: the smallest size that works, in bytes, a multiple of 16; None if the model is rejected.
+        refused: why the model is rejected; empty otherwise.
+        findings: other issues to know before running the model there, such as defects of ESP-NN.
     """
 
     first_esphome: str
@@ -49,8 +49,8 @@ class Need(NamedTuple):
 def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], None] = lambda: None) -> list[Need]:
     """The smallest `tensor_arena_size` of a model in each release of ESPHome, oldest first.
 
-    The figure counts the list of resource variables, which ESPHome keeps elsewhere: the room that this leaves makes up
-    for an arena whose address is not a multiple of 16.
+    The size includes the list of resource variables, which ESPHome keeps elsewhere; the slack makes up for an arena
+    whose address is not a multiple of 16.
 
     Args:
         model: a microWakeWord model.
@@ -58,7 +58,7 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
         advance: called for each version of ESP-NN in each release.
 
     Raises:
-        ArgumentError: the part is none of Espressif's.
+        ArgumentError: the target is not an Espressif chip.
     """
     if target.family != S3.family:
         raise ArgumentError(
@@ -75,7 +75,7 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
 
 
 def needs_in(needs: list[Need], release: Releases | None) -> list[Need]:
-    """Those of one release of ESPHome; of all, if none is named.
+    """The needs of one release of ESPHome; of all, if none is given.
 
     Raises:
         ArgumentError: the release is unknown, or is not ESPHome's.
@@ -89,7 +89,7 @@ def needs_in(needs: list[Need], release: Releases | None) -> list[Need]:
 
 
 def size_for_all(needs: list[Need]) -> int | None:
-    """The smallest `tensor_arena_size` that works in all of these releases that take the model; None if none does."""
+    """The smallest `tensor_arena_size` that works in all releases that accept the model; None if none does."""
     return max((need.tensor_arena_size for need in needs if need.tensor_arena_size is not None), default=None)
 
 
@@ -112,6 +112,6 @@ def _needs(model: Model, target: Target) -> Iterator[Need]:
 
 
 def _month_before(release: str) -> str:
-    """ESPHome has a release a month, such as 2024.10."""
+    """The month before a release; ESPHome is released monthly, such as 2024.10."""
     year, month = map(int, release.split("."))
     return f"{year - 1}.12" if month == 1 else f"{year}.{month - 1}"
