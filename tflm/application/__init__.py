@@ -1,1 +1,1 @@
-"""Functions that the command and the web page share: measuring, comparing, exporting, reporting."""
+"""Functions shared by the command and the web page: measuring, comparing, exporting, reporting."""

@@ -41,8 +41,8 @@ from tflm.targets import align_up
 SHARED_ARENA_BYTES = 1 << 26
 
 NAME_THE_PART = (
-    "these figures are for TFLM's reference kernels; most firmware uses a library for its part: "
-    "name it with --board, or with --target (such as cortex-m4 or esp32s3) and --kernels"
+    "these figures are for TFLM's reference kernels; most firmware uses optimized kernels: "
+    "select them with --board, or with --target (such as cortex-m4 or esp32s3) and --kernels"
 )
 
 
@@ -85,11 +85,11 @@ class ArenaNeeds:
         machine: the machine they are measured for.
         planner: the planner of the head.
         measured: each model on the machine or, with `on_all_targets`, on every target.
-        shared: of an arena that several share; None for a single one.
-        fits: of each model, where a memory was named.
-        limit: the budget; None without.
-        on_all_targets: whether the machine counts for nothing.
-        ram: the size of the only memory, as it was given; None on a board of the table.
+        shared: an arena for all models; None for a single one.
+        fits: the fit of each model, if a memory was named.
+        limit: the budget; None without one.
+        on_all_targets: whether all targets were measured instead of the machine.
+        ram: the size of the only memory, as typed; None on a board of the table.
     """
 
     models: Sequence[tuple[Path, tflm.Model]]
@@ -110,14 +110,14 @@ class ArenaNeeds:
 
     @property
     def is_fitting(self) -> bool:
-        """Whether all is within budget and memory."""
+        """Whether everything is within budget and memory."""
         return (self.limit is None or self.needed_bytes <= self.limit) and all(fit.fits for fit in self.fits)
 
     def require_fit(self) -> None:
-        """Check that all is within budget and memory.
+        """Check that everything is within budget and memory.
 
         Raises:
-            CheckFailed: it is not; the message says how much is missing, and how to continue.
+            CheckFailed: it is not; the message has the missing bytes and the next command.
         """
         path = self.models[0][0]
         if self.limit is not None and self.needed_bytes > self.limit:
@@ -146,8 +146,8 @@ def arena_needs(
     """Measure each model on the machine or on every target, and all of them in one arena.
 
     Args:
-        place: a board that they should fit; None for none.
-        limit: the budget in bytes; None for none.
+        place: a board that they should fit, or None.
+        limit: the budget in bytes, or None.
         ram: the size of the place's memory, if it is not a board of the table.
     """
     every_target = [Machine(target, REFERENCE, None) for target in tflm.targets.TARGETS.values()]

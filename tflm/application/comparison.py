@@ -136,7 +136,7 @@ def _against_recorded(recording: Path, j: int, tensor: Any, given: list[Arrays],
 
 
 class OtherKind(Enum):
-    """What a model can be compared with."""
+    """Kinds of files that a model can be compared with."""
 
     MODEL = "model"
     RECORDING = "recording"
@@ -147,7 +147,8 @@ MODEL_SUFFIXES = (".tflite", ".lite")
 
 
 def other_kind(path: Path) -> OtherKind:
-    """Determine the kind of a file by its name or first bytes; neither model nor recording means a device's log.
+    """Determine the kind of a file from its name or first bytes; a file that is neither a model nor a recording is a
+    log.
 
     Missing files, standard input and pipes count as models unless their name says otherwise.
 

@@ -18,7 +18,7 @@ from tflm.runtime.operator_facts import multiply_accumulates
 def figures(
     path: Path, model: tflm.Model, log: DeviceLog, invokes: Invokes, rows: list[Timed], arena: ArenaFinding | None
 ) -> dict[str, Any]:
-    """What was found in the log, for other programs."""
+    """Return the JSON document of a log."""
     return {
         "model": path,
         "invokes": invokes.count,
@@ -82,10 +82,10 @@ def reports(
     arena: ArenaFinding | None,
     mhz: float | None,
 ) -> Iterator[Report]:
-    """Times of operators, the arena, and failures, as far as the log has them.
+    """Report times of operators, the arena, and failures, if they are in the log.
 
     Args:
-        mhz: ticks in a microsecond; None where times are not to be shown.
+        mhz: ticks per microsecond; None to show no times.
     """
     if log.events:
         yield _time_report(invokes, rows, mhz)

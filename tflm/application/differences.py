@@ -54,7 +54,7 @@ def first_beyond(differences: list[Difference], tolerance: float) -> Difference 
 
 
 def difference_table(title: str, differences: list[Difference]) -> Table:
-    """A row for each tensor."""
+    """Return a table with a row for each tensor."""
     columns = {"operator": TEXT, "tensor": NAME, "largest error": NUMBER, "relative": NUMBER, "SNR dB": NUMBER}
     rows = (
         (

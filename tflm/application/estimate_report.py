@@ -29,7 +29,7 @@ def _time(found: Estimate) -> str:
 
 def _bounded(figure: str, within: float, found: Estimate) -> str:
     if not found.instructions:
-        return "unknown: there is no formula for any operator"
+        return "unknown: no operator has a formula"
     if found.covered < ENOUGH:
         return f"{figure} for the covered part; at most {1 + within:.2g} times that"
     return f"{figure}, within {within:.0%}"
@@ -47,7 +47,7 @@ def _share(covered: float) -> str:
 def _no_time(found: Estimate) -> str:
     if found.covered < ENOUGH:
         return "unknown: too little of the model is covered"
-    return "unknown: give the clock with --mhz"
+    return "unknown: specify the clock with --mhz"
 
 
 def _left_out(found: Estimate) -> list[str]:
@@ -55,7 +55,7 @@ def _left_out(found: Estimate) -> list[str]:
     lines = [f"not covered: {count} {what}" for what, count in reasons.items()]
     guessed = sum(op.guessed_instructions for op in found.operators)
     if guessed:
-        lines.append(f"operators that are not covered may take {_rounded(guessed)} instructions (a guess)")
+        lines.append(f"operators that are not covered may take {_rounded(guessed)} instructions (rough estimate)")
     return lines
 
 

@@ -54,7 +54,7 @@ def evaluation_report(found: tflm.Evaluation) -> Report:
 def calibration_report(found: tflm.CalibrationReport) -> Report:
     """Report the range of each tensor, and describe the worst ones."""
     notes = [
-        f"{tensor.operator} {tensor.tensor}: {tensor.saturated:.1%} of its values are at an end of its range, "
+        f"{tensor.operator} {tensor.tensor}: {tensor.saturated:.1%} of its values are saturated, "
         f"{tensor.wasted_bits:.1f} bits are never used"
         for tensor in found.worst(3)
         if tensor.wasted_bits >= 1 or tensor.saturated >= 0.01

@@ -186,8 +186,8 @@ class ArenaMemory(NamedTuple):
         part: "arena", "head" or "tail".
         bytes: its size.
         where: the memory, for a comment.
-        attribute: what places an array there, in C++; empty for the memory of other variables.
-        include: the header that defines it; empty if none is needed.
+        attribute: the C++ attribute that places an array there; empty for the default memory of variables.
+        include: the header that defines the attribute; empty if none is needed.
     """
 
     part: str
@@ -203,24 +203,24 @@ class ArenaMemory(NamedTuple):
 
     @property
     def camel(self) -> str:
-        """Its part in the name of its size."""
+        """Its part of the name of the size constant."""
         return "Arena" if self.part == "arena" else f"{self.part.capitalize()}Arena"
 
     @property
     def macro(self) -> str:
-        """Its part in the name of the macro that places it."""
+        """Its part of the name of the macro that places it."""
         return self.part.upper()
 
 
 class SourceStyle(NamedTuple):
-    """What a build system wants of the sources.
+    """How a build system needs the sources.
 
     Attributes:
-        suffix: of C++ sources.
-        signature: of the function that runs the model.
-        first: lines before all others of the main source, such as the header of a platform.
-        ending: lines after all others, such as a platform's entry point that calls the function.
-        arenas: where the arena goes, in one piece or two; in one in static memory where this is empty.
+        suffix: suffix of C++ sources.
+        signature: signature of the function that runs the model.
+        first: first lines of the main source, such as a platform's header.
+        ending: last lines of the main source, such as a platform's entry point that calls the function.
+        arenas: memory of the arena, in one piece or two; empty for one array in static memory.
     """
 
     suffix: str = ".cc"
@@ -231,7 +231,7 @@ class SourceStyle(NamedTuple):
 
 
 PLAIN = SourceStyle()
-"""Of sources without a project."""
+"""The style of sources without a project."""
 
 
 def identifier(stem: str) -> str:
@@ -268,9 +268,9 @@ def sources(
         stem: the stem of the model's file name, for identifiers.
         machine: the machine of the firmware.
         origin: the command that made the files, for their first line.
-        typed: add operators by registrations for int8 alone, where the model has them in no other type.
-        dump: keep all tensors, in a larger arena, and print them.
-        style: what the project's build system wants of them.
+        typed: use int8-only registrations for operators that the model has only in int8.
+        dump: preserve all tensors, in a larger arena, and print them.
+        style: how the project's build system needs them.
 
     Raises:
         TflmError: the model cannot be allocated.
@@ -311,7 +311,7 @@ def sources(
 
 
 def names_of(stem: str, origin: str) -> dict[str, str]:
-    """What templates take: names that are made from the stem of the model's file, and a first line."""
+    """Values for templates: identifiers made from the stem of the model's file name, and a first line."""
     name = identifier(stem)
     return {
         "origin": f"Made by: {in_one_line(origin)}",
@@ -338,7 +338,7 @@ def _addition(operator: str, registration: str | None) -> str:
     if operator in REGISTRATIONS:
         argument = f"tflite::Register_{registration}()" if registration else ""
         return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}({argument}));"
-    raise RequestError(f"{operator!r} is a custom operator, which tflm export can't lay out in an arena")
+    raise RequestError(f"{operator!r} is a custom operator, whose arena tflm export can't compute")
 
 
 def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: SourceStyle) -> str:

@@ -1,4 +1,4 @@
-"""Make a model fit a board: everything that leaves its answers unchanged, the cheapest first."""
+"""Make a model fit a board with changes that keep its results, cheapest first."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
 DEFAULT_RESERVE = 4 << 10
-"""Bytes of RAM that the application needs beside TFLM, unless told otherwise: a small bare-metal program's."""
+"""Default bytes of RAM that the application needs besides TFLM: those of a small bare-metal program."""
 
 DEFAULT_EXTRA_MACS = 0.25
-"""Share of multiply-accumulates that row bands may add, unless told otherwise."""
+"""Default share of multiply-accumulates that row bands may add."""
 
 BUILDS = {
     "cmsis-nn": ("cmsis-nn:size", "reference"),
@@ -39,10 +39,10 @@ BUILDS = {
     "esp-nn": ("esp-nn:ansi", "reference"),
     "esp-nn:ansi": ("reference",),
 }
-"""Other kernels that firmware can be built with, by the usual ones. The Arduino library has only its own."""
+"""Alternative kernel libraries, by the usual one. The Arduino library has only its own kernels."""
 
 MOST_SPLITS = 3
-"""Pairs of memories for head and tail that are tried with a kernel library."""
+"""Most pairs of memories for head and tail to try with a kernel library."""
 
 SUGGESTED_BOARDS = 3
 LONGEST_NAME = 48

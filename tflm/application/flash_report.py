@@ -24,7 +24,7 @@ def flash_report(name: str, found: Flash) -> Report:
     notes = [found.note]
     if found.flash_bytes is not None and found.typed_flash_bytes is not None:
         notes.append(
-            f"registrations for one type ({', '.join(found.typed_registrations)}) would reduce it to "
+            f"typed registrations ({', '.join(found.typed_registrations)}) would reduce it to "
             f"{with_thousands(found.typed_flash_bytes)}: tflm export --typed writes them; they work only where the "
             "source that adds them is compiled with -DCMSIS_NN"
         )
@@ -40,7 +40,7 @@ def budget_figures(budget: BoardBudget) -> dict[str, Any]:
 
 
 def budget_report(budget: BoardBudget) -> Report:
-    """Report what model, TFLM, arena, static RAM and stack leave of a board, as far as they were measured."""
+    """Report how much of a board the model, TFLM, arena, static RAM and stack leave, if they were measured."""
     facts = []
     if budget.program_range_bytes is not None:
         low, high = (budget.model_bytes + size for size in budget.program_range_bytes)

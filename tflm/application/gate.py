@@ -25,10 +25,10 @@ class Size(NamedTuple):
 
     Attributes:
         minimum_arena_bytes: the smallest arena that works.
-        arena_used_bytes: in use once the model is allocated.
-        head_bytes: the head's part of it.
-        tail_bytes: the tail's part of it.
-        file_bytes: the model's file.
+        arena_used_bytes: bytes in use after allocation.
+        head_bytes: bytes of the head.
+        tail_bytes: bytes of the tail.
+        file_bytes: size of the model file.
     """
 
     minimum_arena_bytes: int
@@ -44,11 +44,11 @@ class Gated:
 
     Attributes:
         model: its path.
-        size: what it takes; None where it can't be laid out.
-        base: what it took in the base revision; None without one, or where no such model could be laid out.
-        fits: whether it keeps to the budget and fits the board.
-        verdict: the same in words; empty where there is neither budget nor board.
-        advice: what to do if it does not: the command to continue with; empty if it does, or can't be laid out.
+        size: its sizes; None if it can't be laid out.
+        base: its sizes in the base revision; None without one, or if it could not be laid out.
+        fits: whether it is within the budget and fits the board.
+        verdict: the same in words; empty without budget and board.
+        advice: the command to continue with if it does not fit; empty if it fits or can't be laid out.
     """
 
     model: str
@@ -91,7 +91,7 @@ def _base_size(path: Path, machine: Machine, base: str) -> Size | None:
 
 
 def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget: int | None) -> tuple[bool, str, str]:
-    """Whether a model keeps to the budget, if there is one, and fits the board, if there is one; in words; advice."""
+    """Check a model against the budget and the board, if given; returns whether it fits, the verdict, and advice."""
     over = 0 if budget is None else size.minimum_arena_bytes - budget
     if budget is not None and over > 0:
         verdict_of_budget = f"no: {over:,} bytes more than the budget of {budget:,}"

@@ -1,4 +1,4 @@
-"""What to do about a model that does not fit: the command to continue with, and kernel builds that need much less."""
+"""Advice for models that do not fit: the next command, and kernel builds that need much less."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tflm.releases import Release
 from tflm.report import with_thousands
 
 MUCH_LESS = 0.5
-"""Share of the arena below which another build is worth a word, even if the model fits."""
+"""Another build is suggested if its arena is below this share, even if the model fits."""
 
 
 def continue_with(path: Path | str, machine: Machine, ram: str | None = None) -> str:
@@ -46,13 +46,13 @@ def _command(name: str, path: Path | str, machine: Machine, ram: str | None) -> 
 
 
 def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, ram: str | None = None) -> str:
-    """What to do about a model that does not fit: another build, if there is a better one, and the next command."""
+    """Advice for a model that does not fit: a better build, if any, and the next command."""
     better = other_build(model, fit)
     return "; ".join([*([better] if better else []), continue_with(path, machine, ram)])
 
 
 def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: Split | None = None) -> BoardFit | None:
-    """What a model takes of a board; None if it can't be laid out with these kernels."""
+    """The fit of a model on a board; None if it can't be laid out with these kernels."""
     try:
         return board_fit(model, board, kernels=library, split=split)
     except tflm.TflmError:
@@ -60,9 +60,9 @@ def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: 
 
 
 def other_build(model: tflm.Model, fit: BoardFit) -> str:
-    """The build of the board's firmware that needs much less, in words; empty if there is none.
+    """Describe a build of the board's firmware that needs much less; empty if there is none.
 
-    That is one which fits where this one does not, or fits the chip's own RAM, or needs less than half.
+    Such a build fits if this one does not, or fits the chip's own RAM, or needs less than half.
     """
     better = [other for other in _other_fits(model, fit) if _is_better(other, fit)]
     if not better:

@@ -27,22 +27,22 @@ class Machine(NamedTuple):
 
 
 def target_from(name: str) -> tflm.targets.Target:
-    """The target of that name.
+    """Return a target by name.
 
     Raises:
-        OptionError: the name is unknown; the message lists those that are known.
+        OptionError: the name is unknown; the message lists the known ones.
     """
     known = tflm.targets.TARGETS | tflm.targets.PARTS
     if name not in known:
-        raise OptionError(f"unknown target {name!r}; there are {', '.join(known)}")
+        raise OptionError(f"unknown target {name!r}; use one of {', '.join(known)}")
     return known[name]
 
 
 def kernels_from(name: str) -> KernelLibrary:
-    """The kernel library of that name.
+    """Return a kernel library by name.
 
     Raises:
-        OptionError: the name is unknown; the message lists those that are known.
+        OptionError: the name is unknown; the message lists the known ones.
     """
     try:
         return libraries.by_name(name)
@@ -68,7 +68,7 @@ class MachineOptions(NamedTuple):
             OptionError: a name is unknown, the library is not for the part, or the part is named twice.
         """
         if self.board is not None and self.target is not None:
-            raise OptionError("give --board, which has its part, or --target")
+            raise OptionError("use either --board, which implies the target, or --target")
         try:
             board = None if self.board is None else boards.by_name(self.board)
             target = target_from(self.target or default) if board is None else board.target

@@ -1,4 +1,4 @@
-"""What of a model is in which memory, and what an inference reads and writes there."""
+"""Which parts of a model are in which memory, and the traffic of an inference."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tflm.runtime.traffic import traffic
 
 
 class Memory(NamedTuple):
-    """A memory that the head or the tail goes to.
+    """A memory for the head or the tail.
 
     Attributes:
-        name: of a board's memory, or as it was given.
-        bytes: its size; None if it is not known.
+        name: the name of a board's memory, or the text of the option.
+        bytes: its size; None if unknown.
     """
 
     name: str
@@ -38,15 +38,15 @@ class TwoMemories(NamedTuple):
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What a part of the model takes of a memory; sizes in bytes.
+    """Use of a memory by a part of the model; sizes in bytes.
 
     Attributes:
-        part: arena, or head and tail if each has a memory of its own; model for the file.
+        part: arena, or head and tail if they are in separate memories; model for the file.
         memory: the name of the memory; None if the part fits none.
-        needed_bytes: what the part takes: the smallest arena, or the file.
-        memory_bytes: the size of the memory; None if it is not known, or the part fits none.
-        read_bytes: what one inference reads there, each operator and tensor counted once.
-        written_bytes: what it writes there.
+        needed_bytes: size of the part: the smallest arena, or the file.
+        memory_bytes: size of the memory; None if unknown, or the part fits none.
+        read_bytes: bytes that one inference reads there, counting each operator's tensors once.
+        written_bytes: bytes that one inference writes there.
     """
 
     part: str
@@ -60,8 +60,8 @@ class MemoryUse:
 def memories_from(head: str | None, tail: str | None, board: Board | None) -> TwoMemories | None:
     """The memories that `--head-ram` and `--tail-ram` name; None if neither is given.
 
-    A size such as 128K is a memory of its own. On a board, other texts are names of its memories, and an option that is
-    not given stands for the fastest of the others. Without a board, one of them must be a size.
+    A size such as 128K means a memory of that size. On a board, other texts are names of its memories, and an omitted
+    option means the fastest of the others. Without a board, one of them must be a size.
 
     Raises:
         OptionError: the board has no such memory; both options name the same one; or no size is known.
@@ -69,7 +69,7 @@ def memories_from(head: str | None, tail: str | None, board: Board | None) -> Tw
     if head is None and tail is None:
         return None
     if board is None and not any(text is not None and text[:1].isdigit() for text in (head, tail)):
-        raise OptionError("the memories have no size: give one such as --head-ram 128K, or name the board with --board")
+        raise OptionError("the memories have no size: use one such as --head-ram 128K, or name the board with --board")
     given = [None if text is None else _memory(text, board) for text in (head, tail)]
     named = [memory for memory in given if memory is not None]
     other = next(
@@ -77,7 +77,7 @@ def memories_from(head: str | None, tail: str | None, board: Board | None) -> Tw
     )
     found = TwoMemories(*(memory or other for memory in given))
     if board is not None and found.head == found.tail and found.head in {Memory(*bank) for bank in _banks(board)}:
-        raise OptionError(f"head and tail are both in {found.head.name}: leave out --head-ram and --tail-ram for that")
+        raise OptionError(f"head and tail are both in {found.head.name}: omit --head-ram and --tail-ram for that")
     return found
 
 
@@ -91,7 +91,7 @@ def _memory(text: str, board: Board | None) -> Memory:
         if _key(name) == wanted:
             return Memory(name, size)
     names = ", ".join(name for name, _ in _banks(board))
-    raise OptionError(f"unknown memory {text!r}; {board.name} has {names}; or give a size such as 128K")
+    raise OptionError(f"unknown memory {text!r}; {board.name} has {names}; or use a size such as 128K")
 
 
 def _banks(board: Board | None) -> list[tuple[str, int]]:
@@ -112,7 +112,7 @@ def split_of(memories: TwoMemories | None, board: Board | None) -> Split | None:
 
 
 def head_limit(model: tflm.Model, machine: Machine, memories: TwoMemories | None) -> int | None:
-    """Bytes that the head may take of its memory: on a board, without static RAM and stack that have no other room."""
+    """Bytes of its memory that the head may use: on a board, minus static RAM and stack that fit no other memory."""
     split = split_of(memories, machine.board)
     if machine.board is None or split is None:
         return None if memories is None else memories.head.bytes
@@ -120,7 +120,7 @@ def head_limit(model: tflm.Model, machine: Machine, memories: TwoMemories | None
 
 
 def fit_of(found: ImprovedModel, machine: Machine, memories: TwoMemories | None) -> BoardFit | None:
-    """What a smaller model takes of the machine's board; None without one."""
+    """The fit of a smaller model on the machine's board; None without a board."""
     if machine.board is None:
         return None
     split = split_of(memories, machine.board)
@@ -128,7 +128,7 @@ def fit_of(found: ImprovedModel, machine: Machine, memories: TwoMemories | None)
 
 
 def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | None) -> list[MemoryUse]:
-    """What is where, of a model that was made smaller: on a board, or in memories that were named; else empty."""
+    """The memory use of a smaller model, on a board or in the named memories; empty without either."""
     if fit is not None:
         return board_uses(found.model, fit)
     if found.separate is None or memories is None:
@@ -139,7 +139,7 @@ def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | 
 
 
 def board_uses(model: tflm.Model, fit: BoardFit) -> list[MemoryUse]:
-    """What is where on a board."""
+    """The memory use on a board."""
     pieces = [
         (p.part, p.bytes, *((None, None) if p.bank is None else (p.bank.name, p.bank.bytes))) for p in fit.placements
     ]
@@ -160,14 +160,14 @@ def _uses(
 
 
 def memories_table(uses: Sequence[MemoryUse]) -> Table:
-    """What is where, with what is left, and the traffic of an inference."""
+    """Return a table of memory use, free memory and the traffic of an inference."""
     columns = {"part": TEXT, "memory": TEXT, "bytes": NUMBER, "left": TEXT}
     columns |= {"read per invoke": NUMBER, "written per invoke": NUMBER}
     rows = [
         (use.part, use.memory or "does not fit", use.needed_bytes, _left(use), use.read_bytes, use.written_bytes)
         for use in uses
     ]
-    return Table("What is where; traffic counts every operator and tensor once", columns, rows)
+    return Table("Memory use; traffic counts every operator's tensors once", columns, rows)
 
 
 def _left(use: MemoryUse) -> str:

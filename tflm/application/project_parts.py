@@ -1,4 +1,4 @@
-"""What projects need to know of processors and boards beside the tables of `tflm.boards`."""
+"""Facts about processors and boards that projects need besides the tables of `tflm.boards`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MPS3_M55 = ("mps3-an547", 0x00000000, 0x21000000, 0x60000000)
 
 
 class Processor(NamedTuple):
-    """A Cortex-M, as GCC calls it and QEMU emulates it.
+    """A Cortex-M with GCC's flags and QEMU's machine.
 
     Attributes:
-        flags: of arm-none-eabi-gcc.
-        machine: QEMU's machine that runs its code.
-        flash, ram, external_ram: addresses there.
+        flags: flags of arm-none-eabi-gcc.
+        machine: QEMU machine that runs its code.
+        flash, ram, external_ram: addresses in this machine.
     """
 
     flags: str
@@ -45,11 +45,11 @@ PROCESSORS = {
     "cortex-m55": Processor("-mcpu=cortex-m55 -mfloat-abi=hard", *MPS3_M55),
     "cortex-m85": Processor("-mcpu=cortex-m85+nopacbti -mfloat-abi=hard", *MPS3_M55),
 }
-"""By the names of `tflm.targets.PARTS`."""
+"""Processors by the names of `tflm.targets.PARTS`."""
 
 
 class BoardIds(NamedTuple):
-    """What build systems call a board; empty where one does not have it.
+    """Identifiers of a board in build systems; empty if one does not support it.
 
     Attributes:
         platform, platformio: PlatformIO's platform and board.
@@ -65,12 +65,12 @@ class BoardIds(NamedTuple):
 
 @functools.cache
 def board_ids() -> Mapping[str, BoardIds]:
-    """The identifiers of boards, by our name."""
+    """The identifiers of boards, by board name."""
     text = files("tflm.application").joinpath("project_boards.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return MappingProxyType({row.pop("board"): BoardIds(**row) for row in rows})
 
 
 def ids_of(board: Board | None) -> BoardIds:
-    """The identifiers of a board; empty ones for a bare chip and for no board."""
+    """The identifiers of a board; empty for a bare chip or no board."""
     return BoardIds() if board is None else board_ids().get(board.name, BoardIds())

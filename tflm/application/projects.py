@@ -1,7 +1,7 @@
-"""Projects that build: the sources of `tflm export` with the files that a build system needs.
+"""Firmware projects: the sources of `tflm export` plus the files of a build system.
 
-The files are templates in `project_files/`, a folder for each kind of project; `@name` stands for a value. A template
-that comes out empty is left out.
+The files are templates in `project_files/`, in a folder for each kind of project; `@name` is replaced by a value. A
+template whose result is empty is not written.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
     from importlib.abc import Traversable
 
 EMULATED_FLASH = EMULATED_RAM = 4 << 20
-"""Bytes of QEMU's machines, for a processor without a board or a board without a known flash."""
+"""Flash and RAM of QEMU's machines in bytes, for a processor without a board or a board with unknown flash."""
 
 LEAST_STACK = 2 << 10
-"""Bytes of stack that a linker script asks for, where no bound of the model's stack is known."""
+"""Bytes of stack in a linker script if the model's stack is unknown."""
 
 STACK_OF_MAIN = 1 << 10
-"""Bytes of stack in addition to TFLM's, for main and for printing."""
+"""Bytes of stack for main and printing, in addition to TFLM's."""
 
 PARTITION_TABLE_BYTES = 64 << 10
-"""What of an Espressif chip's flash comes before the program: boot loader, partition table and settings."""
+"""Bytes before the program in an Espressif chip's flash: boot loader, partition table and settings."""
 
 PICO_CHIPS = {"RP2040": "pico", "RP2350": "pico2"}
 """Boards of the Pico SDK, by chip."""
@@ -110,19 +110,19 @@ TREE_INCLUDES = (
 
 
 class FileTemplate(Template):
-    """A template whose names begin with @, for $ has a meaning in most of these files."""
+    """A template whose names start with @, because $ has a meaning in most of these files."""
 
     delimiter = "@"
 
 
 class Build(NamedTuple):
-    """What a project is made of.
+    """The contents of a project.
 
     Attributes:
-        model, machine: the model, and what the firmware is for.
-        names: as templates take them.
-        found: what the model takes of the board; None without a board.
-        dump: whether all tensors are kept and printed: then the arena is in one piece.
+        model, machine: the model, and the firmware's machine.
+        names: values for templates.
+        found: the fit of the model on the board; None without a board.
+        dump: whether all tensors are preserved and printed; the arena is then in one piece.
     """
 
     model: tflm.Model
@@ -133,7 +133,7 @@ class Build(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The identifier that targets and files have."""
+        """The identifier in names of targets and files."""
         return self.names["name"]
 
     @property
@@ -143,25 +143,25 @@ class Build(NamedTuple):
 
     @property
     def chip(self) -> str:
-        """The name of the board's chip; of a bare chip, its own; empty if neither is known."""
+        """The name of the board's chip, or of the bare chip; empty if unknown."""
         board = self.machine.board
         return "" if board is None else board.chip or board.name
 
     @property
     def ids(self) -> BoardIds:
-        """What build systems call the board."""
+        """The board's identifiers in build systems."""
         return ids_of(self.machine.board)
 
     @property
     def placements(self) -> tuple[Placement, ...]:
-        """Where the arena goes; empty without a board or where it does not fit."""
+        """The placement of the arena; empty without a board or if it does not fit."""
         if self.found is None or self.dump or not self.found.fits_ram:
             return ()
         return self.found.placements
 
     @property
     def usual_bank(self) -> Bank | None:
-        """The memory of all other variables: where TFLM's own fit, or the largest of the chip."""
+        """The memory of all other variables: the one with TFLM's static RAM, or the chip's largest."""
         if self.found is None:
             return None
         largest = max(self.found.board.on_chip_ram, key=lambda bank: bank.bytes)
@@ -179,14 +179,14 @@ class Kind:
     """A kind of project.
 
     Attributes:
-        name: what `--project` calls it.
-        kernels: the kernel libraries that it can be built with, without versions.
-        families: the kinds of parts, as `Target.family` names them; empty for all.
-        folder: where the sources go; a template.
-        values: what the templates take, beside what all projects have.
-        style: of the sources.
-        memory: the attribute, and the header that defines it, for an array in a memory.
-        main: the name of the main source, if it is not the usual one.
+        name: its name for `--project`.
+        kernels: supported kernel libraries, without versions.
+        families: supported parts, as in `Target.family`; empty for all.
+        folder: folder of the sources; a template.
+        values: values for the templates, in addition to the common ones.
+        style: style of the sources.
+        memory: returns the attribute that places an array in a memory, and the header that defines it.
+        main: name of the main source, if it is not the usual one.
     """
 
     name: str
@@ -199,20 +199,20 @@ class Kind:
     main: str = ""
 
     def require(self, machine: Machine) -> None:
-        """Refuse a machine or kernels that such a project can't be built for.
+        """Check that such a project supports a machine and its kernels.
 
         Raises:
-            RequestError: the message lists what can be built.
+            RequestError: it does not; the message lists what it supports.
         """
         kernels = machine.kernels.name.partition("@")[0]
         if self.families and machine.target.family not in self.families:
             raise RequestError(
-                f"a project for {self.name} can't be built for {machine.place}; name another --project or a board"
+                f"a project for {self.name} can't be built for {machine.place}; use another --project or a board"
             )
         if kernels not in self.kernels:
             raise RequestError(
                 f"a project for {self.name} can't be built with {machine.kernels.name} kernels; "
-                f"it has {' or '.join(sorted(self.kernels))}: name another --project or --kernels"
+                f"it supports {' or '.join(sorted(self.kernels))}: use another --project or --kernels"
             )
 
 
@@ -222,9 +222,9 @@ def project_kinds() -> list[str]:
 
 
 def usual_kind(machine: Machine) -> str | None:
-    """The kind of project that is usual for a board, with the kernels; None without a board.
+    """The usual kind of project for a board and its kernels; None without a board.
 
-    These are Arduino for its library, ESP-IDF for Espressif's chips, the Pico SDK for its chips, and CMake for others.
+    Arduino for its library, ESP-IDF for Espressif's chips, the Pico SDK for its chips, and CMake for others.
     """
     if machine.board is None:
         return None
@@ -252,15 +252,16 @@ def project_files(
 
     Args:
         model, stem, machine, origin, typed, dump: as for `sources`.
-        kind: of the project, as `project_kinds` names it.
-        found: what the model takes of the board, if that is known.
+        kind: a name from `project_kinds`.
+        found: the fit of the model on the board, if known.
 
     Raises:
         TflmError: the model can't be laid out in an arena.
-        RequestError: there is no such kind, it is not for the board or the kernels, or a type has no name in C++.
+        RequestError: the kind is unknown or does not support the board or the kernels, or a tensor's type has no C++
+            type.
     """
     if kind not in KINDS:
-        raise RequestError(f"unknown project {kind!r}; there are {', '.join(KINDS)}")
+        raise RequestError(f"unknown project {kind!r}; use one of {', '.join(KINDS)}")
     how = KINDS[kind]
     how.require(machine)
     if found is None and machine.board is not None:
@@ -282,13 +283,13 @@ def project_files(
 
 
 def origin_of_project(command_line: Sequence[str]) -> str:
-    """The command that made a project, without the folders of the machine that it was typed on."""
+    """The command that made a project, without local folders."""
     words = [Path(word).name if Path(word).is_absolute() else word for word in command_line[1:]]
     return shlex.join(["tflm", *words])
 
 
 def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
-    """Write files, by their paths in a folder that is made if it is not there; returns where they are."""
+    """Write files by their paths in a folder, which is created if missing; returns their full paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / name for name in files]
     for path, text in zip(written, files.values()):
@@ -317,7 +318,7 @@ def _templates(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:
 
 
 def _common(build: Build, arenas: tuple[ArenaMemory, ...]) -> dict[str, str]:
-    """What the templates of all kinds take."""
+    """Values for the templates of all kinds."""
     board = build.machine.board
     return {
         "title": build.name,
@@ -351,7 +352,7 @@ def _placement_text(build: Build, arenas: tuple[ArenaMemory, ...]) -> str:
     )
     return (
         "\n\n## Where the arena is\n\n`arena_size.h` places the arena by macros. The linker script must know their "
-        f"sections; define a macro yourself if yours are called otherwise.\n\n{lines}"
+        f"sections; define a macro yourself if your sections have other names.\n\n{lines}"
     )
 
 
@@ -424,7 +425,7 @@ def _make_options(build: Build) -> str:
 
 
 def _regions(build: Build) -> Iterator[str]:
-    """Lines of a linker script's MEMORY: the flash, then the memories of a board one after the other."""
+    """Lines of a linker script's MEMORY: the flash, then the memories of a board in order."""
     processor = PROCESSORS[build.machine.target.name]
     board = build.machine.board
     flash = (board.flash_bytes if board is not None else None) or EMULATED_FLASH
@@ -467,7 +468,7 @@ def _esp_values(build: Build) -> dict[str, str]:
 
 
 def _component_version(build: Build) -> str:
-    """What the component manager takes: 1.3.3~1 is 1.3.3.1; of a commit or another TFLM, any version."""
+    """The version for the component manager: 1.3.3~1 is 1.3.3.1; any version for a commit or another TFLM."""
     contained = build.machine.kernels.release.distribution
     version = contained.version if contained is not None and contained.name == "esp-tflite-micro" else ""
     if not re.fullmatch(r"[0-9]+(\.[0-9]+){2,3}", version):
@@ -489,7 +490,7 @@ def _partitions(flash: int) -> str:
 def _arduino_values(build: Build) -> dict[str, str]:
     fqbn = build.ids.fqbn
     if not fqbn:
-        raise RequestError("a project for arduino needs a board of Arduino's; name it with --board")
+        raise RequestError("a project for arduino needs an Arduino board; name it with --board")
     return {"fqbn": fqbn, "core": ":".join(fqbn.split(":")[:2])}
 
 
@@ -516,7 +517,7 @@ def _platformio_values(build: Build) -> dict[str, str]:
     ids = build.ids
     if not ids.platformio:
         raise RequestError(
-            f"no board of PlatformIO's is known for {build.machine.place}; name another --project: {', '.join(KINDS)}"
+            f"PlatformIO has no known board for {build.machine.place}; use another --project: {', '.join(KINDS)}"
         )
     values = {
         "platform": ids.platform,
@@ -550,7 +551,7 @@ def _platformio_values(build: Build) -> dict[str, str]:
 
 
 def _platformio_kind(build: Build, style: SourceStyle) -> tuple[Kind, SourceStyle]:
-    """PlatformIO's projects, with the entry point of the framework."""
+    """PlatformIO projects with the framework's entry point."""
     if _is_esp(build):
         style = style._replace(signature="static int Run()", ending=ESP_ENTRY, suffix=".cc")
     elif build.kernels == "arduino":
@@ -591,4 +592,4 @@ KINDS = {
         Kind("pico", frozenset({"cmsis-nn"}), CORTEX_M, "", _pico_values, SourceStyle(), _section),
     )
 }
-"""By the names that `--project` takes."""
+"""Kinds of projects by their names for `--project`."""

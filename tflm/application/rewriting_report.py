@@ -1,4 +1,4 @@
-"""Reports, JSON documents and progress of smaller plans and models."""
+"""Reports, JSON documents and progress of planning and rewriting."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tflm.rewriting.tiling_report import shown
 
 @dataclass(frozen=True)
 class Placed:
-    """A smaller model in the memories that options name.
+    """A smaller model in the memories that the options name.
 
     Attributes:
-        fit: what it takes of the board; None without one.
-        uses: what is where; empty without a board or memories.
+        fit: its fit on the board; None without a board.
+        uses: the use of each memory; empty without a board or memories.
         fits: whether everything fits; None without a board or memories.
-        advice: what to do if it does not fit: the command to continue with; empty if it fits.
+        advice: the command to continue with if it does not fit; empty if it fits.
     """
 
     fit: BoardFit | None
@@ -37,7 +37,7 @@ class Placed:
     advice: str
 
     def add_to(self, report: Report) -> None:
-        """Add where everything is to a report, and whether it fits."""
+        """Add the memory use to a report, and whether everything fits."""
         if self.fits is None:
             return
         report.tables.append(memories_table(self.uses))
@@ -48,7 +48,7 @@ class Placed:
         report.notes.extend([self.advice] if self.advice else [])
 
     def figures(self) -> dict[str, Any]:
-        """The same for other programs."""
+        """Return the JSON document."""
         board = None if self.fit is None else self.fit.board.name
         return {"board": board, "fits": self.fits, "memories": self.uses, "advice": self.advice or None}
 
@@ -56,11 +56,11 @@ class Placed:
 def placed(
     path: Path, model: tflm.Model, found: ImprovedModel, machine: Machine, memories: TwoMemories | None
 ) -> Placed:
-    """Where a smaller model goes, and what to do if it does not fit.
+    """Place a smaller model in memories, with advice if it does not fit.
 
     Args:
-        path, model: the model as it was.
-        found: what was made of it.
+        path, model: the original model.
+        found: the smaller model.
     """
     fit = fit_of(found, machine, memories)
     fits = None if found.separate is None else found.separate.fits
@@ -71,7 +71,7 @@ def placed(
 
 
 def plan_figures(path: Path, found: tflm.ModelPlan, written: bool, where: Placed) -> Any:
-    """A plan for other programs; sizes in bytes."""
+    """Return the JSON document of a plan; sizes in bytes."""
     return {
         **where.figures(),
         "model": str(path),
@@ -103,7 +103,7 @@ VERIFIED_INPUTS = 5
 
 
 def tile_figures(path: Path, tiled: tflm.TiledModel, where: Placed) -> Any:
-    """A rewritten model for other programs; sizes in bytes."""
+    """Return the JSON document of a rewritten model; sizes in bytes."""
     return {
         **where.figures(),
         "model": str(path),

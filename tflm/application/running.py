@@ -141,16 +141,16 @@ def input_names(model: tflm.Model) -> dict[str, int]:
 
 
 def how_to_give_inputs(model: tflm.Model) -> str:
-    """What the model takes, and the options that give it."""
+    """Describe the model's inputs and the options that provide them."""
     main = model.subgraphs[0]
     tensors = [(main.tensors or [])[index] for index in main.inputs or ()]
     wanted = (f"{t.name or '(no name)'} ({t.type.name} of shape {list(t.shape or ())})" for t in tensors)
-    how = f"give --inputs FILE ({FILE_KINDS}) or --inputs NAME=FILE for each, or --random for random values"
+    how = f"use --inputs FILE ({FILE_KINDS}) or --inputs NAME=FILE for each, or --random for random values"
     return f"the model takes {' and '.join(wanted)}: {how}"
 
 
 def run_figures(model: Path, names: list[str], results: list[Step]) -> dict[str, Any]:
-    """The outputs of each step for other programs."""
+    """Return the JSON document of the outputs of each step."""
     outputs = [
         {
             "step": s,
@@ -168,7 +168,7 @@ def run_figures(model: Path, names: list[str], results: list[Step]) -> dict[str,
 
 
 def output_table(names: list[str], results: list[Step]) -> Table:
-    """A row for each output of each step."""
+    """Return a table with a row for each output of each step."""
     columns = {"step": NUMBER, "output": NAME, "type": TEXT, "shape": TEXT, "values": TEXT}
     quantized = any(real is not None for step in results for real in step.real)
     if quantized:

@@ -29,7 +29,7 @@ class OperatorTime:
 
     Attributes:
         subgraph_index: the index of its subgraph.
-        index: its index there; that of the first operator if a delegate runs several together.
+        index: its index in the subgraph; that of the first operator if a delegate runs several together.
         operator: its name, or the delegate's with the names of the operators that it runs together.
         runs: runs per invoke, on average; 0 for operators that CALL_ONCE ran only in the first invoke.
         microseconds: median time of its runs per invoke, including subgraphs; of the first invoke if `runs` is 0.

@@ -26,11 +26,11 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True)
 class Manifest:
-    """A manifest, as its text and what it says.
+    """A manifest.
 
     Attributes:
         path: the file.
-        text: all of it.
+        text: its full text.
         size: its `tensor_arena_size`, in bytes; None if it has none.
     """
 
@@ -39,7 +39,7 @@ class Manifest:
     size: int | None
 
     def with_size(self, size: int) -> str:
-        """The text with another size, and all else unchanged."""
+        """The text with another size, otherwise unchanged."""
         section = _members(self.text, 0)[SECTION]
         members = _members(self.text, section.begin)
         if KEY in members:
@@ -56,7 +56,7 @@ class Manifest:
         """Replace the size in the file.
 
         Raises:
-            OSError: the file can't be written; it is left as it was.
+            OSError: the file can't be written; it is left unchanged.
         """
         write_atomically(self.path, self.with_size(size).encode())
 
@@ -83,17 +83,17 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def _members(text: str, begin: int) -> dict[str, Span]:
-    """Where the values of an object are, by key; of a key that occurs twice the last, as JSON readers have it."""
+    """The spans of an object's values, by key; for a duplicate key the last one, as in JSON readers."""
     return dict(_pairs(text, _after_blanks(text, begin) + 1))
 
 
 def _pairs(text: str, at: int) -> Iterator[tuple[str, Span]]:
-    """The members of an object whose text is known to be valid, from behind its brace."""
+    """The members of an object whose text is known to be valid, starting after its brace."""
     decoder = json.JSONDecoder()
     at = _after_blanks(text, at)
     while text[at] != "}":
         key, at = decoder.raw_decode(text, at)
-        begin = _after_blanks(text, _after_blanks(text, at) + 1)  # behind the colon
+        begin = _after_blanks(text, _after_blanks(text, at) + 1)  # after the colon
         _, end = decoder.raw_decode(text, begin)
         yield key, Span(begin, end)
         at = _after_blanks(text, end)

@@ -35,7 +35,7 @@ def _figures(need: Need) -> dict[str, Any]:
 
 
 def manifest_figures(manifest: Manifest, size: int | None, written: bool) -> dict[str, Any]:
-    """What becomes of a manifest, for other programs.
+    """Return the JSON document of a manifest.
 
     Args:
         size: the `tensor_arena_size` that is needed; None if there is none.
@@ -50,7 +50,7 @@ def manifest_figures(manifest: Manifest, size: int | None, written: bool) -> dic
 
 
 def manifest_notes(manifest: Manifest, size: int | None, written: bool) -> Iterator[str]:
-    """The same for people; arguments are as above."""
+    """Describe the same in notes."""
     has = "no tensor_arena_size" if manifest.size is None else f"tensor_arena_size {manifest.size:,}"
     if size is None:
         return
@@ -64,7 +64,7 @@ def manifest_notes(manifest: Manifest, size: int | None, written: bool) -> Itera
     else:
         yield f"{manifest.path} had {has}, which is exact."
     if written:
-        yield f"wrote tensor_arena_size {size:,} to {manifest.path}; all else in it is unchanged."
+        yield f"wrote tensor_arena_size {size:,} to {manifest.path}; the rest of the file is unchanged."
 
 
 def _findings(need: Need) -> list[str]:

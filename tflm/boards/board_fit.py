@@ -59,7 +59,7 @@ class FirmwareRam:
 
 
 class Split(NamedTuple):
-    """The banks of head and tail, if each has one of its own."""
+    """Separate banks of head and tail."""
 
     head: Bank
     tail: Bank
@@ -72,10 +72,10 @@ class BoardFit:
     Attributes:
         board: the board.
         measured: the model's arena on its part, with the kernel library.
-        separate: the arenas where head and tail have a memory of their own; None on a board with one bank.
-        model_bytes: of the model's file, which counts against the flash.
-        firmware_ram: static RAM and stack; None where they were not measured for the part and the kernels.
-        split: the banks that head and tail must go to; None to place them where there is room.
+        separate: the arenas with head and tail in separate memories; None on a board with one bank.
+        model_bytes: size of the model file, which counts against the flash.
+        firmware_ram: static RAM and stack; None if they were not measured for the part and the kernels.
+        split: the required banks of head and tail; None to place them wherever they fit.
     """
 
     board: Board
@@ -111,9 +111,9 @@ class BoardFit:
 
     @property
     def missing_bytes(self) -> int:
-        """Bytes that the largest bank lacks for the arena, with static RAM and stack where no other has room.
+        """Bytes that the largest bank lacks for the arena, including static RAM and stack if they fit no other bank.
 
-        Of head and tail in banks of their own, what both lack.
+        For separate banks of head and tail, the sum of what both lack.
         """
         if self.split is not None:
             return sum(size for _, size in self.missing)
@@ -132,7 +132,9 @@ class BoardFit:
 
     @property
     def head_room(self) -> int:
-        """Bytes that the head may take of its bank: all, or what static RAM and stack leave if no other has room."""
+        """Bytes of its bank that the head may use: all, or what static RAM and stack leave if they fit no other
+        bank.
+        """
         assert self.split is not None
         beside = self._firmware_bytes
         return self.split.head.bytes - (0 if self._bank_beside_head else beside)
@@ -170,7 +172,7 @@ class BoardFit:
 
     @property
     def head_on_chip(self) -> bool:
-        """Whether the piece that operators work in, the arena or the head, is in the chip's own RAM."""
+        """Whether the arena, or the head if separate, is in the chip's own RAM."""
         bank = self.placements[0].bank
         return bank is not None and not bank.is_external
 
@@ -192,7 +194,7 @@ class BoardFit:
         return (Placement("arena", needed, None),), None
 
     def _placed_in(self, split: Split) -> tuple[tuple[Placement, ...], Bank | None]:
-        """Head and tail in these banks; static RAM and stack in another one, or else beside the head."""
+        """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""
         assert self.separate is not None
         head, tail = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
         placements = (
@@ -257,7 +259,7 @@ def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> 
     """Place pieces in banks, the first piece in the fastest possible one; None if they do not all fit.
 
     Args:
-        pieces: their sizes; together they may share a bank, but for the first `apart` of them.
+        pieces: their sizes; the first `apart` pieces need different banks, all others may share one.
     """
 
     def place(rest: Sequence[int], placed: list[Bank]) -> list[Bank] | None:
@@ -299,8 +301,8 @@ def board_fit(
     Args:
         kernels: the kernel library; by default the board's usual one.
         planner, release: as for `MicroInterpreter`.
-        reserve: bytes of RAM that the application keeps for itself.
-        split: the banks that head and tail must go to.
+        reserve: bytes of RAM reserved for the application.
+        split: the required banks of head and tail.
 
     Raises:
         ArgumentError: the kernel library is not for the board's part.
@@ -327,7 +329,7 @@ def fits_of(
     release: Releases | None = None,
     reserve: int = 0,
 ) -> Iterator[BoardFit | BoardRefusal]:
-    """Check how a model fits each board, or why it cannot run there.
+    """Check how a model fits each board, or why it cannot run on it.
 
     The model is measured once for each part and kernel library. The arguments are those of `board_fit`.
 

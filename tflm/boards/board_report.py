@@ -133,12 +133,12 @@ def _library_row(found: ArenaMeasurement | KernelsRefusal) -> tuple[Any, ...]:
 
 
 def concerns_line(findings: Sequence[DeviceFinding]) -> str:
-    """In one line, what behaves differently on the device; empty where nothing does."""
+    """Summarize in one line what behaves differently on the device; empty if nothing does."""
     if not findings:
         return ""
     operators = {(finding.subgraph_index, finding.operator_index) for finding in findings}
     names = ", ".join(dict.fromkeys(finding.operator or "the model" for finding in findings))
-    stop = "some keep it from running" if any(f.stops for f in findings) else "answers differ"
+    stop = "some prevent it from running" if any(f.stops for f in findings) else "answers differ"
     what = "1 operator behaves" if len(operators) == 1 else f"{len(operators)} operators behave"
     return f"{what} differently on the device ({names}; {stop}): tflm check has the details"
 

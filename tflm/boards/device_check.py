@@ -105,9 +105,9 @@ def check_device(
 
     Args:
         target: the part.
-        kernels: the kernel library that the firmware is built with.
+        kernels: the firmware's kernel library.
         board: the board, which may have an Ethos-U.
-        release: the TFLM that the firmware has, as for `MicroInterpreter`.
+        release: the firmware's TFLM release, as for `MicroInterpreter`.
 
     Raises:
         ArgumentError: the kernel library is not for the part.

@@ -61,7 +61,7 @@ def _text(path: Path) -> str:
 
 
 def _resized(chip: Board, name: str, description: str, ram: int, flash: int, path: Path) -> Board:
-    """The chip as a board with these sizes, in bytes; banks are kept where they add up to the RAM."""
+    """The chip as a board with these sizes, in bytes; banks are kept if they add up to the RAM."""
     banks = chip.ram if sum(bank.bytes for bank in chip.ram) == int(ram) else (Bank("RAM", int(ram)),)
     found = replace(chip, name=name, description=str(description), ram=banks, flash_bytes=int(flash))
     return replace(found, source=str(path), chip=chip.name)

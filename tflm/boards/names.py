@@ -23,7 +23,7 @@ def by_name(name: str) -> Board:
 
     Case, hyphens, underscores, dots and spaces do not matter. Accepts vendors' names, PlatformIO and Zephyr
     identifiers, Arduino FQBNs, part numbers of chips, then the boards of an installed PlatformIO and of the Zephyr tree
-    in `$ZEPHYR_BASE`, then unique beginnings of names.
+    in `$ZEPHYR_BASE`, then unique prefixes of names.
 
     Raises:
         ArgumentError: the name is unknown, with the three nearest names; or ambiguous, with the boards that match.

@@ -30,7 +30,7 @@ class Bank:
 
     @property
     def is_external(self) -> bool:
-        """Whether it is outside the chip, and slow."""
+        """Whether it is slow memory outside the chip."""
         return self.name in ("PSRAM", "SDRAM")
 
 
@@ -112,5 +112,5 @@ def boards() -> Mapping[str, Board]:
 
 @functools.cache
 def chips() -> Mapping[str, Board]:
-    """Bare chips of the table `chips.csv`, by name: on-chip memories, and on-chip flash where there is any."""
+    """Bare chips of the table `chips.csv`, by name, with on-chip RAM and, if any, on-chip flash."""
     return MappingProxyType({row["name"]: _board(row) for row in _rows("chips.csv")})

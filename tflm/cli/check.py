@@ -1,4 +1,4 @@
-"""`tflm check`: what behaves differently on a device, before the model is flashed."""
+"""`tflm check`: list what behaves differently on a device, before the model is flashed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ def check(
 ) -> None:
     """List what behaves differently on the device.
 
-    That is what is missing there, what is refused, and what answers otherwise; and what to do about it. With a board,
-    also whether the model fits its memory.
-
-    The status is 1 where something keeps the model from running there.
+    Reports missing and rejected operators, different results, and what to do about each. With a board, also shows
+    whether the model fits its memory. The exit status is 1 if the model cannot run on the device.
 
     \b
     Examples:

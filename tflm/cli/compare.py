@@ -72,7 +72,7 @@ def compare(
     if on != NAMED and not of_device:
         raise OptionError("--target, --kernels, --tflm and --board apply only to a device's log")
     if (other is None) == (delegate is None):
-        raise OptionError("give either a second model, recording or log, or --delegate")
+        raise OptionError("pass either a second model, recording or log, or --delegate")
     if other is None:
         a, b = Probe(model, delegates_from(delegate)), Probe(model, [])
         outputs, tensors = compare_models(a, b, real_inputs((a, b), inputs, seed, steps), progress)

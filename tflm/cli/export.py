@@ -1,4 +1,4 @@
-"""`tflm export`: a firmware project that runs a model, or its sources alone, as C++ for TFLM."""
+"""`tflm export`: write a firmware project that runs a model, or only its C++ sources for TFLM."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def export(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Write a project that builds: {', '.join(project_kinds())}; none for the sources alone. A board's "
-            "usual one by default; without a board, none.",
+            help=f"Write a project that builds: {', '.join(project_kinds())}; none for only the sources. Default: the "
+            "board's usual one, or none without a board.",
             autocompletion=lambda: [*project_kinds(), NO_PROJECT],
         ),
     ] = None,
@@ -49,9 +49,9 @@ def export(
 ) -> None:
     """Write a firmware project that runs a model.
 
-    The sources are the model as an array, its operators, its arena's size and memory, and a main. A project has the
-    files of its build system in addition, and a README with the commands to type. With a board, standard error says
-    whether the model fits it.
+    The sources are the model as an array, its operators, the arena's size and memory, and a main function. A project
+    adds the build system's files and a README with the commands to run. With a board, also reports on standard error
+    whether the model fits.
 
     \b
     Examples:

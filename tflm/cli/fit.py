@@ -27,7 +27,7 @@ def fit(
     on: MachineOptions = NAMED,
     ram: Annotated[
         str | None,
-        typer.Option(metavar="SIZE", help="Memory of a --target that is no board of the table, such as 64K."),
+        typer.Option(metavar="SIZE", help="RAM of a --target without a board, such as 64K."),
     ] = None,
     output: Annotated[
         Path | None,
@@ -37,22 +37,22 @@ def fit(
         str,
         typer.Option(
             metavar="SIZE",
-            help=f"RAM that the application needs besides TFLM; {short_size(DEFAULT_RESERVE)} by default.",
+            help=f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)}.",
         ),
     ] = str(DEFAULT_RESERVE),
     macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
         DEFAULT_EXTRA_MACS
     ),
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of each search; none by default.")
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of each search. Default: none.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make a model fit a board, with the same results.
 
-    Tries a memory plan, folding, another operator order, in-place and overlapping tensors, row bands, and the kernel
-    builds that the board can have; the cheapest first, until the model fits. Ctrl-C ends the search with the best
-    result so far. The exit status is 1 if nothing fits.
+    Tries a memory plan, folding, another operator order, in-place and overlapping tensors, row bands, and other kernel
+    builds for the board, cheapest first, until the model fits. Ctrl-C ends the search with the best result so far. The
+    exit status is 1 if nothing fits.
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def fit(
     machine = on.machine()
     if (machine.board is None) == (ram is None):
         raise OptionError(
-            "name a board or chip with --board, which tflm arena --boards lists, or a --target with --ram"
+            "name a board or chip with --board (tflm arena MODEL --boards lists them), or a --target with --ram"
         )
     where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
     loaded = load_model(model)

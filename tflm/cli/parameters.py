@@ -93,11 +93,14 @@ HeadRam = Annotated[
     str | None,
     typer.Option(
         metavar="MEMORY",
-        help="Memory of the head, if the tail has another: a size such as 128K, or a memory of the board such as SRAM.",
+        help="Memory of the head, if the tail has a separate one: a size such as 128K, or a memory of the board.",
     ),
 ]
 TailRam = Annotated[
-    str | None, typer.Option(metavar="MEMORY", help="Memory of the tail, likewise, such as 1M or PSRAM.")
+    str | None,
+    typer.Option(
+        metavar="MEMORY", help="Memory of the tail: a size such as 1M, or a memory of the board such as PSRAM."
+    ),
 ]
 Source = Annotated[
     Path | None,

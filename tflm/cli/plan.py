@@ -40,7 +40,7 @@ def plan(
         typer.Option(
             metavar="SECONDS",
             min=0,
-            help=f"Time limit for all searches together; {DEFAULT_TIME_LIMIT:.0f} by default.",
+            help=f"Time limit for all searches together. Default: {DEFAULT_TIME_LIMIT:.0f}.",
         ),
     ] = None,
     steps: Annotated[
@@ -67,7 +67,7 @@ def plan(
 
     TFLM uses the plan in a model for the arena's head. If the plan found is not smaller, FILE gets the model unchanged.
 
-    With a board, or with --head-ram and --tail-ram, shows what is where and whether it fits.
+    With a board, or with --head-ram and --tail-ram, shows the use of each memory and whether it fits.
 
     \b
     Examples:

@@ -27,7 +27,9 @@ def tile(
     model: ModelPath,
     output: Output = None,
     on: MachineOptions = NAMED,
-    macs: Annotated[str, typer.Option(metavar="SHARE", help="Extra work that is allowed, such as 10% or 0.1.")] = "10%",
+    macs: Annotated[
+        str, typer.Option(metavar="SHARE", help="Most extra work, as a share, such as 10% or 0.1.")
+    ] = "10%",
     ram: Annotated[
         str | None,
         typer.Option(metavar="SIZE", help="Target arena size, such as 64K; the least extra work that fits."),
@@ -65,7 +67,7 @@ def tile(
     machine, share = on.machine(), share_from(macs)
     memories = memories_from(head_ram, tail_ram, machine.board)
     if ram is not None and memories is not None:
-        raise OptionError("--ram is for one arena; give it, or --head-ram and --tail-ram")
+        raise OptionError("--ram is for one arena; use either --ram, or --head-ram and --tail-ram")
     enough = None if ram is None else bytes_from(ram)
     require_output(model, output, force)
     loaded = load_model(model)
@@ -100,7 +102,7 @@ def tile(
     if missing:
         kept = "" if output is None else f"; {output} is not written (omit --ram to write the smallest model found)"
         raise CheckFailed(
-            f"{model}: the smallest arena that was found has {found.minimum_arena_bytes:,} bytes, "
+            f"{model}: the smallest arena found has {found.minimum_arena_bytes:,} bytes, "
             f"{missing:,} more than --ram {enough:,}{kept}; {continue_with(model, machine, ram)}"
         )
     if is_kept:

@@ -27,7 +27,7 @@ def wake_word(
     release: ReleaseName = None,
     manifest: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The model's manifest: write tensor_arena_size there, and nothing else."),
+        typer.Option(metavar="FILE", help="The model's manifest: update its tensor_arena_size."),
     ] = None,
     check: Annotated[
         bool,
@@ -70,7 +70,7 @@ def wake_word(
 
 def _require_enough(manifest: Manifest, size: int | None, check: bool) -> None:
     if size is None:
-        raise RequestError(f"{manifest.path}: no release of ESPHome takes this model")
+        raise RequestError(f"{manifest.path}: no release of ESPHome accepts this model")
     if check and (manifest.size is None or manifest.size < size):
         found = "missing" if manifest.size is None else f"{manifest.size:,}"
         raise CheckFailed(f"{manifest.path}: tensor_arena_size is {found}; the model needs {size:,} bytes")
