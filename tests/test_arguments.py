@@ -48,10 +48,10 @@ MISTAKES: dict[str, tuple[Callable[[], object], str]] = {
     "a path to verify": (lambda: tflm.verify(PATH), FROM_FILE),
     "bytes to from_file": (lambda: tflm.Model.from_file(b"TFL3"), r"tflm\.Model\(data\)"),
     "the class of a resolver": (lambda: interpreter(resolver=tflm.AllOpsResolver), r"AllOpsResolver\(\.\.\.\)"),
-    "no resolver": (lambda: interpreter(resolver=None), "a resolver is wanted"),
+    "no resolver": (lambda: interpreter(resolver=None), "expected a resolver"),
     "a resolver's class to measure_arena": (
         lambda: tflm.measure_arena(MODEL, tflm.AllOpsResolver),
-        "a resolver is wanted",
+        "expected a resolver",
     ),
     "a target's name": (lambda: interpreter(target="cortex-m"), r"by_name\('cortex-m'\)"),
     "no target's name": (lambda: interpreter(target="z80"), "cortex-m"),

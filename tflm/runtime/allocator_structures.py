@@ -1,4 +1,4 @@
-"""The structures that TFLM's allocator keeps in the arena, and when it began to lay models out otherwise."""
+"""The structures that TFLM's allocator keeps in the arena, and the commits that changed its layout."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ from tflm.memory.tensor import TFLITE_AFFINE_QUANTIZATION, TFLITE_TENSOR
 from tflm.targets import BOOL, POINTER, SIZE_T, Since, Struct, Until, When
 
 SUBGRAPHS = "d7ac83e6d"
-"""From here on a model may have several subgraphs."""
+"""The commit that added support for several subgraphs."""
 
 PLANNER_IN_TAIL = "a1f4b8804"
-"""From here on the planner is kept in the tail; it was on the stack."""
+"""The commit that moved the planner from the stack to the tail."""
 
 UNREAD_OUTPUTS = "1db0632b7"
-"""From here on a model is planned in which nothing reads an output of an operator."""
+"""The commit from which a model can be planned if an operator's output is never read."""
 
 PLANNED_TOGETHER = "8c41f9606"
-"""From here on one plan is made for all subgraphs; it was one for each."""
+"""The commit that replaced the plans of each subgraph with one plan for all."""
 
 ONE_HANDLE_TABLE = "6f99907d3"
-"""From here on there is one table of scratch handles; it was one for each subgraph, with all handles."""
+"""The commit that introduced a single table of scratch handles; before, each subgraph had a table of all handles."""
 
 VARIABLES_IN_PLAN = "58aa9833f"
-"""From here on variables are allocated after the tables of planning, where no offline plan has a place for them."""
+"""The commit from which variables without an offline offset are allocated after the planner's tables."""
 
 MICRO_ALLOCATOR = Struct(
     "MicroAllocator",
@@ -66,4 +66,4 @@ READ_FIELDS: dict[Struct, tuple[tuple[str, ...], ...]] = {
     TFLITE_TENSOR: (_RELEASED, (*_RELEASED, "bytes", "type"), _RELEASED, _RELEASED),
     TFLITE_AFFINE_QUANTIZATION: (("zero_point",), ("zero_point",), ("quantized_dimension",), ("quantized_dimension",)),
 }
-"""The fields that TFLM still reads for each of `Reads`. Giving a tensor back reads and clears the first ones."""
+"""The fields that TFLM still reads for each of `Reads`. Releasing a tensor reads and clears the first ones."""

@@ -53,7 +53,7 @@ class Delegate(DelegateTraits):
         """Claim the nodes of one subgraph that it can run, with `context.replace_...`.
 
         Raises:
-            DelegateError: or anything else, which is passed on; then nothing was changed.
+            DelegateError: the delegate fails. This and any other exception is passed on, and nothing is changed.
         """
         raise NotImplementedError(f"{self.name} has no prepare")
 
@@ -63,7 +63,7 @@ class DelegateContext:
 
     Attributes:
         model: the model.
-        subgraph_index: which of its subgraphs.
+        subgraph_index: the index of the subgraph.
         is_profiled: whether a profiler records every node, so that a delegate may prefer to claim single operators.
     """
 
@@ -80,13 +80,12 @@ class DelegateContext:
 
     @property
     def tensors(self) -> Sequence[Tensor]:
-        """The tables of its tensors (`type`, `shape`, `quantization`, ...), by the indices that nodes have."""
+        """The tables of its tensors (`type`, `shape`, `quantization`, ...), by tensor index."""
         return self._plan.subgraph.tensors or ()
 
     def execution_plan(self) -> list[int]:
-        """The nodes in the order in which they run, by index: an operator's is its place in the subgraph.
-
-        Higher indices are nodes of earlier delegates.
+        """The indices of the nodes in execution order: an operator's index in the subgraph, or a higher one for nodes
+        of earlier delegates.
         """
         return [planned.node.index for planned in self._plan.running]
 
@@ -104,7 +103,7 @@ class DelegateContext:
         raise DelegateError(f"{self._delegate.name} requests node {index}, which is not in the execution plan")
 
     def leave_to_host(self, index: int) -> None:
-        """Claim an operator that no device can run: its own registration does not initialise or prepare it.
+        """Claim an operator that no device can run, so that its own registration does not initialise or prepare it.
 
         For delegates of the host, before `replace_node_subsets_with_delegate_kernels`.
 
@@ -121,9 +120,9 @@ class DelegateContext:
         Args:
             registration: of the delegate's kernel; its `min_version` and `max_version` are those of the operators that
                 it knows. See the module for what its phases are given.
-            nodes_to_replace: indices of the execution plan.
+            nodes_to_replace: indices from the execution plan.
 
         Raises:
-            DelegateError: a node is not there, or another delegate's, or of a version that the registration lacks.
+            DelegateError: a node does not exist, belongs to another delegate, or has an unsupported version.
         """
         self._plan.replace(self._delegate, registration, nodes_to_replace)

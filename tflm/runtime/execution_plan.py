@@ -1,9 +1,9 @@
 """The execution plan of a subgraph: its nodes in order, with those that delegates replaced.
 
-A subgraph has two lists of nodes. The device's are those that have their structures in the arena, prepare, and decide
-when which tensor is alive: the operators of the model, but for those that a delegate for hardware of the device took.
-The running ones are those that are bound and run on the host: the same, with a node for each subset that a delegate of
-the host took.
+A subgraph has two lists of nodes. The device's nodes have structures in the arena, are prepared, and determine the
+lifetimes of tensors: the operators of the model, except those claimed by a delegate for hardware of the device. The
+running nodes are bound and run on the host: the same nodes, with one for each subset that a delegate of the host
+claimed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class DelegateTraits:
     """Properties of a delegate that the execution plan depends on.
 
     Attributes:
-        on_device: whether it stands for hardware of the device, so that the arena changes with it.
+        on_device: whether it represents hardware of the device, so that it changes the arena.
         runs_in_order: whether its kernels run the replaced nodes of a subset one after the other, in the order of
             `DelegateParams.replaced`, each reading and writing no other memory than its own kernel would.
     """
@@ -36,9 +36,9 @@ class DelegateTraits:
         return type(self).__name__
 
     def is_standalone(self, run: Run) -> bool:
-        """Whether `run`, which a node's `bind` returned, silences numpy and says which operator failed by itself.
+        """Whether the function from a node's `bind` itself silences numpy and names the operator that failed.
 
-        Where such a node is all that a model runs, `MicroInterpreter.invoke` calls it with nothing in between.
+        If a model consists of one such node, `MicroInterpreter.invoke` calls it directly.
         """
         return False
 
@@ -48,10 +48,10 @@ class PlannedNode:
     """A node of an execution plan.
 
     Attributes:
-        node, registration: what the runtime takes through its phases.
-        operators: the places in the model's subgraph of the operators that it stands for, in the model's order.
-        delegate: whose kernel it is; None for an operator of the model that no delegate claimed.
-        replaced: the nodes that a delegate's node stands for, in the order in which they would run.
+        node, registration: the node and the registration with its phases.
+        operators: indices of the operators that it represents in the model's subgraph, in the model's order.
+        delegate: the delegate that owns it; None for an operator that no delegate claimed.
+        replaced: the nodes that a delegate's node replaces, in execution order.
     """
 
     node: Node
@@ -62,12 +62,12 @@ class PlannedNode:
 
     @property
     def is_on_host(self) -> bool:
-        """Whether it belongs to a delegate of the host; the arena then has only the replaced nodes."""
+        """Whether it belongs to a delegate of the host, so that the arena has only the replaced nodes."""
         return self.delegate is not None and not self.delegate.on_device
 
     @property
     def tag(self) -> str:
-        """Its name, with those of the operators that it stands for: `Compiled(ADD, RELU)`."""
+        """Its name, with those of the operators that it replaces: `Compiled(ADD, RELU)`."""
         if self.delegate is None:
             return self.node.operator
         return f"{self.node.operator}({', '.join(planned.node.operator for planned in self.replaced)})"
@@ -75,16 +75,16 @@ class PlannedNode:
 
 @dataclass(frozen=True)
 class DelegateParams:
-    """What a delegate's node is made of; given to the `init` of its registration.
+    """The contents of a delegate's node, passed to the `init` of its registration.
 
     Attributes:
-        delegate: whose node it is.
-        nodes_to_replace: the places of the operators in the model's subgraph, in the order in which they would run.
-        input_tensors: the tensors that it reads, by index, rising; the constants among them.
-        output_tensors: the tensors that it makes for others, by index, rising.
-        replaced: the nodes with their registrations, in the same order. For a delegate of the host they have prepared
-            when its own node does: `node.op_data` is what the operator's kernel keeps there, and
-            `registration.bind(context, node)` returns a function that runs it alone.
+        delegate: the delegate.
+        nodes_to_replace: indices of the operators in the model's subgraph, in execution order.
+        input_tensors: indices of the tensors that it reads, including constants, in ascending order.
+        output_tensors: indices of the tensors that it computes for other nodes, in ascending order.
+        replaced: the nodes with their registrations, in the same order. For a delegate of the host, they are prepared
+            before its own node: `node.op_data` is the data of the operator's kernel, and
+            `registration.bind(context, node)` returns a function that runs the operator alone.
     """
 
     delegate: DelegateTraits
@@ -112,7 +112,7 @@ class ExecutionPlan:
         operators: its operators, each a node, in the model's order.
 
     Attributes:
-        device: the nodes that the arena knows, in the order in which lifetimes are counted.
+        device: the nodes in the arena, in the order in which lifetimes are counted.
         running: the nodes that are bound and run, in the order in which they run.
     """
 
@@ -128,10 +128,10 @@ class ExecutionPlan:
         self._plan()
 
     def replace(self, delegate: DelegateTraits, registration: Registration, operators: Iterable[int]) -> None:
-        """Give operators, by their places in the model, to a delegate.
+        """Assign operators, by their indices in the model, to a delegate.
 
         Raises:
-            DelegateError: one is not there, or another delegate's, or of a version that the registration lacks.
+            DelegateError: one does not exist, belongs to another delegate, or has an unsupported version.
         """
         claim = _Claim(delegate, registration, frozenset(operators))
         for index in sorted(claim.operators):
@@ -141,7 +141,7 @@ class ExecutionPlan:
             self._plan()
 
     def leave_to_host(self, index: int) -> None:
-        """Mark an operator as one that no device runs, so that it gets nothing in the arena.
+        """Mark an operator that no device runs, so that it takes no arena.
 
         Raises:
             DelegateError: there is no such operator.
@@ -154,7 +154,7 @@ class ExecutionPlan:
 
     @property
     def inside_device_nodes(self) -> frozenset[int]:
-        """The tensors, by index, that only hardware of the device sees."""
+        """Indices of the tensors that only hardware of the device accesses."""
         nodes = [planned for planned in self.device if planned.delegate is not None]
         made = {tensor for planned in nodes for replaced in planned.replaced for tensor in replaced.node.outputs}
         return frozenset(made.difference(*(planned.node.outputs for planned in nodes)))
@@ -175,7 +175,7 @@ class ExecutionPlan:
             )
 
     def _plan(self) -> None:
-        """Delegates for hardware of the device go first: those of the host change nothing of what the arena knows."""
+        """Delegates for hardware of the device come first; those of the host do not change the arena."""
         self.device = list(self.operators)
         for claim in self._claims:
             if claim.delegate.on_device:

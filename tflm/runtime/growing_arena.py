@@ -25,7 +25,7 @@ def in_growing_arena(make: Callable[[npt.NDArray[np.uint8]], Made], first_bytes:
 
     Args:
         make: called with the bytes of an arena; again with more bytes while it raises `ArenaExhausted`.
-        first_bytes: of the arena that is tried first.
+        first_bytes: size of the first arena.
 
     Raises:
         ArenaExhausted: 4 GiB are not enough.
@@ -46,8 +46,8 @@ def ready_interpreter(
     """Return an interpreter with its tensors allocated, in an arena that is large enough.
 
     Args:
-        model: what it runs.
-        resolver: its operators; all of the package, if it is None.
+        model: the model.
+        resolver: the available operators; None for all of the package.
         settings: other arguments of `MicroInterpreter`.
 
     Raises:

@@ -1,8 +1,8 @@
 """Host memory for buffers that would overlap because delegates of the host run nodes in another order.
 
-The arena is planned for the device, which runs operator after operator. Two buffers that are not alive together there
-may share bytes; where the host runs things in another order, or several operators at once, they may be alive together
-after all. One of them then gets memory of its own.
+The arena is planned for the device, which runs operator after operator. Two buffers that are never alive together there
+may share bytes. If the host runs operators in another order, or several at once, both may be alive; one of them then
+gets separate memory.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ def displaced_buffers(
     planned: Sequence[Buffer],
     steps: Sequence[InvocationStep],
 ) -> list[int]:
-    """Which buffers of the arena's plan have to be elsewhere, by their place in `planned`.
+    """Indices in `planned` of the buffers that must move out of the arena.
 
-    Tensors that the caller sees, inputs first, stay in the arena where they can.
+    Tensors that the caller sees, inputs first, stay in the arena if possible.
 
     Args:
         model: the model.
         plans, tensors: the execution plans and eval tensors of its subgraphs.
-        planned: the head as it was planned for the device, scratch buffers last.
-        steps: what the device does at each step.
+        planned: the head as planned for the device, scratch buffers last.
+        steps: the device's node at each step.
     """
     units = [_units(plan) for plan in plans]
     if all(found == [_unit((node,)) for node in plan.device] for found, plan in zip(units, plans)):
@@ -60,7 +60,7 @@ def displaced_buffers(
 
 
 class _Unit(NamedTuple):
-    """What happens in one step: the nodes of the device that run then, and whether a delegate runs them as it likes."""
+    """One step on the host: the device's nodes that run, and whether a delegate runs them in any order."""
 
     nodes: tuple[PlannedNode, ...]
     is_delegated: bool
@@ -71,7 +71,7 @@ class _Unit(NamedTuple):
 
 
 def _unit(nodes: tuple[PlannedNode, ...], is_delegated: bool = False) -> _Unit:
-    """The nodes as one, with what each of them reads, makes and runs."""
+    """Combine nodes into one unit with all of their inputs, outputs and called subgraphs."""
     sides = ("inputs", "outputs", "intermediates", "called_subgraphs")
     together = (tuple(i for planned in nodes for i in getattr(planned.node, side)) for side in sides)
     return _Unit(nodes, is_delegated, *together)
@@ -90,7 +90,7 @@ def _units(plan: ExecutionPlan) -> list[_Unit]:
 
 
 def _kernel_reads(units: Sequence[Sequence[_Unit]], starts: Sequence[int], step: InvocationStep) -> frozenset[int]:
-    """The tensors that the kernel of a step reads, counted through all subgraphs; none where a delegate runs."""
+    """The tensors that the kernel of a step reads, numbered through all subgraphs; none for a delegate."""
     if step.node_index is None or units[step.subgraph_index][step.node_index].is_delegated:
         return frozenset()
     inputs = units[step.subgraph_index][step.node_index].inputs
@@ -103,7 +103,7 @@ def _requests(
     planned: Sequence[Buffer],
     steps: Sequence[InvocationStep],
 ) -> list[ScratchBufferRequest]:
-    """The scratch buffers, as those of the units that their nodes run in."""
+    """The scratch buffer requests, assigned to the units of their nodes."""
     unit_of = {id(node): i for found in units for i, unit in enumerate(found) for node in unit.nodes}
     requests = []
     for buffer in planned:
@@ -120,12 +120,12 @@ def _tensor(buffer: Buffer) -> int:
 
 
 def _colliding(needed: Sequence[Buffer], reads: Sequence[frozenset[int]], shown: Sequence[int]) -> list[int]:
-    """Those that share bytes with one before them while both are needed: what the caller sees comes first.
+    """Buffers that share bytes with an earlier one while both are alive; tensors that the caller sees come first.
 
-    A kernel may make its output in place of an input that nobody reads later, as the device's plan has it.
+    As in the device's plan, a kernel may write its output in place of an input at its last read.
 
     Args:
-        needed: the buffers of the device's plan, when they are needed here.
+        needed: the buffers of the device's plan, with their lifetimes on the host.
         reads: the tensors that a kernel reads at each step.
         shown: tensors that the caller sees.
     """

@@ -1,9 +1,9 @@
-"""Lays a model out in the arena: the same structures as TFLM, in the same order, of the target's sizes.
+"""Lays a model out in the arena: the same structures as TFLM, in the same order, with the target's sizes.
 
 In the tail, from the end of the arena downwards: the allocator, the planner and this object; then for each model its
-builtin-data allocator, subgraph allocations, eval tensors, nodes, parsed options, what operators ask for when they
-initialise and prepare, scratch handles, variables, and the tensors of inputs and outputs. In the head, while operators
-prepare, the scratch requests; afterwards the planned tensors and scratch buffers.
+builtin-data allocator, subgraph allocations, eval tensors, nodes, parsed options, operators' requests of the init and
+prepare phases, scratch handles, variables, and the tensors of inputs and outputs. In the head, while operators prepare,
+the scratch requests; afterwards the planned tensors and scratch buffers.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ from tflm.targets import (
 )
 
 Planner = Union[str, Sequence[int], MemoryPlanner]
-"""A planner by its name, a plan as a list of offsets, or a planner of the caller's own."""
+"""The name of a planner, a plan as a list of offsets, or a planner object."""
 
 PLANNER_WORKING_SPACE = "the planner's working space"
 ROOM_FOR_THE_PLAN = "room for the plan"
@@ -97,7 +97,7 @@ TYPES_SINCE = {
     TensorType.BFLOAT16: "98de88594",
     TensorType.UINT16: "ce26927e2",
 }
-"""Types of tensors that TFLM did not always have a size for."""
+"""Types of tensors whose size older releases of TFLM do not know."""
 
 MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR = 12
 UNASSIGNED_NODE = -1
@@ -105,12 +105,12 @@ UNASSIGNED_NODE = -1
 
 @dataclass
 class SubgraphAllocations:
-    """What the arena holds of a subgraph.
+    """A subgraph's part of the arena.
 
     Attributes:
         tensors: one for each tensor of the model.
         nodes: the device's execution plan.
-        unplaced: the tensors, by index, that have no data: they lie inside of what hardware of the device computes.
+        unplaced: indices of tensors without data, which are internal to hardware of the device.
     """
 
     tensors: list[TfLiteEvalTensor]
@@ -132,14 +132,14 @@ class _TensorPart(NamedTuple):
 
 
 class _Temp(NamedTuple):
-    """A temp allocation of the node that prepares: its offset, how many of its first bytes are read, and of what."""
+    """A temp allocation of the current node: its offset, the number of leading bytes still read, and its owner."""
 
     offset: int
     read: tuple[int, ...]
     tensor: Tensor | None
 
     def end_of_reads(self, reads: Reads) -> int:
-        """Where in the arena what is still read of it ends; 0 where nothing is."""
+        """Arena offset of the end of the bytes still read; 0 if none are."""
         read = self.read[reads]
         return self.offset + read if read else 0
 
@@ -168,21 +168,21 @@ class MicroAllocator:
         planner: "greedy", "linear" or another name of `tflm.memory.PLANNERS`; "tflite" for LiteRT's places (see
             `tflm.memory.TfLiteMemoryPlanner`); a list of offsets (see `tflm.memory.OffsetsPlanner`), or an object with
             the methods of `tflm.memory.MemoryPlanner`. As in TFLM, such an object is outside the arena.
-        target: the machine whose structure sizes are reserved.
-        kernels: the kernel library that the firmware is built with, or its name; see `tflm.libraries`.
+        target: the target, which determines the sizes of structures.
+        kernels: the firmware's kernel library, or its name; see `tflm.libraries`.
         persistent_arena: another buffer, for the tail; `arena` then has only head and temp.
 
     Attributes:
-        target, kernels: as given, the kernels as a library.
-        release: the TFLM that the library is built into.
-        planner: what plans the head.
-        planner_bytes: what the planner's own tables take while it plans, for each plan that was made.
-        turn: held while an interpreter over this allocator allocates, runs or resets, as their heads share memory.
+        target, kernels: the arguments, the kernels as a library.
+        release: the library's TFLM release.
+        planner: the planner of the head.
+        planner_bytes: size of the planner's own tables, for each plan that was made.
+        turn: held while an interpreter of this allocator allocates, runs or resets, because their heads share memory.
 
     Raises:
         ArenaError: the buffer can't be an arena.
         ArenaExhausted: it is too small for the allocator itself.
-        ArgumentError: there is no planner of that name; or the target is none.
+        ArgumentError: unknown planner or target.
     """
 
     MEMORY_ALLOCATOR: type[SimpleMemoryAllocator] = SimpleMemoryAllocator
@@ -273,7 +273,7 @@ class MicroAllocator:
         return allocations
 
     def require_subgraphs(self, model: Model) -> None:
-        """Reject more than one subgraph where the release does not know any others.
+        """Reject several subgraphs if the release supports only one.
 
         Raises:
             ModelError: the model has several.
@@ -287,11 +287,11 @@ class MicroAllocator:
         for subgraph in model.subgraphs if unknown else ():
             for tensor in subgraph.tensors or ():
                 if tensor.type in unknown:
-                    reason = f"{self.release.name} does not know {tensor.type.name} (tensor {tensor.name!r})"
+                    reason = f"{self.release.name} does not support {tensor.type.name} (tensor {tensor.name!r})"
                     raise ModelError(reason, table="Tensor", field="type")
 
     def finish_prepare_node_allocations(self, position: int) -> None:
-        """Give back the temp allocations of a node, at its position in the plan, and keep its scratch requests."""
+        """Release a node's temp allocations, and keep its scratch requests with its position in the plan."""
         for temp in self._temps:
             self._non_persistent.deallocate_temp(temp.offset)
         self._temps = []
@@ -307,8 +307,7 @@ class MicroAllocator:
         """Place every tensor and scratch buffer; sets the data of the eval tensors.
 
         Returns:
-            the buffers in the head, scratch buffers last and in the order of their requests; and what happens at
-            each step that their lifetimes are counted in.
+            The buffers in the head, with scratch buffers last in the order of their requests; and each step's node.
         """
         if not self._model_is_allocating:
             raise InterpreterError("no model is being allocated; start one first")
@@ -350,7 +349,9 @@ class MicroAllocator:
     def _finish_one_by_one(
         self, model: Model, allocations: list[SubgraphAllocations]
     ) -> tuple[list[Buffer], list[InvocationStep]]:
-        """As TFLM did when each subgraph had a plan of its own over the same memory, with all scratch buffers in it."""
+        """Plan as older releases of TFLM: a plan for each subgraph over the same memory, each with all scratch
+        buffers.
+        """
         planned: list[Buffer] = []
         scratch: list[Buffer] = []
         steps: list[InvocationStep] = []
@@ -381,12 +382,12 @@ class MicroAllocator:
         return [*temps, self._allocate_temp_struct(ALLOCATION_INFO, infos, "allocation infos")]
 
     def _offline_offsets(self, model: Model) -> tuple[int, ...] | None:
-        """The plan that the model has, unless every tensor is to have memory of its own."""
+        """The model's offline plan, unless all tensors are preserved."""
         offsets = offline_offsets(model.root)
         if offsets is None or not preserves_all_tensors(self.planner):
             return offsets
         if any(offset != ONLINE_PLANNED_BUFFER for offset in offsets):
-            reason = "the model's own memory plan is ignored: every tensor gets memory of its own"
+            reason = "the model's own memory plan is ignored, because every tensor gets separate memory"
             warnings.warn(reason, PlanIgnored, stacklevel=2)
         return None
 
@@ -404,7 +405,7 @@ class MicroAllocator:
                     _place_tensor(tensor, self._persistent.arena, offset)
 
     def _plan(self, buffers: list[Buffer], temps: list[int]) -> None:
-        """Tell the planner of every buffer, while it has all the memory that is left for its tables; set the head."""
+        """Run the planner on all buffers, with the free memory for its tables, and set the head."""
         remaining = self._non_persistent.get_available_memory(ARENA_ALIGNMENT)
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
         self.planner.init(remaining)
@@ -416,7 +417,7 @@ class MicroAllocator:
             self._non_persistent.deallocate_temp(offset)
         self._non_persistent.reset_temp_allocations()
         size = self.planner.get_maximum_memory_size()
-        if not self.release.holds(PLANNED_TOGETHER):  # the plan had to fit above what the head held before
+        if not self.release.holds(PLANNED_TOGETHER):  # the plan had to fit above the previous head
             room = self._non_persistent.allocate_temp(size, ARENA_ALIGNMENT, ROOM_FOR_THE_PLAN)
             self._non_persistent.deallocate_temp(room)
             self._non_persistent.reset_temp_allocations()
@@ -425,13 +426,14 @@ class MicroAllocator:
         self._non_persistent.reserve_non_persistent_overlay_memory(self._largest_head, ARENA_ALIGNMENT)
 
     def _commit(self, buffers: list[Buffer], allocations: list[SubgraphAllocations]) -> list[Buffer]:
-        """The buffers at their places, which the eval tensors get as well."""
+        """Assign offsets to buffers and eval tensors."""
         arena = self._non_persistent.arena
         tensors = [tensor for subgraph in allocations for tensor in subgraph.tensors]
         nodes = (allocations[r.subgraph_index].nodes[r.node_index][0] for r in self._requests)
         planned = []
         for i, buffer in enumerate(buffers):
-            # TFLM's -1 is for what nothing writes, such as memory of an NPU; both are -1 for what is never used.
+            # TFLM's first use is -1 for buffers without a writer, such as an NPU's memory; both are -1 for unused
+            # buffers.
             first_use = min(max(buffer.first_use, 0), buffer.last_use)
             name = next(nodes).operator if buffer.tensor is None else buffer.name
             offset = self.planner.get_offset_for_buffer(i)
@@ -465,7 +467,7 @@ class MicroAllocator:
         for lost in lost_values(model.root, places, scratch):
             raise ArenaError(f"the plan loses a value: {lost}")
 
-    # Requests of operators and the interpreter.
+    # Requests of operators and of the interpreter.
 
     def allocate_persistent_buffer(
         self, size: int, what: str = "a persistent buffer", reads: Reads | None = None
@@ -475,8 +477,8 @@ class MicroAllocator:
         Args:
             size: in bytes.
             what: names them in errors.
-            reads: what the node that prepares still reads of its temp tensors, so that the buffer may lie over the
-                rest; None for everything.
+            reads: the parts of its temp tensors that the current node still reads; the buffer may overlap the rest.
+                None for all parts.
         """
         shared = self._persistent is self._non_persistent
         floor = None if reads is None or not shared else self._end_of_reads(reads)
@@ -485,7 +487,7 @@ class MicroAllocator:
         return self._persistent.arena.view(offset, np.uint8, (size,))
 
     def _end_of_reads(self, reads: Reads) -> int:
-        """Where in the arena what is still read of head and temp memory ends."""
+        """Arena offset of the end of head and temp memory that is still read."""
         return max((temp.end_of_reads(reads) for temp in self._temps), default=self._non_persistent.head)
 
     def head_view(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
@@ -505,11 +507,11 @@ class MicroAllocator:
         return len(self._requests) - 1
 
     def allocate_temp_buffer(self, size: int, alignment: int, what: str = "a temporary buffer") -> int:
-        """Bytes above the head until the node has prepared; returns their offset."""
+        """Allocate bytes above the head until the end of the node's prepare phase; returns their offset."""
         return self._allocate_temp(_TensorPart(size, alignment, (size,) * len(Reads)), what, None)
 
     def allocate_temp_tensor(self, tensor: Tensor, what: str) -> None:
-        """Room for a tensor in full, in temp memory, until the node has prepared or the tensor is released."""
+        """Allocate a full tensor in temp memory until the end of the node's prepare phase or its release."""
         for part in self._tensor_parts(tensor):
             self._allocate_temp(part, what, tensor)
 
@@ -519,7 +521,7 @@ class MicroAllocator:
         return offset
 
     def release_temp_tensor(self, tensor: Tensor) -> None:
-        """Give back a tensor's room in temp memory: nothing more can be had there, but nothing there is read again."""
+        """Release a tensor in temp memory: its bytes are not reused, but never read again."""
         for temp in [temp for temp in self._temps if temp.tensor is tensor]:
             self._non_persistent.deallocate_temp(temp.offset)
             self._temps.remove(temp)
@@ -564,7 +566,7 @@ class MicroAllocator:
 
     @property
     def arena_bytes(self) -> int:
-        """Bytes of the arena, or of both where there are two."""
+        """Bytes of the arena, or of both arenas."""
         arenas = {id(memory.arena): memory.arena.size for memory in (self._non_persistent, self._persistent)}
         return sum(arenas.values())
 
@@ -598,7 +600,7 @@ class MicroAllocator:
         self._persistent.allocate_persistent_buffer(count * size, alignment, what)
 
     def _size_and_alignment(self, struct: Struct) -> tuple[int, int]:
-        """Those that a structure has on the target in sources of the kernel library's age."""
+        """Size and alignment of a structure on the target, in the kernel library's release."""
         if struct not in self._structures:
             self._structures[struct] = self.kernels.layout(struct, self.target)
         return self._structures[struct]
@@ -608,7 +610,7 @@ class MicroAllocator:
         return self._non_persistent.allocate_temp(count * size, alignment, what)
 
     def _request_table_size(self) -> tuple[int, int]:
-        """Size and alignment of the scratch requests so far, and of as many as one more operator may add."""
+        """Size and alignment of the table of scratch requests, with room for those of another operator."""
         count = len(self._requests) + MAXIMUM_SCRATCH_BUFFERS_PER_OPERATOR
         size, alignment = self._size_and_alignment(SCRATCH_BUFFER_REQUEST)
         return count * size, alignment
@@ -623,7 +625,7 @@ def _as_arena(buffer: Any) -> Arena:
 
 
 def _later(buffer: Buffer, steps: int) -> Buffer:
-    """A buffer with its lifetime so many steps later."""
+    """A buffer with its lifetime shifted by `steps`."""
     return replace(buffer, first_use=buffer.first_use + steps, last_use=buffer.last_use + steps)
 
 

@@ -32,10 +32,10 @@ class InterpreterState(Enum):
 
 
 class MicroContext(KernelContext):
-    """The context that kernels are given; see `tflm.kernels.KernelContext` for what each call does.
+    """The context of kernels; see `tflm.kernels.KernelContext` for its methods.
 
     Attributes:
-        state: the phase; a call that does not belong to it raises `InterpreterError`.
+        state: the phase; a method called in a wrong phase raises `InterpreterError`.
     """
 
     def __init__(
@@ -77,11 +77,11 @@ class MicroContext(KernelContext):
         return self._graph.model.subgraphs[self._graph.subgraph_index]
 
     def set_scratch_buffer_offsets(self, offsets: list[int]) -> None:
-        """Where the scratch buffers are, in the order of their requests, once they are planned."""
+        """Set the planned offsets of the scratch buffers, in the order of their requests."""
         self._scratch_offsets = offsets
 
     def displace_scratch_buffer(self, handle: int) -> None:
-        """Give a scratch buffer memory of the host in place of that in the arena."""
+        """Move a scratch buffer from the arena to host memory."""
         self._displaced_scratch[handle] = track_host_array(np.zeros(self._scratch_sizes[handle], np.uint8))
 
     def allocate_persistent_buffer(self, size: int) -> npt.NDArray[np.uint8]:

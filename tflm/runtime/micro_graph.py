@@ -29,17 +29,17 @@ class MicroGraph:
 
     Args:
         model: the model.
-        resolver: where the registrations of its operators are found.
-        delegates: which claim some of them, in this order.
-        kernels: the kernel library whose operators they are.
-        is_profiled: whether a profiler is notified of every node that runs.
+        resolver: has the registrations of its operators.
+        delegates: delegates that may claim operators, in this order.
+        kernels: the kernel library of the operators.
+        is_profiled: whether a profiler records every node.
 
     Attributes:
         model: the model.
         plans: the execution plan of each subgraph.
-        allocations: tensors and nodes of each subgraph, once the arena holds them.
-        subgraph_index: the subgraph whose operators are initialised, prepared, bound or run just now.
-        node: the operator that is taken through a phase just now; None while the model runs.
+        allocations: tensors and nodes of each subgraph, once they are in the arena.
+        subgraph_index: the subgraph whose operators are currently initialised, prepared, bound or run.
+        node: the operator in its current phase; None while the model runs.
 
     Raises:
         ModelError: a builtin operator has options meant for custom ones.
@@ -153,10 +153,10 @@ class MicroGraph:
             node.op_data = node.op_data if kept is None else kept
 
     def prepare_subgraphs(self, context: KernelContext, finish_node: Callable[[int], None]) -> None:
-        """Let every operator check its tensors and ask for memory.
+        """Run the prepare phase of every operator.
 
         Args:
-            finish_node: called after each, with its position in the device's plan.
+            finish_node: called after each operator, with its position in the device's plan.
         """
         position = [0] * len(self.plans)
 
@@ -197,7 +197,7 @@ class MicroGraph:
         self._for_each_node(bind, running=True)
 
     def standalone_run(self) -> Run | None:
-        """What runs the whole model, if it is one node of a delegate whose run needs nothing around it."""
+        """The function that runs the whole model, if the model is a single node of a standalone delegate."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
         return runs[0] if delegate is not None and delegate.is_standalone(runs[0]) else None
@@ -246,7 +246,7 @@ class MicroGraph:
                     _reset_variable(table, tensor)
 
     def _for_each_node(self, phase: Callable[[PlannedNode], Any], *, running: bool = False) -> None:
-        """Take every node, of the device or those that run, through a phase; errors name the node."""
+        """Run a phase of every device or running node; errors name the node."""
         planned: PlannedNode | None = None
         try:
             for self.subgraph_index, plan in enumerate(self.plans):  # noqa: B020

@@ -36,40 +36,40 @@ from tflm.schema.model import Model, require_model
 from tflm.targets import HOST, Target, require_target
 
 BUFFER_ELEMENTS = 1024
-"""Elements in each of the buffers that numpy may work in."""
+"""Elements of each buffer of numpy's iterators."""
 
 
 class MicroInterpreter:
     """Places everything a model needs in the arena, once, and then runs it without allocating.
 
     Args:
-        model: what to run.
+        model: the model.
         resolver: the available operators.
         arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
             one after the other into the same arena.
-        target: the machine whose arena layout is followed; results are the same for all of them.
-        kernels: the kernel library that the firmware is built with, or its name: "reference", "cmsis-nn",
-            "cmsis-nn:size", "esp-nn", "arduino"; see `tflm.libraries`. The arena is laid out as for that library, and
-            results that are known to differ follow it.
+        target: the target, which determines the arena's layout, not the results.
+        kernels: the firmware's kernel library, or its name: "reference", "cmsis-nn", "cmsis-nn:size", "esp-nn",
+            "arduino"; see `tflm.libraries`. The arena's layout is that library's, and known differences of its results
+            are reproduced.
         planner: "greedy", "linear", "tflite", a list of offsets, or a planner object; see `MicroAllocator`.
         profiler: called at the start and end of every operator, which the compiled engine then runs singly; or None.
-        preserve_all_tensors: give every tensor memory of its own, so that `get_tensor` can look at it afterwards. A
-            memory plan that the model has is ignored then, with a warning, `PlanIgnored`.
+        preserve_all_tensors: give every tensor separate memory, so that `get_tensor` can read it afterwards. This
+            ignores the model's memory plan with the warning `PlanIgnored`.
         while_limit: the most iterations of a WHILE before it fails with an `OperatorError`; None for no limit.
         decompression_memory: a writable buffer outside the arena for outputs of DECODE that fit; each DECODE overwrites
-            those of the one before.
+            those of the previous one.
         delegates: which may claim parts of the graph, in this order; see `tflm.delegates`. None for the default ones;
             with `decompression_memory` there are none by default.
-        release: the TFLM that the firmware has, or its name: a commit, a day, or what contains it, such as
-            "esp-tflite-micro 1.3.3"; see `tflm.releases.by_name`. None for the one that this package follows, or that
-            of the kernel library.
+        release: the firmware's TFLM release, or its name: a commit, a day, or a distribution such as
+            "esp-tflite-micro 1.3.3"; see `tflm.releases.by_name`. None for that of the kernel library, or the one that
+            this package follows.
 
     Raises:
-        ArgumentError: an argument is not what it should be, such as a path for a model.
+        ArgumentError: an argument is invalid, such as a path instead of a model.
         ArenaError: the buffer is read-only, or otherwise can't be an arena.
-        InterpreterError: the `while_limit` is not a number from 0 on.
+        InterpreterError: the `while_limit` is not a non-negative number.
 
-    `target`, `kernels`, `release`, `planner` and `preserve_all_tensors` are those of the allocator, where one is given.
+    `target`, `kernels`, `release`, `planner` and `preserve_all_tensors` are those of the allocator, if one is passed.
 
     An interpreter is for one thread at a time: `allocate_tensors`, `invoke` and `reset` raise `InterpreterError` while
     one of them is in progress, in another thread or in an operator that calls back. This includes all interpreters that
@@ -106,7 +106,8 @@ class MicroInterpreter:
         self._profiler = require_profiler(profiler)
         self._while_limit = while_limit
         self._decompression_memory = None if decompression_memory is None else Arena(decompression_memory)
-        if delegates is None:  # in memory that one DECODE after the other has, the order of operators is not to change
+        # DECODEs share this memory one after the other, so the order of operators must not change.
+        if delegates is None:
             delegates = late_import(DEFAULT_DELEGATES)(model) if decompression_memory is None else ()
         self._delegates = list(delegates)
         self._graph: MicroGraph | None = None
@@ -121,7 +122,7 @@ class MicroInterpreter:
         return f"MicroInterpreter({self._model!r}, target {self._target.name}, {place})"
 
     def __del__(self) -> None:
-        # Operators that run subgraphs hold on to the graph, and it to them: memory would wait for the collector.
+        # Break the reference cycle between the graph and operators that run subgraphs, to free memory at once.
         allocated = getattr(self, "_allocated", None)
         if allocated is not None:
             allocated.graph.release(allocated.context)
@@ -152,20 +153,21 @@ class MicroInterpreter:
         return list(_at(self._current_graph().plans, subgraph_index, "subgraph").running)
 
     def allocate_tensors(self) -> None:
-        """Place everything in the arena. To be called once, before anything else; a second call does nothing.
+        """Place everything in the arena. Call this once, before any other method; a second call is a no-op.
 
         Raises:
-            ArenaExhausted: the arena is too small: what was being placed, bytes requested, available and missing.
-            UnresolvedOperator: the resolver does not have an operator of the model.
+            ArenaExhausted: the arena is too small; has the allocation's purpose and the requested, available and
+                missing bytes.
+            UnresolvedOperator: the resolver lacks an operator of the model.
             OperatorError: an operator rejects its inputs, outputs or options.
             ModelError: the model cannot be run.
 
-        After an error, the arena is as free as before and may be used for something else.
+        After an error, the arena is unused again.
         """
         if self._is_allocated():
             return
         with self._under_way("allocate_tensors"):
-            if self._is_allocated():  # by another thread, since it was looked at
+            if self._is_allocated():  # by another thread, since the first check
                 return
             if isinstance(self._arena, MicroAllocator):
                 allocator = self._arena
@@ -187,7 +189,7 @@ class MicroInterpreter:
             self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def _current_graph(self) -> MicroGraph:
-        """The graph as it is in the arena, or will be."""
+        """The graph in the arena, or the one to be placed there."""
         if self._allocated is not None:
             return self._allocated.graph
         if self._graph is None:
@@ -199,7 +201,7 @@ class MicroInterpreter:
         return self._allocated is not None
 
     def invoke(self) -> None:
-        """Run the model on what its inputs hold.
+        """Run the model on its current inputs.
 
         An operator that waits for more input, such as CIRCULAR_BUFFER, ends it early: later operators do not run.
 
@@ -253,10 +255,10 @@ class MicroInterpreter:
         return _at(self._ready("output").outputs, index, "output")
 
     def get_tensor(self, tensor_index: int, subgraph_index: int = 0) -> TfLiteTensor:
-        """Any tensor of the model, as it is after an invoke.
+        """Any tensor of the model, after an invoke.
 
         Raises:
-            InterpreterError: the plan lets tensors share memory, so that most of them are overwritten by then.
+            InterpreterError: tensors share memory, so most of them are already overwritten.
             TensorIndexError: there is no such tensor.
         """
         allocated = self._ready("get_tensor")
@@ -275,9 +277,9 @@ class MicroInterpreter:
         return list(self._ready("planned_buffers").planned)
 
     def arena_used_bytes(self) -> int:
-        """Bytes of the arena in use, as the same call gives on the target: `head_bytes` and `tail_bytes` together.
+        """Bytes of the arena in use, as this method returns on the target: `head_bytes` plus `tail_bytes`.
 
-        While it allocates, a model may need more for a moment.
+        A model may temporarily need more during allocation.
         """
         return self._ready("arena_used_bytes").allocator.used_bytes()
 
@@ -297,7 +299,7 @@ class MicroInterpreter:
 
     @property
     def tail_bytes(self) -> int:
-        """Bytes at the end of the arena, which hold the runtime's own structures and what stays from run to run."""
+        """Bytes at the end of the arena, which hold the runtime's own structures and persistent data."""
         return self._ready("tail_bytes").allocator.tail_bytes
 
     @contextmanager
@@ -317,11 +319,11 @@ class MicroInterpreter:
 def _like_c(buffer_elements: int | None) -> Callable[..., None]:
     """Return a runner of functions in which integers wrap and floats overflow silently, as in C.
 
-    numpy keeps its error state in a context variable: set here once, it costs nothing in each invoke.
+    numpy keeps its error state in a context variable; setting it once here costs nothing per invoke.
 
     Args:
-        buffer_elements: numpy walks through operands that are not contiguous in buffers. By default those have 8192
-            elements for each operand, in all more than an invoke is to take for itself.
+        buffer_elements: size of numpy's buffers for operands that are not contiguous. The default of 8192 elements per
+            operand exceeds the memory limit of an invoke.
     """
     context = contextvars.copy_context()
     context.run(np.seterr, all="ignore")
@@ -332,10 +334,10 @@ def _like_c(buffer_elements: int | None) -> Callable[..., None]:
 
 @dataclass
 class Layout:
-    """A model that has its place in the arena, and is not bound yet.
+    """A model placed in the arena, but not bound yet.
 
     Attributes:
-        planned, steps: what `MicroAllocator.finish_model_allocation` gave.
+        planned, steps: the result of `MicroAllocator.finish_model_allocation`.
         inputs, outputs: the tensors that the interpreter shows to its caller.
     """
 
@@ -367,11 +369,11 @@ def lay_out(
     decompression_memory: Arena | None = None,
     resource_variables: int | None = None,
 ) -> Layout:
-    """Lay a model out as `allocate_tensors` does, up to the binding of its operators.
+    """Lay a model out as `allocate_tensors` does, without binding its operators.
 
     Args:
-        graph: one that was never laid out before.
-        resource_variables: how many there is room for; as many as the model names, if it is None.
+        graph: a graph that was never laid out before.
+        resource_variables: capacity for resource variables; None for the number in the model.
 
     Raises:
         TflmError: as `MicroInterpreter.allocate_tensors`.

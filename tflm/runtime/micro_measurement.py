@@ -1,4 +1,4 @@
-"""How large an arena must be, worked out without one."""
+"""Computes the arena that a model needs, without an arena."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tflm.targets import HOST, Target, align_up, require_target
 ARENA_BYTES_PER_MODEL_BYTE = 4
 
 SEPARATE_ALLOCATORS_BYTES = 1024
-"""More than the objects of two allocators take beyond those of one."""
+"""Upper bound on the bytes that a second allocator's objects add."""
 
 
 def measure_arena(
@@ -45,16 +45,16 @@ def measure_arena(
     resource_variables: int | None = None,
     release: Releases | None = None,
 ) -> ArenaMeasurement:
-    """What a model needs of an arena. None is needed to ask: it is laid out in memory that is given back at once.
+    """Measure the arena that a model needs, by laying it out in temporary memory.
 
     Args:
         model, resolver, target, kernels, planner: as for `MicroInterpreter`.
-        delegates: what takes parts of the graph. Only hardware of the device changes anything.
-        resource_variables: how many the firmware makes room for; as many as the model names, if it is None.
+        delegates: delegates that may claim operators. Only those for hardware of the device affect the arena.
+        resource_variables: the firmware's capacity for resource variables; None for the number in the model.
         release: as for `MicroInterpreter`.
 
     Raises:
-        ArgumentError: an argument is not what it should be, such as a path for a model.
+        ArgumentError: an argument is invalid, such as a path instead of a model.
         TflmError: the model can't be laid out in an arena of any size.
     """
     require_model(model)
@@ -98,11 +98,11 @@ def _measurement(layout: Layout, plain: LoggingMicroAllocator, recording: Record
 
 @dataclass(frozen=True)
 class SeparateArenas:
-    """The smallest two arenas in which a model can be allocated with its tail in a memory of its own, in bytes.
+    """The smallest arenas in which a model can be allocated with its tail in a separate memory, in bytes.
 
     Attributes:
-        head_arena_bytes: of the arena for head and temp, which operators work in.
-        tail_arena_bytes: of the persistent arena.
+        head_arena_bytes: the arena for head and temp, which operators work in.
+        tail_arena_bytes: the persistent arena.
     """
 
     head_arena_bytes: int
@@ -117,13 +117,13 @@ def measure_separate_arenas(
     kernels: Kernels = "reference",
     planner: Planner = "greedy",
 ) -> SeparateArenas:
-    """What a model needs where head and tail lie in different memories: `MicroAllocator(..., persistent_arena=...)`.
+    """Measure a model with head and tail in separate memories: `MicroAllocator(..., persistent_arena=...)`.
 
     Args:
         model, resolver, target, kernels, planner: as for `MicroInterpreter`.
 
     Raises:
-        ArgumentError: an argument is not what it should be.
+        ArgumentError: an argument is invalid.
         TflmError: the model can't be laid out in arenas of any size.
     """
     library = library_for(kernels, require_target(target))
@@ -142,10 +142,9 @@ def measure_separate_arenas(
 def _minimum_arena_bytes(log: Sequence[Allocation], size: int, planner_bytes: Sequence[int]) -> int:
     """The smallest arena, a multiple of 16, in which the allocations of a log would all have succeeded.
 
-    Offsets in the tail count from its end, whatever the size. So an allocation in head or temp asks for itself and what
-    then is in the tail, one in the tail for itself and what then is below the offset that it keeps above. The planner
-    is given all that is left each time, but needs only its `planner_bytes`, between borders that are both rounded to
-    the arena's alignment.
+    Offsets in the tail are relative to its end. An allocation in head or temp therefore needs its own end plus the
+    current tail; one in the tail needs the tail including itself plus everything below its `floor`. The planner gets
+    all free memory, but needs only its `planner_bytes` between limits rounded to the arena's alignment.
     """
     needed = high = 0
     tables = iter(planner_bytes)
@@ -179,7 +178,7 @@ def _npu_bytes(model: Model, planned: Sequence[Buffer]) -> int:
 
 
 def covered_bytes(buffers: Iterable[Buffer], alignment: int = 1) -> int:
-    """Bytes of the head that buffers take, each rounded up; those that share memory count once."""
+    """Bytes of the head that buffers cover, each rounded up; shared bytes count once."""
     total = end = 0
     for offset, stop in sorted((b.offset, b.offset + align_up(b.size, alignment)) for b in buffers):
         total += max(stop - max(offset, end), 0)
@@ -196,10 +195,10 @@ def _operator_at(layout: Layout, step: int) -> str:
 
 
 def _peak(layout: Layout) -> Peak:
-    """The earliest of the steps at which the buffers alive cover most of the head.
+    """The first step at which live buffers cover the most bytes of the head.
 
-    What they cover is no more than their sizes together, so that few steps have to be looked at closely: the one with
-    the largest sum, then those whose sum is larger than what was found to be covered.
+    The sum of sizes is an upper bound, so only few steps are computed exactly: the one with the largest sum, then those
+    whose sum exceeds the best result.
     """
     used = [buffer for buffer in layout.planned if buffer.last_use >= 0]
     sums = _alive_bytes(used, len(layout.steps)).tolist()
@@ -220,7 +219,7 @@ def _alive_at(buffers: Iterable[Buffer], step: int) -> list[Buffer]:
 
 
 def _alive_bytes(buffers: Sequence[Buffer], step_count: int) -> npt.NDArray[np.int64]:
-    """For each step the sizes of the buffers alive, each rounded up, together."""
+    """For each step, the sum of the sizes of live buffers, each rounded up."""
     changes = np.zeros(step_count + 1, np.int64)
     sizes = np.asarray([align_up(buffer.size, ARENA_ALIGNMENT) for buffer in buffers], np.int64)
     np.add.at(changes, np.asarray([buffer.first_use for buffer in buffers], np.intp), sizes)
@@ -229,7 +228,7 @@ def _alive_bytes(buffers: Sequence[Buffer], step_count: int) -> npt.NDArray[np.i
 
 
 def alive_at_each_step(buffers: Sequence[Buffer], step_count: int) -> Iterator[tuple[int, Iterable[Buffer]]]:
-    """The buffers alive at each step; they are good until the next step is asked for."""
+    """Yields the live buffers of each step; the list is valid until the next step."""
     alive: dict[int, Buffer] = {}
     begin: list[list[int]] = [[] for _ in range(step_count)]
     end: list[list[int]] = [[] for _ in range(step_count)]

@@ -1,4 +1,4 @@
-"""What a model needs of an arena: the figures, and how `tflm arena` and notebooks show them."""
+"""The measurement of a model's arena, and its report for `tflm arena` and notebooks."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tflm.targets import Target
 LARGEST_BUFFERS = 10
 
 BUFFER_KEYS = ("name", "kind", "offset", "bytes", "first_use", "last_use")
-"""Attributes of a buffer that are figures as they are."""
+"""Attributes of a buffer that are copied to the figures."""
 
 FIGURES = ("arena_used_bytes", "head_bytes", "tail_bytes", "minimum_arena_bytes", "temp_bytes", "npu_bytes", "steps")
-"""Attributes of a measurement that are figures as they are."""
+"""Attributes of a measurement that are copied to the figures."""
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class Peak:
 
     Attributes:
         operator: name of the operator that runs then; empty for the step that fills the inputs.
-        subgraph_index, operator_index: its place in the model; the index is None where no operator runs.
+        subgraph_index, operator_index: its indices in the model; the operator's is None if no operator runs.
         step: number of the step, as in the buffers' first and last use.
-        bytes: what the buffers alive take, each rounded up to 16: no plan can make the head smaller, unless it lets
-            more of them share memory.
-        buffers: the buffers alive, the largest first.
+        bytes: bytes of the live buffers, each rounded up to 16; the head can only be smaller if more of them share
+            memory.
+        buffers: the live buffers, largest first.
     """
 
     operator: str
@@ -47,24 +47,24 @@ class Peak:
 
 @dataclass(frozen=True)
 class ArenaMeasurement:
-    """What a model needs of an arena on a target, in bytes.
+    """The arena that a model needs on a target, in bytes.
 
     Attributes:
-        target: the machine.
+        target: the target.
         kernels: the kernel library.
-        arena_used_bytes: what the call of that name gives on it, once the model is allocated.
+        arena_used_bytes: result of the method of that name on the target, after allocation.
         head_bytes, tail_bytes: its two parts.
-        minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It is more than
-            `arena_used_bytes` where the most is needed while operators prepare, or while memory is planned.
-        records: what the tail is used for, as TFLM's recording allocator counts it on the target.
+        minimum_arena_bytes: the smallest multiple of 16 in which the model can be allocated. It exceeds
+            `arena_used_bytes` if preparing operators or planning needs more memory.
+        records: usage of the tail, as counted by TFLM's recording allocator on the target.
         temp_bytes: how far temp memory reaches from the start of the arena while operators prepare. The head takes its
             place afterwards.
         buffers: every tensor and scratch buffer in the head.
-        steps: the operator that runs at each step, by name; empty where inputs are filled or a subgraph is entered.
-        places: subgraph and place in it of the operator at each step; None where there is no operator.
-        peak: the operator at which memory peaks, and what is alive there.
-        npu_bytes: of the head, the memory that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
-        inputs, outputs: tensors that go in and come out, counted as those of buffers are.
+        steps: name of the operator at each step; empty for filling inputs and entering a subgraph.
+        places: indices of subgraph and operator at each step; None without an operator.
+        peak: the operator at the memory peak, and the buffers alive there.
+        npu_bytes: the part of the head that Vela has laid out for an Ethos-U: its scratch, with the tensors in it.
+        inputs, outputs: the model's inputs and outputs, numbered as in the buffers.
         recording_tail_bytes: the tail with TFLM's recording allocator, whose own objects are larger.
     """
 
@@ -95,7 +95,7 @@ class ArenaMeasurement:
 
 
 def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
-    """A measurement for other programs; sizes in bytes."""
+    """Return the JSON document of a measurement; sizes in bytes."""
     return {
         "target": measured.target.name,
         "kernels": measured.kernels.name,
@@ -107,7 +107,7 @@ def measurement_figures(measured: ArenaMeasurement) -> dict[str, Any]:
 
 
 def buffer_figures(buffer: Buffer) -> dict[str, Any]:
-    """A buffer for other programs: offset and size in bytes, first and last use in steps."""
+    """Return the JSON document of a buffer: offset and size in bytes, first and last use in steps."""
     return {
         **{name: getattr(buffer, name) for name in BUFFER_KEYS},
         "type": None if buffer.type is None else buffer.type.name,
@@ -117,20 +117,22 @@ def buffer_figures(buffer: Buffer) -> dict[str, Any]:
 
 
 def drawn_figures(measured: ArenaMeasurement) -> dict[str, Any]:
-    """A measurement for a picture: its figures, and which tensors go in and come out."""
+    """Return a measurement's figures for a picture, with the model's inputs and outputs."""
     ends = {"inputs": list(measured.inputs), "outputs": list(measured.outputs)}
     return {**measurement_figures(measured), "other_kernels": [], **ends}
 
 
 def picture(**measured: ArenaMeasurement) -> str:
-    """The plans of measurements, by what they are called, side by side in a frame for a notebook."""
+    """Draw the plans of measurements, by title, side by side in a frame for a notebook."""
     from tflm.arena_page import arena_frame  # takes a while to load
 
     return arena_frame("memory plan", {name: drawn_figures(each) for name, each in measured.items()})
 
 
 def shown(measured: ArenaMeasurement, name: str = "arena") -> Report:
-    """The measurement as text: sizes, what is alive at the peak, the largest other buffers, and the tail's records."""
+    """The measurement as a text report: sizes, buffers alive at the peak, the largest other buffers, records of the
+    tail.
+    """
     peak = measured.peak
     where = f"operator {peak.operator_index} {peak.operator}" if peak.operator else "inputs are filled"
     facts = [

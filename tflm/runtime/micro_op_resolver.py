@@ -1,4 +1,4 @@
-"""Which operators a program has: a resolver holds registrations and finds the one for each operator of a model."""
+"""Resolvers hold the registrations of a program's operators, and find the one for each operator of a model."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class MicroMutableOpResolver:
     operator in lower case; `dir(resolver)` lists them.
 
     Args:
-        capacity: how many operators there is room for.
-        strict_versions: also refuse an operator of a version that its registration does not implement. TFLM does not
-            look at versions.
+        capacity: maximum number of operators.
+        strict_versions: also reject operator versions that the registration does not implement. TFLM ignores
+            versions.
 
     Raises:
-        ResolverError: the capacity is negative, or no number.
+        ResolverError: the capacity is not a non-negative number.
     """
 
     def __init__(self, capacity: int, *, strict_versions: bool = False):
@@ -42,8 +42,8 @@ class MicroMutableOpResolver:
         """Add an operator by its registration: one of `tflm.kernels.REGISTRATIONS`, or a variant of one.
 
         Raises:
-            ArgumentError: this is no registration.
-            ResolverError: no room is left, or the operator is there already.
+            ArgumentError: the argument is not a registration.
+            ResolverError: the resolver is full, or already has the operator.
         """
         if not isinstance(registration, Registration):
             raise ArgumentError(f"a resolver holds tflm.Registration objects, not {registration!r}")
@@ -58,10 +58,10 @@ class MicroMutableOpResolver:
         self._registrations[name] = registration
 
     def add_custom(self, registration: Registration) -> None:
-        """Add an operator of the caller's own, which models know by the registration's `operator` name.
+        """Add a custom operator, which models refer to by the registration's `operator` name.
 
         Raises:
-            ResolverError: as for `add`; or it has the name of a builtin operator, or none.
+            ResolverError: as for `add`; or it has no name, or that of a builtin operator.
         """
         if not isinstance(registration, Registration):
             raise ArgumentError(f"a custom operator is a tflm.Registration, not {registration!r}")
@@ -74,8 +74,8 @@ class MicroMutableOpResolver:
         """The registration for an operator of a model.
 
         Raises:
-            UnresolvedOperator: it is not here; or, where versions are strict, not in the version that the model asks
-                for. The message says what to add.
+            UnresolvedOperator: the resolver lacks it or, with strict versions, the model's version of it. The message
+                says what to add.
         """
         builtin = builtin_code(code)
         is_custom = builtin is BuiltinOperator.CUSTOM
@@ -119,15 +119,15 @@ class MicroMutableOpResolver:
 
 
 def require_resolver(value: object) -> MicroMutableOpResolver:
-    """The value, which must find operators as a resolver does.
+    """Check that a value is a resolver, and return it.
 
     Raises:
-        ArgumentError: it does not; or it is the class of one.
+        ArgumentError: it is not, or it is a resolver's class.
     """
     if isinstance(value, type) or not callable(getattr(value, "find_op", None)):
         shown = f"the class {value.__name__}" if isinstance(value, type) else f"{value!r}"
         made = f"{value.__name__}(...)" if isinstance(value, type) and hasattr(value, "find_op") else "AllOpsResolver()"
-        raise ArgumentError(f"a resolver is wanted, an object such as tflm.{made}, not {shown}")
+        raise ArgumentError(f"expected a resolver such as tflm.{made}, not {shown}")
     return cast(MicroMutableOpResolver, value)
 
 
@@ -172,7 +172,7 @@ for _operator in REGISTRATIONS:
 
 
 class AllOpsResolver(MicroMutableOpResolver):
-    """Holds every operator of the package, and has room for any number of custom ones.
+    """Holds every operator of the package, and any number of custom ones.
 
     Args:
         strict_versions: as for `MicroMutableOpResolver`.

@@ -10,7 +10,7 @@ from tflm.errors import ArgumentError, InterpreterError
 
 
 class MicroProfilerInterface(Protocol):
-    """What the interpreter asks of a profiler."""
+    """The interface of profilers."""
 
     def begin_event(self, tag: str) -> int:
         """An operator called `tag` begins; returns a handle for its end."""
@@ -20,7 +20,7 @@ class MicroProfilerInterface(Protocol):
 
 
 def require_profiler(value: MicroProfilerInterface | None) -> MicroProfilerInterface | None:
-    """The value, which must be None or an object with a profiler's methods.
+    """Check that a value is None or a profiler, and return it.
 
     Raises:
         ArgumentError: it is something else, such as a class.
@@ -37,9 +37,9 @@ class Event:
 
     Attributes:
         tag: its name.
-        start_ns, end_ns: in nanoseconds of a clock that only rises.
-        place: the indices of its subgraph and of itself, or of the first where a delegate runs several together; None
-            for an event that somebody else began.
+        start_ns, end_ns: nanoseconds of a monotonic clock.
+        place: indices of its subgraph and operator, or of the first operator if a delegate runs several together;
+            None for events of other callers.
     """
 
     tag: str
@@ -57,7 +57,7 @@ class MicroProfiler:
     """Keeps every event until `clear_events`.
 
     Attributes:
-        events: what was timed, in the order in which it began.
+        events: the events, in the order in which they began.
     """
 
     def __init__(self) -> None:

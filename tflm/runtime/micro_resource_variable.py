@@ -30,7 +30,7 @@ MICRO_RESOURCE_VARIABLE = Struct(
 
 @dataclass
 class ResourceVariable:
-    """A variable: its names, its bytes once it has a size, and the value of each byte at the start."""
+    """A variable: its names, its bytes once it has a size, and the initial value of its bytes."""
 
     container: str
     shared_name: str
@@ -42,8 +42,8 @@ class MicroResourceVariables:
     """The resource variables of one interpreter.
 
     Args:
-        allocator: where their records are reserved, before the model's own allocation.
-        capacity: how many there is room for.
+        allocator: reserves their records, before the model's own allocation.
+        capacity: maximum number of variables.
     """
 
     def __init__(self, allocator: MicroAllocator, capacity: int):
@@ -55,10 +55,10 @@ class MicroResourceVariables:
             allocator.allocate_persistent_buffer(count * size, struct.name)
 
     def find_or_create(self, container: str, shared_name: str) -> int:
-        """The id of the variable of that name; one is made if there is none.
+        """The id of the variable with this name, which is created if necessary.
 
         Raises:
-            OperatorError: no room is left for another.
+            OperatorError: the capacity is exhausted.
         """
         for resource_id, variable in enumerate(self._variables):
             if (variable.container, variable.shared_name) == (container, shared_name):
@@ -82,7 +82,7 @@ class MicroResourceVariables:
         """The bytes of a variable.
 
         Raises:
-            OperatorError: there is no such variable, or nothing is ever assigned to it.
+            OperatorError: the variable does not exist, or is never assigned.
         """
         variable = self._variable(resource_id)
         if variable.data is None:
@@ -90,7 +90,7 @@ class MicroResourceVariables:
         return variable.data
 
     def reset_all(self) -> None:
-        """Put every variable back to its value at the start."""
+        """Restore the initial value of every variable."""
         for variable in self._variables:
             if variable.data is not None:
                 variable.data[:] = variable.default_value
@@ -102,6 +102,6 @@ class MicroResourceVariables:
 
 
 def count_resource_variables(model: Model) -> int:
-    """How many resource variables a model names."""
+    """Number of resource variables in a model."""
     options = (op.builtin_options for subgraph in model.subgraphs for op in subgraph.operators or ())
     return len({(o.container or "", o.shared_name or "") for o in options if isinstance(o, VarHandleOptions)})

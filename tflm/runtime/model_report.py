@@ -1,4 +1,4 @@
-"""What is in a model, as `tflm inspect` shows it."""
+"""The contents of a model, as `tflm inspect` shows them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class TensorReport:
         name: its name.
         type: of its elements.
         shape: its dimensions.
-        role: what it is to the model; empty for what operators pass on.
-        scale: of its quantization: one, or one for each slice.
-        zero_point: likewise.
+        role: its role in the model, such as input; empty for intermediate results.
+        scale: scale of its quantization: one, or one for each slice.
+        zero_point: zero point, likewise.
         quantized_dimension: the dimension that the slices count along.
         file_bytes: bytes of its constant data; 0 for other tensors.
     """
@@ -50,9 +50,9 @@ class OperatorReport:
         operator: its name.
         version: its version.
         needed_version: the version that its options and tensors need; None for a custom operator.
-        inputs: tensors by place; -1 for one that is left out.
-        outputs: tensors by place.
-        multiply_accumulates: of one run; 0 for what does not multiply weights.
+        inputs: tensor indices; -1 for an omitted one.
+        outputs: tensor indices.
+        multiply_accumulates: multiply-accumulates of one run; 0 for operators without weights.
     """
 
     index: int
@@ -86,14 +86,13 @@ class ModelReport:
     """A model.
 
     Attributes:
-        model: the path, as it was given.
-        description: what the model says of itself.
+        model: the path, as typed.
+        description: the description in the model.
         file_bytes: size of the file.
-        constant_bytes: of that, weights and other constants.
-        multiply_accumulates: of one invoke of the first subgraph.
-        runtime: the first TensorFlow Lite that has the operators in the versions that the model says; empty if there is
-            none.
-        runtime_needed: likewise, in the versions that they need.
+        constant_bytes: size of weights and other constants in the file.
+        multiply_accumulates: multiply-accumulates of one invoke of the first subgraph.
+        runtime: the first TensorFlow Lite with the operator versions in the model; empty if there is none.
+        runtime_needed: the first one with the versions that the operators need.
         metadata: size of each entry by its name.
         signatures: names of the signatures.
         subgraphs: all of them.
@@ -177,12 +176,12 @@ def _role(subgraph: SubGraph, index: int, tensor: Tensor, file_bytes: int) -> Ro
 
 
 def model_html(model: Model) -> str:
-    """All there is to say of a model, for a notebook."""
+    """The full report of a model, for a notebook."""
     return shown(model_report(model)).html()
 
 
 def shown(figures: ModelReport) -> Report:
-    """The report as text: what the file holds, then operators and tensors of each subgraph."""
+    """The report as text: the file's contents, then operators and tensors of each subgraph."""
     facts = [
         ("file", with_thousands(figures.file_bytes)),
         ("constants", with_thousands(figures.constant_bytes)),

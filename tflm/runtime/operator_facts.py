@@ -23,9 +23,9 @@ def multiply_accumulates(model: Model, subgraph: SubGraph, operator: Operator) -
 
 
 def has_state(code: OperatorCode, operator: Operator, subgraph: SubGraph) -> bool:
-    """Whether an operator looks at or changes more than its own tensors, or a variable among these.
+    """Whether an operator accesses state other than its own tensors, or a variable among these.
 
-    A custom operator that the package does not know may; a builtin one does not.
+    This is assumed of unknown custom operators, but not of unknown builtin ones.
     """
     tensors = subgraph.tensors or []
     if any(t >= 0 and tensors[t].is_variable for t in (*(operator.inputs or ()), *(operator.outputs or ()))):

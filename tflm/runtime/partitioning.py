@@ -12,18 +12,18 @@ from tflm.schema.tables import SubGraph
 
 
 class DependencyGraph:
-    """What each operator of a subgraph waits for, and who uses its tensors.
+    """Dependencies between the operators of a subgraph.
 
-    An operator waits for those that make its inputs. Those with state (variables, subgraphs that are run, registrations
-    with `shares_state`) wait for each other in the model's order; one that may end the invoke waits for all before it,
-    and all after it for that one.
+    An operator depends on the operators that compute its inputs. Those with state (variables, control flow,
+    registrations with `shares_state`) keep the model's order; one that may end the invoke depends on all before it, and
+    all after it depend on it.
 
     Args:
         subgraph: the subgraph of the model.
         operators: its operators, in the model's order.
 
     Attributes:
-        waits_for: of each operator, the places of those that must have run before it.
+        waits_for: for each operator, the indices of those that must run before it.
     """
 
     def __init__(self, subgraph: SubGraph, operators: Sequence[tuple[Node, Registration]]):
@@ -62,7 +62,7 @@ class DependencyGraph:
                 since.append(i)
 
     def tensors_of(self, places: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The tensors that these operators together read of others, and those that they make for others; rising."""
+        """The input and output tensors of these operators as a group, in ascending order."""
         inside = set(places)
         made = {tensor for i in places for tensor in self._nodes[i].outputs}
         read = {tensor for i in places for tensor in self._nodes[i].inputs if tensor >= 0}
@@ -72,7 +72,8 @@ class DependencyGraph:
     def node_subsets(self, nodes: Sequence[Sequence[int]], is_taken: Sequence[bool]) -> Iterator[list[int]]:
         """Subsets that run one after the other: each gathers all nodes of one kind whose inputs are ready by then.
 
-        The first node that is ready decides the kind of a subset, so that kinds alternate; none depends on a later one.
+        The first node that is ready determines the kind of a subset, so kinds alternate; no subset depends on a later
+        one.
 
         Args:
             nodes: the operators of each node, in an order in which they can run.

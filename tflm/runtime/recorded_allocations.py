@@ -1,4 +1,4 @@
-"""What memory of the tail is used for."""
+"""Records of the tail's memory by category."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class RecordedAllocationType(str, Enum):
-    """What memory of the tail is used for, named as TFLM prints it."""
+    """Categories of memory in the tail, named as TFLM prints them."""
 
     EVAL_TENSOR_DATA = "TfLiteEvalTensor data"
     PERSISTENT_TENSOR_DATA = "Persistent TfLiteTensor data"
@@ -20,7 +20,7 @@ class RecordedAllocationType(str, Enum):
 
 @dataclass(frozen=True)
 class RecordedAllocation:
-    """Bytes asked for, bytes used with what alignment added, and number of allocations."""
+    """Bytes requested, bytes used including alignment, and number of allocations."""
 
     requested_bytes: int = 0
     used_bytes: int = 0
@@ -29,13 +29,13 @@ class RecordedAllocation:
 
 @dataclass
 class Recorded:
-    """Allocations for one purpose.
+    """Allocations of one category.
 
     Attributes:
-        kind: what for.
-        begin, end: those of the log that they are, from `begin` to before `end`.
-        used_bytes: bytes of the tail that they took, with what alignment added.
-        count: how many they count as, where that is not their number; set by the code that allocates.
+        kind: the category.
+        begin, end: the log's entries from `begin` to `end` - 1.
+        used_bytes: bytes of the tail used, including alignment.
+        count: the number to report if it differs from the number of entries; set by the code that allocates.
     """
 
     kind: RecordedAllocationType

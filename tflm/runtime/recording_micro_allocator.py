@@ -1,4 +1,4 @@
-"""Allocators that keep a log of what they do, and account of what the tail is used for."""
+"""Allocators that log allocations and record the usage of the tail."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tflm.targets import HOST, Target
 
 
 class LoggingMicroAllocator(MicroAllocator):
-    """The plain allocator with a log of what it does, and what for, which costs nothing in the arena."""
+    """The plain allocator with a log of allocations and their purposes, which takes no arena."""
 
     MEMORY_ALLOCATOR = RecordingSimpleMemoryAllocator
     _persistent: RecordingSimpleMemoryAllocator
@@ -55,10 +55,7 @@ class LoggingMicroAllocator(MicroAllocator):
 
 
 class RecordingMicroAllocator(LoggingMicroAllocator):
-    """The same, which also keeps account of what the tail is used for.
-
-    Its own objects are larger than the plain allocator's, and so are its totals.
-    """
+    """The same, which also records the usage of the tail. Its own objects, and so its totals, are larger."""
 
     RECORDING = True
 
@@ -69,7 +66,7 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
 
     @property
     def records(self) -> dict[RecordedAllocationType, RecordedAllocation]:
-        """What the tail is used for so far."""
+        """Usage of the tail so far, by category."""
         records = dict.fromkeys(RecordedAllocationType, RecordedAllocation())
         for purpose in self._purposes:
             sizes = [a.size for a in self.log[purpose.begin : purpose.end] if a.section == "tail"]
@@ -82,15 +79,15 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
         return records
 
     def repeat(self, other: LoggingMicroAllocator) -> None:
-        """Take from the tail what another allocator has given there; the records are then as if it had been this one.
+        """Repeat another allocator's allocations in the tail, so that the records include them.
 
         Args:
-            other: one with the same planner and arena, over an arena of the same size.
+            other: an allocator with the same planner, over an arena of the same size.
 
         Raises:
-            ArenaExhausted: the larger objects of this one leave too little.
+            ArenaExhausted: the larger objects of this allocator leave too little memory.
         """
-        position = len(self.log)  # both begin with their own objects, which are as many
+        position = len(self.log)  # both start with the same number of own objects
         for purpose in other._purposes:
             self._allocate_again(other.log[position : purpose.begin])
             with self._recorded(purpose.kind) as recorded:

@@ -28,8 +28,8 @@ class ReentrancyGuard:
             raise self.error(call)
 
     def error(self, call: str) -> InterpreterError:
-        """The error for a call that is made during another one."""
+        """The error for a call during another one."""
         return InterpreterError(
             f"{call} while another call is in progress in this arena, in another thread or in an operator that "
-            "calls back; give each thread an interpreter and an arena of its own"
+            "calls back; use a separate interpreter and arena for each thread"
         )

@@ -1,8 +1,8 @@
 """Bytes that an inference reads and writes in each memory: head, tail and flash.
 
 Each operator is counted once, and each of its tensors and scratch buffers once: it reads its inputs and writes its
-outputs, and writes and reads its scratch. Kernels that read weights or inputs again for every output, and caches,
-make the true traffic larger or smaller; so figures compare models and memories, and are no measure of time.
+outputs, and writes and reads its scratch. Real traffic is higher for kernels that read weights or inputs repeatedly,
+and lower with caches. Use the figures to compare models and memories, not to estimate time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tflm.schema.model import Model
 from tflm.schema.tables import Operator, SubGraph, Tensor
 
 KEPT = (RecordedAllocationType.OP_DATA, RecordedAllocationType.PERSISTENT_BUFFER_DATA)
-"""What operators keep in the tail and read when they run, such as multipliers of channels."""
+"""Categories of persistent data that operators read when they run, such as per-channel multipliers."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class OperatorTraffic:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes that an inference reads and writes in each memory, every operator once.
+    """Bytes that an inference reads and writes in each memory, counting every operator once.
 
     Attributes:
-        operators: of each operator.
-        kept_bytes: what all operators together keep in the tail, and read once.
+        operators: traffic of each operator.
+        kept_bytes: persistent data of all operators in the tail, read once.
     """
 
     operators: tuple[OperatorTraffic, ...]
@@ -68,7 +68,7 @@ class Traffic:
 
     @property
     def tail_read_bytes(self) -> int:
-        """Read in the tail: variables, and what operators keep there."""
+        """Read in the tail: variables and operators' persistent data."""
         return sum(each.tail_read_bytes for each in self.operators) + self.kept_bytes
 
     @property
@@ -83,7 +83,7 @@ class Traffic:
 
 
 def traffic(model: Model, measured: ArenaMeasurement) -> Traffic:
-    """What an inference reads and writes, from a model and its measurement."""
+    """Compute the traffic of an inference from a model and its measurement."""
     kept = sum(measured.records[kind].requested_bytes for kind in KEPT if kind in measured.records)
     return Traffic(tuple(_operators(model, measured)), kept)
 
@@ -122,7 +122,7 @@ def _read(
 
 
 def _variable_inputs(subgraph: SubGraph, operator: Operator) -> list[Tensor]:
-    """The variables of an operator, which are inputs that it also writes."""
+    """The variables of an operator: inputs that it also writes."""
     tensors = subgraph.tensors or []
     return [tensors[t] for t in operator.inputs or () if t >= 0 and tensors[t].is_variable]
 

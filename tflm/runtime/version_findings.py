@@ -1,4 +1,4 @@
-"""Findings for operators of versions that the kernels do not implement. TFLM ignores versions and runs them."""
+"""Findings for operator versions that the kernels do not implement. TFLM ignores versions and runs them."""
 
 from __future__ import annotations
 
