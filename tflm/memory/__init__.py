@@ -13,7 +13,7 @@ from tflm.memory.simple_memory_allocator import Allocation, RecordingSimpleMemor
 from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
 
 BufferRequirements = Buffer
-"""The name that TFLM's planners have for a buffer."""
+"""The name of a buffer in TFLM's planners."""
 
 PLANNERS: dict[str, type[PlacingPlanner]] = {
     "greedy": GreedyMemoryPlanner,
@@ -22,10 +22,10 @@ PLANNERS: dict[str, type[PlacingPlanner]] = {
     "breadth": BreadthMemoryPlanner,
     "optimal": OptimalPlanner,
 }
-"""The planners that have a name, and go by sizes and lifetimes alone."""
+"""Planners by name that use only sizes and lifetimes."""
 
 MODEL_PLANNERS: dict[str, type[TfLiteMemoryPlanner]] = {"tflite": TfLiteMemoryPlanner}
-"""The planners that have a name, and go by the model."""
+"""Planners by name that use the model."""
 
 __all__ = [
     "ARENA_ALIGNMENT",

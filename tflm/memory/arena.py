@@ -18,10 +18,10 @@ class Arena:
     """A view of the caller's memory. Nothing is copied: what is written through it is in the caller's buffer.
 
     Args:
-        buffer: anything writable and contiguous with the buffer protocol (bytearray, memoryview, numpy array, mmap).
+        buffer: a writable, contiguous object with the buffer protocol (bytearray, memoryview, numpy array, mmap).
 
     Raises:
-        ArenaError: it is read-only, not contiguous, or no buffer at all.
+        ArenaError: it is read-only, not contiguous, or not a buffer.
     """
 
     def __init__(self, buffer: Any):

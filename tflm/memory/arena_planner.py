@@ -1,12 +1,12 @@
-"""TFLite's ArenaPlanner: where the large interpreter, LiteRT, puts the tensors of a subgraph.
+"""TFLite's ArenaPlanner, with which LiteRT, the large interpreter, places the tensors of a subgraph.
 
-It counts references to learn how long a tensor lives, lets some outputs share an input's place, and puts the largest
-tensor first into the gap that fits best. Steps are the places of operators in their subgraph.
+It computes lifetimes by reference counting, lets some outputs share an input's memory, and places the largest tensors
+first, each into the best fitting gap. Steps are indices of operators in the subgraph.
 
-Tensors of one size that begin at the same operator stand in no order that TFLite's source says. Which of them comes
-first is followed as LiteRT's own build has it (see `native_order`), so that offsets are equal to its. Its sort is not
-stable, so that every tensor counts, and how it compares: a handle of a resource is no variable to it. It has a lifetime
-like any other tensor, and only its place is in the persistent arena.
+TFLite's source does not define an order for tensors of the same size that start at the same operator. This module
+follows LiteRT's own build (see `native_order`), so that offsets are equal. Its sort is not stable, so all tensors and
+comparisons matter: a resource handle is not a variable there. It has a lifetime like any other tensor, and is only
+placed in the persistent arena.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tflm.targets import align_up
 
 TENSOR_ALIGNMENT = 64
 SMALLEST_SHARED_BYTES = 5
-"""Smaller ones are often placeholders of tensors that were not resized yet."""
+"""Minimum size for sharing; smaller tensors are often placeholders that were not resized yet."""
 
 SHARED_INPUTS = 3
-"""How many of an operator's inputs may be shared, at most."""
+"""Most inputs of an operator that may be shared."""
 
 UNCHANGED = {
     BuiltinOperator.RESHAPE: (0,),
@@ -38,7 +38,7 @@ UNCHANGED = {
     BuiltinOperator.EXPAND_DIMS: (0,),
     BuiltinOperator.BITCAST: (0,),
 }
-"""Operators whose output has the bytes of an input, and that input."""
+"""Operators whose output has the bytes of an input, with that input."""
 
 OVERWRITING = {
     BuiltinOperator.ADD: (0, 1),
@@ -48,7 +48,7 @@ OVERWRITING = {
     BuiltinOperator.SOFTMAX: (0,),
     BuiltinOperator.DYNAMIC_UPDATE_SLICE: (0,),
 }
-"""Operators whose output may lie on an input that nobody else reads, and those inputs."""
+"""Operators whose output may replace an input that no other operator reads, with those inputs."""
 
 
 class Temporary(NamedTuple):
@@ -67,11 +67,11 @@ class Temporary(NamedTuple):
 
 @dataclass
 class ArenaPlan:
-    """Places of a subgraph's tensors, by index; `high_water_mark` is the size of the arena that they share.
+    """Offsets of a subgraph's tensors, by index; `high_water_mark` is the size of their arena.
 
     Attributes:
-        arena: tensors and temporaries that are there for a part of the invoke, or for all of it.
-        persistent_arena: variables, and handles of resources.
+        arena: tensors and temporaries.
+        persistent_arena: variables and resource handles.
     """
 
     arena: dict[int, Place] = field(default_factory=dict)
@@ -100,11 +100,11 @@ def plan_as_tflite(
     temporaries: Iterable[Temporary] = (),
     preserve_all_tensors: bool = False,
 ) -> ArenaPlan:
-    """Where LiteRT puts the tensors of a subgraph whose shapes are all known.
+    """Place the tensors of a subgraph as LiteRT does; all shapes must be known.
 
     Args:
         temporaries: memory that its kernels request besides the tensors.
-        preserve_all_tensors: no tensor is given up before the end, and none shares another's place.
+        preserve_all_tensors: keep every tensor until the end, without sharing.
     """
     return _Planner(model, model.subgraphs[subgraph_index], tuple(temporaries), preserve_all_tensors).plan()
 
@@ -141,7 +141,7 @@ class _Planner:
         return plan
 
     def _in_order(self, lifetimes: dict[int, _Lifetime]) -> list[int]:
-        """What is there all the time comes first, then the largest, then what is there first."""
+        """Tensors that are alive all the time come first, then larger ones, then earlier ones."""
 
         def less(a: int, b: int) -> bool:
             whole_a, whole_b = (lifetimes[tensor] == _Lifetime(0, inf) for tensor in (a, b))
@@ -160,7 +160,7 @@ class _Planner:
         return unstable_sorted(collected, less)
 
     def _references(self, roots: dict[int, int]) -> dict[int, int]:
-        """How often each tensor is needed; what shares another's place counts for that one."""
+        """Reference counts of tensors; a tensor that shares another's memory counts for that one."""
         kept = [*(self._subgraph.outputs or ()), *self._variables, *(self._subgraph.inputs or ())]
         read = [roots.get(tensor, tensor) for operator in self._operators for tensor in _present(operator.inputs)]
         counts = dict.fromkeys(self._bytes, 0)
@@ -169,7 +169,7 @@ class _Planner:
         return counts
 
     def _shared_places(self) -> dict[int, int]:
-        """For each tensor that lies on another, the one at the root of that chain."""
+        """For each tensor that shares memory, the tensor at the root of the chain."""
         counts = self._references({})
         roots: dict[int, int] = {}
         for operator in self._operators:
@@ -199,7 +199,7 @@ class _Planner:
         return self._bytes[input] == self._bytes[output] >= SMALLEST_SHARED_BYTES and counts[input] <= 1
 
     def _lifetimes(self, roots: dict[int, int]) -> dict[int, _Lifetime]:
-        """The steps at which each tensor must be there, in the order in which tensors are met."""
+        """The lifetime of each tensor, in the order in which tensors are first used."""
         counts = self._references(roots)
         first = dict.fromkeys((*sorted(self._variables), *_present(self._subgraph.inputs)), 0)
         last: dict[int, int] = {}
@@ -225,13 +225,13 @@ class _Planner:
 
 
 class _Arena:
-    """Memory in which tensors that are not there at the same step may share bytes."""
+    """Memory in which tensors with disjoint lifetimes may share bytes."""
 
     def __init__(self) -> None:
         self._placed: list[_Placed] = []
 
     def allocate(self, size: int, lifetime: _Lifetime) -> Place:
-        """The smallest gap that is large enough, the lowest one of equals, or the end."""
+        """Allocate in the smallest gap that is large enough (the lowest if equal), or at the end."""
         offset = 0 if size == 0 else self._best_fit(size, lifetime)
         place = Place(offset, size)
         if size:
@@ -245,7 +245,7 @@ class _Arena:
             if placed.lifetime.last < lifetime.first or placed.lifetime.first > lifetime.last:
                 continue
             start, gap_end = align_up(end, TENSOR_ALIGNMENT), placed.place.offset
-            # As in TFLite, a gap is judged from its aligned start, and remembered from the other one.
+            # As in TFLite, the size of a gap is measured from its aligned start, but its unaligned start is stored.
             if start + size <= gap_end and gap_end - start < fit:
                 best, fit = start, gap_end - end
             end = max(end, placed.place.end)

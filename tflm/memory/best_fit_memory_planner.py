@@ -1,4 +1,4 @@
-"""Planners that put each buffer into the smallest gap where it fits; they differ in the order of the buffers."""
+"""Best-fit planners: each buffer goes to the smallest gap where it fits; they differ in the order of buffers."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tflm.memory.placed_buffers import PlacedBuffers, place_in_order
 def place_in_best_fit(buffers: Sequence[Buffer]) -> list[int]:
     """The offset of each buffer, in the way of TFLite's arena planner.
 
-    Buffers with an offline offset come first, then those that are alive at every step, then the others by falling
-    size; of two of one size, the one that is needed earlier comes first. Each goes to the smallest gap where it fits,
-    or on top. (TFLite has inputs alive at every step; here lifetimes are what they are said to be.)
+    Buffers with an offline offset come first, then those that are alive at every step, then the others by falling size;
+    of two of one size, the one that is needed earlier comes first. Each goes to the smallest gap where it fits, or on
+    top. (TFLite keeps inputs alive at every step; here the given lifetimes apply.)
     """
     begin = min((buffer.first_use for buffer in buffers), default=0)
     end = max((buffer.last_use for buffer in buffers), default=0)

@@ -13,29 +13,29 @@ import numpy.typing as npt
 from tflm.schema.enums import TensorType
 
 ONLINE_PLANNED_BUFFER = -1
-"""The offset of a buffer that the planner is to place."""
+"""The offset of a buffer that the planner has to place."""
 
 UNUSED = -1
 """First and last use of a buffer that no operator reached from the first subgraph uses."""
 
 Integers = Annotated[npt.NDArray[np.int64], "int64"]
 Floats = Annotated[npt.NDArray[np.float64], "float64"]
-"""Arrays, and what they are to kernels."""
+"""Arrays, and their types for compiled functions."""
 
 
 class Place(NamedTuple):
-    """Bytes of the head: where they begin, and how many, without alignment."""
+    """A range of the head: start and size in bytes, without alignment."""
 
     offset: int
     bytes: int
 
     @property
     def end(self) -> int:
-        """The offset behind them."""
+        """The offset after the range."""
         return self.offset + self.bytes
 
     def meets(self, other: Place) -> bool:
-        """Whether they have a byte in common."""
+        """Whether the ranges have a common byte."""
         return max(self.offset, other.offset) < min(self.end, other.end)
 
 
@@ -53,7 +53,7 @@ class Buffer:
         name: of the tensor, or of the operator whose scratch it is.
         kind: "tensor" or "scratch".
         type, dims: of a tensor; None and () for scratch.
-        tensor: its index, counted through the tensors of all subgraphs as offline plans count; None for scratch.
+        tensor: its index, numbered through all subgraphs as in offline plans; None for scratch.
     """
 
     size: int

@@ -1,4 +1,4 @@
-"""Labels that say which value each byte of the head holds."""
+"""Labels that record which value each byte of the head holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NO_PLACE = Place(0, 0)
 
 
 class ValueBytes(NamedTuple):
-    """Bytes of a value that stand one behind the other."""
+    """Consecutive bytes of a value."""
 
     value: int
     start: int
@@ -24,13 +24,13 @@ class ValueBytes(NamedTuple):
 
 
 class Label(NamedTuple):
-    """What some bytes hold, and who wrote it.
+    """The contents of some bytes, and the operator that wrote them.
 
     Attributes:
-        values: pairs of a value and the address that its first byte would have; several where an opaque operator may
-            have left what was there.
-        tensor: whose bytes they are; None for a scratch buffer.
-        operator: that wrote them; None for whoever fills inputs.
+        values: pairs of a value and the address that its first byte would have; several if an opaque operator may have
+            kept the old contents.
+        tensor: the tensor of the bytes; None for a scratch buffer.
+        operator: the operator that wrote them; None for filled inputs.
     """
 
     values: tuple[tuple[int, int], ...]
@@ -39,7 +39,7 @@ class Label(NamedTuple):
 
 
 class LabelledBytes:
-    """The labels of all bytes: each holds from where it begins to where the next begins."""
+    """The labels of all bytes: each applies from its start to the start of the next."""
 
     def __init__(self) -> None:
         self._starts = [0]
@@ -66,7 +66,7 @@ class LabelledBytes:
         self._labels[first:last] = labels
 
     def read(self, begin: int, end: int) -> Iterator[tuple[int, int, Label]]:
-        """The labels of the bytes from `begin` to `end`, each with where it begins and ends."""
+        """The labels of the bytes from `begin` to `end`, each with its start and end."""
         i = bisect.bisect_right(self._starts, begin) - 1
         while begin < end:
             stop = self._starts[i + 1] if i + 1 < len(self._starts) else end
@@ -74,7 +74,7 @@ class LabelledBytes:
             begin, i = stop, i + 1
 
     def meet(self, other: LabelledBytes) -> None:
-        """Keep of each label only the values that another memory has there as well."""
+        """Intersect each label's values with those of another memory."""
         borders = sorted({*self._starts, *other._starts})
         labels = []
         for border in borders:

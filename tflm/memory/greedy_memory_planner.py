@@ -44,9 +44,9 @@ TABLE_ROW = Struct(
 def place_greedily(buffers: Sequence[Buffer]) -> list[int]:
     """The offset of each buffer.
 
-    Buffers with an offline offset come first and stay where they are told. The others follow by falling size; of two
-    of one size, the one added later comes first. Each goes to the lowest offset where it fits between the buffers
-    placed so far that are alive at a common step.
+    Buffers with an offline offset come first and keep it. The others follow by decreasing size; of equal sizes, the one
+    added later comes first. Each goes to the lowest offset where it fits between the buffers placed so far that are
+    alive at a common step.
     """
     order = sorted(range(len(buffers)), key=lambda i: (-buffers[i].size, -i))
     return place_in_order(buffers, order, PlacedBuffers.lowest_gap)
@@ -55,8 +55,8 @@ def place_greedily(buffers: Sequence[Buffer]) -> list[int]:
 class GreedyMemoryPlanner(PlacingPlanner):
     """Plans with `place_greedily`.
 
-    A planner that no device has derives from this one: its plan gets to a device as an offline plan, which the greedy
-    planner obeys there, so that one's structures are reserved.
+    Planners that do not exist on devices derive from this one: their plans reach a device as offline plans for its
+    greedy planner, whose structures must be reserved.
     """
 
     STRUCT = GREEDY_MEMORY_PLANNER

@@ -37,7 +37,7 @@ class ScratchBufferRequest:
 
 
 class NodeUses(Protocol):
-    """The tensors of a node, by index, on which lifetimes depend; -1 for an input that is left out."""
+    """Indices of a node's tensors, which determine lifetimes; -1 for an omitted input."""
 
     @property
     def inputs(self) -> tuple[int, ...]:
@@ -49,7 +49,7 @@ class NodeUses(Protocol):
 
     @property
     def intermediates(self) -> tuple[int, ...]:
-        """Tensors that carry quantization only."""
+        """Tensors that only have quantization."""
 
     @property
     def called_subgraphs(self) -> tuple[int, ...]:
@@ -57,14 +57,14 @@ class NodeUses(Protocol):
 
 
 class InvocationStep(NamedTuple):
-    """The node that runs at a step, by its place in the execution plan; None where a subgraph is entered."""
+    """The node that runs at a step, by its index in the execution plan; None if a subgraph is entered."""
 
     subgraph_index: int
     node_index: int | None
 
 
 class _Lifetimes:
-    """First and last uses of tensors, then scratch buffers, by number; both are -1 for what is never reached."""
+    """First and last uses of tensors, then scratch buffers, by number; both are -1 if never reached."""
 
     def __init__(self, tensors: Sequence[TfLiteEvalTensor], requests: Sequence[ScratchBufferRequest]):
         self._tensors, self._requests = tensors, requests
@@ -87,12 +87,12 @@ class _Lifetimes:
         return list(zip(self._first, self._last))
 
     def buffers(self, placed: Sequence[int], offsets: Sequence[int], start: int = 0) -> list[Buffer]:
-        """What is to be placed: some tensors, then all scratch buffers.
+        """The buffers to place: some tensors, then all scratch buffers.
 
         Args:
             placed: the tensors, by number.
-            offsets: the place that each tensor must have, or -1.
-            start: the number that the model counts the first tensor as.
+            offsets: the required offset of each tensor, or -1.
+            start: number of the first tensor.
         """
         uses = self.all()
         count = len(self._tensors)
@@ -107,7 +107,7 @@ class _Lifetimes:
 
 
 class LifetimeBuilder:
-    """Computes the lifetimes of everything in a model that was prepared.
+    """Computes the lifetimes of all buffers of a prepared model.
 
     The steps count operators through the whole invocation; an operator that runs a subgraph is followed by one step
     to enter it and by the subgraph's own operators.
@@ -116,12 +116,12 @@ class LifetimeBuilder:
         model: the model.
         nodes: the execution plan of each subgraph.
         tensors: the eval tensors of each subgraph.
-        unplaced: those of each subgraph, by index, that get no place.
-        requests: the scratch buffers that operators asked for.
+        unplaced: indices of each subgraph's tensors that are not placed.
+        requests: the operators' scratch buffers.
         offline_offsets: an offset, or -1, for each tensor, subgraph after subgraph; None without an offline plan.
 
     Attributes:
-        steps: what happens at each step, once `build` has been called.
+        steps: the node of each step, after `build`.
     """
 
     def __init__(
@@ -145,16 +145,18 @@ class LifetimeBuilder:
         self._check_intermediates()
 
     def build(self) -> list[Buffer]:
-        """What needs a place: tensors, subgraph after subgraph, then scratch buffers in the order of their requests."""
+        """The buffers to place: tensors, subgraph after subgraph, then scratch buffers in the order of their
+        requests.
+        """
         self._mark_subgraph(0)
         return self._lifetimes.buffers(list(self._placed()), self._offsets)
 
     def lifetimes(self) -> list[tuple[int, int]]:
-        """First and last use of every tensor and scratch buffer, once `build` has been called."""
+        """First and last use of every tensor and scratch buffer, after `build`."""
         return self._lifetimes.all()
 
     def _placed(self) -> Iterator[int]:
-        """The tensors that need a place: no constants, and variables only where an offline plan has one for them."""
+        """The tensors to place: no constants, and variables only with an offset in the offline plan."""
         for start, subgraph, tensors, unplaced in zip(
             self._starts, self._model.subgraphs, self._tensors, self._unplaced
         ):
@@ -209,10 +211,10 @@ def _needs_place(tensor: TfLiteEvalTensor) -> bool:
 
 
 class SubgraphLifetimeBuilder:
-    """Computes the lifetimes in one subgraph, as TFLM did while it planned each subgraph on its own.
+    """Computes the lifetimes in one subgraph, for older releases of TFLM that plan each subgraph separately.
 
-    What an operator calls is not looked at. Scratch buffers of all subgraphs are in every plan, at the steps of the
-    operators of this one with the same places.
+    Called subgraphs are ignored. Every plan has the scratch buffers of all subgraphs, at the steps of this subgraph's
+    operators with the same indices.
 
     Args:
         subgraph_index: the subgraph.
@@ -220,7 +222,7 @@ class SubgraphLifetimeBuilder:
         requests, offline_offsets: as for `LifetimeBuilder`.
 
     Attributes:
-        steps: what happens at each step.
+        steps: the node of each step.
     """
 
     def __init__(
@@ -243,10 +245,10 @@ class SubgraphLifetimeBuilder:
         self.steps += [InvocationStep(subgraph_index, i if i < len(self._nodes) else None) for i in range(count)]
 
     def build(self, *, unread_outputs_fail: bool) -> list[Buffer]:
-        """What is to be placed: tensors, then scratch buffers in the order of their requests.
+        """The buffers to place: tensors, then scratch buffers in the order of their requests.
 
         Raises:
-            ArenaError: a tensor is made or read, but not both.
+            ArenaError: a tensor is written but never read, or read but never written.
         """
         life = _Lifetimes(self._tensors, self._requests)
         life.create(self._subgraph.inputs or (), 0)

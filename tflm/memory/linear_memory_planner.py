@@ -1,4 +1,4 @@
-"""The planner that gives every buffer memory of its own, so that all tensors can be read after an invoke."""
+"""The planner that gives every buffer separate memory, so that all tensors can be read after an invoke."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LINEAR_MEMORY_PLANNER = Struct(
 
 
 def place_linearly(buffers: Sequence[Buffer]) -> list[int]:
-    """The offset of each buffer: one behind the other, in the order in which they were added."""
+    """The offset of each buffer: one after the other, in the order in which they were added."""
     if any(buffer.is_placed for buffer in buffers):
-        raise ArenaError("the linear planner places every buffer itself; it can't obey a model's offline plan")
+        raise ArenaError("the linear planner places every buffer itself; it does not support a model's offline plan")
     return list(itertools.accumulate((buffer.size for buffer in buffers), initial=0))[:-1]
 
 

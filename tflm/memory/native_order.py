@@ -1,8 +1,8 @@
-"""The order in which LiteRT's own build goes through equals: that of libstdc++'s `unordered_set` and `sort`.
+"""The order of equal elements in LiteRT's own build, which follows from libstdc++'s `unordered_set` and `sort`.
 
-Its planner sorts tensors that it collects in hash sets, and leaves the order of equal ones open. Which of them gets the
-lower place then follows from how these two are made: sets that put a new element first unless its bucket has others,
-and a sort that is not stable beyond 16 elements.
+Its planner collects tensors in hash sets, then sorts them without defining the order of equal ones. Their order follows
+from the implementations: a set inserts a new element first unless its bucket has others, and the sort is not stable for
+more than 16 elements.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable
 
 BUCKET_COUNTS = (13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043, 85229, 172933)
-"""Bucket counts of a growing set: it moves to the next when it has as many elements."""
+"""Bucket counts of a growing set, which takes the next count when it has as many elements as buckets."""
 
 INSERTION_SORTED = 16
-"""Ranges of so many elements are left to the insertion sort at the end."""
+"""Ranges up to this size are left to the final insertion sort."""
 
 Less = Callable[[int, int], bool]
 
@@ -37,7 +37,7 @@ def set_order(values: Iterable[int]) -> list[int]:
 
 
 def _put_first(order: list[int], value: int, buckets: int) -> None:
-    """Before the other elements of its bucket; before all, if it is the first there."""
+    """Insert before the other elements of its bucket, or at the front if the bucket is empty."""
     same = (place for place, other in enumerate(order) if other % buckets == value % buckets)
     order.insert(next(same, 0), value)
 
@@ -45,7 +45,7 @@ def _put_first(order: list[int], value: int, buckets: int) -> None:
 def unstable_sorted(values: Iterable[int], less: Less) -> list[int]:
     """The values as `std::sort` orders them: quicksort with the median of three, then insertions.
 
-    The heap sort that it falls back to, where partitions are bad many times over, is left out.
+    The fallback to heap sort for repeated bad partitions is not implemented.
     """
     items = list(values)
     _partition_all(items, 0, len(items), less)

@@ -1,4 +1,4 @@
-"""A plan that is given as a list of offsets instead of being made."""
+"""A planner that returns a given list of offsets."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tflm.memory.planner import PlacingPlanner
 class OffsetsPlanner(PlacingPlanner):
     """Puts each buffer where the caller says.
 
-    TFLM takes such a plan on trust, and counts no bytes of the head for it; here the head reaches to the end of the
-    last buffer, so that nothing else can get in its way.
+    TFLM does not check such a plan, and counts no bytes of the head for it. Here the head extends to the end of the
+    last buffer, so that nothing else can overlap it.
 
     Args:
         offsets: in bytes, one for each buffer that needs a place: the tensors of every subgraph in turn, without
-            constants and variables, then the scratch buffers in the order in which operators ask for them.
+            constants and variables, then the scratch buffers in the order in which operators request them.
     """
 
     def __init__(self, offsets: Sequence[int]):

@@ -21,13 +21,13 @@ class OptimalPlanner(GreedyMemoryPlanner):
     """Plans with `search_plan`.
 
     Args:
-        time_limit: seconds, None without a limit. They count from the moment at which a search is ready to run.
+        time_limit: seconds, None without a limit. The time starts when a search is ready to run.
         step_limit: the largest number of search steps. With `time_limit=None`, equal models have equal plans.
-        capacity: bytes that are good enough: the search ends at the first plan that is not larger.
+        capacity: target size in bytes: the search ends at the first plan that is not larger.
         progress: called about twice a second during the search.
 
     Attributes:
-        searched: the plan in full, with the reason why its search ended; None before there is one.
+        searched: the full result, with the reason why the search ended; None before a search.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class OptimalPlanner(GreedyMemoryPlanner):
 
     @property
     def proved_optimal(self) -> bool:
-        """Whether the plan is known to be the smallest there is."""
+        """Whether the plan is proved to be the smallest."""
         return self.searched is not None and self.searched.stopped is Stopped.PROVED_OPTIMAL
 
     def _search(self, buffers: Sequence[Buffer]) -> list[int]:

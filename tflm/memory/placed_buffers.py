@@ -11,13 +11,13 @@ from tflm.memory.buffer import Buffer, Integers
 
 
 class PlacedBuffers:
-    """Indexes placed buffers by lifetime, to find those alive with another one without visiting all.
+    """Indexes placed buffers by lifetime, to find those alive together with another without visiting all.
 
-    A buffer that is alive for less than 2^n steps is in a cell of 2^n steps: the one in which it begins. So all that
-    are alive with another one are in the cells that this one touches, and in the cell before those, for each n.
+    A buffer that is alive for less than 2^n steps is in a cell of 2^n steps: the one in which its lifetime starts. All
+    buffers that are alive together with another are in the cells that it touches and the cell before these, for each n.
 
     Args:
-        capacity: the largest number of them.
+        capacity: the largest number of buffers.
     """
 
     def __init__(self, capacity: int):
@@ -26,7 +26,7 @@ class PlacedBuffers:
         self._cells: dict[int, dict[int, list[int]]] = {}
 
     def add(self, buffer: Buffer, offset: int) -> None:
-        """Take note of a buffer's place."""
+        """Add a placed buffer."""
         size, first, last, _ = buffer
         self._columns[:, self._count] = offset, offset + size, first, last
         power = (last - first).bit_length()
@@ -34,21 +34,21 @@ class PlacedBuffers:
         self._count += 1
 
     def lowest_gap(self, wanted: Buffer) -> int:
-        """The lowest offset at which a buffer is in the way of none that is alive with it."""
+        """The lowest offset at which a buffer overlaps no other live buffer."""
         floors, rooms = self._gaps(wanted)
         fits = rooms >= wanted.size
         at = int(fits.argmax()) if fits.any() else -1
         return int(floors[at])
 
     def tightest_gap(self, wanted: Buffer) -> int:
-        """The begin of the smallest gap in which a buffer fits, the lowest of several; on top of all without one."""
+        """The start of the smallest gap in which a buffer fits (the lowest if equal), or the top."""
         floors, rooms = self._gaps(wanted)
         fits = np.flatnonzero(rooms >= wanted.size)
         at = fits[rooms[fits].argmin()] if fits.size else -1
         return int(floors[at])
 
     def in_the_way(self, wanted: Buffer, offset: int) -> npt.NDArray[np.intp]:
-        """Those that share bytes with a buffer at an offset while both are alive, by the order in which they came."""
+        """Live buffers that share bytes with a buffer at an offset, in the order in which they were added."""
         near = self._near(wanted)
         start, end, first, last = self._columns[:, near]
         in_time = (first <= wanted.last_use) & (last >= wanted.first_use)
@@ -56,7 +56,7 @@ class PlacedBuffers:
         return found
 
     def _gaps(self, wanted: Buffer) -> tuple[Integers, Integers]:
-        """Where each gap between buffers alive with `wanted` begins, and its bytes; last, the top, without bytes."""
+        """Start and size of each gap between the buffers alive with `wanted`; last the top, without a size."""
         offset, end, first, last = self._columns[:, self._near(wanted)]
         alive = (first <= wanted.last_use) & (last >= wanted.first_use)
         by_offset = offset[alive].argsort(kind="stable")
@@ -67,7 +67,7 @@ class PlacedBuffers:
         return floors, offset - floors[:-1]
 
     def _near(self, wanted: Buffer) -> npt.NDArray[np.intp]:
-        """The columns of all buffers that are alive with `wanted`, and of some others."""
+        """The columns of a superset of the buffers alive with `wanted`."""
         columns: list[int] = []
         for power, cells in self._cells.items():
             touched = range((wanted.first_use >> power) - 1, (wanted.last_use >> power) + 1)
@@ -79,7 +79,7 @@ class PlacedBuffers:
 def place_in_order(
     buffers: Sequence[Buffer], order: Iterable[int], gap: Callable[[PlacedBuffers, Buffer], int]
 ) -> list[int]:
-    """The offset of each buffer: first those that have one, then the others by their place in `order`, into gaps."""
+    """The offset of each buffer: first those that have one, then the others in the order `order`, into gaps."""
     offsets = [buffer.offset for buffer in buffers]
     placed = PlacedBuffers(len(buffers))
     for buffer in buffers:

@@ -1,4 +1,4 @@
-"""Buffers to be placed, as flat arrays: when each is alive, and with which others."""
+"""A placement problem as flat arrays: lifetimes of buffers, and pairs that are alive together."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Problem(NamedTuple):
     Attributes:
         size: bytes of each buffer, above 0.
         counted: the same, or 0 for a buffer that shares memory with another by their fixed offsets.
-        fixed: where it must be, or -1.
-        first, end: the sections in which it is alive, from `first` to `end` - 1.
+        fixed: its required offset, or -1.
+        first, end: each buffer is alive in the sections from `first` to `end` - 1.
         neighbours, neighbours_from: the buffers alive at a common time with buffer b, from `neighbours_from[b]` to
             `neighbours_from[b + 1]`. Two buffers that are both fixed are no neighbours.
         members, members_from: likewise the buffers alive in a section.
@@ -56,14 +56,14 @@ def problem_of(buffers: Sequence[Buffer]) -> Problem:
 
 
 def least_height(buffers: Sequence[Buffer]) -> int:
-    """A bound that no placement can be lower than: bytes alive at once, and the ends of fixed buffers."""
+    """A lower bound of any placement: bytes alive at once, and the ends of fixed buffers."""
     alone = [buffer for buffer, shares in zip(buffers, _share_memory(buffers)) if not shares]
     ends = [buffer.offset + buffer.size for buffer in buffers if buffer.is_placed]
     return max(lower_bound_bytes(alone), *ends, 0)
 
 
 def height_unit(problem: Problem) -> int:
-    """What the height of every placement that can't be pressed down is a multiple of."""
+    """A common divisor of the heights of all placements that cannot be compacted."""
     return math.gcd(*problem.size.tolist(), *(offset for offset in problem.fixed.tolist() if offset > 0))
 
 
@@ -102,7 +102,7 @@ def _sections(first_step: Integers, last_step: Integers) -> tuple[Integers, Inte
 
 
 def _flat(lists: Sequence[Integers]) -> tuple[Integers, Integers]:
-    """Lists one behind the other, and where each begins."""
+    """Concatenate lists; returns the array and the start of each."""
     starts = np.zeros(len(lists) + 1, np.int64)
     np.cumsum([len(entries) for entries in lists], out=starts[1:])
     return np.concatenate([*lists, np.zeros(0, np.int64)]), starts

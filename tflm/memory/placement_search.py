@@ -23,7 +23,7 @@ from tflm.memory.buffer import Floats, Integers
 from tflm.memory.placement_problem import Problem
 
 UNFINISHED, FOUND, INFEASIBLE, TRAIL_IS_FULL = 0, 1, 2, 3
-"""How a call of `run` ends."""
+"""Results of `run`."""
 
 PLACED = -1
 """The least offset of a buffer that is placed already."""
@@ -33,7 +33,7 @@ FAR = 1 << 62
 
 
 class Search(NamedTuple):
-    """Where a search stands. A frame is the state after a placement; frame 0 has none.
+    """The state of a search. A frame is the state after a placement; frame 0 is the empty placement.
 
     Attributes:
         buffers, sections: how many the problem has.
@@ -97,12 +97,12 @@ class Search(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a search is to do.
+    """The rules of a search.
 
     Attributes:
-        capacity: bytes that the placement may take.
+        capacity: most bytes of the placement.
         by_urgency: whether the tightest section decides, before the weight, between buffers with the same support.
-            It is worked out anew when the problem falls apart.
+            It is recomputed when the problem is divided.
         large_below: whether the larger of two adjacent buffers with the same lifetime must be the lower one. This
             loses no solution, since they can be swapped; searches end sooner when there
             is no placement, and may end later when there is.
@@ -168,7 +168,7 @@ def with_longer_trail(search: Search) -> Search:
 
 
 def start(problem: Problem, search: Search) -> None:
-    """Forget what was searched: the next step begins at the root, with no buffer placed."""
+    """Restart the search at the root, with no buffer placed."""
     search.state[:] = 0
     search.support[:] = search.least[:] = np.maximum(problem.fixed, 0)
     first_members = problem.members_from[:-1].astype(np.intp)  # reduceat refuses 64-bit indices on a 32-bit machine
@@ -184,9 +184,9 @@ def start(problem: Problem, search: Search) -> None:
 
 @kernel
 def run(problem: Problem, search: Search, rules: Rules, step_limit: int) -> int:
-    """Go on until a placement is found (it is in `support`), there is none, or `step_limit` steps were made.
+    """Search until a placement is found (in `support`), none exists, or `step_limit` steps were made.
 
-    A step is a buffer that is placed, or held.
+    A step places or holds a buffer.
     """
     k = search.progress[0]
     if k == NO_FRAME:
@@ -246,7 +246,7 @@ def _go_back(search: Search, k: int) -> None:
 
 @inlined
 def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
-    """The buffer that may lie on its support and has the lowest one; -1 where there is none."""
+    """The buffer with the lowest support among those that may be placed on it; -1 if there is none."""
     support, least, urgency = search.support, search.least, search.urgency
     best = -1
     for i in range(search.low[k], search.high[k]):
@@ -268,7 +268,7 @@ def _next_buffer(problem: Problem, search: Search, rules: Rules, k: int) -> int:
 
 @inlined
 def _place(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
-    """Put a buffer on its support, which leads to frame `k` + 1; False where that can't be completed."""
+    """Place a buffer on its support, which leads to frame `k` + 1; False if that cannot be completed."""
     n, m = search.buffers, search.sections
     support, least, unplaced, top = search.support, search.least, search.unplaced, search.top
     height = support[b] + problem.size[b]
@@ -309,7 +309,7 @@ def _is_wrong_way_round(problem: Problem, rules: Rules, below: int, above: int) 
 
 @inlined
 def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> bool:
-    """Take it that a buffer lies higher than its support, and so do those just like it; False where it can't."""
+    """Hold a buffer: assume that it, and all equal ones, lie above their support; False if impossible."""
     n = search.buffers
     support, least = search.support, search.least
     _set(search, n + b, support[b] + 1)
@@ -329,9 +329,9 @@ def _hold(problem: Problem, search: Search, rules: Rules, k: int, b: int) -> boo
 
 @inlined
 def _deduce(problem: Problem, search: Search, rules: Rules, k: int, low: int, high: int) -> bool:
-    """Raise the least offsets of held buffers as far as can be concluded; False where something can't fit any more.
+    """Raise the least offsets of held buffers as far as follows; False if a buffer no longer fits.
 
-    Frame `k` says which buffers may be concerned. The sections from `low` to `high` have changed.
+    Frame `k` determines the affected buffers. The sections from `low` to `high` have changed.
     """
     n = search.buffers
     support, least = search.support, search.least
@@ -391,7 +391,7 @@ def _sections_fit(problem: Problem, search: Search, rules: Rules, low: int, high
 
 @inlined
 def _divide(problem: Problem, search: Search, rules: Rules, k: int, before: int) -> bool:
-    """Give a new frame the part of the problem that it has to solve; False where all is solved.
+    """Assign a new frame its part of the problem; False if everything is solved.
 
     The buffers of the frame before that are still unplaced may fall apart into parts without a common section. Each
     is solved on its own, and when one can't be, that is because of the last placement: no other part is to blame.
@@ -427,7 +427,7 @@ def _drop(search: Search, before: int) -> int:
 
 @inlined
 def _separate(problem: Problem, search: Search, k: int, before: int) -> int:
-    """Sort the segment of a frame by parts; notes them, unless there is but one. Gives their number."""
+    """Sort the segment of a frame by parts, and record them if there are several; returns their number."""
     low, high = search.low[k], search.high[k]
     reach, counts, sorted_order = search.reach, search.counts, search.sorted_order
     first, last = search.sections, 0

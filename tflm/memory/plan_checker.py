@@ -1,10 +1,9 @@
-"""Checks that a memory plan keeps every value while it is needed, by running the graph on tags instead of numbers.
+"""Checks that a memory plan keeps every value while it is needed, by symbolic execution of the graph.
 
-Each byte of the head is labelled with the value whose byte it holds. An operator looks whether the bytes of its inputs
-still have their labels, and labels those of its outputs. What kernels declare decides the rest: one that only moves
-bytes moves labels, so it may write bytes where they are already; one that reads and writes in a known order may write
-over what it has read. Operators of which nothing is known, such as the command stream of an NPU, are trusted with their
-own tensors: these may share bytes among themselves, as whoever planned them wanted it.
+Each byte of the head is labelled with the value whose byte it holds. An operator checks that the bytes of its inputs
+still have their labels, and labels those of its outputs. Kernels' declarations determine the rest: one that only moves
+bytes moves labels, so it may leave bytes in place; one that reads and writes in a known order may overwrite what it has
+read. Opaque operators, such as an NPU's command stream, are trusted with their own tensors, which may share bytes.
 
 The check shares no code with the planners. Its cost grows with the operators, not with the bytes.
 """
@@ -27,13 +26,13 @@ from tflm.schema.verifier import code_name
 
 
 class LostValue(NamedTuple):
-    """A value that is overwritten before it was read for the last time.
+    """A value that is overwritten before its last read.
 
     Attributes:
-        tensor: that had it, as messages show it.
-        writer: the tensor, or scratch buffer, that was written over it.
-        operator: that wrote there.
-        reader: who would have read the value afterwards, or at the same time.
+        tensor: the tensor with the value, as shown in messages.
+        writer: the tensor or scratch buffer that overwrites it.
+        operator: the operator that writes.
+        reader: the later or simultaneous reader of the value.
     """
 
     tensor: str
@@ -47,11 +46,11 @@ class LostValue(NamedTuple):
 
 
 def findings_in_plan(model: Model, offsets: Sequence[int]) -> Iterator[ModelError]:
-    """What a model's offline plan loses, as findings.
+    """The values that a model's offline plan loses, as findings.
 
     Args:
-        model: good in all but its plan.
-        offsets: of each tensor, subgraph after subgraph; -1 for those that the device places itself.
+        model: valid except for its plan.
+        offsets: offset of each tensor, subgraph after subgraph; -1 for those that the device places itself.
     """
     for lost in lost_values(model, _offline_places(model, offsets)):
         yield broken_plan(str(lost), unsound=True)
@@ -75,22 +74,21 @@ def lost_values(
     registrations: Mapping[str, Registration] = REGISTRATIONS,
     overlaps: Mapping[str, Overlap] | None = None,
 ) -> Iterator[LostValue]:
-    """Every value that a plan loses, in the order in which operators miss them; none for a sound plan.
+    """Every value that a plan loses, in the order in which operators would read them; none for a safe plan.
 
     Args:
-        model: sound in all but its plan.
-        places: of the tensors in the head, by subgraph and tensor. Those that are not here are taken to have memory of
-            their own.
+        model: valid except for its plan.
+        places: the tensors in the head, by subgraph and tensor; all others are assumed to have separate memory.
         scratch: the scratch buffers of each operator, by subgraph and operator.
-        registrations: what is known of operators; those that are not here are opaque.
-        overlaps: in place of those that the registrations declare, for operators by name: a library of kernels may read
-            and write in an order of its own.
+        registrations: the known operators; all others are opaque.
+        overlaps: overlaps by operator name that replace those of the registrations, because a kernel library may read
+            and write in another order.
     """
     return _Run(model, places, scratch or {}, registrations, overlaps or {}).lost()
 
 
 class _Run:
-    """One run of a model on tags."""
+    """A symbolic run of a model."""
 
     def __init__(
         self,
@@ -178,7 +176,7 @@ class _Run:
             self._make((here[0], tensor), here)
 
     def _run_opaque(self, here: TensorKey, operator: Operator) -> None:
-        """What the operator makes may stand where its own tensors were, and leave them as they are."""
+        """The operator's results may overlap its own tensors, and may leave them unchanged."""
         self._look_at_inputs(here, operator)
         own = {
             piece.value
@@ -233,7 +231,7 @@ class _Run:
                 self._look((here[0], tensor), here)
 
     def _look_at_overlaps(self, here: TensorKey, operator: Operator, overlap: Overlap | None) -> None:
-        """Outputs that lie on inputs which the operator may not have read yet."""
+        """Find outputs that overlap inputs that the operator may not have read yet."""
         inputs = [(i, (here[0], tensor)) for i, tensor in enumerate(operator.inputs or ())]
         placed = [(i, key, self._places[key]) for i, key in inputs if key in self._places]
         for tensor in operator.outputs or ():
@@ -248,7 +246,7 @@ class _Run:
                 if from_place.offset - place.offset not in allowed:
                     self._lose(input, key, here, here)
 
-    # Operators that run subgraphs. They copy tensors one by one, and only then go on.
+    # Operators that run subgraphs, after they copied the tensors one by one.
 
     def _run_if(self, here: TensorKey, operator: Operator, options: IfOptions) -> Iterator[LostValue]:
         inputs, outputs = (self._keys(here[0], side) for side in (operator.inputs, operator.outputs))
@@ -278,7 +276,7 @@ class _Run:
             self._make(key, here)
         yield from self._call(here, condition, outputs)
         self._look_at_condition(here, condition)
-        for key in outputs:  # the next turn begins with them
+        for key in outputs:  # the next iteration starts with them
             self._look(key, here)
 
     def _look_at_condition(self, here: TensorKey, condition: int) -> None:
@@ -308,7 +306,7 @@ class _Run:
             self._memory.write(place.offset, place.end, Label(((value, place.offset),), key, operator))
 
     def _look(self, key: TensorKey, reader: TensorKey | None, begin: int = 0, end: int | None = None) -> None:
-        """Note a loss if the bytes of a tensor from `begin` to `end` do not hold what was written to it."""
+        """Record a loss if the bytes of a tensor from `begin` to `end` do not hold the value written to it."""
         place, content = self._places.get(key), self._contents.get(key)
         if place is None or content is None:
             return
@@ -328,7 +326,7 @@ class _Run:
         self._lost.append(LostValue(self._tensor(key), written, self._operator(operator), self._operator(reader)))
 
     def _content(self, key: TensorKey) -> tuple[ValueBytes, ...]:
-        """What a tensor holds; constants, and what nobody has written, are values of their own."""
+        """The contents of a tensor; constants and unwritten tensors are separate values."""
         if key not in self._contents:
             self._contents[key] = (ValueBytes(next(self._values), 0, self._bytes(key)),)
         return self._contents[key]

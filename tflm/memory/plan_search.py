@@ -1,4 +1,4 @@
-"""The search for a small plan: from the best heuristic one down to one that is proved to be the smallest."""
+"""Search for a small plan, from the best heuristic plan down to one that is proved optimal."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from tflm.memory.placement_problem import (
 from tflm.memory.planner import SearchProgress
 
 DEFAULT_TIME_LIMIT = 10.0
-"""Seconds that a search may take unless told otherwise."""
+"""Default time limit of a search, in seconds."""
 
 SECONDS_BETWEEN_CLOCKS = 0.01
 SECONDS_BETWEEN_REPORTS = 0.5
 LARGEST_NUMBER_OF_PAIRS = 1 << 26
-"""Largest number of pairs of buffers alive together for which there is memory to search."""
+"""Most pairs of buffers alive together for which a search is attempted; bounds its memory."""
 
 
 class Stopped(str, Enum):
     """Why a search ended."""
 
     PROVED_OPTIMAL = "no smaller plan exists"
-    CAPACITY_REACHED = "the plan fits the capacity asked for"
+    CAPACITY_REACHED = "the plan fits the requested capacity"
     TIME_LIMIT = "the time limit was reached"
     STEP_LIMIT = "the limit on search steps was reached"
     TOO_LARGE = "there are too many buffers to search"
@@ -76,7 +76,7 @@ class SearchLimits(NamedTuple):
     Attributes:
         seconds: time limit, or None.
         steps: limit on search steps, or None. With this one alone, a plan does not depend on the machine.
-        capacity: bytes that are good enough: the first plan that is not larger ends the search.
+        capacity: target size in bytes: the first plan that is not larger ends the search.
         progress: called about twice a second during the search.
     """
 
@@ -87,13 +87,13 @@ class SearchLimits(NamedTuple):
 
 
 class SearchedPlan(NamedTuple):
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        offsets: of each buffer, in bytes.
+        offsets: offset of each buffer, in bytes.
         head_bytes: the plan's size.
         lower_bound_bytes: no plan is smaller than this; equal to `head_bytes` if that is proved to be the smallest.
-        steps: search steps that were made; 0 where a heuristic's plan was the smallest already.
+        steps: number of search steps; 0 if a heuristic's plan was already optimal.
         stopped: why the search ended.
     """
 
@@ -105,11 +105,11 @@ class SearchedPlan(NamedTuple):
 
 
 class Strategy(NamedTuple):
-    """How a search begins: what it prefers to place first, among buffers that lie equally low.
+    """A strategy: which of several buffers with equal support a search places first.
 
     Attributes:
-        order: "lifetime" (the longest, and of those the largest area), "area" (the largest area), or "blame" (what had
-            the largest share in the failures of the searches so far, and chance).
+        order: "lifetime" (the longest, then the largest area), "area" (the largest area), or "blame" (the largest share
+            in the failures of earlier searches, with a random part).
         by_urgency: see `Rules`.
     """
 
@@ -123,25 +123,25 @@ STRATEGIES = (
     Strategy("area", by_urgency=True),
     Strategy("blame", by_urgency=False),
 )
-"""The ways in turn. The length of a search varies by orders of magnitude, so many short ones are tried first."""
+"""The strategies, tried in turn. Searches vary in length by orders of magnitude, so many short ones come first."""
 
 FIRST_STEPS_PER_BUFFER = 4
 """Length of the first searches."""
 
 SHARES = (0.0, 0.5, 0.75, 0.9)
-"""The heights that are tried in turn, from the lower bound (0) to the next that is better than the best plan (1)."""
+"""Heights to try in turn, from the lower bound (0) to the next below the best plan (1)."""
 
 BLAME_KEPT = 0.5
-"""Share of the blame that is kept when the next search adds to it."""
+"""Decay of blame between searches."""
 
 TIE_BREAK = 1e-6
-"""What chance adds to blame."""
+"""Random part of blame."""
 
 
 def search_plan(buffers: Sequence[Buffer], limits: SearchLimits) -> SearchedPlan:
-    """The best plan that a search within limits finds; it is never larger than greedy's.
+    """Search the best plan within limits; it is never larger than the greedy planner's.
 
-    Equal buffers and equal limits on steps give equal plans, provided that no time limit is met.
+    Equal buffers and step limits return equal plans, unless a time limit is reached.
     """
     clock = _Clock(limits)
     buffers = [_in_time_order(buffer) for buffer in buffers]
@@ -159,7 +159,7 @@ def search_plan(buffers: Sequence[Buffer], limits: SearchLimits) -> SearchedPlan
 
 
 def _in_time_order(buffer: Buffer) -> Buffer:
-    """A buffer that is used for the last time before the first, which can't be, is taken to be alive in between."""
+    """Swap first and last use if they are reversed, so that the buffer is alive in between."""
     size, first, last, offset = buffer
     return Buffer(size, min(first, last), max(first, last), offset)
 
@@ -200,18 +200,18 @@ class _Clock:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What happens here is not counted."""
+        """Exclude the time spent in this context."""
         begin = time.monotonic()
         yield
         self._begin += time.monotonic() - begin
 
 
 class _Descent:
-    """Searches for lower and lower plans of buffers that are not empty.
+    """Searches for successively lower plans of non-empty buffers.
 
     Attributes:
         offsets, height: the best plan so far.
-        bound: no plan is lower.
+        bound: the lower bound.
     """
 
     def __init__(self, buffers: Sequence[Buffer], offsets: list[int], clock: _Clock):
@@ -222,7 +222,7 @@ class _Descent:
         self._clock = clock
 
     def run(self) -> Stopped:
-        """Go on until a limit is reached or no plan can be lower; says which."""
+        """Search until a limit is reached or no plan can be lower; returns which."""
         stopped = self._end()
         if stopped is not None:
             return stopped
@@ -237,7 +237,7 @@ class _Descent:
         return stopped
 
     def _round(self, engine: _Engine, shares: Sequence[float], number: int) -> Stopped | None:
-        """Try all heights in all ways, each for twice as long as in the round before."""
+        """Try all heights with all strategies, each for twice as many steps as in the previous round."""
         steps = FIRST_STEPS_PER_BUFFER * len(self._buffers) << number
         for share, strategy in itertools.product(shares, STRATEGIES):
             self._try(engine, strategy, share, steps, large_below=number % 2 == 1)
@@ -271,7 +271,7 @@ class _Engine:
 
     Attributes:
         unit: all heights are multiples of this.
-        exhausted: whether the last search ended because there is nothing to be found.
+        exhausted: whether the last search ended because no placement exists.
     """
 
     def __init__(self, problem: Problem, lifetimes: Integers, clock: _Clock):
@@ -288,7 +288,7 @@ class _Engine:
             self._run_kernel = as_function(placement_search.run)  # which may compile it
 
     def search(self, capacity: int, strategy: Strategy, steps: int, large_below: bool) -> list[int] | None:
-        """The offsets of a placement within `capacity`; None where none was found in so many steps."""
+        """The offsets of a placement within `capacity`; None if none was found within the steps."""
         code = placement_search
         rules = code.Rules(capacity, strategy.by_urgency, large_below)
         if strategy.order == "blame":
@@ -310,7 +310,7 @@ class _Engine:
         return self._memory.support.tolist() if outcome == code.FOUND else None
 
     def _run(self, rules: placement_search.Rules, step_limit: int) -> int:
-        """Search on, and see to it that the clock is looked at neither too often nor too rarely."""
+        """Continue the search, checking the clock at reasonable intervals."""
         begin = time.monotonic()
         outcome = self._run_kernel(problem=self._problem, search=self._memory, rules=rules, step_limit=step_limit)
         seconds = time.monotonic() - begin
@@ -322,13 +322,13 @@ class _Engine:
 
 
 def _weights(problem: Problem, lifetime: Integers) -> dict[str, npt.NDArray[np.float64]]:
-    """For each order that does not depend on searches, how early every buffer comes."""
+    """Weights of the buffers for each order that does not depend on earlier searches."""
     area = lifetime * problem.size
     return {"lifetime": _falling_ranks(lifetime, area), "area": _falling_ranks(area, lifetime)}
 
 
 def _falling_ranks(*keys: Integers) -> npt.NDArray[np.float64]:
-    """The most for the buffer with the largest first key, then the largest second; of equals, for the first."""
+    """Ranks, highest for the buffer with the largest first key, then second key; of equals, for the first."""
     ranks = np.empty(len(keys[0]), np.float64)
     ranks[np.lexsort([-key for key in reversed(keys)])] = np.arange(len(ranks), 0, -1, dtype=np.float64)
     return ranks

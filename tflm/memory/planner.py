@@ -39,7 +39,7 @@ class MemoryPlanner(Protocol):
         """Bytes that the plan occupies, from offset 0 to the end of the last buffer."""
 
     def get_buffer_count(self) -> int:
-        """How many buffers were added."""
+        """Number of buffers added."""
 
     def get_offset_for_buffer(self, buffer_index: int) -> int:
         """The offset of the buffer that was added as number `buffer_index`."""
@@ -58,7 +58,7 @@ class LimitedSearch(Protocol):
 
     @property
     def proved_optimal(self) -> bool:
-        """Whether the last plan is known to be the smallest there is."""
+        """Whether the last plan is proved to be the smallest."""
 
     def within(self, seconds: float | None) -> AbstractContextManager[None]:
         """Apply another time limit until the context ends."""
@@ -68,8 +68,8 @@ class SearchProgress(NamedTuple):
     """The progress of a search.
 
     Attributes:
-        seconds, steps: since it began.
-        head_bytes: of the best plan so far.
+        seconds, steps: since the start.
+        head_bytes: size of the best plan so far.
         lower_bound_bytes: no plan is smaller than this.
         stage: "searching" for offsets, or "ordering" the operators.
     """
@@ -138,7 +138,7 @@ class PlacingPlanner(MemoryPlanner):
 
     def get_offset_for_buffer(self, buffer_index: int) -> int:
         if not 0 <= buffer_index < len(self._buffers):
-            raise ArenaError(f"buffer index {buffer_index} is out of range, there are {len(self._buffers)}")
+            raise ArenaError(f"buffer index {buffer_index} is out of range: {len(self._buffers)} buffers were added")
         return self._placed()[buffer_index]
 
     def _placed(self) -> list[int]:

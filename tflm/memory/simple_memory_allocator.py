@@ -110,7 +110,7 @@ class SimpleMemoryAllocator:
     def deallocate_temp(self, offset: int) -> None:
         """Release one temp allocation. Its bytes are free after `reset_temp_allocations`."""
         if offset not in self._live_temps:
-            raise ArenaError(f"there is no temp allocation at offset {offset} to release")
+            raise ArenaError(f"no temp allocation at offset {offset} to release")
         self._live_temps.remove(offset)
 
     def is_all_temp_deallocated(self) -> bool:

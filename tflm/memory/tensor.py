@@ -65,7 +65,7 @@ UNSIZED_TYPES = {
     TensorType.FLOAT8_E4M3FN,
     TensorType.FLOAT8_E5M2,
 }
-"""Types that TFLM has no size for: it cannot run models with such tensors."""
+"""Types whose size TFLM does not know: it cannot run models with such tensors."""
 
 
 def int_array_bytes(count: int) -> int:
@@ -95,7 +95,7 @@ class TfLiteEvalTensor:
         dims: shape; () for a scalar.
         data: its elements as an array of `dims`: a view of the model for a constant, a view of the arena once that
             is planned, None before. 4-bit constants are the packed bytes, in one dimension.
-        offset: where in the arena it is, in bytes; None for a constant and before planning.
+        offset: offset in the arena, in bytes; None for a constant and before planning.
         is_constant: whether its data is in the model.
     """
 
@@ -165,7 +165,7 @@ class TensorData(np.ndarray[Any, np.dtype[Any]]):
 
 
 def _fits(values: npt.NDArray[Any], is_array: bool, dtype: np.dtype[Any]) -> bool:
-    """Whether plain numbers (or an array of one, for convenience) are values of `dtype` as they stand."""
+    """Whether plain numbers (or an array of one number) can be stored in `dtype` without conversion."""
     if is_array and values.ndim:
         return False
     if dtype.kind in "iu" and values.dtype.kind in "iu":
@@ -238,7 +238,7 @@ class TfLiteTensor:
             return values.astype(np.float32)
 
     def quantized(self, values: npt.ArrayLike) -> npt.NDArray[Any]:
-        """Real values as the tensor would hold them: an array of its dtype, rounded half away from zero, saturated.
+        """Quantize real values: an array of the tensor's dtype, rounded half away from zero, saturated.
 
         Without quantization, the values are only converted.
 
@@ -255,16 +255,16 @@ class TfLiteTensor:
         if self.quantization is None or dtype.kind not in "iu":
             return self._unquantized(real)
         if np.isnan(real).any():
-            raise TensorError(f"nan can't be quantized for {self.name!r}: no integer stands for it")
+            raise TensorError(f"nan can't be quantized for {self.name!r}: no integer represents it")
         scale, zero_point = map(self._by_channel, (self.quantization.scale, self.quantization.zero_point))
         if not np.all(scale > 0):
-            raise TensorError(f"{self.name!r} has a scale that is not positive; nothing can be quantized for it")
+            raise TensorError(f"{self.name!r} has a scale that is not positive, so values can't be quantized")
         limits = np.iinfo(dtype)
         with np.errstate(all="ignore"):
             scaled = real / scale
             rounded = np.trunc(scaled + np.copysign(0.5, scaled)) + zero_point
             inside = np.clip(rounded, limits.min, limits.max).astype(dtype)
-        # As a float, the largest integer of 64 bits is one that does not fit any more.
+        # As a float, the largest 64-bit integer rounds up to one that does not fit.
         saturated: npt.NDArray[Any] = np.where(rounded >= limits.max, dtype.type(limits.max), inside)
         return saturated
 

@@ -1,4 +1,4 @@
-"""The head laid out as TFLite's ArenaPlanner lays out the arena of the large interpreter."""
+"""Lays out the head as TFLite's ArenaPlanner lays out LiteRT's arena."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class TfLiteMemoryPlanner(OffsetsPlanner):
     """Puts each tensor where LiteRT would, with TFLM's scratch buffers as its operators' temporaries.
 
     It uses ArenaPlanner's lifetimes instead of those of `add_buffer`: outputs share places with inputs, and offsets are
-    multiples of 64. Subgraphs have memory of their own, one after the other.
-    On a device such a plan is stored in the model, so the arena has TFLM's greedy planner.
+    multiples of 64. Subgraphs have separate memory, one after the other. On a device such a plan is stored in the
+    model, so the arena has TFLM's greedy planner.
     """
 
     STRUCT = GreedyMemoryPlanner.STRUCT
@@ -30,11 +30,11 @@ class TfLiteMemoryPlanner(OffsetsPlanner):
         """Announce the buffers that `add_buffer` will be called for, in that order.
 
         Args:
-            buffers: what needs a place, scratch buffers last.
-            requests: of the scratch buffers.
+            buffers: the buffers to place, scratch buffers last.
+            requests: the requests of the scratch buffers.
         """
         scratch = len(buffers) - len(requests)
-        places: dict[tuple[bool, int], int] = {}  # of scratch buffers and tensors, by number
+        places: dict[tuple[bool, int], int] = {}  # scratch buffers and tensors, by number
         base = first_tensor = 0
         for index, subgraph in enumerate(model.subgraphs):
             count = len(subgraph.tensors or ())
@@ -47,5 +47,5 @@ class TfLiteMemoryPlanner(OffsetsPlanner):
                 base += align_up(max((place.end for place in arena.values()), default=0), TENSOR_ALIGNMENT)
             first_tensor += count
         keyed = ((True, i) if buffer.tensor is None else (False, buffer.tensor) for i, buffer in enumerate(buffers))
-        # What no operator makes or reads has no place, and no value either.
+        # Tensors that no operator uses have neither a place nor a value.
         self.offsets = [places.get(key, 0) for key in keyed]
