@@ -59,19 +59,19 @@ from tflm.schema.enums import TensorType
 from tflm.targets import INT, INT8, INT16, INT32, POINTER, Array, EnumType, Since, Struct, Until
 
 CURRENT = "4ab83cc3"
-"""The version that `cmsis-nn` without one means: what the TFLM that this package follows is built with."""
+"""The default version of `cmsis-nn`: that of the TFLM that this package follows."""
 
-# Commits of TFLM that changed what its glue asks for.
+# Commits of TFLM that changed the requests of its glue code.
 INT4_FILTERS = "8e83744d8", "4f253e217"
-"""Filters of int4 are unpacked into scratch, by CONV_2D and by the others."""
+"""int4 filters are unpacked into scratch, by CONV_2D and by the others."""
 INT4_KERNELS = "5beca7c52"
-"""Filters of int4 are taken as they are."""
+"""int4 filters are used directly."""
 INT16_POOLS = "4b0314f25"
 OLD_LSTM = "c373ad48b"
 KERNEL_SUMS = "3022d0960"
-"""With Helium, kernels keep sums of the weights."""
+"""With Helium, kernels store sums of the weights."""
 SYMMETRIC_WEIGHTS = "a6e6ea182", "f5e498b68"
-"""From one to the other, FULLY_CONNECTED is the library's for a zero point of the weights of 0 alone."""
+"""Between these, the library's FULLY_CONNECTED is used only if the weights' zero point is 0."""
 TRANSPOSE_CONV = "c845961df"
 REVERSED_FILTERS = "182c8c770"
 BATCH_MATMUL = "89f99a9e7"
@@ -79,7 +79,7 @@ SCALES_BY_ROW = "47b545074"
 BUILT_FOR_SIZE = "5a46ab0e1"
 """FULLY_CONNECTED and SVDF can be built for size."""
 CONSTANT_BIAS = "11a8f50d9"
-"""Sums of the weights are kept where the bias is constant, too."""
+"""Sums of the weights are stored if the bias is constant, too."""
 
 DIMS = Struct("cmsis_nn_dims", n=INT32, h=INT32, w=INT32, c=INT32)
 OP_DATA_CONV_CMSIS = Struct("cmsis_nn/conv.cc:OpData", reference_op_data=OP_DATA_CONV, buffer_idx=INT)
@@ -202,7 +202,7 @@ def _unpacked_filter(node: Node, since: str) -> Iterator[Request]:
 
 
 def _convolution_requests(node: Node, operands: ConvolutionInputs) -> Iterator[Request]:
-    """What CONV_2D and DEPTHWISE_CONV_2D ask for, but for scratch."""
+    """Requests of CONV_2D and DEPTHWISE_CONV_2D, except scratch."""
     yield TempInput(operands.input)
     yield TempInput(operands.weights)
     yield TempOutput(0)
@@ -247,7 +247,7 @@ def _fully_connected_requests(node: Node, version: Version, for_size: bool) -> I
 
 
 def _takes_weights(node: Node) -> bool:
-    """Whether the library's kernel for int8 takes them."""
+    """Whether the library's int8 kernel supports these weights."""
     f, release = node.input(fully_connected.WEIGHTS), node.release
     if f.type == TensorType.INT4 and release.holds(INT4_KERNELS):
         return False
@@ -258,7 +258,7 @@ def _takes_weights(node: Node) -> bool:
 def _integer_fully_connected_requests(node: Node, version: Version, for_size: bool) -> Iterator[Request]:
     f, y, release = node.input(fully_connected.WEIGHTS), node.output(0), node.release
     channels = y.dims[-1]
-    if len(y.dims) > 2 and f.dims[-1] % 4 == 0:  # run as a convolution, which takes a scale for each channel
+    if len(y.dims) > 2 and f.dims[-1] % 4 == 0:  # run as a convolution, which supports a scale for each channel
         if not release.holds(SCALES_BY_ROW):
             yield from ChannelMultipliers.requests(channels)
         elif not any(fully_connected.multiplier_requests(node)):
@@ -269,7 +269,7 @@ def _integer_fully_connected_requests(node: Node, version: Version, for_size: bo
 
 
 def _keeps_kernel_sums(node: Node, for_size: bool) -> bool:
-    """Whether they are computed once."""
+    """Whether sums of the weights are computed once and stored."""
     f, release = node.input(fully_connected.WEIGHTS), node.release
     if for_size and release.holds(BUILT_FOR_SIZE):
         return False

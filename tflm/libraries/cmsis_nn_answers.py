@@ -24,16 +24,16 @@ from tflm.schema.enums import ActivationFunctionType, TensorType
 from tflm.schema.options import FullyConnectedOptions, TransposeConvOptions
 
 NEW_LSTM = "0ec823ed2"
-"""The commit of TFLM from which its glue calls the kernel that forgets."""
+"""The commit of TFLM from which its glue code calls the LSTM that loses its state."""
 
 INT8_MOVEMENT = "392b78f2f"
 """The commit from which it calls kernels for TRANSPOSE and PAD of int8."""
 
-# --- An LSTM that forgets ----------------------------------------------------------------------------------------
+# --- An LSTM that loses its state--------------------------------------------------------------------------------
 
 
 def forgetful_lstm(registration: Registration) -> Registration:
-    """Of integers, every invoke begins with a state of zero; the variables are neither read nor written."""
+    """With integers, every invoke starts with a state of zero; the variables are neither read nor written."""
 
     def bind(context: KernelContext, node: Node) -> Run:
         assert registration.bind is not None
@@ -70,7 +70,7 @@ def _has_variable_weights(node: Node) -> bool:
 
 
 def svdf_of_int8_state(registration: Registration) -> Registration:
-    """The zero point of the state is left out, and a new column saturates at 16 bits before it is stored in 8."""
+    """The zero point of the state is ignored, and new values saturate at 16 bits before they are stored in 8."""
 
     def prepare(context: KernelContext, node: Node) -> None:
         assert registration.prepare is not None
@@ -101,7 +101,7 @@ def _has_variable_features_on_mve(node: Node) -> bool:
 
 
 def transpose_conv_without_activation(registration: Registration) -> Registration:
-    """Of integers, the fused activation is left out."""
+    """With integers, the fused activation is ignored."""
 
     def prepare(context: KernelContext, node: Node) -> None:
         options = node.options(TransposeConvOptions)
@@ -244,14 +244,14 @@ CONCERNS = (
         Effect.REFUSED,
         _has_rank_above_4,
         "It supports only 2 to 4 dimensions.",
-        "Reshape what it multiplies, or build it with TFLM's reference kernel.",
+        "Reshape its inputs, or build it with TFLM's reference kernel.",
     ),
     Concern(
         "TRANSPOSE",
         Effect.REFUSED,
         _is_int8_of_rank_above_4,
         "With int8, it supports at most 4 dimensions.",
-        "Reshape what it transposes, or build it with TFLM's reference kernel.",
+        "Reshape its input, or build it with TFLM's reference kernel.",
         since=INT8_MOVEMENT,
     ),
     *(
@@ -270,8 +270,8 @@ CONCERNS = (
             operator,
             Effect.DIFFERS,
             _is_int8_of_rank_above_4,
-            "Of int8 it looks at the last 4 dimensions only.",
-            "Reshape what it pads to 4 dimensions, or build it with TFLM's reference kernel.",
+            "With int8, it uses only the last 4 dimensions.",
+            "Reshape its input to 4 dimensions, or build it with TFLM's reference kernel.",
             since=INT8_MOVEMENT,
         )
         for operator in ("PAD", "PADV2")
@@ -280,7 +280,7 @@ CONCERNS = (
 
 
 def _misaligned_rows(node: Node) -> bool:
-    """Of int8, and not run as a CONV_2D of the reversed filter; the padding is that of a CONV_2D back to x."""
+    """For int8, unless run as a CONV_2D with the reversed filter; the padding is that of a CONV_2D from y to x."""
     operands = transpose_conv.INPUTS
     x, f, y = node.input(operands.input), node.input(operands.weights), node.output(0)
     options = node.options(TransposeConvOptions)
@@ -291,7 +291,7 @@ def _misaligned_rows(node: Node) -> bool:
 
 
 def defects(version: Version) -> Iterator[Concern]:
-    """What defects of a version of the library mean for a model."""
+    """The concerns about a model that follow from defects of a library version."""
     if version.since("v7.0.0") and version.before("99f736a6"):
         yield Concern(
             "TRANSPOSE_CONV",

@@ -1,7 +1,7 @@
-"""Where the loops of CMSIS-NN let an output lie on an input, by the instruction set that they are compiled for.
+"""How far outputs may overlap inputs with CMSIS-NN's kernels, by instruction set.
 
-Its kernels are held to what TFLM's own allow, and here is where they allow less; so a plan that is sound for them is so
-for TFLM's too. `tools/prove_overlap.py` runs the kernels at the smallest distance that is declared.
+This module declares only where they allow less than TFLM's kernels, so a plan that is safe for them is safe for TFLM's,
+too. `tools/prove_overlap.py` runs the kernels at the smallest distance that is declared.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from tflm.schema.enums import TensorType
 from tflm.targets import Target
 
 ROWS_IN_A_BLOCK = 4
-"""Rows that the product of matrices for Helium works on at once."""
+"""Rows that the matrix product for Helium processes at once."""
 
 OWN = ("ADD", "AVERAGE_POOL_2D", "CONV_2D", "DEPTHWISE_CONV_2D", "MAXIMUM", "MAX_POOL_2D", "MINIMUM", "MUL", "SOFTMAX")
-"""Operators with kernels of CMSIS-NN whose outputs may lie on inputs with TFLM's."""
+"""Operators with CMSIS-NN kernels whose outputs may overlap inputs in TFLM's kernels."""
 
 PROVED_SINCE = "2a999a2f"
-"""The first version whose kernels give the same answers with outputs that reach into inputs."""
+"""The first version whose kernels return the same results with overlapping outputs."""
 
 
 def overlaps(target: Target, version: Version) -> Mapping[str, Overlap]:
-    """What CMSIS-NN's kernels allow, by operator, with a part's instruction set."""
+    """The overlaps that CMSIS-NN's kernels allow, by operator, with a part's instruction set."""
     if version.before(PROVED_SINCE):
         return MappingProxyType(dict.fromkeys(OWN, nowhere))
     mve = has_mve(target)
@@ -50,7 +50,7 @@ def overlaps(target: Target, version: Version) -> Mapping[str, Overlap]:
 
 
 def _by_type(operator: OperatorFacts, input: int, int8: Overlap, int16: Overlap) -> range:
-    """Other types than these are left to TFLM's kernels, but for int4, of which nothing is known."""
+    """Other types use TFLM's kernels, except int4, for which the overlap is unknown."""
     types = {tensor.type for tensor in (*operator.inputs[:2], *operator.outputs) if tensor is not None}
     known = {TensorType.INT8: int8, TensorType.INT16: int16, TensorType.FLOAT32: anywhere, TensorType.INT32: anywhere}
     (type, *others) = types
@@ -63,7 +63,7 @@ def _of_one_shape(operator: OperatorFacts, input: int) -> range:
 
 
 def _conv_2d(operator: OperatorFacts, input: int) -> range:
-    """1x1 windows go over channels first and read the whole input for each; others are copied before they are used."""
+    """1x1 windows loop over channels first and read the whole input for each; larger windows are copied before use."""
     return nowhere(operator, input) if _is_grouped(operator) or _is_pointwise(operator) else anywhere(operator, input)
 
 
@@ -74,7 +74,7 @@ def _mve_conv_2d(operator: OperatorFacts, input: int) -> range:
 
 
 def _mve_convolution(operator: OperatorFacts, input: int) -> range:
-    """1x1 windows are taken four at a time, for each channel; others are copied; 1xN is not known."""
+    """1x1 windows are processed four at a time for each channel; larger ones are copied; 1xN is unknown."""
     x, y, both = operator.inputs[0], operator.outputs[0], windows(operator)
     if x is None or both is None:
         return nowhere(operator, input)
@@ -87,7 +87,9 @@ def _mve_convolution(operator: OperatorFacts, input: int) -> range:
 
 
 def _mve_depthwise_conv_2d(operator: OperatorFacts, input: int) -> range:
-    """One channel makes a convolution; blocks of channels go over the whole image, one block after the other."""
+    """A single channel runs as a convolution; otherwise blocks of channels process the whole image one after the
+    other.
+    """
     x, y, both = operator.inputs[0], operator.outputs[0], windows(operator)
     if x is None or both is None:
         return nowhere(operator, input)

@@ -54,10 +54,10 @@ COMMITS_OF_TAGS = {
     "69823017": "v6.0.0",
     "22080c68": "v7.0.0",
 }
-"""By which else one may name a tag."""
+"""Other names of tags."""
 
 CHANNELS_IN_A_BLOCK = 124
-"""CH_IN_BLOCK_MVE: channels that a depthwise convolution with Helium works on at once."""
+"""CH_IN_BLOCK_MVE: channels that a depthwise convolution with Helium processes at once."""
 
 REVERSED_FROM_CHANNELS = 16
 """REVERSE_TCOL_EFFICIENT_THRESHOLD: with more input channels, a TRANSPOSE_CONV is run as a CONV_2D."""
@@ -69,7 +69,7 @@ def has_mve(target: Target) -> bool:
 
 
 def has_dsp(target: Target) -> bool:
-    """Whether kernels use the DSP instructions, which they do not where there is Helium."""
+    """Whether kernels use the DSP instructions; with Helium they do not."""
     return "dsp" in target.extensions and not has_mve(target)
 
 
@@ -77,7 +77,7 @@ def has_dsp(target: Target) -> bool:
 
 
 class Convolution(NamedTuple):
-    """What the size of a convolution's scratch buffer goes by; pairs are for rows and columns."""
+    """The parameters of a convolution that determine its scratch buffer; pairs are (rows, columns)."""
 
     x: TfLiteTensor
     y: TfLiteTensor
@@ -89,17 +89,17 @@ class Convolution(NamedTuple):
 
     @property
     def column(self) -> int:
-        """Elements of the input under a window; all channels count, also those of other groups."""
+        """Elements of the input under a window, including the channels of other groups."""
         return self.x.dims[3] * self.taps[0] * self.taps[1]
 
     def is_pointwise(self, version: Version) -> bool:
-        """Whether it is a product of matrices as it stands: windows of one place, without padding."""
+        """Whether it is a plain matrix product: 1x1 windows without padding."""
         if any(self.padding) or self.taps != (1, 1) or self.dilations != (1, 1):
             return False
         return self.has_whole_depth(version) and (version.since("v4.0.0") or self.strides == (1, 1))
 
     def is_one_row(self, version: Version) -> bool:
-        """Whether the code for 1 x n windows takes it."""
+        """Whether the code for 1 x n windows runs it."""
         if self.x.dims[1] != 1 or self.taps[0] != 1 or self.dilations[1] != 1:
             return False
         if version.before("v4.1.0"):
@@ -107,7 +107,7 @@ class Convolution(NamedTuple):
         return self.strides[1] * self.x.dims[3] % 4 == 0 and self.has_whole_depth(version)
 
     def has_whole_depth(self, version: Version) -> bool:
-        """Whether it counts as not grouped, which versions before 6d9d61d8 do not look at."""
+        """Whether it is not grouped; versions before 6d9d61d8 do not check this."""
         return self.x.dims[3] == self.depth or version.before("6d9d61d8")
 
 
@@ -148,7 +148,7 @@ def conv_s8_bytes(conv: Convolution, target: Target, version: Version) -> int:
 
 
 def _conv_1_x_n_bytes(conv: Convolution, target: Target, version: Version) -> int:
-    """arm_convolve_1_x_n_s8_get_buffer_size_mve: what lies under a window that reaches into the padding."""
+    """arm_convolve_1_x_n_s8_get_buffer_size_mve: the elements under a window that extends into the padding."""
     channels, taps, stride, padding = conv.x.dims[3], conv.taps[1], conv.strides[1], conv.padding[1]
     width, windows = conv.x.dims[2], conv.y.dims[2]
     uneven = ((windows - 1) * stride + taps - width) % 2
@@ -162,7 +162,7 @@ def _conv_1_x_n_bytes(conv: Convolution, target: Target, version: Version) -> in
 
 
 WINDOW_OF_FAST_INT16 = 512
-"""Elements of a window from which on a CONV_2D of int16 takes no buffer, before 8492d82a."""
+"""Least elements of a window for which an int16 CONV_2D needs no buffer, before 8492d82a."""
 
 
 def conv_s16_bytes(conv: Convolution, target: Target, version: Version) -> int:
@@ -185,14 +185,14 @@ def depthwise_s8_bytes(conv: Convolution, target: Target, version: Version) -> i
 
 
 def depthwise_s4_bytes(conv: Convolution, target: Target, version: Version) -> int:
-    """arm_depthwise_conv_wrapper_s4_get_buffer_size, which there is from v5.0.0."""
+    """arm_depthwise_conv_wrapper_s4_get_buffer_size, available from v5.0.0."""
     if not keeps_channels(conv):
         return 0
     return depthwise_columns_bytes(conv, target) if version.since("01dee38e") else 2 * conv.column
 
 
 def keeps_channels(conv: Convolution) -> bool:
-    """Whether the optimised code takes a depthwise convolution: each channel makes one, of one image."""
+    """Whether the optimised code runs a depthwise convolution: one output channel per input channel, one image."""
     return conv.x.dims[3] == conv.y.dims[3] and conv.x.dims[0] == 1 and conv.dilations == (1, 1)
 
 

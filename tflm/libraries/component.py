@@ -1,4 +1,4 @@
-"""esp-tflite-micro, the component that contains TFLM for Espressif's chips: which one a release has."""
+"""esp-tflite-micro, the component with TFLM for Espressif's chips: its version in a release."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ T = TypeVar("T")
 
 
 class Contents(NamedTuple):
-    """What an ESPHome release takes.
+    """Versions that an ESPHome release uses.
 
     Attributes:
         component: the version of esp-tflite-micro.
-        esp_nn: the version of ESP-NN; empty where the component's manifest decides.
+        esp_nn: the version of ESP-NN; empty if the component's manifest determines it.
     """
 
     component: str
@@ -31,11 +31,11 @@ ESPHOME = {
     "2025.5": Contents("1.3.3.1"),
     "2026.4": Contents("1.3.3.1", "1.1.2"),
 }
-"""By the first release that does; those before 2024.7 took the main branch of the day on which they were built."""
+"""By the first release that uses them; builds of releases before 2024.7 used the current main branch."""
 
 
 def component_of(release: Release) -> str | None:
-    """The version of the component that a release is; None where it is TFLM alone, or contained in something else."""
+    """The component's version in a release; None if the release is TFLM alone, or another distribution."""
     distribution = release.distribution
     if distribution is None:
         return None
@@ -45,13 +45,13 @@ def component_of(release: Release) -> str | None:
 
 
 def holds(release: Release, version: str) -> bool:
-    """Whether the glue for ESP-NN is that of a version or a later one; that of TFLM alone is as in the newest."""
+    """Whether the glue code for ESP-NN is that of a version or later; for TFLM alone it is the newest."""
     component = component_of(release)
     return component is None or _order().index(version) <= _order().index(component)
 
 
 def newest_of(changes: Mapping[str, T], component: str) -> T:
-    """Of declarations by the version of the component that each came with, oldest first, the one that holds."""
+    """The declaration in effect, from declarations by the component version that introduced each, oldest first."""
     place = _order().index(component)
     return [change for version, change in changes.items() if _order().index(version) <= place][-1]
 

@@ -1,6 +1,7 @@
 """ESP-NN, Espressif's kernels, and the glue of esp-tflite-micro for them.
 
-They differ from TFLM's by scratch buffers alone, whose sizes go by the chip and the version: see `esp_nn_scratch`.
+Their arena differs from TFLM's only by scratch buffers, whose sizes depend on the chip and the version: see
+`esp_nn_scratch`.
 """
 
 from __future__ import annotations
@@ -26,14 +27,16 @@ from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions
 from tflm.targets import INT, CType, Struct, Target
 
 CURRENT = "1.2.3"
-"""The version in which `esp-nn` without one stands for."""
+"""The default version of `esp-nn`."""
 
 NODE_DATA_CONV = Struct("esp_nn/conv.cc:NodeData", op_data=OP_DATA_CONV, buffer_idx=INT)
 
 
 @dataclass(frozen=True)
 class AskedForConv(CType):
-    """What CONV_2D's Init asks for: in some versions of the component without the index, which it writes anyway."""
+    """The structure that CONV_2D's Init requests; some versions of the component omit the index, but write it
+    anyway.
+    """
 
     def size(self, target: Target, release: Release = TODAY) -> int:
         is_short = component_of(release) is not None and holds(release, "bebe1a8") and not holds(release, "416d371")
@@ -52,7 +55,7 @@ def _with_scratch(
     sizes: Mapping[str, Mapping[str, Bytes | None]],
     version: Version,
 ) -> Requests:
-    """What TFLM's kernel asks for, and the library's buffer after that."""
+    """The requests of TFLM's kernel, followed by the library's buffer."""
 
     def requests(node: Node) -> Iterator[Request]:
         yield from reference(node)
@@ -68,7 +71,7 @@ def _softmax_requests(node: Node) -> Iterator[Request]:
     yield from softmax.SOFTMAX.requests(node)
     input = node.input(0)
     if input.type == node.output(0).type == TensorType.INT8:
-        # As the source has it, the second dimension counts, whichever the last one is.
+        # As in the source, the second dimension counts, even if it is not the last.
         yield ScratchBuffer("esp_nn", 4 * input.dims[1] if len(input.dims) > 1 else 0)
 
 
@@ -90,12 +93,12 @@ CONCERNS = (
 
 
 def _has_other_rank(node: Node) -> bool:
-    """Up to esp-tflite-micro 1.3.1, of an int8 output that has not 2 dimensions."""
+    """Up to esp-tflite-micro 1.3.1, for an int8 output whose rank is not 2."""
     return not holds(node.release, "1.3.2") and _is_int8(node) and len(node.output(0).dims) != 2
 
 
 def _runs_in_plain_c(node: Node) -> bool:
-    """Up to esp-tflite-micro 1.3.5, which says that the filter has 0 channels: others than the input has."""
+    """Up to esp-tflite-micro 1.3.5, which reports 0 filter channels, unlike the input's."""
     options = node.options(Conv2DOptions)
     is_taken = node.input(0).type == TensorType.INT8 and options.dilation_h_factor == options.dilation_w_factor == 1
     return is_taken and not holds(node.release, "1.3.7")
@@ -115,13 +118,13 @@ GLUE_CONCERNS = (
         "Convert the model so that its output has 2 dimensions, or use esp-tflite-micro 1.3.2 or later.",
     ),
 )
-"""Of TFLM's glue for ESP-NN, whatever the version of ESP-NN and the chip."""
+"""Concerns about TFLM's glue code for ESP-NN, for every version of ESP-NN and every chip."""
 
 SLOW_CONVOLUTIONS = Concern(
     "CONV_2D",
     Effect.SLOW,
     _runs_in_plain_c,
-    "It runs in plain C, without the chip's own code: the component says that the filter has no channels "
+    "It runs in plain C, without the chip's own code: the component reports that the filter has no channels "
     "(esp-tflite-micro up to 1.3.5 with ESP-NN 1.2.3 or later; fixed in esp-tflite-micro 1.3.7).",
     "Use esp-tflite-micro 1.3.7 or later, or ESP-NN 1.2.2 or older.",
 )

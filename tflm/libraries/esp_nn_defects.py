@@ -1,4 +1,4 @@
-"""Defects of ESP-NN on the ESP32-S3, by the versions that have them: other answers, and writes past scratch buffers.
+"""Defects of ESP-NN on the ESP32-S3, by version: wrong results, and writes past scratch buffers.
 
 x, f and y as in `esp_nn_scratch`; F is the size of f in bytes.
 """
@@ -28,11 +28,11 @@ S3 = "esp32s3"
 
 
 class Defect(NamedTuple):
-    """A fault of a kernel.
+    """A defect of a kernel.
 
     Attributes:
-        applies: of a node, and of its convolution, in a version that has the fault.
-        since, fixed: the first version with it, and the first one without.
+        applies: whether a node with its convolution is affected, in a version with the defect.
+        since, fixed: the first version with the defect, and the first one without.
     """
 
     operator: str
@@ -45,7 +45,7 @@ class Defect(NamedTuple):
 
 
 def _gap(filter: int) -> int:
-    """Bytes from the filter to the next vector; a whole vector where there is no rest."""
+    """Bytes from the end of the filter to the next vector boundary; a whole vector if it ends at a boundary."""
     return 16 - filter % 16
 
 
@@ -60,7 +60,9 @@ def _overruns(written: int, conv: Convolution, node: Node, version: Version) -> 
 
 
 def _padding_of_one_side(node: Node, conv: Convolution, version: Version) -> bool:
-    """Widened to int16 whole (up to 1.2.0~1), or with both ends padded (from 1.2.1), into a buffer for int8."""
+    """The image is widened to int16 (up to 1.2.0~1), or padded at both ends (from 1.2.1), in a buffer sized for
+    int8.
+    """
     if not _is_3x3(conv, 0) or conv.padding in ((0, 0), (1, 1)):
         return False
     if version.before("1.2.1"):
@@ -78,7 +80,7 @@ def _padding_of_one_side(node: Node, conv: Convolution, version: Version) -> boo
 
 
 def _large_image_without_padding(node: Node, conv: Convolution, version: Version) -> bool:
-    """The whole image is padded at its end, into a buffer for three of its rows."""
+    """The whole image is padded at its end, in a buffer for three of its rows."""
     if not _is_3x3(conv, 0) or any(conv.padding) or conv.beyond == (0, 0):
         return False
     image = conv.image(*conv.beyond, conv.channels)
@@ -87,7 +89,7 @@ def _large_image_without_padding(node: Node, conv: Convolution, version: Version
 
 
 def _padded_rows_of_large_image(node: Node, conv: Convolution, version: Version) -> bool:
-    """Rows of padding hold what is added to each element, not 0; the two are one for a zero point of 0."""
+    """Rows of padding hold the input offset instead of 0, which makes a difference unless the zero point is 0."""
     takes_rows = conv.multiplier == 1 and conv.channels % 8 == 0 and conv.taps != (3, 3)
     is_large = 2 * (conv.window + conv.elements) > LARGEST_IMAGE_AND_FILTER_S3
     is_padded = conv.padding[0] > 0 or conv.trailing[0] > 0
@@ -95,7 +97,7 @@ def _padded_rows_of_large_image(node: Node, conv: Convolution, version: Version)
 
 
 def _widened_filter_and_image(node: Node, conv: Convolution, version: Version) -> bool:
-    """The gap between filter and image is counted in bytes, and used in elements of int16."""
+    """The gap between filter and image is computed in bytes, but used in int16 elements."""
     takes_int16 = conv.multiplier % 4 == 0 or _is_3x3(conv, 8)
     written = 2 * (conv.filter + _gap(conv.filter) + conv.elements)
     return takes_int16 and _overruns(written, conv, node, version)
@@ -185,7 +187,7 @@ KINDS: dict[str, type[Conv2DOptions] | type[DepthwiseConv2DOptions]] = {
 
 
 def concerns(version: Version) -> Iterator[Concern]:
-    """What defects mean for a model, in a version of the library."""
+    """The concerns that follow from the defects of a library version."""
     for defect in DEFECTS:
         if version.since(defect.since) and version.before(defect.fixed):
             yield Concern(
@@ -205,12 +207,12 @@ def _affected(defect: Defect) -> str:
 
 
 def _named(version: str) -> str:
-    """The version, or where it is a commit between two, the next one that has a name."""
+    """The version or, for a commit between versions, the next named one."""
     return version if "." in version else VERSIONS[VERSIONS.index(version) + 1]
 
 
 def _applies(defect: Defect, version: Version, node: Node) -> bool:
-    """On an ESP32-S3, of int8 and without dilation: all else takes TFLM's own kernel."""
+    """On an ESP32-S3, with int8 and without dilation; all other cases use TFLM's own kernel."""
     options = node.options(KINDS[defect.operator])
     is_taken = node.input(0).type == TensorType.INT8 and options.dilation_h_factor == options.dilation_w_factor == 1
     if S3 not in node.target.extensions or not is_taken:

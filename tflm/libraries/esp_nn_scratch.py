@@ -1,7 +1,7 @@
 """Sizes of ESP-NN's scratch buffers, by chip and version.
 
-They are what the functions named `esp_nn_get_..._scratch_size` return. In what follows x is the input, f the filter,
-y the output, and pairs are for rows and columns.
+They are what the functions named `esp_nn_get_..._scratch_size` return. Below, x is the input, f the filter, y the
+output, and pairs are (rows, columns).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ LARGEST_IMAGE_AND_FILTER_S3 = 49152
 LARGEST_FILTER_S3 = 24576
 FILTER_BLOCK_S3 = 16384
 L1_CACHE_P4 = 32768
-"""L1D_BUDGET: what a tile of a padded image may take."""
+"""L1D_BUDGET: largest size of a tile of a padded image."""
 
 
 class Convolution(NamedTuple):
-    """What the size of a scratch buffer goes by.
+    """The parameters that determine the size of a scratch buffer.
 
     Attributes:
         rows, columns: of x.
@@ -90,24 +90,26 @@ class Convolution(NamedTuple):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether it is a product of matrices as it stands."""
+        """Whether it is a plain matrix product."""
         return self.taps == self.strides == (1, 1) and not any(self.padding)
 
     @property
     def fills_columns(self) -> bool:
-        """Whether each window is copied into a column first: its rows are shorter than a vector, all of it is not."""
+        """Whether each window is copied to a column first: its rows are shorter than a vector, but the window is
+        not.
+        """
         return self.taps[1] * self.channels < BYTES_IN_A_VECTOR <= self.window
 
     @property
     def beyond(self) -> tuple[int, int]:
-        """How far the last windows would reach beyond the last row and column, were they to begin one stride later."""
+        """How far windows one stride after the last would extend beyond the last row and column."""
         rows = self.output_size[0] * self.strides[0] + self.taps[0] - 1 - self.rows
         columns = self.output_size[1] * self.strides[1] + self.taps[1] - 1 - self.columns
         return rows, columns
 
     @property
     def trailing(self) -> tuple[int, int]:
-        """Padding below and to the right that the windows reach."""
+        """Padding below and to the right that the windows use."""
         rows, columns = (
             max(0, (windows - 1) * stride + taps - before - size)
             for windows, stride, taps, before, size in zip(
@@ -117,12 +119,12 @@ class Convolution(NamedTuple):
         return rows, columns
 
     def image(self, rows: int, columns: int, channels: int) -> int:
-        """Elements of x with so many rows and columns more."""
+        """Elements of x with additional rows and columns."""
         return (self.rows + rows) * (self.columns + columns) * channels
 
     @property
     def padded_image(self) -> int:
-        """Elements of x with the leading padding on all sides; 0 where there is none."""
+        """Elements of x with the leading padding on all sides; 0 without padding."""
         return self.image(2 * self.padding[0], 2 * self.padding[1], self.channels) if any(self.padding) else 0
 
 
@@ -229,7 +231,7 @@ def depthwise_s3_whole_bytes(conv: Convolution, margin: int) -> int:
 
 
 def depthwise_s3_tiled_bytes(conv: Convolution) -> int:
-    """From 1.2.1: images that are large go by rows."""
+    """From 1.2.1: large images are processed by rows."""
     if conv.multiplier == 1 and conv.channels % 8 == 0 and conv.taps == (3, 3) and conv.channels % 16 == 0:
         image = _padded_3x3(conv)
         if image > LARGEST_PADDED_IMAGE_S3:
@@ -239,7 +241,7 @@ def depthwise_s3_tiled_bytes(conv: Convolution) -> int:
 
 
 def depthwise_s3_by_padding_bytes(conv: Convolution, any_padding: bool) -> int:
-    """From 58ca1a4: images that are large go by strips.
+    """From 58ca1a4: large images are processed in strips.
 
     Args:
         any_padding: whether windows of 3 x 3 over channels in whole vectors may have any padding; else only that of
@@ -268,7 +270,7 @@ def _depthwise_s3_strip_bytes(conv: Convolution, any_padding: bool) -> int:
 
 
 def _padding_3x3(conv: Convolution) -> tuple[int, int]:
-    """Rows and columns more than x has: the leading padding twice, or what the windows reach; it may be negative."""
+    """Additional rows and columns: twice the leading padding, or as far as the windows reach; may be negative."""
     return (2 * conv.padding[0], 2 * conv.padding[1]) if any(conv.padding) else conv.beyond
 
 
@@ -310,7 +312,7 @@ def _depthwise_3x3_padded_channels_bytes(conv: Convolution, quantization: int) -
 
 
 def conv_p4_bytes(conv: Convolution) -> int:
-    """From 1.2.3: columns, or a padded image that goes by tiles where it is large."""
+    """From 1.2.3: columns, or a padded image, which is tiled if large."""
     bias, row = 4 * conv.outputs, conv.taps[1] * conv.channels
     if conv.is_pointwise:
         return bias + 16 * conv.outputs + 32 + 32 if conv.channels < 16 else _pointwise_bytes(conv, 32)
@@ -327,7 +329,7 @@ def conv_p4_bytes(conv: Convolution) -> int:
 
 
 def _channels_of_a_vector(conv: Convolution) -> int:
-    """So many that a row of a window fills a vector."""
+    """The number of channels with which a row of a window fills a vector."""
     return align_up((BYTES_IN_A_VECTOR + conv.taps[1] - 1) // conv.taps[1], 16)
 
 
@@ -361,7 +363,7 @@ CONV_BYTES: Mapping[str, Mapping[str, Bytes | None]] = {
     },
     "esp32p4": {"1.0-beta": _nothing, "1.1.0": conv_s3_padded_bytes, "1.2.3": conv_p4_bytes, "58ca1a4": None},
 }
-"""esp_nn_get_conv_scratch_size of each chip with code of its own, from the version on; None where it is not known."""
+"""esp_nn_get_conv_scratch_size of each chip with its own code, by first version; None if unknown."""
 
 DEPTHWISE_BYTES: Mapping[str, Mapping[str, Bytes | None]] = {
     "esp32s3": {
@@ -387,7 +389,7 @@ def _is_known(target: Target, version: Version) -> bool:
 
 
 def bytes_for(sizes: Mapping[str, Mapping[str, Bytes | None]], target: Target, version: Version) -> Bytes:
-    """The size function of a version on a chip; those without code of their own ask for nothing.
+    """The size function of a version on a chip; chips without their own code need no scratch.
 
     Raises:
         ArgumentError: the sizes of that version on that chip are not known.
@@ -396,6 +398,6 @@ def bytes_for(sizes: Mapping[str, Mapping[str, Bytes | None]], target: Target, v
     found = _nothing if chip is None else version.latest(sizes[chip])
     if found is None:
         raise ArgumentError(
-            f"scratch sizes of ESP-NN {version.name} on {target.name} are unknown; name an older version, such as 1.2.3"
+            f"scratch sizes of ESP-NN {version.name} on {target.name} are unknown; use an older version, such as 1.2.3"
         )
     return found

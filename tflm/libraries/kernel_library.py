@@ -63,7 +63,7 @@ class Concern:
 
 
 AllowedOverlap = Callable[[Registration, OperatorFacts, int], range]
-"""For an operator and the number of an input, an `Overlap`: `NOWHERE` where its kernels allow none."""
+"""Takes an operator and an input index; returns the allowed distances, `NOWHERE` for no overlap."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +78,8 @@ class KernelLibrary:
         behaviour: by operator, a function that makes a registration with this library's results.
         concerns: what behaves differently on the device.
         release: the TFLM that it is built into.
-        overlaps: by part, where its kernels let an output lie on an input, for the operators that have kernels of its
-            own; None where nothing is known of its loops.
-        view_alignment: bytes that the place of a tensor inside another one is a multiple of: what its vectors need.
+        overlaps: by part, the overlaps that its own kernels allow; None if the order of its loops is unknown.
+        view_alignment: alignment that its vectors need for a tensor inside another one, in bytes.
     """
 
     name: str
@@ -106,7 +105,7 @@ class KernelLibrary:
             raise ArgumentError(f"kernel library {self.name!r} is not for target {target.name!r}; it is for {parts}")
 
     def concerns_about(self, operator: str, node: Node) -> list[Concern]:
-        """What of `concerns` applies to a node."""
+        """The concerns that apply to a node."""
         if not self.has_kernel(operator):
             return []
         return [concern for concern in self.concerns if concern.operator == operator and concern.concerns(node)]
@@ -119,10 +118,10 @@ class KernelLibrary:
         """
         for refusal in registration.refusals:
             if refusal.concerns(node):
-                raise OperatorError(f"is refused by {self.release.name}: {refusal.message}")
+                raise OperatorError(f"is rejected by {self.release.name}: {refusal.message}")
         for concern in self.concerns_about(registration.name, node) if self.concerns else ():
             if concern.effect is Effect.REFUSED:
-                raise OperatorError(f"is refused by the kernels of {self.name}: {concern.happens}")
+                raise OperatorError(f"is rejected by the kernels of {self.name}: {concern.happens}")
 
     def require_operator(self, registration: Registration, version: int) -> None:
         """Check that the release has an operator.
@@ -137,18 +136,18 @@ class KernelLibrary:
             raise UnresolvedOperator(name, version, reason)
 
     def lacking(self, operators: Iterable[str]) -> list[str]:
-        """Those of some operators, by name, that the release does not have, each once."""
+        """Names of the given operators that the release lacks, without duplicates."""
         known = {name: REGISTRATIONS.get(name) for name in operators}
         holds = self.release.answers_hold
         return [name for name, operator in known.items() if operator is not None and not holds(operator.since)]
 
     def has_kernel(self, operator: str) -> bool:
-        """Whether the release may have the library's kernel for an operator: no release that is older than it."""
+        """Whether the release is new enough to have the library's kernel for an operator."""
         memory = self.memory.get(operator)
         return memory is None or not memory.since or self.release.holds(memory.since)
 
     def registration(self, registration: Registration) -> Registration:
-        """An operator as this library has it. One that is not of this package is left as it is."""
+        """The library's variant of an operator's registration. Operators from outside this package are not changed."""
         name = registration.name
         if REGISTRATIONS.get(name) is not registration or not self.has_kernel(name):
             return registration
@@ -163,9 +162,9 @@ class KernelLibrary:
         return registration
 
     def allowed_overlap(self, registration: Registration, target: Target, operator: OperatorFacts, input: int) -> range:
-        """How far behind the begin of an operator's output an input may begin, where the two share bytes.
+        """Allowed distances in bytes from the start of an operator's output to the start of an overlapping input.
 
-        It is what both TFLM's kernels and the library's allow.
+        Both TFLM's kernels and the library's allow these.
         """
         if self.overlaps is None:
             return NOWHERE
@@ -173,21 +172,21 @@ class KernelLibrary:
         return both(reference_overlap(registration, operator, input), own(operator, input))
 
     def layout(self, type: CType, target: Target) -> tuple[int, int]:
-        """Size and alignment, in bytes, of a C type in the release that the library is built into."""
+        """Size and alignment, in bytes, of a C type in the library's release."""
         return type.size(target, self.release), type.alignment(target, self.release)
 
     def end_of(self, struct: Struct, fields: Iterable[str], target: Target) -> int:
-        """Bytes from the start of a structure, as that release has it, to the end of the last of some fields."""
+        """Bytes from the start of a structure in that release to the end of the last of the given fields."""
         return max(struct.end_of(field, target, self.release) for field in fields)
 
 
 def reference_overlap(registration: Registration, operator: OperatorFacts, input: int) -> range:
-    """What TFLM's own kernels allow, on every machine."""
+    """The overlaps that TFLM's own kernels allow, on every machine."""
     return NOWHERE if registration.overlap is None else registration.overlap(operator, input)
 
 
 def overlap_allowed_by(parts: Sequence[tuple[Target, KernelLibrary]]) -> AllowedOverlap:
-    """What the kernels of several firmwares all allow."""
+    """The overlaps that the kernels of several firmwares all allow."""
 
     def allowed(registration: Registration, operator: OperatorFacts, input: int) -> range:
         each = (library.allowed_overlap(registration, target, operator, input) for target, library in parts)

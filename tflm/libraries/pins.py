@@ -1,7 +1,7 @@
-"""Which version of CMSIS-NN or ESP-NN a release of TFLM is built with, where a kernel library is named without one.
+"""The version of CMSIS-NN or ESP-NN in a TFLM release, for kernel libraries named without a version.
 
-TFLM names a commit of CMSIS-NN. esp-tflite-micro names a range of versions of ESP-NN, in which the newest one is taken
-when a firmware is built; ESPHome names esp-tflite-micro, and of some releases ESP-NN.
+TFLM pins a commit of CMSIS-NN. esp-tflite-micro declares a range of ESP-NN versions, of which a build uses the newest;
+ESPHome pins esp-tflite-micro and, in some releases, ESP-NN.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ CMSIS_NN = {
     "d0890bb45": "6d9d61d8",
     "acc13e42e": "4ab83cc3",
 }
-"""By the commit of TFLM from which its download script names it; before the first one, CMSIS-NN was part of CMSIS."""
+"""By the commit of TFLM whose download script first pins it; before the first one, CMSIS-NN was part of CMSIS."""
 
 OWN_CMSIS_NN = {"chirale": "8aa412fd"}
-"""Distributions with another CMSIS-NN than the TFLM that they contain names."""
+"""Distributions with another CMSIS-NN than the one that their TFLM pins."""
 
 FOLLOWING_TFLM = frozenset({"chirale", "pico-tflmicro", "arduino-tensorflowlite"})
-"""Distributions whose CMSIS-NN is known; others have a module or a copy of their own, which nobody has looked into."""
+"""Distributions whose CMSIS-NN is known; others have their own module or copy, whose version is unknown."""
 
 ESP_NN = {
     "32476d6": "commit 13d77d1",
@@ -56,7 +56,7 @@ ESP_NN = {
     "173e019": "^1.1.0",
     "3e6970d": ">=1.1.1",
 }
-"""What the manifest of esp-tflite-micro asks for, or its submodule is, by the first version of it that does."""
+"""ESP-NN in the manifest or submodule of esp-tflite-micro, by the first version with it."""
 
 NEAREST_VERSIONS = {
     "commit 13d77d1": "1.0-beta",
@@ -65,7 +65,7 @@ NEAREST_VERSIONS = {
     "commit b219491": "1.0-beta",
     "commit e04f1b8": "1.0.0-rc1",
 }
-"""Of commits without a version: the one whose scratch buffers are the same, or the first that there was."""
+"""For commits between versions: the version with the same scratch buffers, or the first one."""
 
 
 class Pin(NamedTuple):
@@ -73,7 +73,7 @@ class Pin(NamedTuple):
 
     Attributes:
         version: its name.
-        doubt: why it may be another, as a sentence; empty where the release says so.
+        doubt: why it may be another, as a sentence; empty if the release pins it.
     """
 
     version: str
@@ -97,7 +97,7 @@ def cmsis_nn(release: Release, target: Target) -> Pin:
 
 
 def esp_nn(release: Release, target: Target) -> Pin | None:
-    """The ESP-NN of a release on a chip; None where TFLM alone is named, which knows of none."""
+    """The ESP-NN of a release on a chip; None for TFLM alone, which has no ESP-NN."""
     component = component_of(release)
     if component is None or release.distribution is None:
         return None
@@ -116,7 +116,7 @@ def esp_nn(release: Release, target: Target) -> Pin | None:
 
 
 def esp_nn_stated(component: str) -> str:
-    """What a version of esp-tflite-micro says of ESP-NN: a range such as ^1.1.0, a version, or a commit."""
+    """The ESP-NN that a version of esp-tflite-micro declares: a range such as ^1.1.0, a version, or a commit."""
     return newest_of(ESP_NN, component)
 
 
@@ -139,7 +139,7 @@ PINS: Mapping[str, Callable[[Release, Target], Pin | None]] = {
     "cmsis-nn:size": cmsis_nn,
     "esp-nn": esp_nn,
 }
-"""By the name of a kernel library whose figures go by its version (not ESP-NN in plain C): which one a release has."""
+"""Functions that find the version in a release, by the name of a library whose figures depend on it."""
 
 VERSIONS: Mapping[str, tuple[str, ...]] = {
     "cmsis-nn": cmsis_nn_scratch.VERSIONS,

@@ -1,4 +1,4 @@
-"""What TFLM of a release says of an operator that its resolver does not have."""
+"""The message of a TFLM release about an operator that its resolver lacks."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ LAST_BUILTINS = (
     ("011a68423", 208),
     ("39ba5a848", 209),
 )
-"""The number of the last builtin operator of the schema, with the commit that brought it."""
+"""The number of the schema's last builtin operator, with the commit that added it."""
 
 OWN_RESOLVER = "77cc07a32"
-"""From here on the message is TFLM's own; it was TFLite's, which tells the version."""
+"""The commit from which the message is TFLM's own; before, it was TFLite's, which includes the version."""
 
 
 def message(release: Release, operator: str, version: int) -> str:

@@ -1,4 +1,4 @@
-"""A version of a kernel library, and what holds in it."""
+"""Versions of a kernel library, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Version:
     """A version of a library.
 
     Attributes:
-        name: the library's tag, or the commit where there is none.
+        name: the library's tag, or the commit if it has none.
         order: all versions of the library, oldest first.
     """
 
@@ -24,7 +24,7 @@ class Version:
     order: tuple[str, ...]
 
     def since(self, name: str) -> bool:
-        """Whether it is that version or a later one, so that what came with that one holds."""
+        """Whether it is that version or a later one."""
         return self.order.index(name) <= self.order.index(self.name)
 
     def before(self, name: str) -> bool:
@@ -32,19 +32,19 @@ class Version:
         return not self.since(name)
 
     def latest(self, changes: Mapping[str, T]) -> T:
-        """Of declarations by the version that each came with, oldest first, the one that holds."""
+        """The declaration in effect, from declarations by the version that introduced each, oldest first."""
         return [change for name, change in changes.items() if self.since(name)][-1]
 
 
 def version_named(library: str, name: str, order: Sequence[str], others: Mapping[str, str] | None = None) -> Version:
-    """The version of that name; a leading `v` makes no difference, nor do further digits of a commit's hash.
+    """Find a version by name; ignores a leading `v` and further digits of a commit's hash.
 
     Args:
-        library: what messages call it.
+        library: its name in messages.
         others: other names of versions, such as the commits of tags.
 
     Raises:
-        ArgumentError: the library has no such version; the message lists those that it has.
+        ArgumentError: the version is unknown; the message lists the known ones.
     """
     known = {**{each: each for each in order}, **(others or {})}
     for each, version in known.items():
