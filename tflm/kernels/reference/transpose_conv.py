@@ -157,9 +157,7 @@ def _add_products(sums: npt.NDArray[Any], x: npt.NDArray[Any], weights: npt.NDAr
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
-    return math.prod(inputs[INPUTS.input]) * math.prod(
-        inputs[INPUTS.weights][:3]
-    )  # each element is multiplied by the filter
+    return math.prod(inputs[INPUTS.input]) * math.prod(inputs[INPUTS.weights][:3])  # each element times the filter
 
 
 def _has_bias_input(signature: Signature) -> bool:
