@@ -377,7 +377,7 @@ def test_an_arena_that_was_too_small_for_one_model_is_free_for_another() -> None
     memory = bytearray(WORKING_BYTES)
     allocator = tflm.MicroAllocator(memory)
     for arena in (memory, allocator):
-        with pytest.raises(tflm.ArenaExhausted, match="give a larger arena"):
+        with pytest.raises(tflm.ArenaExhausted, match="use a larger arena"):
             tflm.MicroInterpreter(too_large, tflm.AllOpsResolver(), arena).allocate_tensors()
         interpreter = new_interpreter(arena)
         interpreter.allocate_tensors()

@@ -175,7 +175,7 @@ def test_logs_models_and_documents_are_limited(tmp_path: Path, monkeypatch: pyte
         assert "at most 10 are read" in little_memory(read)
     assert read_at_most(path, 11) == bytes(11)
     path.write_bytes(b"\xff")
-    with pytest.raises(tflm.DataError, match="no text in UTF-8"):
+    with pytest.raises(tflm.DataError, match="is not UTF-8 text"):
         read_text(path)
 
 

@@ -155,7 +155,7 @@ _LATER = {
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
     "tflm.schema.versioning.update": ("update_versions",),
 }
-"""What of `__all__` is imported when it is first used, by module: running a model needs none of it."""
+"""Names of `__all__` that are imported on first use, by module; running a model needs none of them."""
 
 
 def __getattr__(name: str) -> Any:

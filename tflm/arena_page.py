@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from tflm.report import printable
 
 FRAME_HEIGHTS = {1: 780, 2: 1260}
-"""Pixels in a notebook, by the number of plans, of which one stands below the other where it is narrow."""
+"""Height in pixels in a notebook, by the number of plans, which are stacked if the page is narrow."""
 
 FRAME_STYLE = "<style>svg.map { height: 360px; }</style>"
 
@@ -33,11 +33,11 @@ class BlockKind(NamedTuple):
 BLOCK_KINDS = {
     "input": BlockKind("input of the model", "#7fd1c7"),
     "output": BlockKind("output of the model", "#f2a6a0"),
-    "convolution": BlockKind("made by a convolution", "#8fb8e8"),
-    "product": BlockKind("made by a matrix product or recurrence", "#b7a5e6"),
-    "pooling": BlockKind("made by pooling or a reduction", "#f0c987"),
-    "movement": BlockKind("made by moving or reshaping", "#c9ced6"),
-    "other": BlockKind("made by another operator", "#a9d18e"),
+    "convolution": BlockKind("output of a convolution", "#8fb8e8"),
+    "product": BlockKind("output of a matrix product or recurrence", "#b7a5e6"),
+    "pooling": BlockKind("output of pooling or a reduction", "#f0c987"),
+    "movement": BlockKind("output of a copy or reshape", "#c9ced6"),
+    "other": BlockKind("output of another operator", "#a9d18e"),
     "scratch": BlockKind("scratch of an operator", "#d9dfe5"),
 }
 
@@ -75,7 +75,7 @@ def arena_page(title: str, plans: dict[str, dict[str, Any]]) -> str:
 
 
 def arena_frame(title: str, plans: dict[str, dict[str, Any]]) -> str:
-    """The same page in a frame of its own, for a notebook."""
+    """The same page in a frame, for a notebook."""
     page = html.escape(_page(title, plans, FRAME_STYLE))
     style = f"width:100%;height:{FRAME_HEIGHTS[len(plans)]}px;border:0"
     shown = html.escape(printable(title))
@@ -84,7 +84,7 @@ def arena_frame(title: str, plans: dict[str, dict[str, Any]]) -> str:
 
 @cache
 def script_source() -> str:
-    """The page's only script, as a content security policy names it: by its hash."""
+    """The page's only script as a source of a content security policy: its hash."""
     (script,) = re.findall(r"<script>(.*?)</script>", _template(), re.DOTALL)
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
@@ -95,7 +95,7 @@ def _template() -> str:
 
 
 def _page(title: str, plans: Mapping[str, Mapping[str, Any]], style: str = "") -> str:
-    """The template with all its places filled at once, so that no value is looked through for places of others."""
+    """The template with all placeholders replaced in one pass, so that values are not searched for placeholders."""
     drawn = [{"planner": name, **plan, "buffers": _blocks(plan)} for name, plan in plans.items()]
     values = {
         "title": html.escape(printable(title)),
@@ -112,6 +112,6 @@ def _blocks(plan: Mapping[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def _script_data(value: Any) -> str:
-    """JSON that nothing in HTML ends or reinterprets: inside a script, "<!--" and "<script" mean something, too."""
+    """JSON that is safe inside an HTML script, where "<!--" and "<script" have a meaning, too."""
     text = json.dumps(value)
     return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then moved to it."""
+"""Atomic writes: a file is written next to its destination, then renamed."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes | memoryview) -> None:
-    """Write a file, which may be one that models are mapped to: it must not be cut short.
+    """Write a file atomically, because models may be mapped to the old one.
 
     Raises:
-        OSError: it can't be written; the error names `path`, and nothing is left behind.
+        OSError: the file can't be written; the error names `path`, and no temporary file remains.
     """
-    name = os.path.realpath(path)  # a link stays one
+    name = os.path.realpath(path)  # a link remains a link
     if os.path.isdir(name):
         raise IsADirectoryError(errno.EISDIR, "is a directory; name a file", os.fspath(path))
     if os.path.exists(name) and not os.path.isfile(name):  # a device or a pipe

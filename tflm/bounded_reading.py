@@ -1,4 +1,4 @@
-"""Files that users name, read as far as they can be of use: what claims or holds more is refused, not loaded."""
+"""Reads files with a size limit: larger files are rejected instead of loaded."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import BinaryIO
 from tflm.errors import DataError
 
 MOST_TEXT_BYTES = 128 << 20
-"""Of a table, a log or a document: a hundred thousand rows of a thousand numbers."""
+"""Limit for a table, a log or a document: a hundred thousand rows of a thousand numbers."""
 
 MOST_MODEL_BYTES = (1 << 31) - 1
-"""Offsets in a flatbuffer have 31 bits."""
+"""Limit for a model: offsets in a flatbuffer have 31 bits."""
 
 BLOCK_BYTES = 1 << 20
 
@@ -21,7 +21,7 @@ def read_at_most(path: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a file or a pipe.
 
     Raises:
-        DataError: there are more than `most`; no more than that are read.
+        DataError: it has more than `most` bytes.
         OSError: it can't be read.
     """
     with open(path, "rb") as file:
@@ -35,7 +35,7 @@ def read_stream(file: BinaryIO, most: int, name: str) -> bytes:
     """The bytes of a stream, to its end.
 
     Raises:
-        DataError: there are more than `most`; no more than that are read.
+        DataError: it has more than `most` bytes.
         OSError: it can't be read.
     """
     parts, total = [], 0
@@ -51,13 +51,13 @@ def read_text(path: str | os.PathLike[str], errors: str = "strict") -> str:
     """The text of a file in UTF-8.
 
     Raises:
-        DataError: it is no such text, or has more than `MOST_TEXT_BYTES`.
+        DataError: it is not UTF-8, or has more than `MOST_TEXT_BYTES`.
         OSError: it can't be read.
     """
     try:
         return read_at_most(path, MOST_TEXT_BYTES).decode("utf-8-sig", errors)
     except UnicodeDecodeError as error:
-        raise DataError(f"{os.fspath(path)}: is no text in UTF-8: {error.reason} at byte {error.start:,}") from None
+        raise DataError(f"{os.fspath(path)}: is not UTF-8 text: {error.reason} at byte {error.start:,}") from None
 
 
 def _too_large(path: str | os.PathLike[str], size: str, most: int) -> DataError:

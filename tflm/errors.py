@@ -63,7 +63,7 @@ class ArenaExhausted(ArenaError):
         self.missing = requested - available
         super().__init__(
             f"the arena is too small for {what}: {requested} bytes requested, {self.available} available, "
-            f"{self.missing} missing; give a larger arena"
+            f"{self.missing} missing; use a larger arena"
         )
 
 

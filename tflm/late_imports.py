@@ -1,7 +1,7 @@
-"""What a layer needs of those above it: declared here by name, and imported when it is first asked for.
+"""Names that a layer needs from higher layers, imported on first use.
 
-A model's file can be judged, shown and run only by what knows operators, which is above the file format. Nothing
-imports upward, so these few names are looked up instead. A test holds that they exist.
+Checking, showing and running a model file need operators, which are above the file format. Because no module imports
+upward, these few names are looked up at run time. A test checks that they exist.
 """
 
 from __future__ import annotations
@@ -10,22 +10,22 @@ import importlib
 from typing import Any
 
 PLAN_FINDINGS = "tflm.memory.plan_checker:findings_in_plan"
-"""What `tflm.Model` and `tflm.verify` ask of a model's offline plan."""
+"""Checks a model's offline plan, for `tflm.Model` and `tflm.verify`."""
 
 VERSION_FINDINGS = "tflm.runtime.version_findings:unknown_versions"
-"""What `tflm.verify` warns of in a model without errors."""
+"""Warnings of `tflm.verify` about a model without errors."""
 
 MODEL_REPORT = "tflm.runtime.model_report:model_html"
-"""What a notebook shows of a model."""
+"""The report of a model in a notebook."""
 
 DEFAULT_DELEGATES = "tflm.delegates:default_delegates"
-"""The delegates of an interpreter that is not told which."""
+"""The default delegates of an interpreter."""
 
 FIT_REPORT = "tflm.application.fit_report:fit_report"
-"""What `Fit.write` writes for people."""
+"""The text report of `Fit.write`."""
 
 
 def late_import(name: str) -> Any:
-    """What `module:name` leads to."""
+    """Import the object `module:name`."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)

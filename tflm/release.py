@@ -1,11 +1,11 @@
-"""Which sources this version follows: its answers and its arenas are those of these commits."""
+"""The commits of TFLM whose results and arenas this version reproduces."""
 
 from __future__ import annotations
 
 TFLM_COMMIT = "90b983c2b"
-"""Of tensorflow/tflite-micro: structures, requests of the arena, arithmetic."""
+"""The commit of tensorflow/tflite-micro for structures, arena requests and arithmetic."""
 
 TFLM_DATE = "2026-08-20"
 
 TFLM_WHEEL = "0.dev20261023182759"
-"""Of the tflite-micro package; where its later arithmetic differs, its answers are followed."""
+"""The commit of the tflite-micro package, whose results are used where its later arithmetic differs."""

@@ -65,7 +65,7 @@ class Table:
 
     Args:
         title: above it; may be empty.
-        columns: what each holds, by its heading.
+        columns: the kind of each column, by its heading.
         rows: their cells; whole numbers get separators of thousands.
     """
 
@@ -104,7 +104,7 @@ def _html(text: str) -> str:
 
 
 def _markdown_cell(text: str) -> str:
-    """Text that Markdown and the HTML inside it leave as it is."""
+    """Escape text for Markdown and the HTML inside it."""
     return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(text, quote=False))
 
 

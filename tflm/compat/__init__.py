@@ -1,1 +1,1 @@
-"""Other packages' interfaces over this one."""
+"""Interfaces of other packages, implemented with this one."""

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tflm.schema.builder import ModelBuilder, SubgraphBuilder, quantized
 
 IN_BUILDER = ("ModelBuilder", "SubgraphBuilder", "quantized")
-"""Names that are imported when asked for: the builder needs the versions of operators, which registrations declare."""
+"""Names that are imported on first use: the builder needs operator versions, which registrations declare."""
 
 
 def __getattr__(name: str) -> Any:

@@ -9,7 +9,7 @@
     main.output(y)
     data = builder.build()
 
-Tensors are named by their index, as in the format. An argument that is not what it should be raises `ArgumentError`.
+Tensors are identified by their index, as in the format. An invalid argument raises `ArgumentError`.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ModelBuilder:
         self.model.signature_defs = [*(self.model.signature_defs or ()), signature]
 
     def buffer(self, data: bytes) -> int:
-        """Add constant data; gives the index of its buffer."""
+        """Add constant data; returns the index of its buffer."""
         _require(isinstance(data, bytes | bytearray | memoryview), "a buffer's data are bytes", data)
         buffers = _list(self.model.buffers)
         buffers.append(Buffer(data=data))
@@ -145,7 +145,7 @@ class SubgraphBuilder:
         buffer: int = 0,
         is_variable: bool = False,
     ) -> int:
-        """Add a tensor that operators write; gives its index. A shape of None or () is a scalar."""
+        """Add a tensor that operators write; returns its index. A shape of None or () is a scalar."""
         _require(isinstance(name, str), "a tensor's name is a string", name)
         _require(shape is None or _are_integers(shape), "a tensor's shape is a list of integers", shape)
         _require(isinstance(type, TensorType), "a tensor's type is one of TensorType", type)
@@ -171,7 +171,7 @@ class SubgraphBuilder:
         type: TensorType,
         quantization: QuantizationParameters | None = None,
     ) -> int:
-        """Add a tensor that the caller fills; gives its index."""
+        """Add a tensor that the caller fills; returns its index."""
         index = self.tensor(name, shape, type, quantization)
         self.table.inputs = (*(self.table.inputs or ()), index)
         return index
@@ -185,16 +185,16 @@ class SubgraphBuilder:
         type: TensorType | None = None,
         shape: Sequence[int] | None = None,
     ) -> int:
-        """Add a tensor with data; gives its index.
+        """Add a tensor with data; returns its index.
 
         Args:
-            values: the elements; their dtype decides the type (INT64 for Python's integers), their shape the shape.
-            type, shape: what the bytes of `values` stand for, where numpy can't say it (4-bit weights, for one).
+            values: the elements, whose dtype (INT64 for Python's integers) and shape are the defaults.
+            type, shape: override these if numpy cannot represent the elements, as for 4-bit weights.
         """
         array = _as_array(values)
         if type is None and array.dtype not in TENSOR_TYPES:
             known = ", ".join(sorted(str(dtype) for dtype in TENSOR_TYPES))
-            raise ArgumentError(f"constant {name!r} is {array.dtype}, for which there is no type; there are {known}")
+            raise ArgumentError(f"constant {name!r} is {array.dtype}, which has no tensor type; use one of {known}")
         kind = TENSOR_TYPES[array.dtype] if type is None else type
         buffer = self.builder.buffer(array.tobytes())
         return self.tensor(name, np.shape(values) if shape is None else shape, kind, quantization, buffer=buffer)
@@ -210,11 +210,11 @@ class SubgraphBuilder:
         custom_options: bytes | None = None,
         intermediates: Sequence[int] | None = None,
     ) -> None:
-        """Add an operator: a builtin one, or a custom one by its name. An input of -1 is one that is left out.
+        """Add an operator: a builtin one, or a custom one by its name. An input of -1 is omitted.
 
         Args:
-            operator, inputs, outputs, options, custom_options, intermediates: as the format has them.
-            version: None for the version that its options and tensors need, as they are now; 1 for a custom operator.
+            operator, inputs, outputs, options, custom_options, intermediates: as in the format.
+            version: None for the version that its current options and tensors need, or 1 for a custom operator.
         """
         is_operator = isinstance(operator, BuiltinOperator | str)
         _require(is_operator, "an operator is one of BuiltinOperator, or a name", operator)
@@ -236,11 +236,11 @@ class SubgraphBuilder:
         _list(self.table.operators).append(table)
 
     def output(self, *tensors: int) -> None:
-        """Add tensors that the subgraph gives."""
+        """Add outputs of the subgraph."""
         self.table.outputs = (*(self.table.outputs or ()), *self._indices(tensors, "outputs"))
 
     def _indices(self, tensors: Sequence[int], what: str) -> tuple[int, ...]:
-        """Tensors of the subgraph, which are there; -1 for one that is left out."""
+        """Check tensor indices of the subgraph; -1 stands for an omitted tensor."""
         _require(_are_integers(tensors), f"{what} are a list of tensors by their index", tensors)
         count = len(_list(self.table.tensors))
         for tensor in tensors:
@@ -249,19 +249,19 @@ class SubgraphBuilder:
 
 
 def _require(holds: bool, wanted: str, given: object) -> None:
-    """Refuse what a caller gave, unless it is what was wanted."""
+    """Raise `ArgumentError` unless an argument is valid."""
     if not holds:
         raise ArgumentError(f"{wanted}, not {given!r}")
 
 
 def _are_integers(values: object) -> bool:
-    """Whether these are integers in a row, Python's or numpy's."""
+    """Whether this is a sequence of integers of Python or numpy."""
     is_row = isinstance(values, Sequence | np.ndarray) and not isinstance(values, str | bytes)
     return is_row and all(isinstance(value, int | np.integer) for value in cast(Sequence[object], values))
 
 
 def _as_array(values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """In C's order; Python's own integers are INT64, whatever the machine's are."""
+    """Convert to an array in C order; Python's integers become INT64 on every machine."""
     array = np.ascontiguousarray(values, None)
     is_from_numpy = isinstance(values, np.ndarray | np.generic)
     return array if is_from_numpy or array.dtype.kind != "i" else array.astype(np.int64)

@@ -1,4 +1,4 @@
-"""What an element of each tensor type is: its numpy dtype, and its bits in a file."""
+"""Elements of each tensor type: numpy dtype, and bits in a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tflm.schema.enums import TensorType
 
 
 class ElementType(NamedTuple):
-    """One element: `bits` in a file (0 where that varies), `dtype` of a numpy view of it.
+    """One element: `bits` in a file (0 if variable), `dtype` of a numpy view of it.
 
     Types of less than a byte are packed in a file, low bits first, and viewed as the packed bytes. Types that numpy
     lacks are viewed as unsigned integers of their size.

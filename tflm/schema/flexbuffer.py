@@ -1,10 +1,9 @@
 """Custom options: a flexbuffer map of a few numbers, read as TFLM reads it.
 
-TFLM's kernels know two ways to the values of a map. By key, with a default where the key is missing. And by place:
-values lie sorted by key, all equally wide, and what lies at a place is taken for an integer whatever its key and type.
+TFLM's kernels access the values of a map in two ways: by key, with a default for a missing key; and by position: values
+are sorted by key and equally wide, and the value at a position is read as an integer, whatever its key and type.
 
-The bytes are not trusted: whatever is wrong with them ends as an `OperatorError`, after work that does not grow with
-the numbers in them.
+The bytes are not trusted: any error in them raises an `OperatorError`, after bounded work.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tflm.errors import OperatorError
 
 
 class FlexbufferType(IntEnum):
-    """The types of values that are read here; there are others."""
+    """The supported types of values; there are others."""
 
     NULL = 0
     INT = 1
@@ -47,7 +46,7 @@ FORMATS[FlexbufferType.BOOL] = FORMATS[FlexbufferType.UINT]
 
 
 class FlexbufferMap:
-    """The values of a map, or of a plain vector, which are found by place only.
+    """The values of a map, or of a plain vector, which has no keys.
 
     Args:
         data: the whole flexbuffer.
@@ -82,7 +81,7 @@ class FlexbufferMap:
         return bool(self._scalar(self._place(index), self._width, FlexbufferType.UINT))
 
     def as_int32(self, key: str, default: int = 0) -> int:
-        """The value of a key cut off to an integer, its low 32 bits; `default` where the key is missing or null.
+        """The value of a key truncated to an integer, its low 32 bits; `default` if the key is missing or null.
 
         Raises:
             OperatorError: the map is broken, or the value is not a number.
@@ -91,17 +90,17 @@ class FlexbufferMap:
         if value is None:
             return default
         if isinstance(value, float):
-            value = int(value) if abs(value) < 2.0**63 else -(2**63)  # which is what x86 makes of other floats
+            value = int(value) if abs(value) < 2.0**63 else -(2**63)  # the result of x86 for other floats
         return _int32(value)
 
     def as_float(self, key: str, default: float = 0.0) -> float:
-        """The value of a key rounded to float32; `default` where the key is missing or null. Raises as `as_int32`."""
+        """The value of a key rounded to float32; `default` if the key is missing or null. Raises as `as_int32`."""
         value = self._number(key)
         with np.errstate(over="ignore"):
             return default if value is None else float(np.float32(value))
 
     def as_bool(self, key: str, default: bool = False) -> bool:
-        """Whether the value of a key, cut off to an integer, is not 0. Defaults and raises as `as_int32`."""
+        """Whether the value of a key, truncated to an integer, is not 0. Defaults and raises as `as_int32`."""
         value = self._number(key)
         return default if value is None else bool(math.trunc(value) if math.isfinite(value) else value)
 
@@ -151,7 +150,7 @@ class FlexbufferMap:
     def _scalar(self, position: int, width: int, kind: FlexbufferType) -> int | float:
         form = FORMATS[kind].get(width)
         if form is None or not 0 <= position <= len(self._data) - width:
-            raise OperatorError("has custom options that are no whole flexbuffer")
+            raise OperatorError("has custom options that are not a complete flexbuffer")
         value: int | float = struct.unpack_from(form, self._data, position)[0]
         return value
 

@@ -1,4 +1,4 @@
-"""How a class of typed fields lays itself out in a flatbuffer.
+"""Declares flatbuffer tables as classes with typed fields.
 
 A schema table is a subclass of `Table` whose annotations name wire types, in the order of the schema. A union is a
 subclass of `TableUnion`, and its members are subclasses of it. For example:

@@ -20,28 +20,28 @@ CHECKS = ("all", "tflm")
 
 
 FLEX_PREFIX = "Flex"
-"""How the names of custom operators begin that are TensorFlow's: the host runs them, no device does."""
+"""Prefix of the names of TensorFlow's operators, which only the host can run."""
 
 
 class Model:
-    """A model that was checked from end to end when it was made, over bytes that are never copied.
+    """A fully verified model over bytes that are never copied.
 
     Args:
         data: anything with the buffer protocol that holds a `.tflite` file. It must not be changed afterwards.
-        checks: "all"; or "tflm" to obey what TFLM obeys, too, even if the answers mean nothing then: a memory plan
-            that puts values over others which are still needed, for one.
+        checks: "all"; or "tflm" to also accept what TFLM accepts although the results are meaningless, such as a memory
+            plan that overwrites values that are still needed.
 
     Attributes:
         data: the file's bytes, a read-only view.
-        checks: as given.
+        checks: the argument.
         root: the root table, `tflm.schema.Model`; every constant in it is a view into `data`.
-        outside: the places in it of buffers and operators whose data lies outside of the flatbuffer, in the same file.
-            TFLite reads it, TFLM does not: on a device the model computes garbage. Here it is read.
+        outside: paths in it of buffers and operators whose data is outside the flatbuffer, in the same file. TFLite and
+            this package read it, TFLM does not: on a device the model computes garbage.
 
     Raises:
         ArgumentError: the data is a path; `from_file` takes those.
-        ModelError: on the first error, naming the table and the field. `tflm.verify` gives them all.
-        ValueError: there are no such checks.
+        ModelError: the first error, with table and field; `tflm.verify` returns all errors.
+        ValueError: unknown checks mode.
     """
 
     def __init__(self, data: Any, checks: str = "all"):
@@ -59,17 +59,17 @@ class Model:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], checks: str = "all") -> Model:
-        """The model in the file at `path`, which is mapped into memory, not read; a pipe is read to its end.
+        """Load the model in the file at `path`, which is memory-mapped; a pipe is read to its end.
 
         Args:
-            path: of the file.
+            path: path of the file.
             checks: as for `Model`.
 
         Raises:
-            ArgumentError: this is no path.
+            ArgumentError: the argument is not a path.
             OSError: the file can't be opened.
             DataError: a pipe has more bytes than a model may have.
-            ModelError: it is not a good model.
+            ModelError: it is not a valid model.
         """
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentError(f"from_file takes a path, not {type(path).__name__}; tflm.Model(data) takes bytes")
@@ -92,7 +92,7 @@ class Model:
 
     @property
     def description(self) -> str:
-        """What the writer of the file says of it; may be empty."""
+        """The description written by the file's producer; may be empty."""
         return self.root.description or ""
 
     @property
@@ -102,7 +102,7 @@ class Model:
 
     @property
     def operator_codes(self) -> list[OperatorCode]:
-        """The operators that the model uses, each once."""
+        """The operator codes of the model, each once."""
         return self.root.operator_codes or []
 
     @property
@@ -133,7 +133,7 @@ class Model:
 
 
 def require_model(value: object) -> Model:
-    """The value, which must be a `Model`.
+    """Check that a value is a `Model`, and return it.
 
     Raises:
         ArgumentError: it is something else, such as a path.
@@ -141,12 +141,12 @@ def require_model(value: object) -> Model:
     if isinstance(value, Model):
         return value
     if isinstance(value, (str, os.PathLike)):
-        raise ArgumentError(f"a model is wanted, not a path: tflm.Model.from_file({os.fspath(value)!r})")
-    raise ArgumentError(f"a tflm.Model is wanted, not {type(value).__name__}: tflm.Model(data) makes one of bytes")
+        raise ArgumentError(f"expected a model, not a path: use tflm.Model.from_file({os.fspath(value)!r})")
+    raise ArgumentError(f"expected a tflm.Model, not {type(value).__name__}: tflm.Model(data) makes one from bytes")
 
 
 def verify(data: Any) -> list[ModelError]:
-    """Everything that is wrong with the bytes of a model, or odd, by its `level`; an empty list for a good one.
+    """Find all errors and warnings in the bytes of a model, by their `level`; an empty list for a valid model.
 
     Args:
         data: the bytes of a `.tflite` file, anything with the buffer protocol.
@@ -178,7 +178,7 @@ def _has_error(findings: list[ModelError]) -> bool:
 
 def _bytes_of(data: Any) -> memoryview:
     if isinstance(data, (str, os.PathLike)):
-        raise ArgumentError(f"bytes are wanted, not a path: tflm.Model.from_file({os.fspath(data)!r}) reads a file")
+        raise ArgumentError(f"expected bytes, not a path: tflm.Model.from_file({os.fspath(data)!r}) reads a file")
     try:
         return memoryview(data).cast("B").toreadonly()
     except (TypeError, ValueError, BufferError) as error:

@@ -1,4 +1,4 @@
-"""Memory plans made beforehand and kept in a model's metadata, which TFLM and this runtime obey."""
+"""Offline memory plans in a model's metadata, which TFLM and this runtime follow."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ METADATA_NAME = "OfflineMemoryAllocation"
 VERSION = 1
 
 HEADER_WORDS = 3
-"""Version, subgraph that the plan is for (0: all of them in one list), and number of offsets; then the offsets."""
+"""Words before the offsets: version, subgraph of the plan (0: all in one list), and number of offsets."""
 
 ONLINE = -1
 """The offset of a tensor that is left to the online planner."""
 
 
 def offline_offsets(model: Model) -> tuple[int, ...] | None:
-    """The planned offset of every tensor, subgraph after subgraph, -1 where it is left to the online planner.
-
-    None where the model has no offline plan.
+    """The planned offset of every tensor, subgraph after subgraph, -1 for the online planner; None without a plan.
 
     Raises:
-        ModelError: the plan is cut off, or is not for this number of tensors, or has a negative offset.
+        ModelError: the plan is truncated, is for another number of tensors, or has a negative offset.
     """
     data = None
     for entry in model.metadata or ():

@@ -401,7 +401,7 @@ class BitwiseXorOptions(BuiltinOptions): ...
 class RightShiftOptions(BuiltinOptions): ...
 
 class BuiltinOptions2(TableUnion):
-    """Options of a builtin operator for which `BuiltinOptions` has no room."""
+    """Options of builtin operators that do not fit in `BuiltinOptions`."""
 
 class StablehloConcatenateOptions(BuiltinOptions2):
     dimension: Int64 = 0

@@ -1,8 +1,7 @@
-"""Data that lies outside of a model's tables: in the same file, behind the flatbuffer.
+"""Data outside of a model's tables: in the same file, after the flatbuffer.
 
-Quantizers write constants so from some size on, for a flatbuffer can't be larger than 2 GiB. A table then has an offset
-from the start of the file, and a size, in place of a vector of bytes. TFLite reads such data. TFLM does not: to it the
-vector is missing.
+Converters write large constants there because a flatbuffer can't exceed 2 GiB. The table then has an offset from the
+start of the file and a size instead of a vector of bytes. TFLite reads such data; for TFLM, the vector is missing.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from tflm.schema.layout import Table
 from tflm.schema.tables import Buffer, Model, Operator
 
 LARGEST_PLACEHOLDER = 1
-"""Writers leave this offset, and this size, in a table whose data is not outside."""
+"""The offset and size that writers store in a table whose data is inside."""
 
 
 class OutsideFields(NamedTuple):
-    """The fields of a table whose data may be outside: the vector, and where the data is otherwise."""
+    """The fields of a table whose data may be outside: the vector, and the offset and size of data outside."""
 
     data: str
     offset: str
@@ -33,11 +32,11 @@ OUTSIDE_FIELDS: dict[type[Table], OutsideFields] = {
 
 
 class Outside(NamedTuple):
-    """What of a model lies outside of its tables.
+    """The data of a model that is outside of its tables.
 
     Attributes:
-        places: of the tables whose data it is; they have it now.
-        errors: for those whose data would be beyond the file.
+        places: paths of the tables that own the data; it was copied to them as views.
+        errors: errors about data beyond the end of the file.
     """
 
     places: tuple[str, ...]
@@ -45,11 +44,11 @@ class Outside(NamedTuple):
 
 
 def take_data_inside(model: Model, data: memoryview) -> Outside:
-    """Make each table whose data is outside one that has it itself.
+    """Put data from outside into the tables that own it.
 
     Args:
         model: read from the file; changed in place.
-        data: the file's bytes. The tables get views into them.
+        data: the file's bytes; the tables get views into them.
     """
     places, errors = [], []
     for place, table in _tables(model):

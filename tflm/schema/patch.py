@@ -1,6 +1,6 @@
-"""Changes single parts of a model's bytes and leaves all others as they are.
+"""Changes single parts of a model's bytes without touching the others.
 
-Offsets in a flatbuffer point forward in the file. New parts are therefore added at the front, behind a new root table
+Offsets in a flatbuffer point forward in the file. New parts are therefore added at the front, after a new root table
 that refers to them and to everything the old root refers to. The old bytes follow unchanged, since their offsets are
 relative.
 """

@@ -1,10 +1,9 @@
-"""Reads a flatbuffer into tables, believing nothing: every offset, length, tag and string is checked first.
+"""Reads a flatbuffer into tables and validates every offset, length, tag and string.
 
-Work and memory stay proportional to the size of the file, even where its parts overlap. Each table that is read
-costs one reference of 4 bytes in the file, so there can't be more of them than size / 4; strings and scalars are
-read once for each place where one starts, and all of them together can't be larger than the file. Those who walk
-through the tables meet a shared vector again with each of them: counted so, all vectors can't be larger than
-`SHARING` files.
+Work and memory are proportional to the size of the file, even if its parts overlap. Each table needs a reference of 4
+bytes in the file, so there are at most size / 4 tables. Strings and vectors of scalars are read once per position, and
+their total size is limited to that of the file. Code that walks the tables visits a shared vector several times;
+counted like this, all vectors are limited to `SHARING` times the file.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ IDENTIFIER = b"TFL3"
 SHARING = 8
 
 Place = tuple[Any, ...]
-"""Where a table stands: () for the root, else (place of the parent, field name[, index])."""
+"""Path of a table: () for the root, else (path of the parent, field name[, index])."""
 
 _u8 = struct.Struct("<B").unpack_from
 _u16 = struct.Struct("<H").unpack_from
@@ -47,11 +46,10 @@ def read_model(data: memoryview, findings: list[ModelError] | None = None) -> Mo
 
     Args:
         data: the file's bytes (format "B", contiguous). Byte vectors of the result are views into it.
-        findings: where given, every finding is appended to it and reading goes on with the field's default.
+        findings: if passed, collects all findings, and reading continues with the field's default.
 
     Raises:
-        ModelError: on the first finding, where no list of findings was given, and always where the file is too
-            short or no model at all.
+        ModelError: on the first finding without a list of findings; always if the file is too short or not a model.
     """
     if len(data) < 8:
         raise ModelError(f"{len(data)} bytes are too few for a model: it is empty or was cut off")
@@ -61,7 +59,7 @@ def read_model(data: memoryview, findings: list[ModelError] | None = None) -> Mo
 
 
 def _model_without_identifier(data: memoryview, findings: list[ModelError] | None) -> Model:
-    """TFLM does not look at the identifier, and its own tools have left it out: what is a model without it is one."""
+    """Accept a model without the identifier: TFLM ignores it, and its own tools have omitted it."""
     odd = f"identifier {bytes(data[4:8])!r} at byte 4, expected {IDENTIFIER!r}"
     try:
         model = Reader(data, None).table_at(0, Model, ())
@@ -123,7 +121,7 @@ class Reader:
         self._findings.append(error)
 
     def _present_fields(self, position: int, kind: type[Table]) -> tuple[int, list[tuple[Field, int, int]]]:
-        """The table's size and its (field, offset, offset of the union's tag) that are there, by its vtable."""
+        """The table's size and, for each present field, (field, offset, offset of the union's tag), from its vtable."""
         self._check(position, 4, 4, "table")
         vtable = position - _i32(self._data, position)[0]
         known = self._slots.get((kind, vtable))
@@ -249,7 +247,7 @@ class Reader:
 
 
 class _Broken(Exception):
-    """A finding that does not know yet which table and field it is about."""
+    """A finding without its table and field, which are added later."""
 
 
 def _broken(kind: type[Table], field: str, place: Place, reason: str) -> ModelError:

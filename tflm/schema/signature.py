@@ -11,11 +11,11 @@ from tflm.schema.tables import Operator, QuantizationParameters, SubGraph, Tenso
 
 @dataclass(frozen=True)
 class Signature:
-    """An operator as the rules of versions and shapes see it.
+    """An operator as seen by the rules of versions and shapes.
 
     Attributes:
-        operator: which one.
-        inputs, outputs: its tensors; None for one that is left out.
+        operator: the builtin operator.
+        inputs, outputs: its tensors; None for an omitted one.
         options: its table of options, or None.
     """
 
@@ -25,36 +25,36 @@ class Signature:
     options: Any = None
 
     def type(self, index: int) -> TensorType | None:
-        """Type of an input; None where it is missing."""
+        """Type of an input; None if it is missing."""
         tensor = self.input(index)
         return None if tensor is None else tensor.type
 
     def output_type(self, index: int) -> TensorType | None:
-        """Type of an output; None where it is missing."""
+        """Type of an output; None if it is missing."""
         tensor = self.outputs[index] if index < len(self.outputs) else None
         return None if tensor is None else tensor.type
 
     def input(self, index: int) -> Tensor | None:
-        """An input; None where it is missing."""
+        """An input; None if it is missing."""
         return self.inputs[index] if index < len(self.inputs) else None
 
     def shape(self, index: int) -> tuple[int, ...]:
-        """Shape of an input; () where it is missing."""
+        """Shape of an input; () if it is missing."""
         tensor = self.input(index)
         return () if tensor is None else tensor.shape or ()
 
     def option(self, name: str) -> Any:
-        """The value of an option; None where there are no options, or none of that name."""
+        """The value of an option; None if it does not exist."""
         return getattr(self.options, name, None)
 
     def has_scale_for_each_slice(self, index: int, dimension: int) -> bool:
-        """Whether an input has as many scales as slices along a dimension."""
+        """Whether an input has one scale for each slice along a dimension."""
         scales, shape = scales_of(self.input(index)), self.shape(index)
         return bool(scales) and dimension < len(shape) and len(scales) == shape[dimension]
 
 
 def signature_of(operator: BuiltinOperator, table: Operator, subgraph: SubGraph) -> Signature:
-    """The signature of a builtin operator at its place in a subgraph."""
+    """The signature of a builtin operator by its index in a subgraph."""
 
     def tensors(indices: tuple[int, ...] | None) -> tuple[Tensor | None, ...]:
         every = subgraph.tensors or ()
@@ -65,6 +65,6 @@ def signature_of(operator: BuiltinOperator, table: Operator, subgraph: SubGraph)
 
 
 def scales_of(tensor: Tensor | None) -> tuple[float, ...]:
-    """The scales of a tensor, () where it has none."""
+    """The scales of a tensor; () if it has none."""
     quantization: QuantizationParameters | None = None if tensor is None else tensor.quantization
     return () if quantization is None else tuple(quantization.scale or ())

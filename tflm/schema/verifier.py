@@ -1,11 +1,11 @@
-"""Rules that the schema can't express, between the fields of a model whose structure is sound.
+"""Rules that the schema can't express, between the fields of a structurally valid model.
 
 Each rule is a generator of findings over the tables. Together they ensure that every index is in range, that every
 constant has the size of its shape, that every tensor has one writer, which comes before its readers, that every scale
-can be divided by, and that no subgraph runs itself.
+is a valid divisor, and that no subgraph runs itself.
 
-Oddities that TFLM runs anyway are warnings. A model that TFLM runs on bytes nobody has written, or whose results depend
-on which operator writes last, has an error that is marked as unsound: it can be run on request.
+Oddities that TFLM runs anyway are warnings. If TFLM runs a model on uninitialized bytes, or its results depend on which
+operator writes last, the error is marked as unsound: such a model can be run on request.
 
 A dimension of zero is allowed: such models run in TFLM. Operators that don't support it raise an error in `prepare`.
 """
@@ -56,7 +56,7 @@ Findings = Iterator[ModelError]
 
 
 def findings_in(model: Model) -> Findings:
-    """Every finding in a model's tables, in the order of the file; nothing for a good model.
+    """Every finding in a model's tables, in the order of the file; none for a valid model.
 
     An offline plan is checked for lost values only if the model has no other errors.
     """
@@ -102,10 +102,10 @@ def _signature(model: Model, signature: SignatureDef, place: str) -> Findings:
 
 
 def builtin_code(code: OperatorCode) -> BuiltinOperator:
-    """The operator that a code stands for.
+    """The operator of an operator code.
 
-    Old writers know only `deprecated_builtin_code`, a byte; new ones write both, with a placeholder in the byte for
-    codes beyond 127. The larger of the two is right in every case.
+    Old writers set only `deprecated_builtin_code`, a byte; new ones set both, with a placeholder in the byte for codes
+    above 127. The larger of the two is always right.
     """
     return max(code.builtin_code, BuiltinOperator(max(code.deprecated_builtin_code, 0)))
 
@@ -158,7 +158,7 @@ def _indices_of_tensors(subgraph: SubGraph, place: str) -> Findings:
 
 
 def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
-    """Each tensor has one writer at the most, and is not read before that one has run. Its indices are sound."""
+    """Check that each tensor has at most one writer, and is not read before it. Indices are already checked."""
     operators, inputs = subgraph.operators or [], set(subgraph.inputs or ())
     filled = inputs | {i for i, tensor in enumerate(subgraph.tensors or ()) if _is_filled(model, tensor)}
     writers: dict[int, int] = {}
@@ -168,8 +168,8 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
 
     def unfilled(index: int) -> str:
         if index in writers:
-            return f"tensor {index} is used before operator {writers[index]} has made it"
-        return f"tensor {index} has no value: it is no input, constant or variable, and no operator makes it"
+            return f"tensor {index} is used before operator {writers[index]} writes it"
+        return f"tensor {index} has no value: it is not an input, constant or variable, and no operator writes it"
 
     for i, operator in enumerate(operators):
         here = f"{place}.operators[{i}]"
@@ -185,7 +185,7 @@ def _dataflow(model: Model, subgraph: SubGraph, place: str) -> Findings:
         for index in operator.outputs or ():
             if index in inputs or index in own or writers[index] != i:
                 other = "the subgraph's caller" if index in inputs else f"operator {writers[index]}"
-                reason = f"tensor {index} is written by {other} as well; a tensor has one writer"
+                reason = f"tensor {index} is also written by {other}; a tensor has one writer"
                 yield ModelError(reason, table="Operator", field="outputs", place=here, unsound=True)
             own.add(index)
         filled |= own
@@ -201,7 +201,7 @@ def _has_scratch_inputs(model: Model, operator: Operator) -> bool:
 
 
 def _assigns_variable(model: Model, operator: Operator) -> bool:
-    """Whether the operator sets a resource variable; tools omit its first value where that is the default."""
+    """Whether the operator sets a resource variable; tools omit its initial value if that is the default."""
     codes = model.operator_codes or []
     is_known = 0 <= operator.opcode_index < len(codes)
     return is_known and builtin_code(codes[operator.opcode_index]) is BuiltinOperator.ASSIGN_VARIABLE
@@ -218,12 +218,12 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
         return ModelError(reason, table="Tensor", field=field, place=place)
 
     shape = tensor.shape or ()
-    lowest = -1 if made_by_operator else 0  # -1: an operator works the dimension out when it is prepared
+    lowest = -1 if made_by_operator else 0  # -1: an operator computes the dimension in its prepare phase
     if len(shape) > MAXIMUM_RANK:
-        yield finding("shape", f"has {len(shape)} dimensions, {MAXIMUM_RANK} is the most")
+        yield finding("shape", f"has {len(shape)} dimensions, at most {MAXIMUM_RANK} are supported")
         return
     if any(dimension < lowest for dimension in shape):
-        yield finding("shape", f"{list(shape)} has a negative dimension; give the tensor a fixed shape")
+        yield finding("shape", f"{list(shape)} has a negative dimension; the tensor needs a fixed shape")
         return
     element = ELEMENT_TYPES[tensor.type]
     largest = element.packed_bytes(tuple(max(dimension, 1) for dimension in shape))
@@ -256,13 +256,13 @@ def _quantization(quantization: QuantizationParameters, tensor: Tensor, place: s
     lowest = 0.0 if tensor.type in TYPES_OF_BIASES else SMALLEST_SCALE
     bad_scale = next((scale for scale in scales if not lowest <= scale <= LARGEST_SCALE), None)
     if bad_scale is not None:
-        yield finding("scale", f"{bad_scale:g} is no scale: it must be positive, finite and not denormal")
+        yield finding("scale", f"invalid scale {bad_scale:g}: it must be positive, finite and not denormal")
     dtype = ELEMENT_TYPES[tensor.type].dtype
     limits = np.iinfo(dtype if dtype.kind in "iu" and dtype.itemsize < 4 else np.int32)
     low, high = int(limits.min), int(limits.max)
     for zero_point in zero_points:
         if not low <= zero_point <= high:
-            yield finding("zero_point", f"{zero_point} is not between {low} and {high}, as {tensor.type.name} needs it")
+            yield finding("zero_point", f"{zero_point} is out of range for {tensor.type.name}: {low} to {high}")
     if scales and zero_points and len(zero_points) not in (1, len(scales)):
         reason = f"{len(zero_points)} zero points for {len(scales)} scales; the first counts for all"
         yield ModelError(reason, table="QuantizationParameters", field="zero_point", place=place, level="warning")
@@ -270,7 +270,7 @@ def _quantization(quantization: QuantizationParameters, tensor: Tensor, place: s
     if len(scales) < 2 or shape == (len(scales),):  # a bias has the quantized dimension of its weights, or its own
         return
     if not 0 <= dimension < len(shape):
-        yield finding("quantized_dimension", f"{dimension} is no dimension of shape {list(shape)}")
+        yield finding("quantized_dimension", f"dimension {dimension} is out of range for shape {list(shape)}")
     elif shape[dimension] not in (len(scales), -1):
         reason = f"{len(scales)} scales along dimension {dimension}, which has {shape[dimension]} elements"
         yield finding("scale", reason)

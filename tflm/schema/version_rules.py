@@ -1,4 +1,4 @@
-"""Versions of an operator as a table: what each added, tried in the order of the table; the first that holds decides.
+"""Versions of an operator as a table of the features that each added; the first matching row determines the version.
 
 The conditions are those of TFLite's versioning tool (`op_version.cc`). Where that tool looks at an output that the
 operator does not have (16-bit weights of convolutions), the operator's own output is meant here.
@@ -22,7 +22,7 @@ class Feature:
 
     Attributes:
         brought: the feature in a few words; None for the lowest version of an operator that lost its first.
-        holds: whether an operator uses it.
+        holds: tests whether an operator uses it.
     """
 
     brought: str | None
@@ -34,10 +34,10 @@ class Feature:
 
 
 Versions = Mapping[int, Feature]
-"""By version. An operator for which nothing holds needs version 1."""
+"""Features by version. An operator that uses none of them needs version 1."""
 
 BOTH_OF_8_BITS = ("FLOAT8_E4M3FN", "FLOAT8_E5M2")
-"""What the name FLOAT8 stands for below."""
+"""Types that the name FLOAT8 means below."""
 
 
 def input_is(*types: str, index: int = 0) -> Feature:

@@ -39,7 +39,7 @@ class OpResolverType(enum.Enum):
 
     Attributes:
         AUTO, BUILTIN: with the default delegates.
-        BUILTIN_REF, BUILTIN_WITHOUT_DEFAULT_DELEGATES: without them.
+        BUILTIN_REF, BUILTIN_WITHOUT_DEFAULT_DELEGATES: without the default delegates.
     """
 
     AUTO = 0
@@ -145,8 +145,8 @@ class Interpreter:
     """A model, to be allocated and run.
 
     Args:
-        model_path: of a `.tflite` file.
-        model_content: its bytes, in place of a path.
+        model_path: path of a `.tflite` file.
+        model_content: its bytes, instead of a path.
         experimental_delegates: results of `load_delegate`, or delegates of this package.
         num_threads: accepted and ignored; one thread is used.
         experimental_op_resolver_type: whether the default delegates are used, see `OpResolverType`.
@@ -184,7 +184,7 @@ class Interpreter:
                 raise ValueError("num_threads should >= 1")
         has_defaults = experimental_op_resolver_type in (OpResolverType.AUTO, OpResolverType.BUILTIN)
         if experimental_preserve_all_tensors and has_defaults:
-            warnings.warn("every tensor keeps memory of its own, which is for debugging: it takes more", stacklevel=2)
+            warnings.warn("every tensor gets separate memory, which is for debugging and takes more", stacklevel=2)
         self.experimental_compress_quantization_zero_points = experimental_compress_quantization_zero_points
         self._delegates = list(experimental_delegates or ())
         given = [each._delegate if isinstance(each, Delegate) else each for each in self._delegates]
@@ -235,7 +235,7 @@ class Interpreter:
 
         Raises:
             ValueError: the size is not a shape.
-            RuntimeError: the tensor can't have it; or an array of `tensor` is still there.
+            RuntimeError: the tensor does not support it, or an array of `tensor` still exists.
         """
         self._ensure_safe()
         self._subgraphs[0].resize(input_index, np.array(tensor_size, np.int32), strict)
@@ -282,9 +282,9 @@ class Interpreter:
         self._subgraphs[0].set_tensor(tensor_index, value)
 
     def tensor(self, tensor_index: int) -> Callable[[], npt.NDArray[Any]]:
-        """A function that returns a tensor's elements where they are, an array to read and to write.
+        """A function that returns a view of a tensor's elements, to read and to write.
 
-        While such an array is there, nothing can be allocated, resized or run.
+        While such an array exists, nothing can be allocated, resized or run.
         """
         return lambda: self._subgraphs[0].view(tensor_index)
 
@@ -300,10 +300,10 @@ class Interpreter:
         }
 
     def get_signature_runner(self, signature_key: str | None = None) -> SignatureRunner:
-        """What runs a signature; the only one where no key is given.
+        """The runner of a signature; the key is optional if there is only one.
 
         Raises:
-            ValueError: there is no such signature, or no key and not just one.
+            ValueError: unknown signature, or no key and not exactly one signature.
         """
         if signature_key is None:
             keys = list(self._get_full_signature_list())
@@ -408,7 +408,7 @@ def _resolver(registerers: Iterable[Registerer]) -> AllOpsResolver:
     resolver = AllOpsResolver()
     for registerer in registerers:
         if isinstance(registerer, str):
-            reason = "there are no C++ functions here, give the tflm.Registration of the operator"
+            reason = "C++ functions are not supported; pass the operator's tflm.Registration"
             raise ValueError(f"Looking up symbol '{registerer}' failed with error '{reason}'.")
         if isinstance(registerer, Registration):
             resolver.add_custom(registerer)

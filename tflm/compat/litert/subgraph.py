@@ -26,7 +26,7 @@ OTHER_DTYPES: dict[TensorType, type[Any]] = {
     TensorType.VARIANT: np.object_,
     TensorType.UINT4: np.uint8,
 }
-"""LiteRT's types of elements that have another dtype here, or none."""
+"""LiteRT's dtypes of element types that have another dtype here, or none."""
 
 
 class RunnableSubgraph:
@@ -190,7 +190,7 @@ class RunnableSubgraph:
 
     def _table(self, tensor_index: int) -> Tensor:
         if not isinstance(tensor_index, (int, np.integer)):
-            raise TypeError(f"a tensor is asked for by its index, not by {tensor_index!r}")
+            raise TypeError(f"a tensor index must be an integer, not {tensor_index!r}")
         if not 0 <= tensor_index < len(self.tensors):
             raise ValueError(f"Invalid tensor index {tensor_index} exceeds max tensor index {len(self.tensors)}")
         return self.tensors[tensor_index]

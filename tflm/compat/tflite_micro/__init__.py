@@ -1,7 +1,7 @@
 """The interface of the `tflite-micro` package: `import tflm.compat.tflite_micro as tflite_micro`.
 
-`runtime` is run by this package, and `__version__` is its version. `compression` is the one of `tflite-micro`, which is
-Python of its own and has to be installed for that.
+`runtime` is run by this package, and `__version__` is its version. `compression` is that of the `tflite-micro` package,
+which must be installed.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 from tflm.compat.tflite_micro import runtime
 
-__all__ = ["__version__", "compression", "runtime"]  # the others are got when they are asked for
+__all__ = ["__version__", "compression", "runtime"]  # the others are imported on first use
 
 
 def __getattr__(name: str) -> Any:
-    """What of `__all__` is got when it is first used."""
+    """Import a name of `__all__` on first use."""
     if name == "__version__":
         from importlib.metadata import version  # takes a while to load
 

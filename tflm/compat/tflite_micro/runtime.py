@@ -50,14 +50,14 @@ class Interpreter:
 
     Args:
         model_data: the bytes of a `.tflite` file.
-        custom_op_registerers: a list of registrations of operators of your own, in place of names of C++ functions.
+        custom_op_registerers: a list of registrations of custom operators, instead of names of C++ functions.
         arena_size: bytes; by default (None), ten times the size of the model.
         intrepreter_config: see `InterpreterConfig`.
         alt_decompression_memory_size: bytes outside the arena for the tensors that DECODE writes; 0 for none.
 
     Raises:
         ValueError: an argument can't be used.
-        RuntimeError: the model is broken, has an operator that is not there, or does not fit in the arena.
+        RuntimeError: the model is invalid, has an unknown operator, or does not fit in the arena.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Interpreter:
         resolver = AllOpsResolver()
         for registerer in custom_op_registerers:
             if isinstance(registerer, str):
-                reason = "there are no C++ functions here, give the tflm.Registration of the operator"
+                reason = "C++ functions are not supported; pass the operator's tflm.Registration"
                 raise RuntimeError(f"TFLM could not register custom op via {registerer}: {reason}")
             resolver.add_custom(registerer)
         size = len(model_data) * ARENA_BYTES_PER_MODEL_BYTE if arena_size is None else arena_size
@@ -142,14 +142,14 @@ class Interpreter:
         """Run the model; returns 0.
 
         Raises:
-            RuntimeError: an operator can't go on.
+            RuntimeError: an operator fails.
         """
         with _errors_of_the_package():
             self._interpreter.invoke()
         return 0
 
     def reset(self) -> int:
-        """Put the state of the model back to what it was before the first invoke; returns 0."""
+        """Restore the model's state before the first invoke; returns 0."""
         with _errors_of_the_package():
             self._interpreter.reset()
         return 0
@@ -241,7 +241,7 @@ def _details(tensor: TfLiteTensor) -> dict[str, Any]:
 
 @contextmanager
 def _errors_of_the_package() -> Iterator[None]:
-    """Raise a RuntimeError for any error of a model, as that package does."""
+    """Raise a RuntimeError for any error of a model, like that package."""
     try:
         yield
     except TensorIndexError as error:
