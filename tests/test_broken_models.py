@@ -382,8 +382,8 @@ FOUND_ELSEWHERE = {
         ("subgraphs[0].tensors[0].shape", (0, 2**31 - 1, 2**31 - 1), "more than 2 GiB"),
         ("subgraphs[0].tensors[0].shape", (1,) * 33, "33 dimensions, at most 32 are supported"),
         ("subgraphs[0].tensors[3].buffer", 1, "buffer 1 has data, but an operator writes the tensor"),
-        ("subgraphs[0].tensors[0].quantization.zero_point", (128,), "128 is not between -128 and 127, as INT8 needs"),
-        ("subgraphs[0].tensors[2].quantization.zero_point", (-(2**31) - 1,), "is not between"),
+        ("subgraphs[0].tensors[0].quantization.zero_point", (128,), "128 is out of range for INT8: -128 to 127"),
+        ("subgraphs[0].tensors[2].quantization.zero_point", (-(2**31) - 1,), "is out of range for"),
         *(
             ("subgraphs[0].tensors[3].quantization.scale", (scale,), "invalid scale")
             for scale in (0.0, -0.5, 1e-39, 1e-45, float("inf"), float("nan"))

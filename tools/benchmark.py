@@ -3,8 +3,8 @@
     python tools/benchmark.py [--json FILE] [--markdown FILE] [--engines NAME...] [MODEL...]
     python tools/benchmark.py --growth [--json FILE]
 
-Each engine runs a model in a process of its own, so that one which crashes loses its cell and nothing else. The
-processes take turns in short rounds: whatever slows the machine down hits all of them. For each engine and model:
+Each engine runs a model in a separate process, so that a crash loses only one cell. The processes take turns in short
+rounds, so that other load affects all of them. For each engine and model:
 
     load       milliseconds to read and verify the file
     allocate   milliseconds to allocate tensors (the tflite-micro package does it while it loads)
@@ -47,7 +47,7 @@ DEFAULT_MODELS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / 
 
 
 class Session(NamedTuple):
-    """A model that an engine has ready, and what it took to get there."""
+    """A model loaded by an engine, with the times of loading and allocating."""
 
     load_seconds: float
     allocate_seconds: float | None
@@ -147,9 +147,9 @@ its reference kernels."""
 
 
 def serve(engine: str, path: Path) -> None:
-    """Be the process of one engine: get the model ready, then time a round for each line on standard input."""
+    """Run an engine's process: load the model, then time a round for each line on standard input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # engines print of their own accord
+    os.dup2(2, 1)  # engines print on their own
     session = ENGINES[engine](path)
     rng = np.random.default_rng(0)
     inputs = [some_values(rng, *kind) for kind in session.inputs]
@@ -184,14 +184,14 @@ def some_values(rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtyp
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of a call, and what it gave."""
+    """Seconds of a call, and its result."""
     start = time.perf_counter()
     result = call()
     return time.perf_counter() - start, result
 
 
 def repeats_for(call: Callable[[], Any]) -> int:
-    """How often to repeat a call in a round."""
+    """Number of repetitions of a call in a round."""
     call()
     return max(1, int(SECONDS_A_ROUND / max(timed(call)[0], 1e-7)))
 
@@ -233,7 +233,7 @@ class Peer:
                 self.rounds.append(answer)
 
     def figures(self) -> dict[str, Any]:
-        """What was measured, in the units of the table; or the error."""
+        """The measurements, in the units of the table; or the error."""
         self._child.communicate()
         if self.error is not None or self.start is None or not self.rounds:
             return {"error": self.error or "no answer"}
@@ -345,7 +345,7 @@ def growth_of_running() -> list[dict[str, Any]]:
 
 
 def growth_with_operators() -> list[dict[str, Any]]:
-    """Seconds that each step takes with ever more operators, and how many times as many as with a fourth of them."""
+    """Seconds of each step for increasing numbers of operators, with the growth relative to a quarter of them."""
     results: list[dict[str, Any]] = []
     for size in OPERATOR_COUNTS:
         seconds = {name: processor_seconds(step) for name, step in steps_to_firmware(grown_model("tensors", size))}
@@ -360,7 +360,7 @@ def growth_with_operators() -> list[dict[str, Any]]:
 
 
 def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """What is done with a model on its way to a device, step by step, by name."""
+    """The steps from a model to a device, by name."""
     import tflm
     from tflm.application.export import sources
     from tflm.application.machine import MachineOptions
@@ -377,7 +377,7 @@ def steps_to_firmware(data: bytes) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def processor_seconds(call: Callable[[], Any]) -> float:
-    """Seconds of the processor that one call takes."""
+    """CPU seconds of one call."""
     start = time.process_time()
     call()
     return time.process_time() - start

@@ -26,8 +26,8 @@ class Piece(NamedTuple):
 
     Attributes:
         kind: "structure", "function" or "constant".
-        name: with its class, where it has one; pieces of one name, such as overloads, are one.
-        tokens: of a structure, its fields alone.
+        name: the name with its class, if any; pieces with the same name, such as overloads, are merged.
+        tokens: its tokens; for a structure, only its fields.
     """
 
     kind: str
@@ -46,7 +46,7 @@ def pieces_of(text: str) -> dict[tuple[str, str], tuple[str, ...]]:
 
 
 def _without_directives(text: str) -> str:
-    """A source with all branches of its `#if`s: of those that open a brace, the first alone."""
+    """A source with all branches of its `#if`s; if they open a brace, only the first branch."""
     text = re.sub(r"\\\n", " ", text)
     blocks: list[list[str]] = [[""]]  # of each #if that is open, its branches
     for line in text.splitlines():
@@ -65,12 +65,12 @@ def _without_directives(text: str) -> str:
 
 
 def hash_of(tokens: Sequence[str]) -> str:
-    """By which a piece is known again."""
+    """The hash that identifies a piece."""
     return hashlib.sha1(" ".join(tokens).encode()).hexdigest()[:HASH_DIGITS]
 
 
 def _pieces(tokens: Sequence[str], within: str) -> Iterator[Piece]:
-    """Pieces at a level, and of what is open inside it; `within` is the class, with `::` behind it."""
+    """Pieces at a level and inside its open braces; `within` is the class, followed by `::`."""
     start = at = 0
     while at < len(tokens):
         token = tokens[at]
@@ -88,7 +88,7 @@ def _pieces(tokens: Sequence[str], within: str) -> Iterator[Piece]:
 
 
 def _without_template(head: Sequence[str]) -> Sequence[str]:
-    """What stands before a brace, without `template <...>`."""
+    """The text before a brace, without `template <...>`."""
     if head[:1] != ["template"]:
         return head
     depth = 0
@@ -100,7 +100,7 @@ def _without_template(head: Sequence[str]) -> Sequence[str]:
 
 
 def _piece(head: Sequence[str], body: Sequence[str], after: Sequence[str], within: str) -> Iterator[Piece]:
-    """What a brace opens, by what stands before it; of a `typedef`, the name is behind it."""
+    """The piece that a brace opens, from the text before it; the name of a `typedef` follows it."""
     first = next((token for token in head if token in ("(", "=")), "")
     aggregate = next((word for word in AGGREGATES if word in head), "")
     if "namespace" in head or head[:1] == ["extern"]:
@@ -129,7 +129,7 @@ def _name_before(head: Sequence[str], at: int) -> str:
 
 
 def _fields(body: Sequence[str]) -> Iterator[str]:
-    """The tokens of a structure that its size goes by: no functions, but whether any of them is virtual."""
+    """The tokens that determine a structure's size: no functions, but whether any of them is virtual."""
     start = at = 0
     while at < len(body):
         if body[at] in CLOSING:
@@ -151,7 +151,7 @@ def _fields(body: Sequence[str]) -> Iterator[str]:
 
 
 def _end(tokens: Sequence[str], at: int) -> int:
-    """The place behind the bracket that closes the one at a place; the end where none does."""
+    """The position after the matching closing bracket, or the end if there is none."""
     opening, closing, depth = tokens[at], CLOSING[tokens[at]], 0
     for place in range(at, len(tokens)):
         depth += (tokens[place] == opening) - (tokens[place] == closing)

@@ -5,9 +5,9 @@
 
 LIBRARY and `--compile` are those of tools/flash_groups.py; FOLDER has QEMU's qemu-plugin.h. A FILE is a .tflite model,
 for which a line is printed as `tools/fit_instructions.py --check` reads it, with `stack_bytes` as painted; or operators
-in lines of JSON as that tool fits them, printed with their counts under `counts`. A line's model is built with
-random weights. Every operator's function is called through one that marks its begin and end, for which a plugin of
-QEMU's looks (tools/instruction_counts.c). Needs qemu-system-arm with plugins, a C compiler, pyelftools.
+in lines of JSON as that tool fits them, printed with their counts under `counts`. A line's model is built with random
+weights. Every operator's function is called through a wrapper that marks its start and end for a QEMU plugin
+(tools/instruction_counts.c). Needs qemu-system-arm with plugins, a C compiler, pyelftools.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ FIELDS = {
     "filter_h": "filter_height",
     "filter_w": "filter_width",
 }
-"""What an operator's line calls the fields of options."""
+"""Names of options in an operator's line."""
 
 
 class Counter:
@@ -182,7 +182,7 @@ class Counter:
         subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{header}", source, "-o", self.plugin], check=True)
 
     def count(self, models: Sequence[tflm.Model]) -> tuple[list[tuple[str, int, int]], int]:
-        """Each operator of an invoke of each model with its instructions and cycles, and the stack's bytes."""
+        """Instructions and cycles of each operator in an invoke of each model, and the bytes of the stack."""
         firmware = self._firmware(models)
         symbols = self.toolchain.addresses(firmware)
         marks = f"begin={symbols['operator_begins']},end={symbols['operator_ends']}"
@@ -253,7 +253,7 @@ def model_of(line: dict[str, Any]) -> bytes:
 
 
 def batches(lines: Iterable[dict[str, Any]], most: int) -> Iterator[list[tuple[dict[str, Any], tflm.Model]]]:
-    """Lines with their models, as many at once as have that many bytes."""
+    """Batches of lines with their models, limited by size."""
     batch: list[tuple[dict[str, Any], tflm.Model]] = []
     size = 0
     for line in lines:

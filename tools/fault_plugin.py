@@ -1,7 +1,7 @@
 """The pytest plugin for `tools/faults.py`.
 
-It tells the recorder which test runs, and how long. Where `SELECTION` is in the environment, it is a file
-that names the tests to run, in order.
+It reports each test and its duration to the recorder. If `SELECTION` is in the environment, it is a file with the tests
+to run, in order.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from fault_recorder import recorder
 
 SELECTION = "TFLM_FAULTS_SELECTION"
 DATA_BYTES = 6 << 30
-"""What a process may allocate: a fault may ask for all there is."""
+"""Memory limit of a process, because a fault may request any amount."""
 
 
 def pytest_configure() -> None:
-    """Bound the memory; and load what compiled kernels are made with, so that the recorder sees it."""
+    """Limit the memory, and import the compiler's modules, so that the recorder sees them."""
     resource.setrlimit(resource.RLIMIT_DATA, (DATA_BYTES, DATA_BYTES))
     if recorder is not None:
         import tflm.compiler.vectors  # noqa: F401

@@ -1,9 +1,9 @@
 """Record which functions of the package each test runs, for `tools/faults.py`; every Python process imports it.
 
-Where `RECORD` is in the environment, the process writes a file of its own into that folder: a line "=TEST" when a test
-begins, then "PATH:LINE" for each function that the test runs, where LINE is the function's first. Lines are written at
-once: processes that are killed or leave by `os._exit` have told all. Functions of compiled kernels never run in Python:
-they count as run by a test that asks for their machine code.
+If `RECORD` is in the environment, each process writes a file into that folder: a line "=TEST" when a test begins, then
+"PATH:LINE" for each function that the test runs, where LINE is the function's first. Lines are written immediately, so
+that killed processes lose nothing. Functions of compiled kernels never run in Python: they count as run by a test that
+asks for their machine code.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ COMPILED = tuple(
     os.path.join(PACKAGE, name, "")
     for name in ("compiler", os.path.join("delegates", "compiled"), "memory", "planning")
 )
-"""Where kernels, what they call, and what loads them are."""
+"""Folders of kernels, of the functions that they call, and of their loader."""
 
 
 class Recorder:
-    """Writes which functions of the package this process runs, each once a test."""
+    """Records which functions of the package this process runs, each once per test."""
 
     def __init__(self, folder: str):
         self._folder = folder

@@ -1,9 +1,9 @@
-"""Single-line faults for mutation testing: where a source can be changed so that a good test fails.
+"""Single-line faults for mutation testing.
 
-A fault is a change that a slip of the pen makes: `<` for `<=`, a constant off by one, `min` for `max`, `+` for `-`, a
-division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted by one, a call
-left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of errors and logs,
-seeds of random numbers, bounds of waits and of the effort of a search, and tables of data.
+A fault is a typical programming slip that a good test detects: `<` for `<=`, a constant off by one, `min` for `max`,
+`+` for `-`, a division rounded the other way, `or` for `and`, a lost `not`, a flag the wrong way round, a slice shifted
+by one, a call left out. No fault is made where no behaviour follows: in annotations, decorators, assertions, texts of
+errors and logs, seeds of random numbers, bounds of waits and of the effort of a search, and tables of data.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OPERATORS: dict[type[ast.AST], tuple[str, str]] = {
     ast.BitOr: ("|", "&"),
     ast.BitXor: ("^", "&"),
 }
-"""What stands for an operator, and what is put in its place."""
+"""Operators and their replacements."""
 
 FUNCTIONS = {
     "min": "max",
@@ -52,7 +52,7 @@ FUNCTIONS = {
 }
 
 SILENT_CALLS = re.compile(r"(_?log|logging|warnings|gc)\.")
-"""Calls that only tell or tidy."""
+"""Calls that only log or clean up."""
 
 SILENT_KEYWORDS = {"stacklevel", "exist_ok", "copy", "check", "capture_output", "frozen", "slots", "daemon", "hidden"}
 SILENT_FUNCTIONS = {"__repr__"}
@@ -60,11 +60,11 @@ SILENT_NAMES = re.compile(r"SECONDS|TIMEOUT|ATTEMPTS|ROUNDS|STEPS_PER|__all__|__
 """Constants that bound a wait or the effort of a search, and declarations."""
 
 GENERATORS = {"Random", "RandomState", "default_rng"}
-"""Makers of random numbers: another seed gives others, and none is better."""
+"""Random number generators, whose seed is arbitrary."""
 
 
 class Fault(NamedTuple):
-    """A line of a source, and what the fault makes of it; lines count from 1."""
+    """A line of a source and its faulty version; lines count from 1."""
 
     line: int
     original: str
@@ -193,12 +193,12 @@ class _Sites:
         return self._lines[node.lineno - 1][start:end]
 
     def _column(self, line: int, offset: int) -> int:
-        """Which character begins at a byte of a line: syntax trees count the bytes of UTF-8."""
+        """The character at a byte of a line, because syntax trees count bytes of UTF-8."""
         return len(self._lines[line - 1].encode()[:offset].decode())
 
 
 def _behaviour(node: ast.AST) -> Iterator[ast.AST]:
-    """The children of a node that are run, rather than read."""
+    """The children of a node that are executed."""
     unread = {"annotation", "returns", "decorator_list", "keywords" if isinstance(node, ast.ClassDef) else ""}
     for name, value in ast.iter_fields(node):
         if name not in unread:
@@ -228,5 +228,5 @@ def _is_silent(node: ast.AST) -> bool:
 
 
 def _is_data(node: ast.AST) -> bool:
-    """Whether what stands outside functions is a table, whose numbers are facts rather than behaviour."""
+    """Whether a statement outside functions is a table of data, whose numbers are not behaviour."""
     return isinstance(node, (ast.Dict, ast.List, ast.Tuple, ast.Set, ast.Call))

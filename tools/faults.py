@@ -48,7 +48,7 @@ WORK = ROOT / "build" / "faults"
 CORPUS = Path(os.environ.get("TFLM_CORPUS", ROOT.parent / "shared"))
 PYODIDE = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 FILES_AT_A_TIME = 8
-"""Recorded in one go: what is lost where the recording is interrupted."""
+"""Number of test files recorded at once; an interruption loses these."""
 
 PATIENCE_SECONDS, PATIENCE_FACTOR = 120.0, 6.0
 """A run of tests hangs when it takes this long, and this many times the time it took when it was recorded."""
@@ -62,7 +62,7 @@ class Test(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What became of a fault."""
+    """The result of a fault."""
 
     path: str
     fault: Fault
@@ -74,7 +74,7 @@ class Verdict(NamedTuple):
 
 
 class Tree:
-    """A copy of the tree with an environment of its own, so that child processes import the copy, too."""
+    """A copy of the tree with its own environment, so that child processes import the copy, too."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -82,7 +82,7 @@ class Tree:
         self.python = folder / ".venv" / "bin" / "python"
 
     def make(self) -> None:
-        """Copy what git knows or would add, and what is installed here."""
+        """Copy tracked and untracked files, and the installed packages."""
         listed = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, text=True)
         shutil.rmtree(self.folder, ignore_errors=True)
         for name in filter(None, listed.split("\0")):
@@ -92,7 +92,7 @@ class Tree:
         self._make_environment()
 
     def copy_of(self, other: Tree) -> None:
-        """Become a copy of another copy, with the bytecode that it has by now."""
+        """Copy another copy, including its bytecode."""
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.copytree(other.folder, self.folder, ignore=shutil.ignore_patterns(".venv", "cache", "tmp"))
         self._make_environment()
@@ -135,7 +135,7 @@ class Tree:
                 self.stop()
 
     def stop(self) -> None:
-        """End the tests that run, and all that they started and left behind."""
+        """Kill the running tests and all of their child processes."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -192,7 +192,7 @@ def _record(tree: Tree, jobs: int, files: list[str]) -> dict[str, tuple[float, l
 
 
 def _failing(tree: Tree, tests: list[str]) -> set[str]:
-    """Which of the tests fail without the recorder, too."""
+    """The tests that also fail without the recorder."""
     failing = set()
     for test in tests:
         if _run(tree, [test], None):

@@ -60,7 +60,7 @@ def main() -> None:
 
 
 def layer(counted: dict[str, Any]) -> Layer:
-    """A counted operator as formulas see it."""
+    """The parameters of a counted operator's formula."""
     inputs = tuple(tuple(shape) for _, shape in counted["inputs"])
     output = tuple(counted["outputs"][0][1])
     if "stride" not in counted:
@@ -122,13 +122,13 @@ def least(trips: npt.NDArray[Any], counts: npt.NDArray[Any]) -> npt.NDArray[Any]
 
 
 def shown(document: Any) -> str:
-    """JSON with the coefficients of each loop in one line."""
+    """Format as JSON with the coefficients of each loop on one line."""
     text = json.dumps(document, indent=1)
     return re.sub(r"\[\s+([-0-9.e]+),\s+([-0-9.e]+)\s+\]", r"[\1, \2]", text) + "\n"
 
 
 def check(counted: dict[str, Any], folder: Path) -> None:
-    """Print how far the coefficients are off for a model."""
+    """Print the errors of the coefficients for a model."""
     found = estimate(
         tflm.Model.from_file(folder / f"{counted['model']}.tflite"),
         target=PARTS[counted["extension"]],

@@ -3,10 +3,10 @@
     python tools/flash_groups.py LIBRARY --compile "arm-none-eabi-g++ FLAGS" --variant "cortex-m4, mine" [--output FILE]
 
 LIBRARY is TFLM as an archive (libtensorflow-microlite.a), `--compile` the compiler with the flags that it was built
-with: those that say the processor, what TFLM's headers look at, and where its headers are. All operators are linked
-once, and the linker's map is read; what an operator draws in is what can be reached from the line that adds it. The
-resolver's own code is measured in firmwares of random operators, compiled and not linked. `--check N` links N
-firmwares of random operators in the same way and prints how far the data is off. Nothing is downloaded.
+with: those for the processor, the macros of TFLM's headers, and the include paths. All operators are linked once, and
+the linker's map is read; what an operator draws in is what can be reached from the line that adds it. The resolver's
+own code is measured in firmwares of random operators, compiled and not linked. `--check N` links N firmwares of random
+operators in the same way and prints how far the data is off. Nothing is downloaded.
 
 docs/firmware_budget.md has every command from a checkout of TFLM on. Needs pyelftools.
 """
@@ -36,7 +36,7 @@ from tflm.kernels import REGISTRATIONS
 HEADER = "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 METHOD = re.compile(r"TfLiteStatus (Add\w+)\((?:[^{}]*)\) \{(.*?)\n  \}", re.DOTALL)
 NOT_MEASURED = frozenset({"AddBuiltin", "AddCustom", "AddEthosU"})
-"""What is no operator, and the one whose registration may be none."""
+"""Methods that add no operator, and the operator whose registration may be missing."""
 
 MANY = 256
 """Capacity of the resolver that all operators are added to."""
@@ -144,7 +144,7 @@ class Toolchain:
         self.run("-x", "c++-header", *COMPILED, folder / "headers.h", "-o", folder / "headers.h.gch")
 
     def run(self, *arguments: str | Path) -> str:
-        """What the compiler prints."""
+        """The compiler's output."""
         command = [*self.command, *map(str, arguments)]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         if done.returncode:
@@ -162,7 +162,7 @@ class Toolchain:
         return {symbol.name: symbol["st_value"] & ~1 for symbol in read.symbols if symbol.name}
 
     def source_of(self, header: str) -> str:
-        """A header as it stands where the compiler finds it."""
+        """The text of a header that the compiler finds."""
         listed = self.run("-M", "-include", header, "-x", "c++", "/dev/null").replace("\\\n", " ")
         return Path(next(word for word in listed.split() if word.endswith(header))).read_text()
 
@@ -182,7 +182,7 @@ class Toolchain:
 
 
 def methods_of(header: str, symbols: Iterable[str]) -> list[Method]:
-    """Every operator that the resolver can add, and those with a registration for int8 that the library has."""
+    """Every operator that the resolver can add, and those with an int8 registration in the library."""
     found = []
     for name, body in METHOD.findall(header):
         custom = re.search(r'AddCustom\(\s*"([^"]+)"', body)
@@ -203,7 +203,7 @@ def main_source(methods: Sequence[Method], capacity: int = 0) -> str:
 
 
 def all_operators(toolchain: Toolchain, methods: Sequence[Method]) -> Path:
-    """A firmware that adds every operator, each in a function of its own."""
+    """A firmware that adds every operator, each in a separate function."""
     functions = "\n".join(f"KEPT void {m.function}(Resolver& resolver) {{ {m.call} }}" for m in methods)
     calls = "\n".join(f"  {method.function}(resolver);" for method in methods)
     roots = ROOTS.format(many=MANY, functions=functions, calls=calls)
@@ -221,7 +221,7 @@ def groups_of(link: Link, bare: Link, methods: Sequence[Method], own: set[str]) 
 
     Args:
         bare: a firmware without operators.
-        own: objects of the roots and of main, whose sizes count elsewhere.
+        own: objects of the roots and of main, whose sizes are counted elsewhere.
     """
     stand_ins = _stand_ins(link)
     loading = _loading(link, methods, stand_ins.keys())
@@ -297,7 +297,7 @@ def _stand_ins(link: Link) -> dict[str, int]:
 
 
 def resolver_terms(methods: Sequence[Method]) -> list[float]:
-    """What the code of main and resolver is linear in; as `FlashData` has it."""
+    """Terms of the linear formula for main and resolver, as in `FlashData`."""
     customs = [method.custom_bytes for method in methods if method.custom_bytes]
     builtin, custom, count = len(methods) - len(customs), len(customs), len(methods)
     flags = [builtin >= 2, builtin >= 1, custom >= 1, custom >= 2]
@@ -360,7 +360,9 @@ def data_of(toolchain: Toolchain, variant: str, library: str, fitted: int) -> di
     base = [sum(s.sizes[kind] for k, s in bare.sections.items() if k.object not in own) for kind in range(5)]
     flash, data, bss = sizes_of(none)
     base[TEXT] += round(flash - data - sum(base[:DATA]) - resolver["main"][0])
-    base[BSS] = bss - -(-resolver["main_bss"] // 8) * 8 - resolver["per_entry"]  # the linker aligns what lies between
+    base[BSS] = (
+        bss - -(-resolver["main_bss"] // 8) * 8 - resolver["per_entry"]
+    )  # the linker aligns the sections between
     return {
         "variant": variant,
         "lib": library,
@@ -374,7 +376,7 @@ def data_of(toolchain: Toolchain, variant: str, library: str, fitted: int) -> di
 
 
 def check(toolchain: Toolchain, data: dict[str, Any], count: int) -> None:
-    """Print how far the data is off for firmwares of random operators."""
+    """Print the errors of the data for firmwares with random operators."""
     entry = FlashData.read(json.dumps(data))
     methods = {m.name: m for m in methods_of(toolchain.source_of(HEADER), ()) if m.name in entry.places}
     draw = random.Random(1)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-"""What else they give is not computed in these cases, and left as it is found."""
+"""Outputs that are not computed in these cases and stay unchanged."""
 
 TESTS = Path(__file__).parents[1] / "tests"
 

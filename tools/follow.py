@@ -3,7 +3,7 @@
     python tools/follow.py ../tflite-micro               # what differs, and what depends on it
     python tools/follow.py ../tflite-micro --record      # from now on, this tree is what declarations follow
 
-`followed.json` has a hash for each structure, function and constant of the sources that count, and no text of theirs.
+`followed.json` has a hash for each structure, function and constant of the followed sources, but none of their text.
 docs/releases.md says what to do about each kind of difference.
 """
 
@@ -48,7 +48,7 @@ FOLDERS = (
     "signal/src",
     "signal/src/kiss_fft_wrappers",
 )
-"""Whose sources declarations follow."""
+"""Folders whose sources the declarations follow."""
 
 NO_SOURCE = re.compile(r"_test\.|test_|testing|mock_|fake_|_testdata|_generated_data")
 PIN = f"{MICRO}/tools/make/ext_libs/cmsis_nn_download.sh"
@@ -66,14 +66,14 @@ KINDS = {
     "pin": "pins of kernel libraries",
     "arithmetic": "arithmetic, and everything else",
 }
-"""What may differ, and what that means here."""
+"""Kinds of differences, and their meaning for this package."""
 
 Pieces = dict[str, dict[str, str]]
 """Hashes by file, and by kind and name as in "structure TfLiteNode"."""
 
 
 class Difference(NamedTuple):
-    """A piece that is not what it was: "changed", "new" or "gone"."""
+    """A difference of a piece: "changed", "new" or "gone"."""
 
     kind: str
     what: str
@@ -114,7 +114,7 @@ def _kind(file: str, kind: str, name: str, tokens: Iterable[str]) -> str:
 
 
 def differences(before: Pieces, after: Pieces) -> Iterator[Difference]:
-    """What differs between two trees; a piece in another file than before is the same where its hash is."""
+    """The differences between two trees; a piece that moved to another file is the same if its hash is equal."""
     moved_from, moved_to = _by_content(before), _by_content(after)
     for file in sorted(before.keys() | after.keys()):
         old, new = before.get(file, {}), after.get(file, {})
@@ -138,7 +138,7 @@ def _by_content(pieces: Pieces) -> set[tuple[str, str]]:
 
 
 def declared_structures() -> dict[str, list[str]]:
-    """By the name of a C structure, where this package declares it: file and line."""
+    """File and line of this package's declaration of each C structure, by name."""
     found: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text("utf-8")
@@ -223,11 +223,11 @@ ALIASES = {
     "lstm_eval": "unidirectional_sequence_lstm",
     "lstm_shared": "unidirectional_sequence_lstm",
 }
-"""Modules for sources that are called otherwise, by the stem or the whole path."""
+"""Modules for sources with other names, by the stem or the whole path."""
 
 
 def stem_of(file: str) -> str:
-    """What the module for a source is called: its name without what tells variants apart, or another."""
+    """The name of the module for a source: its name without suffixes of variants, or another."""
     stem = file.rpartition(".")[0]
     short = _short_stem(file)
     return ALIASES.get(stem, ALIASES.get(short, short))
@@ -265,7 +265,7 @@ def report(found: list[Difference], pieces: Pieces) -> Iterator[str]:
 
 
 def main() -> None:
-    """Compare or record a tree; the status is 1 where something differs."""
+    """Compare or record a tree; the exit status is 1 if something differs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path, help="a tree of TFLM, such as a clone")
     parser.add_argument("--record", action="store_true", help="write the tree's hashes to FILE, in place of comparing")

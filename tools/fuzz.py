@@ -4,10 +4,10 @@
     python tools/fuzz.py --beside-tflite-micro [--count N] [MODEL...]
     python tools/fuzz.py --atheris [MODEL...] [-- ARGUMENTS OF LIBFUZZER]
 
-A mutant is a model and a seed. Its seed says how many changes are made to it, and each of them: a field of a table is
-set to something odd, a vector loses, gains or swaps elements, an option table becomes another, or words and bits of the
-file change. Mutants run in processes of their own, which may crash or hang without harm. One that fails is cut down to
-the fewest changes that still fail, and its file is kept.
+A mutant is a model and a seed. The seed determines the number and kinds of changes: a field of a table gets an unusual
+value, a vector loses, gains or swaps elements, an option table is replaced by another, or words and bits of the file
+change. Mutants run in separate processes, which may crash or hang. A failing mutant is reduced to the fewest changes
+that still fail, and its file is kept.
 
 `--beside-tflite-micro` runs the same mutants in TFLM's own package, too, and prints how both end, side by side.
 `--atheris` lets libFuzzer choose the changes by what they reach; it needs the package atheris.
@@ -109,7 +109,7 @@ def change_bytes(data: bytes, rng: random.Random) -> bytes:
 
 
 def change_table(data: bytes, rng: random.Random) -> bytes:
-    """Change one field of one table, and write the model anew. A file that can't be read changes by its bytes."""
+    """Change one field of one table, and write the model again. If the file can't be read, change its bytes."""
     try:
         root = tflm.schema.read_model(memoryview(data))
     except tflm.TflmError:
@@ -120,7 +120,7 @@ def change_table(data: bytes, rng: random.Random) -> bytes:
     setattr(table, field.name, _changed(value, field.wire, rng))
     try:
         return tflm.schema.write_model(root)
-    except Exception:  # what can't be written is no mutant
+    except Exception:  # skip changes that can't be written
         return change_bytes(data, rng)
 
 
@@ -194,15 +194,15 @@ def _changed_list(items: list[Any], make: Callable[[], Any], rng: random.Random)
 
 
 class BadError(AssertionError):
-    """A mutant did what none may do."""
+    """A mutant violated a guarantee."""
 
 
 def check(data: bytes) -> str:
-    """Run a mutant twice, reset it and look at it; says how it ended: "result", or the kind of `TflmError`.
+    """Run a mutant twice, reset and inspect it; returns "result", or the kind of `TflmError`.
 
     Raises:
         BadError: it wrote outside its arena.
-        Exception: anything else that is no `TflmError`.
+        Exception: any exception other than a `TflmError`.
     """
     memory = bytearray(CANARY + bytes(ARENA_BYTES) + CANARY)
     arena = memoryview(memory)[len(CANARY) : -len(CANARY)]
@@ -250,7 +250,7 @@ def _run(data: bytes, arena: memoryview) -> None:
 class Ending:
     """How a mutant ended: "result", a kind of error, or what was wrong with it; and the processor time it took.
 
-    Processor time, for a machine that does other things as well; a mutant that waits for ever is noticed all the same.
+    CPU time does not depend on other load; a mutant that waits forever is still detected.
     """
 
     kind: str
@@ -260,9 +260,9 @@ class Ending:
 
 
 def serve(engine: str) -> None:
-    """Be a process that runs the mutants it is told of, one a line."""
+    """Run mutants in this process, one for each line of input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # the other package prints of its own accord
+    os.dup2(2, 1)  # the other package prints on its own
     run = {"tflm": check, "tflite-micro": check_peer}[engine]
     _settle(run)
     before = _peak_mebibytes()
@@ -281,7 +281,7 @@ def serve(engine: str) -> None:
 
 
 def _settle(run: Callable[[bytes], str]) -> None:
-    """Let everything be loaded that any mutant would load."""
+    """Import everything that any mutant may import."""
     with contextlib.suppress(Exception):
         run(b"")
 
@@ -291,7 +291,7 @@ def _peak_mebibytes() -> float:
 
 
 def check_peer(data: bytes) -> str:
-    """Run a mutant in TFLM's own package; says "result", or the kind of error."""
+    """Run a mutant in TFLM's own package; returns "result", or the kind of error."""
     from tflite_micro.python.tflite_micro import runtime
 
     try:
@@ -304,7 +304,7 @@ def check_peer(data: bytes) -> str:
 
 
 class Runner:
-    """A process that runs mutants; it is started again when it goes down or hangs."""
+    """A process that runs mutants; it is restarted after a crash or hang."""
 
     def __init__(self, engine: str = "tflm"):
         self._engine = engine
@@ -329,10 +329,10 @@ class Runner:
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(mutant._asdict()).encode() + b"\n")
         self._child.stdin.flush()
-        self.deadline = time.monotonic() + SECONDS + 8  # the process may just be starting; it times itself
+        self.deadline = time.monotonic() + SECONDS + 8  # the process may still be starting; it measures its own time
 
     def finish(self) -> Ending:
-        """How the mutant ended that was begun."""
+        """The result of the current mutant."""
         assert self._child is not None
         assert self._child.stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -352,7 +352,7 @@ class Runner:
         return Ending("crash", True, 0.0, "took its process down")
 
     def fileno(self) -> int:
-        """Where the answer comes from, for a selector."""
+        """The descriptor that returns the answer, for a selector."""
         assert self._child is not None
         assert self._child.stdout is not None
         return self._child.stdout.fileno()
@@ -366,7 +366,7 @@ class Runner:
 
 
 def minimized(mutant: Mutant, runner: Runner) -> Mutant:
-    """The mutant with as few of its changes as still end badly."""
+    """The mutant with the fewest of its changes that still fail."""
     for change in mutant.changes:
         fewer = mutant._replace(changes=tuple(other for other in mutant.changes if other != change))
         if fewer.changes and runner.run(fewer).is_bad:
@@ -378,7 +378,7 @@ def minimized(mutant: Mutant, runner: Runner) -> Mutant:
 
 
 def campaign(paths: list[str], options: argparse.Namespace) -> int:
-    """Run mutants until the count or the time is up; the number of bad ones."""
+    """Run mutants until the count or the time limit is reached; returns the number of failures."""
     endings: collections.Counter[str] = collections.Counter()
     bad: list[Mutant] = []
     start = reported = time.monotonic()
@@ -442,7 +442,7 @@ def _kept(mutant: Mutant, ending: Ending, folder: Path) -> Mutant:
 
 
 def beside(paths: list[str], options: argparse.Namespace) -> None:
-    """The same mutants here and in TFLM's own package: how many end how, as a table."""
+    """Run the same mutants here and in TFLM's own package; returns a table of how they end."""
     counts = {engine: collections.Counter[str]() for engine in ("tflm", "tflite-micro")}
     for engine, endings in counts.items():
         runner = Runner(engine)
@@ -458,18 +458,18 @@ def beside(paths: list[str], options: argparse.Namespace) -> None:
 
 
 def guided(paths: list[str], keep: Path, arguments: list[str]) -> None:
-    """Let libFuzzer change files by what they reach; runs until it finds something, or as its arguments say.
+    """Let libFuzzer mutate files by coverage, until it finds a failure or its arguments end it.
 
-    Files that reach something new are kept in `keep`/corpus, and are where the next run goes on.
+    Files with new coverage are kept in `keep`/corpus, where the next run continues.
     """
     import atheris
 
-    global tflm  # what is imported anew tells libFuzzer what it reaches
+    global tflm  # modules imported from here on report their coverage to libFuzzer
     for name in [name for name in sys.modules if name.startswith("tflm")]:
         del sys.modules[name]
     with atheris.instrument_imports(include=["tflm"]):
         tflm = importlib.import_module("tflm")
-        list(tflm.kernels.REGISTRATIONS.values())  # kernels are imported when somebody asks for them
+        list(tflm.kernels.REGISTRATIONS.values())  # kernels are imported on first use
     corpus = keep / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     places = [f"-artifact_prefix={keep}/", f"-seed_inputs={','.join(paths)}", str(corpus)]
@@ -478,7 +478,7 @@ def guided(paths: list[str], keep: Path, arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """Choose by the arguments what to run; ends with status 1 where a mutant was bad."""
+    """Run the selected campaign; the exit status is 1 if a mutant failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="a .tflite file")
     parser.add_argument("--count", type=int, default=0, help="how many mutants")

@@ -24,7 +24,7 @@ def main() -> int:
     answer = subprocess.run(
         [sys.executable, "-m", "tflm", "gate", *arguments],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONSAFEPATH": "1"},  # the working directory is a checkout of anybody's changes
+        env={**os.environ, "PYTHONSAFEPATH": "1"},  # the working directory is an untrusted checkout
         check=False,
     )
     if answer.stdout:
@@ -38,7 +38,7 @@ def main() -> int:
 
 
 def _at_hand(revision: str) -> str:
-    """The hash of a revision in short form, fetched where the checkout is shallow."""
+    """The short hash of a revision, which is fetched if the checkout is shallow."""
     if revision.startswith("-"):
         sys.exit(f"::error::no base revision {_escaped(revision)}: expected a branch, a tag or a hash")
     if _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:

@@ -24,14 +24,14 @@ from tflm.schema import (
 SIDE = 96
 FIRST_CHANNELS = 8
 BLOCKS = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2))
-"""Channels and stride of each pair of a depthwise convolution and one of single pixels."""
+"""Channels and stride of each pair of a depthwise and a pointwise convolution."""
 CLASSES = 3
 SCALE = 0.05
 RELU6 = ActivationFunctionType.RELU6
 
 
 class _Layers:
-    """Adds one layer after the other, each over what the last one made."""
+    """Adds layers, each on the output of the previous one."""
 
     def __init__(self, main: SubgraphBuilder):
         self._main = main
@@ -57,7 +57,7 @@ class _Layers:
         self._add(BuiltinOperator.DEPTHWISE_CONV_2D, operands, self._strided(stride, channels), options)
 
     def classify(self, classes: int) -> None:
-        """The mean of each channel, a sum for each class, and shares of these."""
+        """Global average pooling, a fully connected layer, and SOFTMAX."""
         _, height, width, channels = self.shape
         pool = Pool2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1, filter_width=width, filter_height=height)
         self._add(BuiltinOperator.AVERAGE_POOL_2D, [], (1, 1, 1, channels), pool)

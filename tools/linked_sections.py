@@ -1,7 +1,7 @@
 """List the sections that a linker kept, and which section refers to which.
 
-The linker's map lists the sections that it kept and their sizes; the objects contain the references. Equal
-strings of several objects are merged, so each string is a section of its own here.
+The linker's map lists the sections that it kept and their sizes; the objects contain the references. Equal strings of
+several objects are merged, so each string is a separate section here.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from elftools.elf.sections import SymbolTableSection
 TEXT, EXTAB, EXIDX, DATA, BSS = range(5)
 WRITE, ALLOCATE, MERGE, STRINGS = 1, 2, 0x10, 0x20
 KEPT = re.compile(r"^ (\.\S+|COMMON)\s+0x([0-9a-f]+)\s+0x([0-9a-f]+) ([^\n]+)", re.MULTILINE)
-ABSOLUTE = frozenset({2, 38})  # R_ARM_ABS32, R_ARM_TARGET1: the address lies in the place itself
+ABSOLUTE = frozenset({2, 38})  # R_ARM_ABS32, R_ARM_TARGET1: the address is stored directly
 MOVED = frozenset({47})  # R_ARM_THM_MOVW_ABS_NC: the address is in two instructions, of which this is one
 
 
 class Key(NamedTuple):
-    """A section by the object that it comes of, as the map names it, and its name; a string by its bytes."""
+    """A section by its object, as named in the map, and its name; a string by its bytes."""
 
     object: str
     section: str
@@ -40,7 +40,7 @@ class Section:
     """A kept section.
 
     Attributes:
-        address: where it lies in the firmware.
+        address: its address in the firmware.
         sizes: as flash and RAM count them.
         names: the global symbols that it defines.
         refers: the sections that it refers to.
@@ -84,7 +84,7 @@ class Object:
     """A relocatable object: its sections, symbols and what each section refers to."""
 
     def __init__(self, source: str, data: bytes) -> None:
-        """`source` is what the map calls it."""
+        """`source` is its name in the map."""
         elf = ELFFile(io.BytesIO(data))
         self.source = source
         self.sections: list[Any] = list(elf.iter_sections())
@@ -105,7 +105,7 @@ class Object:
         return Key(self.source, self.sections[index].name)
 
     def defined(self) -> Iterator[tuple[str, int, bool]]:
-        """Each global symbol that it defines: name, place of the section, whether a stronger one may take its place."""
+        """Each global symbol that it defines: name, index of the section, whether it is weak."""
         for symbol in self.symbols:
             if symbol["st_info"]["bind"] != "STB_LOCAL" and isinstance(symbol["st_shndx"], int):
                 yield symbol.name, symbol["st_shndx"], symbol["st_info"]["bind"] == "STB_WEAK"
@@ -139,7 +139,7 @@ class Link:
 
 
 def read_link(map_text: str) -> Link:
-    """A link from its map; the objects are read where the map says they lie."""
+    """Read a link from its map, and the objects that it names."""
     kept, members = read_map(map_text)
     sources = dict.fromkeys([*(key.object for key in kept), *members])
     objects = [read for source in sources for read in _objects(source)]
@@ -160,7 +160,7 @@ def read_link(map_text: str) -> Link:
 
 
 def _merge_ends(link: Link) -> None:
-    """A string that another one ends with takes no room of its own."""
+    """Merge strings that are the end of another string."""
     strings = sorted((key for key in link.sections if key.bytes.endswith(b"\0")), key=lambda key: key.bytes[::-1])
     for shorter, longer in pairwise(strings):
         if longer.bytes.endswith(shorter.bytes):

@@ -1,8 +1,9 @@
 """Run LiteRT's own test of its interpreter against this package: `python tools/litert_python_tests.py TREE [TEST ...]`.
 
-TREE is a checkout of the LiteRT repository, whose `tflite/python/interpreter_test.py` is run. What it imports of
-TensorFlow and of LiteRT's build has stand-ins here: the helpers of its test cases, a registerer of operators in Python,
-and the models that the build converts. With `--runtime litert` it runs against the ai-edge-litert package in its place.
+TREE is a checkout of the LiteRT repository, whose `tflite/python/interpreter_test.py` is run. Its imports from
+TensorFlow and LiteRT's build are replaced by stand-ins: the helpers of its test cases, a registerer of operators in
+Python, and the models that the build converts. With `--runtime litert` it runs against the ai-edge-litert package
+instead.
 
 Tests that can't pass have a reason in docs/litert.md.
 """
@@ -36,7 +37,7 @@ RUNTIMES = {"tflm": "tflm.compat.litert.interpreter", "litert": "ai_edge_litert.
 
 
 class TestCase(unittest.TestCase):
-    """What LiteRT's tests use of TensorFlow's."""
+    """The methods of TensorFlow's TestCase that LiteRT's tests use."""
 
     def assertAllEqual(self, expected: Any, found: Any) -> None:  # noqa: N802
         """Arrays or dictionaries are equal."""
@@ -46,7 +47,7 @@ class TestCase(unittest.TestCase):
             np.testing.assert_array_equal(np.asarray(expected), np.asarray(found))
 
     def assertLen(self, items: Any, length: int) -> None:  # noqa: N802
-        """There are so many."""
+        """The length is as expected."""
         assert len(items) == length
 
 
@@ -60,13 +61,13 @@ class Registerer(types.ModuleType):
         self.calls += 1
 
     def get_num_test_registerer_calls(self) -> int:
-        """Calls since this was asked last."""
+        """Number of calls since the last query."""
         calls, self.calls = self.calls, 0
         return calls
 
 
 def main() -> None:
-    """Put the stand-ins in their places, and run the tests."""
+    """Install the stand-ins, and run the tests."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tree", type=Path, help="a checkout of LiteRT")
     parser.add_argument("tests", nargs="*", help="parts of the names of tests; all unless told")
@@ -94,7 +95,7 @@ def each(suite: unittest.TestSuite) -> list[Any]:
 
 
 def stand_in(folder: Path, made: Path, interpreter: types.ModuleType) -> None:
-    """Let the test find what it imports: the interpreter, and stand-ins for all else."""
+    """Provide the test's imports: the interpreter, and stand-ins for everything else."""
 
     def path_of(name: str) -> str:
         own = made / Path(name).name
@@ -129,7 +130,7 @@ def stand_in(folder: Path, made: Path, interpreter: types.ModuleType) -> None:
 
 
 def models() -> dict[str, bytes]:
-    """The models that the build makes, by their files' names."""
+    """The models that LiteRT's build generates, by file name."""
     return {
         "permute_float.tflite": permutation(TensorType.FLOAT32),
         "permute_uint8.tflite": permutation(TensorType.UINT8),

@@ -26,7 +26,7 @@ CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"
 CAPACITY = 1048576
 SECONDS = 30
 RUNS = 3
-"""All are alike; the shortest time is the one that least else got in the way of."""
+"""Number of equal runs; the shortest time is the least disturbed."""
 
 MINIMALLOC_SECONDS = {
     "A": 7.4,
@@ -41,12 +41,12 @@ MINIMALLOC_SECONDS = {
     "J": 1.5,
     "K": 0.9,
 }
-"""What MiniMalloc's own solver in C++ took for each instance, on one core of a machine like this."""
+"""Seconds of MiniMalloc's own C++ solver for each instance, on one core of a similar machine."""
 
 
 def instance_rows(folder: Path) -> Iterable[Sequence[object]]:
-    """What each planner reaches on the instances, and what the searches took."""
-    search_plan([Buffer(16, i, i + 2) for i in range(9)], SearchLimits(steps=1))  # loads what is compiled
+    """Results of each planner on the instances, and times of the searches."""
+    search_plan([Buffer(16, i, i + 2) for i in range(9)], SearchLimits(steps=1))  # loads compiled code
     for path in sorted(folder.glob("*.csv")):
         buffers = read_csv(path.read_text())
         heights = [plan_bytes(buffers, _placed(name, buffers)) for name in ("linear", "greedy", "best_fit")]
@@ -75,7 +75,7 @@ def _placed(name: str, buffers: Sequence[Buffer]) -> list[int]:
 
 
 def model_rows(folder: Path) -> Iterable[Sequence[object]]:
-    """The heads of each model: greedy's, the best one, its bound; and the best one with outputs over inputs."""
+    """The heads of each model: greedy, optimal, lower bound, and optimal with in-place outputs."""
     for path in sorted(folder.glob("*.tflite")):
         model = tflm.Model.from_file(path)
         try:
@@ -97,7 +97,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def replaced(text: str, name: str, content: str) -> str:
-    """The document with other lines between the marks of that name."""
+    """The document with the lines between the named marks replaced."""
     begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->\n"
     pattern = re.escape(begin) + ".*?" + re.escape(end)
     return re.sub(pattern, lambda _: f"{begin}\n{content}\n{end}", text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""Run CMSIS-NN's kernels with outputs that reach into inputs, as near as is declared, and compare the answers.
+"""Run CMSIS-NN's kernels with overlapping outputs, at the declared distances, and compare the results.
 
     tools/prove_overlap.py SOURCES [MODEL...] [--version 4ab83cc3] [--cases 8000] [--seed 0] [--build build/overlap]
 
@@ -59,7 +59,7 @@ MOST_CASES = 16_384
 
 
 class Machine(NamedTuple):
-    """What code is compiled for, and what runs it."""
+    """A machine: compiler flags, and the command that runs its code."""
 
     target: Target
     compiler: tuple[str, ...]
@@ -76,7 +76,7 @@ MACHINES = {
 
 
 class Shapes(NamedTuple):
-    """An operator with shapes, as the C program and as the declarations take it."""
+    """An operator with shapes, for the C program and for the declarations."""
 
     kind: str
     numbers: tuple[int, ...]
@@ -88,7 +88,7 @@ class Shapes(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The name, and which of a convolution's kernels it is for."""
+        """The operator's name and, for a convolution, the kernel."""
         if self.kind == "CONV_2D":
             return "CONV_2D 1x1" if self.numbers[4:6] == (1, 1) else "CONV_2D"
         return self.name
@@ -245,7 +245,7 @@ def run(program: Path, machine: Machine, cases: list[Case]) -> str:
 
 
 def prove(sources: Path, models: list[Path], build: Path, version: str, count: int, seed: int) -> bool:
-    """Print what was found, and say whether all answers are as declared."""
+    """Print the results; returns whether all answers are as declared."""
     kernels, good = library(version), True
     has_maximum = "arm_maximum_s8" in (sources / "Include" / "arm_nnfunctions.h").read_text()
     for name, machine in MACHINES.items():

@@ -18,7 +18,7 @@ DRAWS = 40
 
 
 def recorded(oracle: Any, name: str, strategy: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """The largest small case of an operator that TFLM runs, under names that begin with the operator's."""
+    """The largest of an operator's small cases that TFLM runs, under names that start with the operator's."""
     from differential import printed_figures  # type: ignore[import-not-found]
     from oracle import OracleError  # type: ignore[import-not-found]
 

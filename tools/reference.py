@@ -128,7 +128,7 @@ SECTIONS = ("Args", "Attributes", "Raises")
 
 
 class Raw:
-    """An annotation that shows itself without quotes."""
+    """An annotation whose repr has no quotes."""
 
     def __init__(self, text: str):
         self.text = text
@@ -170,7 +170,9 @@ def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, ParameterIn
     hints = typing.get_type_hints(function, include_extras=True)
     for name, parameter in inspect.signature(function).parameters.items():
         hint = hints[name]
-        if typing.get_origin(hint) is not Annotated:  # Python 3.10 makes what defaults to None optional once more
+        if (
+            typing.get_origin(hint) is not Annotated
+        ):  # Python 3.10 makes parameters with the default None optional once more
             hint = typing.get_args(hint)[0]
         (info,) = hint.__metadata__
         yield name, info, parameter.default

@@ -2,10 +2,10 @@
 
     python tools/soak.py [--invokes N] [--cycles N] [MODEL]
 
-First one interpreter is invoked N times over; a model with state goes on from one invoke to the next, as a stream does.
-After that a reset must bring the first answers back. Then N interpreters are made, allocated, invoked and dropped, each
-in an arena of its own, from the bytes of the file on. Resident memory is looked at twice in each part: after its first
-tenth, when everything has been loaded and pools are full, and at its end. Linux only. Ends with status 1 on growth.
+First, one interpreter is invoked N times; a model with state continues like a stream. A reset must then reproduce the
+first answers. Then N interpreters are created from the bytes of the file, allocated, invoked and dropped, each with its
+own arena. Resident memory is measured twice in each part: after the first tenth, when everything is loaded and pools
+are full, and at the end. Linux only. Ends with status 1 on growth.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import tflm
 
 ARENA_BYTES = 1 << 20
 ALLOWED_GROWTH = 256 * 1024
-"""Bytes: the allocator of the C library hands pages back when it likes to."""
+"""Allowed growth in bytes, because the C library returns pages at arbitrary times."""
 DEFAULT_MODEL = (
     Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared")) / "models" / "okay_nabu_v2.tflite"
 )
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in use now."""
+    """Resident memory of this process."""
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
