@@ -59,5 +59,5 @@ def test_a_driver_that_fails_is_quoted() -> None:
 
 
 def test_drivers_are_for_operators_that_there_are() -> None:
-    with pytest.raises(ValueError, match="'ethosu' goes to a driver; use one of edgetpu-custom-op, ethos-u"):
+    with pytest.raises(ValueError, match="unknown operator 'ethosu'; use one of edgetpu-custom-op, ethos-u"):
         HardwareDelegate({"ethosu": simulator})

@@ -1,6 +1,7 @@
-"""Delegates: what runs nodes of a graph in place of their own kernels. May import the runtime and all below.
+"""Delegates run nodes of a graph instead of the nodes' own kernels.
 
-What a delegate is stands in `tflm.runtime.delegate`; those of this package have a folder each.
+`tflm.runtime.delegate` defines their interface; each delegate of this package has its own folder. May import `runtime`
+and the packages below it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from tflm.delegates.hardware import HardwareDelegate
 
 COMPILED_VARIABLE = "TFLM_COMPILED"
-"""The environment variable that is 0 where interpreters are not to use the compiled engine unless they are told to."""
+"""The environment variable that, if 0, removes the compiled engine from the default delegates."""
 
 __all__ = [
     "Compiled",
@@ -40,10 +41,7 @@ __all__ = [
 
 
 def default_delegates(model: Model) -> list[Delegate]:
-    """The delegates of an interpreter that is not told which.
-
-    Flex, where the model has such operators; and the compiled engine, where it can be used and is not switched off.
-    """
+    """The default delegates: Flex if the model has Flex operators, and the compiled engine if available and enabled."""
     delegates: list[Delegate] = []
     codes = (code.custom_code or "" for code in model.operator_codes)
     if any(code.startswith(FLEX_PREFIX) for code in codes):
@@ -58,30 +56,30 @@ def default_delegates(model: Model) -> list[Delegate]:
 
 
 LAZY = {"Compiled": "compiled.delegate", "FlexDelegate": "flex.delegate", "HardwareDelegate": "hardware"}
-"""What is imported when it is first used, and the module that has it."""
+"""Names that are imported on first use, with their modules."""
 
 NAMES = {"compiled": "Compiled", "flex": "FlexDelegate"}
-"""Delegates of the package by the names that commands take."""
+"""Delegates of the package by their names in commands."""
 
 
 def by_name(name: str) -> Delegate:
-    """A delegate by its name: `compiled`, `flex`; or the caller's own, `package.module:Class`, made without arguments.
+    """A delegate by name: `compiled`, `flex`, or a custom one as `package.module:Class`, created without arguments.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: the name is unknown.
     """
     module, _, kind = name.partition(":")
     try:
         found = getattr(importlib.import_module(module), kind) if kind else __getattr__(NAMES[name])
     except (ImportError, AttributeError, KeyError):
         known = ", ".join(NAMES)
-        raise ValueError(f"there is no delegate {name!r}; use one of {known}, or package.module:Class") from None
+        raise ValueError(f"unknown delegate {name!r}; use one of {known}, or package.module:Class") from None
     made: Delegate = found()
     return made
 
 
 def __getattr__(name: str) -> Any:
-    """What of `__all__` is imported when it is first used."""
+    """Import a name of `__all__` on first use."""
     if name in LAZY:
         return getattr(importlib.import_module(f"{__name__}.{LAZY[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Accelerators whose work a model carries in custom operators: a command stream or a program, run by a driver.
 
-`ethos-u` is Vela's for Arm's NPUs, `edgetpu-custom-op` the Edge TPU compiler's. What they ask of the arena is known
-without a driver; it is needed only to run them.
+`ethos-u` is Vela's for Arm's NPUs, `edgetpu-custom-op` the Edge TPU compiler's. Their arena can be measured without a
+driver, which is needed only to run them.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tflm.runtime.delegate import Delegate, DelegateContext, bind_replaced
 Bytes = npt.NDArray[np.uint8]
 
 OPERATORS = ("edgetpu-custom-op", "ethos-u")
-"""The operators that go to a driver."""
+"""The operators that a driver can run."""
 
 
 @dataclass(frozen=True)
 class DriverCall:
-    """What a driver is to run.
+    """A call of a driver.
 
     Attributes:
         operator: the name of the operator.
@@ -43,18 +43,18 @@ class DriverCall:
 
 
 Driver = Callable[[DriverCall], None]
-"""Runs an operator of a model: a simulator, or what talks to hardware. To refuse, it raises an exception."""
+"""Runs an operator of a model, with a simulator or hardware. Raises an exception to report failure."""
 
 
 class HardwareDelegate(Delegate):
-    """Takes the operators of accelerators, and gives them to drivers.
+    """Claims accelerators' operators and passes them to drivers.
 
     Args:
-        drivers: a driver for each operator that can be run, by name. Without one an operator can be measured
-            (`tflm.measure_arena(..., delegates=[HardwareDelegate({})])`), and is refused in `allocate_tensors`.
+        drivers: drivers by operator name. An operator without a driver can be measured
+            (`tflm.measure_arena(..., delegates=[HardwareDelegate({})])`), but is rejected by `allocate_tensors`.
 
     Raises:
-        ValueError: there is no such operator.
+        ValueError: unknown operator.
     """
 
     runs_in_order = True
@@ -62,7 +62,7 @@ class HardwareDelegate(Delegate):
     def __init__(self, drivers: Mapping[str, Driver]):
         unknown = [name for name in drivers if name not in OPERATORS]
         if unknown:
-            raise ValueError(f"no operator {unknown[0]!r} goes to a driver; use one of {', '.join(OPERATORS)}")
+            raise ValueError(f"unknown operator {unknown[0]!r}; use one of {', '.join(OPERATORS)}")
         self._drivers = dict(drivers)
 
     def prepare(self, context: DelegateContext) -> None:
@@ -87,7 +87,7 @@ class HardwareDelegate(Delegate):
         def run() -> None:
             try:
                 driver(call)
-            except Exception as error:  # whatever a driver raises is what it says
+            except Exception as error:  # report any exception of a driver
                 raise OperatorError(f"the driver of {node.operator} fails: {error}") from error
 
         return run

@@ -1,10 +1,10 @@
 """The compiled engine: kernels written in Python, compiled through LLVM, run as one program. Needs the extra `fast`.
 
-It changes no answer: every integer is the one that the kernels of `tflm.kernels.reference` give.
+It does not change results: every integer equals that of the kernels in `tflm.kernels.reference`.
 
 - `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
   arithmetic that kernels share.
-- `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` what goes in and comes out.
+- `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` prepare inputs and outputs.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
 - `program` runs steps one after the other, through a function pointer of ctypes.
 

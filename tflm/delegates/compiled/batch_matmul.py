@@ -67,10 +67,10 @@ def matmul(
     right: int,
     zero_point: int,
 ) -> int:
-    """Sums of products, in order of the depth, and what becomes of them.
+    """Sums of products, in order of the depth, requantized.
 
     Args:
-        places: for each batch of y, the matrix of x and that of w, by number.
+        places: for each batch of y, the indices of its matrices of x and w.
     """
     for batch in range(batches):
         of_x, of_w = places[2 * batch] * rows, places[2 * batch + 1] * depth
@@ -105,14 +105,14 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _matrices(of: npt.NDArray[Any], batches: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    """Which matrix of a tensor belongs to each batch."""
+    """The matrix of a tensor for each batch."""
     count = int(np.prod(of.shape[:-2], dtype=np.int64))
     numbers = np.arange(count, dtype=np.int64).reshape(of.shape[:-2])
     return np.broadcast_to(numbers, batches).reshape(-1)
 
 
 def _constants(op: OpDataBatchMatmul, dtype: np.dtype[Any]) -> dict[str, int] | None:
-    """Zero points and multiplier; None where the kernel does not shift by as much."""
+    """Zero points and multiplier; None if the kernel does not support the shift."""
     names = "x_zero_point", "w_zero_point", "zero_point", "significand", "left", "right"
     if dtype == np.float32:
         return dict.fromkeys(names, 0)

@@ -1,4 +1,4 @@
-"""Which operators have compiled kernels: a table from operator to what binds it."""
+"""The operators with compiled kernels: a table from operator to binding function."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
-"""The steps that run a node which its registration has prepared. None leaves it to numpy: a case that is not covered,
-or one for which it can't be shown that the result is exact."""
+"""Returns the steps that run a prepared node; None to use numpy for cases that are not covered or not provably
+exact.
+"""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "batch_matmul": ("BATCH_MATMUL",),
@@ -54,13 +55,13 @@ _FAMILY_OF = {operator: family for family, operators in FAMILIES.items() for ope
 
 
 def has_kernels(registration: Registration) -> bool:
-    """Whether there may be compiled kernels for an operator, which is this package's own and no user's."""
+    """Whether an operator of this package, not a custom one, may have compiled kernels."""
     name = registration.name
     return name in _FAMILY_OF and registration.bind is REGISTRATIONS[name].bind
 
 
 def bind_steps(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
-    """The steps that run a node, if any: there may be nothing to do. None where numpy must run it."""
+    """The steps that run a node; empty if there is nothing to do, None if numpy must run it."""
     if not has_kernels(registration):
         return None
     steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)

@@ -1,4 +1,4 @@
-"""CAST: numbers of one type as those of another."""
+"""CAST: converts numbers between types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tflm.kernels.node import KernelContext, Node
 
 @kernel
 def convert(x: Elements, y: Elements, count: int) -> int:
-    """Integers as the low bits that y has room for, or as the nearest floats."""
+    """Integers truncated to the bits of y, or as the nearest floats."""
     for i in range(count):
         y[i] = x[i]
     return DONE
@@ -28,7 +28,7 @@ def is_not_zero(x: Elements, y: UInt8s, count: int) -> int:
 
 @kernel
 def truncate(x: Float32s, y: Elements, least: float, most: float, count: int) -> int:
-    """Floats cut off towards zero, saturated; 0 for what is not a number."""
+    """Floats truncated towards zero, saturated; NaN becomes 0."""
     for i in range(count):
         value = as_float64(x[i])
         value = least if value < least else value

@@ -1,4 +1,4 @@
-"""Casts as C makes them, for kernels. What two numbers of 32 bits give has 64, until it is cast back."""
+"""C's casts, for kernels. Arithmetic on 32-bit numbers has 64-bit results until they are cast back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def as_int32(value: Any) -> Any:
 
 @inlined
 def as_int64(value: Any) -> Any:
-    """An integer, or a float cut off towards zero."""
+    """An integer, or a float truncated towards zero."""
     return np.int64(value)
 
 

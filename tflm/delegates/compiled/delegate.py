@@ -17,10 +17,10 @@ from tflm.runtime.micro_graph import bind_node
 
 
 class Compiled(Delegate):
-    """Runs operators by compiled kernels, as many in a row as there are. Needs the extra `fast`.
+    """Runs operators with compiled kernels, combining consecutive ones. Needs the extra `fast`.
 
-    Results are those of the numpy kernels, bit by bit in integers. Where there is no compiled kernel for what an
-    operator asks for, its numpy kernel runs. With a profiler each operator is a node of its own, so that it is timed.
+    Integer results equal those of the numpy kernels bit for bit. Operators without a suitable compiled kernel run with
+    numpy. With a profiler, each operator is a separate node, so that it can be timed.
     """
 
     runs_in_order = True
@@ -43,7 +43,7 @@ def _bind(subgraph_index: int, context: KernelContext, node: Node) -> Run:
 
 
 def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:
-    """What runs a node; errors say where that is."""
+    """Returns the compiled form of a node; errors name the node."""
 
     def bind_numpy() -> Run:
         with _located(subgraph_index, node):

@@ -19,12 +19,12 @@ FRACTION_BITS, BIAS = 52, 1023
 """Of float64."""
 
 SMALL = 1 / 32
-"""Below this, the series of tanh takes over from exp, whose difference from 1 would have lost too many digits."""
+"""Below this, tanh uses its series, because exp(x) - 1 would lose too many digits."""
 
 
 @inlined
 def exponential(x: Any) -> Any:
-    """exp(x), to 1e-11; 0 and infinity where float32 has these. What is no number stays so."""
+    """exp(x), to 1e-11; 0 and infinity where float32 has these; NaN stays NaN."""
     power = x * LOG2_E
     power = LEAST_EXPONENT if power < LEAST_EXPONENT else power
     power = MOST_EXPONENT if power > MOST_EXPONENT else power

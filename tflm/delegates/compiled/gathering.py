@@ -42,7 +42,7 @@ def mean_int8(a: Any, b: Any, c: Any, d: Any, upper: Any, lower: Any, left: Any,
 
 @inlined
 def mean_float32(a: Any, b: Any, c: Any, d: Any, upper: Any, lower: Any, left: Any, right: Any) -> Any:
-    """The same of floats: each product is rounded, weight by weight."""
+    """The same for floats: each product is rounded, weight by weight."""
     return a * upper * left + b * lower * left + c * upper * right + d * lower * right
 
 

@@ -1,4 +1,4 @@
-"""Images: inputs of layers as tiles take them, with padding around them, in the host's memory."""
+"""Images: padded copies of layer inputs in the layout of tiles, in host memory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def fill_image(x: Elements, image: Elements, sizes: Int64s, copies: int, flip: i
 
 
 class Image(NamedTuple):
-    """How elements of an input are held.
+    """The layout of an input's elements in an image.
 
     Attributes:
         unit: of the tiles that take it: "bytes", "pairs" or "float".
@@ -70,7 +70,7 @@ class Image(NamedTuple):
 
     @property
     def is_copy(self) -> bool:
-        """Whether elements are as they are in the input."""
+        """Whether elements equal those of the input."""
         return self.x_dtype == self.dtype and not self.flip and not self.zero_point
 
     def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int = 1) -> Step:
@@ -100,10 +100,10 @@ class Image(NamedTuple):
 
 
 def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) -> Image:
-    """How an input is held.
+    """The layout of an input in an image.
 
     Args:
-        zero_point: of an integer input.
+        zero_point: zero point of an integer input.
         bytes_allowed: whether the weights have 8 bits.
     """
     byte, word, dword = (np.dtype(of) for of in (np.int8, np.int16, np.int32))

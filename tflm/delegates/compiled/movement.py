@@ -1,4 +1,4 @@
-"""Copies: of bytes in one piece, row by row, or element by element; and operators that do nothing but copy."""
+"""Copies: of bytes in one piece, row by row, or element by element; and operators that only copy."""
 
 from __future__ import annotations
 
@@ -63,10 +63,10 @@ def fill(target: Elements, value: Elements, count: int) -> int:
 
 
 ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
-"""By the bytes of an element: the type it is copied as."""
+"""Types for copying elements, by bytes per element."""
 
 SHORTEST_ROW = 16
-"""Bytes of a row that is worth a call of memmove."""
+"""Least bytes of a row for which memmove pays off."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
@@ -117,7 +117,7 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
 
 
 def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dimension]:
-    """The dimensions of a copy; contiguous ones are merged, and those of one element left out."""
+    """The dimensions of a copy; contiguous ones are merged, and those of one element dropped."""
     found: list[Dimension] = []
     for dimension in map(Dimension, target.shape, target.strides, source.strides):
         if dimension.size == 1:

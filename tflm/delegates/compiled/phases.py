@@ -20,12 +20,12 @@ from tflm.kernels.layers.geometry import Axis
 class Phases:
     """How one dimension of the output comes from windows along the input.
 
-    Place o of the output is phase (o + before) modulo stride of window (o + before) / stride.
+    Output position o is phase (o + before) modulo stride of window (o + before) / stride.
 
     Attributes:
-        taps: of the filter.
-        outputs: places of the output.
-        windows: the windows of the input that the output sees.
+        taps: taps of the filter.
+        outputs: number of output positions.
+        windows: number of windows of the input that the output uses.
     """
 
     taps: int
@@ -41,11 +41,11 @@ class Phases:
 
     @property
     def fills_windows(self) -> bool:
-        """Whether all phases have equally many taps, so that none is filled up with zeros."""
+        """Whether all phases have the same number of taps, so that none is padded with zeros."""
         return self.taps % self.stride == 0
 
     def places(self) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-        """For each place of the output, the window and the phase of it."""
+        """For each output position, its window and phase."""
         window, phase = np.divmod(np.arange(self.outputs, dtype=np.intp) + self.before, self.stride)
         return window - window[0], np.minimum(phase, self.count - 1)
 
@@ -74,7 +74,7 @@ def by_phase(weights: npt.NDArray[Any], rows: Phases, columns: Phases) -> npt.ND
 
 
 def places_by_window(batches: int, rows: Phases, columns: Phases) -> npt.NDArray[np.intp]:
-    """For each place of the output, its number where places lie by window and then by phase."""
+    """For each output position, its index in an order by window, then by phase."""
     (row, row_phase), (column, column_phase) = rows.places(), columns.places()
     batch = np.arange(batches, dtype=np.intp)[:, np.newaxis]
     line = ((batch * rows.windows.windows + row) * columns.windows.windows)[:, :, np.newaxis] + column

@@ -17,7 +17,7 @@ from tflm.kernels.reference.pooling import OpDataPooling
 
 @inlined
 def add_window(x: Any, image: int, rows: Any, columns: Any, row: int, column: int, shape: Any, sums: Any) -> int:
-    """Set the sums to those of a window's elements, channel by channel; gives how many it has."""
+    """Set the sums to those of a window's elements, channel by channel; returns the number of elements."""
     width, channels = shape[1], shape[2]
     for c in range(channels):
         sums[c] = 0
@@ -100,7 +100,7 @@ def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
-    """What both kernels take: where windows begin and end in both dimensions; sizes of input, batches and output."""
+    """Arguments of both kernels: start and end of windows in both dimensions; sizes of input, batches and output."""
     op: OpDataPooling = node.op_data
     rows, columns = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
     shape = np.array([*x.shape[1:], x.shape[0], *y.shape[1:3]], np.int32)
@@ -109,7 +109,7 @@ def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, n
 
 
 def _ranges(taps: list[Tap], count: int) -> npt.NDArray[np.int32]:
-    """The elements of the input that each window covers: the first, and the one behind the last."""
+    """The range of input elements that each window covers: the first, and the one after the last."""
     ranges = np.zeros((count, 2), np.int32)
     covered: list[list[int]] = [[] for _ in range(count)]
     for tap in taps:

@@ -1,4 +1,4 @@
-"""Programs: the steps of operators in turn, run by compiled code with no Python in between."""
+"""Programs: sequences of operators' steps, run by compiled code without Python in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tflm.kernels.node import InvokeAborted
 from tflm.kernels.registration import Run
 
 BYTES_OF_A_SHORT_PROGRAM = 1 << 16
-"""A program whose steps own fewer bytes ends before another thread could take over the interpreter lock."""
+"""A program whose steps own fewer bytes finishes before another thread could take the interpreter lock."""
 
 
 @kernel
@@ -40,7 +40,7 @@ class Operator:
 
     Attributes:
         steps: calls of kernels; None if numpy runs the operator.
-        bind_numpy: binds the numpy kernel, which runs where there are no steps, or one of them returns `REFUSED`.
+        bind_numpy: binds the numpy kernel, which runs if there are no steps or a step returns `REFUSED`.
     """
 
     steps: Sequence[Step] | None
@@ -55,7 +55,7 @@ class Operator:
 
 
 def bind_program(operators: Sequence[Operator]) -> Run:
-    """A function that runs operators one after the other: `Segment.run`, if all of them are compiled."""
+    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled."""
     available = addresses([run_steps, *(step.kernel for operator in operators for step in operator.steps or ())])
     runs: list[Run] = []
     for is_compiled, group in itertools.groupby(operators, partial(_can_run, available)):
@@ -72,7 +72,7 @@ def bind_program(operators: Sequence[Operator]) -> Run:
 
 
 def _can_run(available: dict[Kernel, int], operator: Operator) -> bool:
-    """Whether compiled code can run an operator: it has steps, and their kernels could be compiled."""
+    """Whether compiled code can run an operator: it has steps, and their kernels compile."""
     steps = operator.steps
     return steps is not None and run_steps in available and all(step.kernel in available for step in steps)
 
@@ -102,7 +102,9 @@ class Segment:
             status = self._resume_after(status)
 
     def _resume_after(self, status: int) -> int:
-        """Run the steps after the one that failed, whose operator numpy runs if it refused; returns the next status."""
+        """Continue after a failed step; if the step returned `REFUSED`, numpy runs its operator. Returns the next
+        status.
+        """
         place, status = divmod(status, 4)
         if status == ABORTED:
             raise InvokeAborted

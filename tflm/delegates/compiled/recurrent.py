@@ -1,4 +1,4 @@
-"""UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF: products in matrix tiles, and what becomes of them step by step."""
+"""UNIDIRECTIONAL_SEQUENCE_LSTM and SVDF: products in matrix tiles, then the recurrence step by step."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def lstm_step_integers(
     hidden_least: int,
     hidden_most: int,
 ) -> int:
-    """One step, from what the gates make of the input and of the hidden state, in Q3.12.
+    """One step, from the gates' products with the input and the hidden state, in Q3.12.
 
     Args:
         from_input, from_hidden: for each batch, the input, forget, output and cell gates of all units.
@@ -158,7 +158,9 @@ def _gate_products(
     gates: npt.NDArray[Any],
     from_hidden: npt.NDArray[Any],
 ) -> tuple[list[Step], list[Step]] | None:
-    """What sets the gates of all steps from the input, and those of one from the hidden state; None if not exact."""
+    """The steps that compute all gates from the input, and one step's gates from the hidden state; None if not
+    exact.
+    """
     bias = np.concatenate(t.biases)
     if isinstance(op, OpDataFloatLSTM):
         of_input, of_hidden = np.concatenate(t.input_weights), np.concatenate(t.recurrent_weights)
@@ -212,7 +214,7 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
         **multiplier_parts("_forget", op.forget_cell),
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),
-        # The state saturates at 16 bits, and then at the clip: together at whichever is nearer.
+        # The state saturates at 16 bits, then at the clip: combined, at the smaller limit.
         "cell_least": max(INT16_MIN, -op.cell_clip),
         "cell_most": min(INT16_MAX, op.cell_clip),
         "hidden_zero_point": op.hidden_zero_point,
@@ -241,7 +243,7 @@ def svdf_integers(
     right: int,
     zero_point: int,
 ) -> int:
-    """Remember the newest value of each filter, and filter what each unit remembers over time, in 32 bits."""
+    """Store the newest value of each filter, and filter the state of each unit over time, in 32 bits."""
     filters, of_unit = units * rank, rank * memory
     for i in range(batches * filters):
         state[i * memory + memory - 1] = newest[i] + state_zero_point
@@ -271,7 +273,7 @@ def svdf_float32(
     rank: int,
     memory: int,
 ) -> int:
-    """The same of floats, which are added in order, and clamped."""
+    """The same for floats, added in order, and clamped."""
     for i in range(batches * units * rank):
         state[i * memory + memory - 1] = newest[i]
     for batch in range(batches):

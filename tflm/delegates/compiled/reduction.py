@@ -131,7 +131,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     try:
         check_output(axes, input, output)
     except OperatorError:
-        return None  # it is refused when it runs
+        return None  # numpy rejects it when it runs
     transpose, x, sizes = _with_adjacent_axes(x, axes)
     if transpose is None:
         return None

@@ -49,7 +49,7 @@ def softmax_int8(
 ) -> int:
     """From int8 to int8 or int16, of so many bits. Exps are Q0.31, addends of the sum Q12.19.
 
-    Sums have 32 bits without a sign; ones above `largest_sum`, for which all shares are 0, are taken as that.
+    Sums are unsigned 32-bit integers, limited to `largest_sum`, above which all results are 0.
     """
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)

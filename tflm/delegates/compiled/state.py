@@ -1,4 +1,4 @@
-"""Operators that keep something from one invoke to the next: variables, what has run once, CIRCULAR_BUFFER."""
+"""Operators with state between invokes: variables, CALL_ONCE, CIRCULAR_BUFFER."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tflm.memory.tensor import TfLiteEvalTensor
 
 @kernel
 def call_once(pending: UInt8s) -> int:
-    """Leave it to Python to run another subgraph, as long as that is pending."""
+    """Let Python run the other subgraph while that is pending."""
     return REFUSED if pending[0] else DONE
 
 
 @kernel
 def take_turns(buffer: int, newest: int, buffer_bytes: int, newest_bytes: int, cycles: Int32s) -> int:
-    """Forget the oldest of a buffer for the newest; end the invoke but once in cycles[1] times."""
+    """Replace the oldest slot of a buffer by the newest; end the invoke except once in cycles[1] times."""
     kept = buffer_bytes - newest_bytes
     move_bytes(buffer, buffer + newest_bytes, kept)
     move_bytes(buffer + kept, newest, newest_bytes)
@@ -51,7 +51,7 @@ def _bind_assign_variable(context: KernelContext, node: Node) -> list[Step] | No
 
 
 def _variable(context: KernelContext, handle: TfLiteEvalTensor, value: TfLiteEvalTensor) -> npt.NDArray[Any] | None:
-    """The variable's elements; None where it is not known which one it is, or numpy will refuse it."""
+    """The variable's elements; None if it is unknown, or numpy will reject it."""
     if handle.offset is not None:
         return None
     try:

@@ -26,7 +26,7 @@ LOWEST_SIGMOID = -9.0
 
 @inlined
 def logistic(x: Any) -> Any:
-    """1 / (1 + exp(-x)), or exp(x) where that is tiny."""
+    """1 / (1 + exp(-x)), or exp(x) if that is tiny."""
     value = as_float64(x)
     is_tiny = value < LOWEST_SIGMOID
     power = exponential(value if is_tiny else -value)
@@ -84,7 +84,7 @@ def each(function: Function, x: Elements, y: Elements, count: int) -> int:
 
 @kernel
 def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
-    """Set y to x within limits; of limits that are crossed, the upper one counts."""
+    """Clamp x; if the limits are crossed, the upper one wins."""
     least, most = limits[0], limits[1]
     for i in range(count):
         value = least if x[i] < least else x[i]
@@ -94,7 +94,7 @@ def clamp(x: Elements, y: Elements, limits: Elements, count: int) -> int:
 
 @kernel
 def leaky_relu(x: Float32s, y: Float32s, slope: Float32s, count: int) -> int:
-    """x, or slope * x where it is not positive."""
+    """x if positive, else slope * x."""
     alpha = slope[0]
     for i in range(count):
         product = x[i] * alpha
@@ -112,7 +112,7 @@ def look_up(x: Elements, table: Elements, y: Elements, count: int) -> int:
 
 @kernel
 def refuse_below(x: Elements, lowest: int, count: int) -> int:
-    """Leave numbers below the lowest to numpy, which says what is wrong with them."""
+    """Leave numbers below the lowest to numpy, which raises the error."""
     for i in range(count):
         if x[i] < lowest:
             return REFUSED
@@ -121,7 +121,7 @@ def refuse_below(x: Elements, lowest: int, count: int) -> int:
 
 @kernel
 def quantize(x: Float32s, y: Elements, scale: Float32s, zero_point: int, least: int, most: int, count: int) -> int:
-    """x / scale, rounded, halves away from zero, and the zero point. What does not fit in 32 bits gives -2^31."""
+    """x / scale, rounded, halves away from zero, and the zero point. Values that do not fit in 32 bits become -2^31."""
     divisor = scale[0]
     for i in range(count):
         quotient = as_float64(x[i] / divisor)

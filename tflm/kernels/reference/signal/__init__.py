@@ -1,1 +1,1 @@
-"""Operators of the audio front end and other signal processing, all custom: one module a family."""
+"""Custom operators for audio front ends and other signal processing, one module per family."""

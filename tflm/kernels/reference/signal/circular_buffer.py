@@ -25,7 +25,7 @@ CIRCULAR_BUFFER = Struct(
 
 
 def row_requests(node: Node, capacity: int) -> Iterator[PersistentBuffer]:
-    """A circular buffer for each row of the first input, found by pointers to it and to its memory."""
+    """A circular buffer for each row of the first input, with pointers to the structure and its memory."""
     rows, _ = rows_of(node.input(0))
     yield PersistentBuffer("pointers to buffers", rows * POINTER.size(node.target))
     yield PersistentBuffer("pointers to their memory", rows * POINTER.size(node.target))
@@ -37,7 +37,7 @@ class CircularBuffer:
     """A queue of 16-bit samples in the arena's tail.
 
     Args:
-        data: the persistent buffer that it lies in.
+        data: the persistent buffer that holds it.
         capacity: the largest number of samples.
 
     Attributes:
@@ -59,11 +59,11 @@ class CircularBuffer:
 
     @staticmethod
     def request(node: Node, name: str, capacity: int) -> PersistentBuffer:
-        """The request of a node that has a queue. TFLM reserves twice the memory that the samples take."""
+        """The request for a queue. TFLM reserves twice the memory of the samples."""
         return PersistentBuffer(name, CIRCULAR_BUFFER.size(node.target) + 4 * capacity)
 
     def reset(self, zeros: int = 0) -> None:
-        """Empty the queue, then write so many zeros."""
+        """Empty the queue, then write `count` zeros."""
         self.samples.fill(0)
         self.state[:] = 0, zeros
 
@@ -77,7 +77,7 @@ class CircularBuffer:
         return self.samples[self._places(0, count)]
 
     def _places(self, after: int, count: int) -> Values:
-        """The places of `count` samples, beginning with the one `after` so many from the oldest."""
+        """Indices of `count` samples, starting `after` samples after the oldest."""
         return (int(self.state[0]) + after + np.arange(count, dtype=np.intp)) % self._capacity
 
     def discard(self, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What the signal operators share."""
+"""Code shared by the signal operators."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def options_by_place(custom_options: memoryview, *names: str) -> dict[str, int]:
 
     Args:
         custom_options: the bytes of a flexbuffer.
-        names: of all options, in alphabetical order. As in TFLM, values are found by place; names are not compared.
+        names: of all options, in alphabetical order. As in TFLM, values are found by position; names are not compared.
 
     Raises:
-        OperatorError: the options are no map, or have no such place.
+        OperatorError: the options are not a map, or lack a position.
     """
     options = FlexbufferMap(custom_options)
     return {name: options.element_as_int32(place) for place, name in enumerate(names)}
@@ -57,7 +57,9 @@ def require_channels(options: dict[str, int]) -> int:
 
 
 def write(output: Values, values: Values) -> None:
-    """Write values to the start of an output, both in one dimension. The rest, which TFLM leaves as it was, is 0."""
+    """Write values to the start of an output, both in one dimension. The rest, which TFLM leaves unchanged, becomes
+    0.
+    """
     output[: values.size] = values
     output[values.size :] = 0
 

@@ -1,4 +1,4 @@
-"""SignalDelay: samples of so many steps ago."""
+"""SignalDelay: delays samples."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DELAY_PARAMS = Struct(
 
 @dataclass
 class Delay:
-    """The delay in samples, and for each row the samples that have not come out yet."""
+    """The delay in samples, and the pending samples of each row."""
 
     length: int
     buffers: list[CircularBuffer]

@@ -1,4 +1,4 @@
-"""SignalFftAutoScale, SignalRfft and SignalIrfft: samples scaled up to 16 bits, their spectrum, and the way back."""
+"""SignalFftAutoScale, SignalRfft and SignalIrfft: samples scaled to 16 bits, their spectrum, and the inverse."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tflm.targets import INT, POINTER, Since, Struct
 from tflm.targets import INT32 as INT32_FIELD
 
 WORK_AREA_IN_SCRATCH = "f99fcf84e"
-"""From here on the frame of an RFFT is a scratch buffer; it was a persistent one."""
+"""The commit that changed the frame of an RFFT from a persistent to a scratch buffer."""
 
 RFFT_PARAMS = Struct(
     "TfLiteAudioFrontendRfftParams<int16_t>",
@@ -70,7 +70,7 @@ class FftOpData:
         return SCALARS[self.type]
 
     def config(self, *, inverse: bool) -> KissFftrConfig:
-        """What kissfft needs for the transforms."""
+        """kissfft's configuration of the transforms."""
         return KissFftrConfig(self.scalar, self.length // 2, inverse=inverse)
 
 

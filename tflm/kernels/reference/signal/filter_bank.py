@@ -60,7 +60,7 @@ class FilterBank:
     """The inputs of a filter bank.
 
     Args:
-        channels: how many there are; there is one more band, before the first one.
+        channels: number of channels; there is one more band, before the first channel.
     """
 
     def __init__(self, context: KernelContext, node: Node, channels: int):
@@ -70,10 +70,10 @@ class FilterBank:
         self.is_constant = all(tensor.is_constant for tensor in inputs[1:])
 
     def bands(self) -> list[Band]:
-        """The bands, as the inputs say now.
+        """The bands from the current inputs.
 
         Raises:
-            OperatorError: one of them lies outside of the spectrum or of the weights.
+            OperatorError: a band is outside the spectrum or the weights.
         """
         sizes = [element_count(tensor) for tensor in (self.spectrum, self.weights, self.unweights)]
         found = []

@@ -121,7 +121,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 
 
 def _coefficients(even: int, odd: int, count: int) -> Values:
-    """The coefficient of each channel; the reference takes it for an unsigned number of 32 bits."""
+    """The coefficient of each channel, which the reference reads as an unsigned 32-bit number."""
     return track_host_array(np.resize(np.array([even % 2**32, odd % 2**32], np.uint64), count))
 
 

@@ -1,4 +1,4 @@
-"""SignalFramer: overlapping frames of the samples that come in."""
+"""SignalFramer: overlapping frames of the input samples."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
                     frame[...] = buffer.get(size)
                     buffer.discard(step)
                 else:
-                    frame.fill(0)  # TFLM leaves there whatever was
+                    frame.fill(0)  # TFLM leaves these elements unchanged
                     all_valid = False
         rest.fill(0)
         valid[0] = all_valid

@@ -39,7 +39,7 @@ class Scalar:
 
     @property
     def samp_max(self) -> int:
-        """The largest sample, which stands for 1."""
+        """The largest sample, which represents 1."""
         return (1 << self.fraction_bits) - 1 if self.fraction_bits else 1
 
     def kf_cexp(self, phases: Iterable[float]) -> Values:
@@ -83,7 +83,7 @@ class KissFftrConfig:
 
     Attributes:
         twiddles: the n-th roots of unity, shape [n, 2].
-        super_twiddles: what separates, or joins, the spectra of even and odd values, in bins 1 to n / 2.
+        super_twiddles: factors that separate, or join, the spectra of even and odd values, in bins 1 to n / 2.
     """
 
     def __init__(self, scalar: Scalar, n: int, *, inverse: bool):
@@ -149,7 +149,7 @@ class KissFftrConfig:
         return np.concatenate(self._butterflies[p](self, slots[:, 0], *turned.swapaxes(0, 1)))
 
     def _twiddles_by_slot(self, p: int, m: int) -> Values:
-        """What the values of all slots but the first are multiplied by, shape [m, p - 1, 1, 2]."""
+        """Factors of the values of all slots but the first, shape [m, p - 1, 1, 2]."""
         steps = np.multiply.outer(np.arange(m, dtype=np.intp), np.arange(1, p, dtype=np.intp))
         return self.twiddles[steps * (self.n // (p * m)), np.newaxis]
 
@@ -190,7 +190,7 @@ def conjugate(x: Values) -> Values:
 
 
 def times_i(x: Values) -> Values:
-    """x turned by a right angle."""
+    """x multiplied by i."""
     return pairs(-x[..., 1], x[..., 0])
 
 
@@ -208,10 +208,10 @@ def kiss_fftr_bytes(scalar: Scalar, length: int, target: Target) -> int:
 
 
 def kf_factor(n: int) -> list[int]:
-    """The factors of n: fours, then a two, threes, fives; the last one is that of the first stage.
+    """The factors of n: fours, then a two, threes, fives; the last one belongs to the first stage.
 
     Raises:
-        OperatorError: there are others, or none; TFLM has no memory for these.
+        OperatorError: there are other factors, or none; TFLM has no memory for these lengths.
     """
     found, rest = [], n
     for factor in (4, 2, 3, 5):

@@ -37,7 +37,7 @@ DTYPES: dict[TensorType, np.dtype[Any]] = {
 
 @dataclass
 class OverlapAdd:
-    """The options, and for each row what frames so far add to those that come."""
+    """The options, and for each row the sums that earlier frames contribute to later output."""
 
     type: TensorType
     step: int

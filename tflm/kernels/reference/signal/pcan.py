@@ -80,7 +80,7 @@ def pcan_shrink(snr: Values) -> Values:
 
 
 def complete_gains(gains: Values) -> npt.NDArray[np.int32]:
-    """Gains for all noise estimates of 32 bits, 0 where none is given."""
+    """Gains for all 32-bit noise estimates; 0 if the table has none."""
     complete = np.zeros(2 + 4 * (32 - 1), np.int32)
     complete[: gains.size] = gains[: complete.size]
     return complete

@@ -1,4 +1,4 @@
-"""SignalStacker: a frame together with those before and behind it."""
+"""SignalStacker: each frame stacked with the frames before and after it."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Stacker:
     """Sizes in samples, and the frames so far.
 
     Attributes:
-        channels, size, step: of a frame, of a stack of frames, and from one stack to the next.
-        padding: how often the first frame is repeated, for there is none before it.
-        repeats: how often the next frame is.
+        channels, size, step: size of a frame, of a stack, and distance between stacks.
+        padding: number of repetitions of the very first frame, which has no predecessors.
+        repeats: number of repetitions of the next frame.
     """
 
     channels: int
@@ -72,7 +72,7 @@ def _init_requests(node: Node) -> Iterator[Request]:
 
 
 def _options(custom_options: memoryview) -> Iterable[int]:
-    """Channels, frames before and behind one, and frames in a step."""
+    """Channels, number of frames before and after the current one, and frames per step."""
     names = ("num_channels", "stacker_left_context", "stacker_right_context", "stacker_step")
     return options_by_place(custom_options, *names).values()
 
@@ -116,7 +116,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
             write(y, buffer.get(op.size))
             buffer.discard(op.step)
         else:
-            y.fill(0)  # TFLM leaves there whatever was
+            y.fill(0)  # TFLM leaves these elements unchanged
         valid[0] = is_full
 
     return run
