@@ -23,7 +23,7 @@ let isLoading = true;
 
 const engine = new Engine(({ loading, ready, names, failed }) => {
   isLoading = Boolean(loading);
-  if (failed) showError(`Python can't be loaded: ${failed}. Is there a connection to the network?`);
+  if (failed) showError(`Python can't be loaded: ${failed}. Check the network connection.`);
   if (ready && !machines.length) offerMachines(ready, names);
   showStatus(loading ? `Loading ${loading}` : "");
 });

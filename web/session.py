@@ -108,7 +108,7 @@ class Session:
         return self._model
 
     def find(self, name: str) -> Answer:
-        """The board or chip with any of its names."""
+        """Find a board or chip by any of its names."""
         return {"name": by_name(name).name}
 
     def arena(self, **machine: str | None) -> Answer:
@@ -147,10 +147,12 @@ class Session:
         }
 
     def fit(self, reserve: str, progress: Told, **machine: str | None) -> Answer:
-        """The model made to fit a board, as `tflm fit`: the report, both plans as a page, the model and its sources."""
+        """Make the model fit a board, as `tflm fit` does: returns the report, both plans as a page, the model and its
+        sources.
+        """
         on = _machine(machine)
         if on.board is None:
-            raise RequestError(f"choose a board or chip: {on.target.name} says nothing of memory")
+            raise RequestError(f"choose a board or chip: the memory of {on.target.name} is unknown")
         usual = on.kernels.name == on.board.kernels
         kernels = None if usual else on.kernels
         found = fit(self.model, board=on.board, reserve=bytes_from(reserve), kernels=kernels, progress=progress)
@@ -168,7 +170,7 @@ class Session:
         }
 
     def _project(self, found: Fit, name: str) -> bytes:
-        """The model that was made to fit, and its sources, in a zip archive."""
+        """Pack the fitted model and its sources into a zip archive."""
         origin = shlex.join(["tflm", "fit", self._path.name, "--board", found.board.name])
         on = Machine(found.board.target, found.kernels, found.board)
         files: dict[str, str | bytes] = {f"{self._path.stem}.tflite": found.data}
@@ -249,7 +251,7 @@ class Session:
 
 
 def _packed(folder: str, files: Mapping[str, str | bytes]) -> bytes:
-    """Files in a folder of a zip archive."""
+    """Pack files into a folder of a zip archive."""
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         for file, content in files.items():

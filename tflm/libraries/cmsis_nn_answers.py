@@ -29,7 +29,7 @@ NEW_LSTM = "0ec823ed2"
 INT8_MOVEMENT = "392b78f2f"
 """The commit from which it calls kernels for TRANSPOSE and PAD of int8."""
 
-# --- An LSTM that loses its state--------------------------------------------------------------------------------
+# --- An LSTM that loses its state --------------------------------------------------------------------------------
 
 
 def forgetful_lstm(registration: Registration) -> Registration:

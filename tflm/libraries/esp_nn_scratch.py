@@ -49,12 +49,12 @@ class Convolution(NamedTuple):
     """The parameters that determine the size of a scratch buffer.
 
     Attributes:
-        rows, columns: of x.
-        channels: of x.
-        taps: of f.
-        outputs: of y.
+        rows, columns: rows and columns of x.
+        channels: channels of x.
+        taps: rows and columns of f.
+        outputs: channels of y.
         output_size: rows and columns of y.
-        padding: above and to the left.
+        padding: padding above and to the left.
         multiplier: output channels for each input channel of a depthwise convolution.
     """
 
@@ -202,7 +202,7 @@ def _pointwise_bytes(conv: Convolution, margin: int) -> int:
 
 
 def _block_bytes(conv: Convolution, channels: int) -> int:
-    """A transposed block of 8 places of int16; images that are smaller have none."""
+    """Bytes of a transposed block of 8 int16 positions; 0 for smaller images."""
     return 16 * channels if conv.places >= 8 else 0
 
 

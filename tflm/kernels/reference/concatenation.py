@@ -130,7 +130,7 @@ def _prepare_split(context: KernelContext, node: Node) -> None:
 
 
 def _prepare_split_v(context: KernelContext, node: Node) -> None:
-    """The outputs have the sizes of the parts; TFLM does not read the input with these sizes."""
+    """TFLM takes the sizes of the parts from the outputs, not from the input with these sizes."""
     node.expect(inputs=3)
     _prepare_outputs(node, _outputs(node), input_index=0, axis_index=2)
 
