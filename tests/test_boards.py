@@ -427,7 +427,7 @@ def test_boards_shows_every_board_that_the_kernels_are_for() -> None:
 @pytest.mark.parametrize(
     ("named", "reason"),
     [
-        (("cortex-m4", None, "nano33ble"), "has its part"),
+        (("cortex-m4", None, "nano33ble"), "implies the target"),
         ((None, None, "nano34ble"), "did you mean .nano33ble."),
         (("cortex-m4", "esp-nn", None), "esp-nn.*esp32s3"),
         ((None, "no-nn", None), "use one of reference"),

@@ -398,7 +398,7 @@ FOUND_ELSEWHERE = {
         ("buffers[0].offset", 2**64 - 1, "outside of the model itself"),
         ("subgraphs[0].operators[0].inputs", (5, 1, 2), "tensor 5 is used before operator 2 writes it"),
         ("subgraphs[0].operators[1].inputs", (4,), "tensor 4 is used before operator 1 writes it"),
-        ("subgraphs[0].inputs", (), "tensor 0 has no value: it is no input, constant or variable"),
+        ("subgraphs[0].inputs", (), "tensor 0 has no value: it is not an input, constant or variable"),
         ("subgraphs[1].operators", [], "tensor 1 has no value"),
         ("subgraphs[0].operators[2].outputs", (5, 4), "tensor 4 is also written by operator 1"),
         ("subgraphs[0].operators[2].outputs", (5, 5), "tensor 5 is also written by operator 2"),

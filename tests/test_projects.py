@@ -372,11 +372,11 @@ def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--project make --board pico", "unknown project 'make'; there are esp-idf"),
+        ("--project make --board pico", "unknown project 'make'; use one of esp-idf"),
         ("--project arduino --board nrf52dk", "can't be built with cmsis-nn kernels"),
         ("--project esp-idf --board nrf52dk", "can't be built for nrf52dk"),
         ("--project pico --board nrf52dk", "needs a board with an RP2040"),
-        ("--project platformio --board sparkfun-edge", "no board of PlatformIO's is known"),
+        ("--project platformio --board sparkfun-edge", "PlatformIO has no known board"),
         ("--project cmake --target cortex-m4 --kernels arduino", "can't be built with arduino kernels"),
         ("--project cmake", "can't be built for cortex-m"),
     ],
