@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from models import INT8, Draw
 
+import tflm
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
@@ -185,3 +186,14 @@ def _add(draw: Draw, images: Images) -> None:
 
 def _pair(draw: Draw, least: int, first: int, second: int) -> tuple[int, int]:
     return draw(st.integers(least, max(first, least))), draw(st.integers(least, max(second, least)))
+
+
+def shrinking_network(size: int) -> tflm.Model:
+    """Four convolutions of an image of that height and width, each with smaller images than the one before."""
+    builder = ModelBuilder()
+    images = Images(builder.subgraph(), (1, size, size, 3))
+    x = images.convolution(images.last, 8, strides=(2, 2))
+    x = images.convolution(x)
+    x = images.convolution(x, 16, taps=(1, 1))
+    images.main.output(images.convolution(x, 4, strides=(2, 2)))
+    return tflm.Model(builder.build())

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import run
-from image_graphs import Images
+from image_graphs import shrinking_network
 
 import tflm
 from tflm.application import fit as module
@@ -22,18 +22,7 @@ from tflm.schema import ModelBuilder
 M4 = by_name("nrf52840dk")
 
 
-def network(size: int = 48) -> tflm.Model:
-    """Convolutions whose images are the larger the earlier they come."""
-    builder = ModelBuilder()
-    images = Images(builder.subgraph(), (1, size, size, 3))
-    x = images.convolution(images.last, 8, strides=(2, 2))
-    x = images.convolution(x)
-    x = images.convolution(x, 16, taps=(1, 1))
-    images.main.output(images.convolution(x, 4, strides=(2, 2)))
-    return tflm.Model(builder.build())
-
-
-MODEL = network()
+MODEL = shrinking_network(48)
 ARENA = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4.target, kernels=M4.kernels).minimum_arena_bytes
 
 

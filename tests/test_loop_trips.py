@@ -289,15 +289,20 @@ def mve_max_pool(layer: Layer, trips: Trips) -> None:
     trips["vectors clamped"] += layer.output[0] * chunks(math.prod(layer.output[1:]), 16)
 
 
+def count_window(trips: Trips, rows: list[bool], columns: list[bool], vectors: int) -> None:
+    """Count the taps of one window, inside and outside of the input, each of so many vectors."""
+    for row in rows:
+        trips["rows of windows"] += 1
+        for column in columns:
+            where = "inside" if row and column else "outside"
+            trips[f"taps {where}"] += 1
+            trips[f"vectors {where}"] += vectors
+
+
 def mve_columns(layer: Layer, trips: Trips, depth: int) -> None:
     for rows, columns in positions(layer):
         trips["columns"] += 1
-        for row in rows:
-            trips["rows of windows"] += 1
-            for column in columns:
-                where = "inside" if row and column else "outside"
-                trips[f"taps {where}"] += 1
-                trips[f"vectors {where}"] += chunks(depth, 16)
+        count_window(trips, rows, columns, chunks(depth, 16))
     batches, height, width, channels = layer.output
     for _ in range(batches):
         mve_products(trips, height * width, channels, layer.rows.taps * layer.columns.taps * depth)
@@ -311,12 +316,7 @@ def mve_depthwise(layer: Layer, trips: Trips) -> None:
         gathered = 0
         for rows, columns in positions(layer):
             trips["positions"] += 1
-            for row in rows:
-                trips["rows of windows"] += 1
-                for column in columns:
-                    where = "inside" if row and column else "outside"
-                    trips[f"taps {where}"] += 1
-                    trips[f"vectors {where}"] += chunks(block, 16)
+            count_window(trips, rows, columns, chunks(block, 16))
             gathered += 1
             if gathered == 4:
                 gathered = 0

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from image_graphs import Images
+from image_graphs import shrinking_network
 from test_cli import figures, refusal, run
 
 import tflm
@@ -30,18 +30,7 @@ M4 = tflm.targets.by_name("cortex-m4")
 ON_M4: dict[str, Any] = {"target": M4, "kernels": "cmsis-nn"}
 
 
-def network(size: int = 32) -> tflm.Model:
-    """Convolutions whose images are the larger the earlier they come."""
-    builder = ModelBuilder()
-    images = Images(builder.subgraph(), (1, size, size, 3))
-    x = images.convolution(images.last, 8, strides=(2, 2))
-    x = images.convolution(x)
-    x = images.convolution(x, 16, taps=(1, 1))
-    images.main.output(images.convolution(x, 4, strides=(2, 2)))
-    return tflm.Model(builder.build())
-
-
-MODEL = network()
+MODEL = shrinking_network(32)
 ARENA = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), **ON_M4).minimum_arena_bytes
 ARENAS = measure_separate_arenas(MODEL, tflm.AllOpsResolver(), **ON_M4)
 
@@ -222,7 +211,7 @@ def test_variables_are_read_and_written_in_the_tail() -> None:
     main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_RNN, [x, weights, recurrent, bias, state], [y])
     main.output(y)
     model = tflm.Model(builder.build())
-    measured = tflm.measure_arena(network(), tflm.AllOpsResolver())
+    measured = tflm.measure_arena(MODEL, tflm.AllOpsResolver())
     (moved,) = traffic(model, replace(measured, buffers=[])).operators
     assert moved.tail_read_bytes == moved.tail_written_bytes == 12
     assert moved.flash_read_bytes == 4 * (6 + 9 + 3)
