@@ -115,6 +115,19 @@ def test_float64_gives_the_same_wherever_it_is_exact(
     assert in_float64(values.astype(np.float64)).tolist() == multiplier(values).tolist()
 
 
+@given(multipliers | wide_multipliers, st.integers(0, 2**48), st.integers(-(2**48), 2**48))
+def test_one_shift_in_int64_gives_the_same(multiplier: fp.QuantizedMultiplier, limit: int, value: int) -> None:
+    """For values up to a limit, next to zero and to where rounding decides."""
+    in_int64 = multiplier.in_int64(limit)
+    assume(in_int64 is not None)
+    assert in_int64 is not None
+    near = min(abs(value), limit)
+    step = 2**31 * 2.0**-multiplier.shift / max(multiplier.significand, 1)
+    halves = [int((count + 0.5) * step) + offset for count in (-2, -1, 0, 1) for offset in (-1, 0, 1)]
+    values = np.array([limit, -limit, near, -near, *(half for half in halves if abs(half) <= limit)], np.int64)
+    assert in_int64(values.copy()).tolist() == multiplier(values).tolist()
+
+
 @pytest.mark.parametrize("shift", [-31, -15, -1, 0, 1, 10])
 @pytest.mark.parametrize("significand", [2**30, 2**30 + 1, 2**31 - 1])
 def test_float64_is_used_as_far_as_it_holds_a_product(significand: int, shift: int) -> None:

@@ -26,10 +26,10 @@ from tflm.kernels.reference.unidirectional_sequence_lstm import (
     LstmTensors,
     OpDataFloatLSTM,
     OpDataLSTM,
-    cell_gate_int16,
-    sigmoid_int16,
+    cell_gate_table,
+    sigmoid_table,
     stacked,
-    tanh_of_cell,
+    tanh_table,
 )
 from tflm.schema.enums import ActivationFunctionType
 from tflm.schema.options import SVDFOptions
@@ -204,13 +204,10 @@ def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
 
 def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
-    numbers = (
-        np.arange(1 << 16, dtype=np.int64).astype(np.int16).astype(np.int64)
-    )  # each at the place that its bits say
-    functions = [sigmoid_int16(numbers), cell_gate_int16(numbers, op.is_tanh)]
+    functions = [sigmoid_table(), cell_gate_table(op.is_tanh)]
     return {
         "functions": np.concatenate(functions).astype(np.int16),
-        "tanh_of_cell": tanh_of_cell(numbers, op.cell_power).astype(np.int16),
+        "tanh_of_cell": tanh_table(op.cell_power).astype(np.int16),
         **multiplier_parts("_forget", op.forget_cell),
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),

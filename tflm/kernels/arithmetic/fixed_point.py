@@ -80,36 +80,61 @@ def reduced_significand(significand: npt.ArrayLike) -> Raw:
 class Float64Multiplier:
     """A multiplication by a quantized multiplier in float64; every step is exact.
 
+    Both roundings are one: for an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k).
+    SaturatingRoundingDoublingHighMul rounds halves up, RoundingDivideByPOT away from zero: what both add before the
+    floor depends on the sign.
+
     Args:
         factor: one for all values or one for each channel.
         right: the power of two of the second rounding, likewise.
     """
 
     def __init__(self, factor: npt.NDArray[np.float64], right: Raw):
-        self._factor, self._power, self._half = factor, np.ldexp(1.0, -right), np.where(right > 0, 0.5, 0.0)
-        self._factor_and_power = self._factor * self._power
-        self._both_halves = self._half + 0.5 * self._power
-        for constants in (factor, self._power, self._half, self._factor_and_power, self._both_halves):
+        power = np.ldexp(1.0, -right)
+        self._factor, self._half = factor * power, np.array(0.5)
+        self._half_step = np.where(right > 0, 0.5 * power, 0.0)
+        self._both_halves = np.where(right > 0, 0.5 + 0.5 * power, 0.5)
+        for constants in (self._factor, self._half_step, self._both_halves):
             track_host_array(np.asarray(constants, None))
 
     def __call__(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Scale `values` in place and return them."""
         values *= self._factor
-        values += 0.5
-        np.floor(values, out=values)  # SaturatingRoundingDoublingHighMul
-        values *= self._power
-        values += np.copysign(self._half, values)
-        return np.trunc(values, out=values)  # RoundingDivideByPOT
+        values += np.copysign(self._half_step, values)
+        values += self._half
+        return np.floor(values, out=values)
 
     def positive(self, values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """The same, except that negative results may differ by one.
-
-        For an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k), so for positive values the two roundings
-        combine into one.
-        """
-        values *= self._factor_and_power
+        """The same, except that negative results may differ by one."""
+        values *= self._factor
         values += self._both_halves
         return np.floor(values, out=values)
+
+
+class Int64Multiplier:
+    """A multiplication by a quantized multiplier in int64, with both roundings as one, as in `Float64Multiplier`.
+
+    Args:
+        number: one for all values or one for each channel, as are the others.
+        shift: of the product, to the right.
+        rounds_twice: whether there is a second rounding, 1 or 0.
+    """
+
+    def __init__(self, number: Raw, shift: Raw, rounds_twice: Raw):
+        self._number, self._shift = number, shift
+        self._halves = np.left_shift(np.int64(1), shift - 1) + (rounds_twice << 30)
+        self._step_if_negative = -rounds_twice << 31
+        for constants in (self._number, self._shift, self._halves, self._step_if_negative):
+            track_host_array(np.asarray(constants, None))
+
+    def __call__(self, values: Raw) -> Raw:
+        """Scale `values`, which are changed, and return them."""
+        step = values & self._step_if_negative
+        values *= self._number
+        values += self._halves
+        values += step
+        values >>= self._shift
+        return values
 
 
 @dataclass(frozen=True)
@@ -150,6 +175,14 @@ class QuantizedMultiplier:
             return None
         return Float64Multiplier(np.ldexp(np.asarray(number, np.float64), -31), right)
 
+    def in_int64(self, limit: int) -> Int64Multiplier | None:
+        """The same for integers of absolute value `limit` at most; None where a step may leave 32 bits."""
+        shift, significand = np.asarray(self.shift, np.int64), np.asarray(self.significand, np.int64)
+        left, right = np.maximum(shift, 0), np.maximum(-shift, 0)
+        if int(significand.min()) < 0 or int(right.max()) > 31 or limit << int(left.max()) >= 1 << 30:
+            return None
+        return Int64Multiplier(significand << left, 31 + right, np.minimum(right, 1))
+
 
 class WideQuantizedMultiplier(QuantizedMultiplier):
     """Multiplies integers of up to 48 bits, rounding once."""
@@ -175,6 +208,15 @@ class WideQuantizedMultiplier(QuantizedMultiplier):
         return Float64Multiplier(
             np.ldexp(np.asarray(reduced, np.float64), -fraction_bits), np.zeros_like(fraction_bits)
         )
+
+    def in_int64(self, limit: int) -> Int64Multiplier | None:
+        """The same for integers of absolute value `limit` at most; None where a result may leave 31 bits."""
+        fraction_bits = 15 - np.asarray(self.shift, np.int64)
+        reduced = np.asarray(reduced_significand(self.significand))
+        fewest, largest = int(fraction_bits.min()), limit * int(reduced.max())
+        if fewest < 1 or largest >= 1 << 62 or largest >> fewest >= 1 << 30:
+            return None
+        return Int64Multiplier(reduced, fraction_bits, np.zeros_like(fraction_bits))
 
 
 def wrap_int32(values: npt.ArrayLike) -> Raw:

@@ -22,6 +22,11 @@ def lookup_table(function: IntegerFunction, x_dtype: np.dtype[Any], y_dtype: np.
     return function(bits.view(x_dtype).astype(np.int64)).astype(y_dtype)
 
 
+def table_of_int16(function: IntegerFunction) -> Raw:
+    """The function of all int16, each at the index that it is: negative ones count from the end."""
+    return lookup_table(function, np.dtype(np.int16), np.dtype(np.int64))
+
+
 def bind_lookup(x: npt.NDArray[Any], y: npt.NDArray[Any], function: IntegerFunction) -> Run:
     """Run y = function(x), element by element.
 

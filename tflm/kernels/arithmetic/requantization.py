@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
-from tflm.kernels.arithmetic.numpy_calls import clip
+from tflm.kernels.arithmetic.numpy_calls import clip, scalar
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,8 @@ class Requantization:
 class AccumulatorRequantization:
     """Requantizes accumulators: clamp(zero_point + accumulator * multiplier).
 
-    Computes in float64 if it holds every step exactly, as in all but very deep layers; otherwise in int64.
+    In float64 where that holds every step exactly, as in all but very deep layers; in int64 where not. Where a bound on
+    the accumulators shows that no step leaves 32 bits, nothing is wrapped.
 
     Args:
         multiplier: scales the accumulators; one for all, or one for each channel (the last dimension).
@@ -66,19 +67,24 @@ class AccumulatorRequantization:
     """
 
     def __init__(self, multiplier: QuantizedMultiplier, stage: OutputStage, limit: int, *, wraps: bool):
-        self._multiplier, self._stage, self._wraps = multiplier, stage, wraps
-        in_float64 = None if wraps or abs(stage.zero_point) >= 1 << 30 else multiplier.in_float64(limit)
+        self._stage, self._wraps = stage, wraps
+        is_near_zero = not wraps and abs(stage.zero_point) < 1 << 30
+        in_float64 = multiplier.in_float64(limit) if is_near_zero else None
+        in_int64 = multiplier.in_int64(limit) if is_near_zero else None
         self.dtype = np.dtype(np.int64 if in_float64 is None else np.float64)
         # If the clamp starts at the zero point, as for RELU, negative results need no exact rounding.
         clamps_negative = stage.minimum >= stage.zero_point
-        self._scale = in_float64.positive if in_float64 is not None and clamps_negative else in_float64
+        self._scale = in_float64.positive if in_float64 is not None and clamps_negative else in_float64 or in_int64
+        self._multiplier = multiplier
+        self._zero_point, self._minimum, self._maximum = (
+            scalar(value, self.dtype) for value in (stage.zero_point, stage.minimum, stage.maximum)
+        )
 
     def __call__(self, accumulators: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The outputs as whole numbers in the accumulators' dtype; overwrites the accumulators."""
-        stage = self._stage
+        """The outputs, as whole numbers of the type of the accumulators, which are changed."""
         if self._scale is None:
-            return stage.clamp(self._multiplier(wrap_int32(accumulators) if self._wraps else accumulators))
+            return self._stage.clamp(self._multiplier(wrap_int32(accumulators) if self._wraps else accumulators))
         results = self._scale(accumulators)
-        results += stage.zero_point
-        np.maximum(results, stage.minimum, out=results)
-        return np.minimum(results, stage.maximum, out=results)
+        if self._stage.zero_point:
+            results += self._zero_point
+        return clip(results, self._minimum, self._maximum, out=results)

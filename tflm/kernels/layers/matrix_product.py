@@ -33,6 +33,10 @@ def float_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt
         return float_product(w.swapaxes(-1, -2), x.swapaxes(-1, -2)).swapaxes(-1, -2)
     if columns == 1:
         w = np.concatenate([w, w], axis=-1)
-    # einsum runs its inner loop along the contiguous dimension, the columns, if there are at least two.
-    product: npt.NDArray[np.float32] = einsum("...pd,...dn->...pn", x, np.ascontiguousarray(w, None))
-    return product[..., :columns]
+    return ordered_product(x, np.ascontiguousarray(w, None))[..., :columns]
+
+
+def ordered_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+    """`float_product` for a contiguous w of two columns or more: einsum runs its inner loop along them."""
+    product: npt.NDArray[np.float32] = einsum("...pd,...dn->...pn", x, w)
+    return product

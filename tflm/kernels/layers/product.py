@@ -104,6 +104,10 @@ class IntegerLayer:
         self._requantize = AccumulatorRequantization(multiplier, output, limit, wraps=wraps)
         self._constant_weights = track_host_array(self._less_zero_point()) if constant else None
 
+    def __call__(self, x: Array) -> Array:
+        """The output of an input (positions, depth)."""
+        return self.outputs(self.product(self.inputs(x), self.weights))
+
     @property
     def weights(self) -> Array:
         """The weights less their zero point, (channels, depth)."""

@@ -11,10 +11,12 @@ int16 with weights of int8 and a cell state of int16, where gates are Q3.12 befo
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,10 +29,12 @@ from tflm.kernels.arithmetic.fixed_point import (
     quantize_multiplier,
     wrap_int32,
 )
-from tflm.kernels.arithmetic.numpy_calls import clip
-from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.arithmetic.lookup import table_of_int16
+from tflm.kernels.arithmetic.numpy_calls import clip, scalar
+from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.layers.matrix_product import factors, float_product, integer_product
+from tflm.kernels.layers.matrix_product import float_product, ordered_product
+from tflm.kernels.layers.product import IntegerLayer
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arithmetic import ARITHMETIC_PARAMS
 from tflm.kernels.reference.sigmoid import checked_log2, logistic_int16, tanh_int16
@@ -43,6 +47,8 @@ from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorTyp
 from tflm.schema.options import UnidirectionalSequenceLSTMOptions
 from tflm.schema.version_rules import Feature, asymmetric_hybrid, hybrid, option, signed
 from tflm.targets import BOOL, FLOAT, INT, INT8, INT16, INT32, POINTER, UINT8, Array, Since, Struct, Until
+
+Elements = npt.NDArray[Any]
 
 INPUT = 0
 INPUT_WEIGHTS = (1, 2, 4, 3)
@@ -58,6 +64,9 @@ UNSUPPORTED = {
 }
 
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
+
+LARGEST_PRODUCT = 1 << 30
+"""Of two int16."""
 
 GATE_SCALE = 2.0**-12
 """Scale of a gate before its activation, Q3.12."""
@@ -385,45 +394,20 @@ class LstmTensors:
         return cls(x, y, hidden, cell, input_weights, recurrent_weights, biases, constant)
 
 
-class Weights(NamedTuple):
-    """Weights and biases of all gates, side by side, as factors of products.
-
-    Attributes:
-        input: (size, 4 * units), float32, or whole numbers less their zero point in float64.
-        recurrent: (units, 4 * units), likewise.
-        bias: (4 * units,).
-    """
-
-    input: npt.NDArray[Any]
-    recurrent: npt.NDArray[Any]
-    bias: npt.NDArray[Any]
-
-
 def _bind(context: KernelContext, node: Node) -> Run:
     t, op = LstmTensors.of(node), node.op_data
-    is_float = isinstance(op, OpDataFloatLSTM)
-    input_gates: Callable[..., Any] = input_gates_float32 if is_float else input_gates_integer
-    step: Callable[..., Any] = step_float32 if is_float else step_integer
-    constants = Weights(*map(track_host_array, _read_weights(t, op))) if t.constant else None
+    layers = FloatLstm if isinstance(op, OpDataFloatLSTM) else IntegerLstm
+    constant = layers(t, op) if t.constant else None
 
     def run() -> None:
-        weights = constants or _read_weights(t, op)
-        gates = input_gates(t.x.reshape(-1, t.x.shape[2]), weights, op).reshape(*t.y.shape[:2], -1)
-        for gates_of_step, y in zip(gates, t.y):
-            t.hidden[...], t.cell[...] = step(gates_of_step, t.hidden, t.cell, weights, op)
-            y[...] = t.hidden
+        lstm = layers(t, op) if constant is None else constant
+        hidden, cell, outputs = t.hidden, t.cell, []
+        for from_input in lstm.input_gates(t.x):
+            hidden, cell = lstm.step(from_input, hidden, cell)
+            outputs.append(hidden)
+        t.hidden[...], t.cell[...], t.y[...] = hidden, cell, outputs
 
     return run
-
-
-def _read_weights(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM) -> Weights:
-    zero_points = ([0] * 4, [0] * 4) if isinstance(op, OpDataFloatLSTM) else op.weights_zero_points
-    dtype = np.float32 if isinstance(op, OpDataFloatLSTM) else np.float64
-    input, recurrent = (
-        np.ascontiguousarray(stacked(weights, zeros).T, dtype)
-        for weights, zeros in zip((t.input_weights, t.recurrent_weights), zero_points)
-    )
-    return Weights(input, recurrent, np.concatenate(t.biases))
 
 
 def stacked(weights: list[npt.NDArray[Any]], zero_points: list[int]) -> npt.NDArray[Any]:
@@ -436,63 +420,86 @@ def stacked(weights: list[npt.NDArray[Any]], zero_points: list[int]) -> npt.NDAr
 # --- Floats ------------------------------------------------------------------------------------------------------
 
 
-def input_gates_float32(x: npt.NDArray[np.float32], weights: Weights, op: OpDataFloatLSTM) -> npt.NDArray[np.float32]:
-    """What the gates of all steps get from the input: FullyConnected."""
-    gates: npt.NDArray[np.float32] = float_product(x, weights.input) + weights.bias
-    return gates
+ONE = scalar(1, np.float32)
 
 
-def step_float32(
-    from_input: npt.NDArray[np.float32],
-    hidden: npt.NDArray[np.float32],
-    cell: npt.NDArray[np.float32],
-    weights: Weights,
-    op: OpDataFloatLSTM,
-) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]:
-    """LstmStep: the next hidden state and cell state."""
-    gates = from_input + float_product(hidden, weights.recurrent)
-    input, forget, output, change = np.split(gates, 4, axis=1)
-    if op.is_tanh:
-        change = np.tanh(change)
-    cell = sigmoid_float32(forget) * cell + sigmoid_float32(input) * change
-    cell = clip(cell, -op.cell_clip, op.cell_clip)
-    return np.tanh(cell) * sigmoid_float32(output), cell
+class FloatLstm:
+    """Weights and biases of all gates side by side. Those of sigmoids are negated: 1 / (1 + exp(-x)) needs -x."""
+
+    def __init__(self, t: LstmTensors, op: OpDataFloatLSTM):
+        self._clip, self._is_tanh, self._units = op.cell_clip, op.is_tanh, t.y.shape[2]
+        self._input, self._recurrent, self._bias = (
+            track_host_array(np.ascontiguousarray(np.concatenate([*map(np.negative, sigmoids), cell_gate]).T, None))
+            for *sigmoids, cell_gate in (t.input_weights, t.recurrent_weights, t.biases)
+        )
+
+    def input_gates(self, x: Elements) -> Elements:
+        """What the gates get from the input x (steps, batches, size): FullyConnected. (steps, batches, 4 * units)."""
+        return split_rows(float_product(merge_rows(x), self._input) + self._bias, x)
+
+    def step(self, from_input: Elements, hidden: Elements, cell: Elements) -> tuple[Elements, Elements]:
+        """LstmStep: the next hidden state and cell state."""
+        gates = from_input + ordered_product(hidden, self._recurrent)
+        input, forget, output = by_gate(ONE / (ONE + np.exp(gates[:, : -self._units])), self._units)
+        change = gates[:, -self._units :]
+        if self._is_tanh:
+            change = np.tanh(change)
+        cell = forget * cell + input * change
+        if self._clip < np.inf:
+            cell = clip(cell, -self._clip, self._clip)
+        return np.tanh(cell) * output, cell
 
 
-def sigmoid_float32(x: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """1 / (1 + exp(-x))."""
-    quotients: npt.NDArray[np.float32] = np.float32(1) / (np.float32(1) + np.exp(-x))
-    return quotients
+def by_gate(values: Elements, units: int) -> Elements:
+    """Values (batches, gates * units) as (gates, batches, units)."""
+    return values.reshape(len(values), -1, units).swapaxes(0, 1)
+
+
+def merge_rows(x: Elements) -> Elements:
+    """(steps, batches, size) as (steps * batches, size)."""
+    return x.reshape(-1, x.shape[2])
+
+
+def split_rows(rows: Elements, x: Elements) -> Elements:
+    """The reverse, with as many steps and batches as x has."""
+    return rows.reshape(*x.shape[:2], -1)
 
 
 # --- Integers ----------------------------------------------------------------------------------------------------
 
 
-def input_gates_integer(x: npt.NDArray[Any], weights: Weights, op: OpDataLSTM) -> Raw:
-    """What the gates of all steps get from the input, in Q3.12: FullyConnected."""
-    sums = integer_product(factors(x, op.input_zero_point), weights.input) + weights.bias
-    return saturated_int16(op.input_multiplier(sums if x.dtype == np.int16 else wrap_int32(sums)))
+class IntegerLstm:
+    """Layers of all gates side by side, tables of the functions of gates and cell, and what scales their products."""
 
+    def __init__(self, t: LstmTensors, op: OpDataLSTM):
+        of_input, of_hidden = map(stacked, (t.input_weights, t.recurrent_weights), op.weights_zero_points)
+        int16, hidden = OutputStage.whole(0, np.int16), OutputStage.whole(op.hidden_zero_point, t.hidden.dtype)
+        layer = partial(IntegerLayer, output=int16, x_dtype=t.x.dtype, constant=True)
+        self._input = layer(of_input, np.concatenate(t.biases), op.input_multiplier, x_zero_point=op.input_zero_point)
+        self._recurrent = layer(of_hidden, None, op.recurrent_multiplier, x_zero_point=op.hidden_zero_point)
+        self._sigmoid, self._cell_gate = sigmoid_table(), cell_gate_table(op.is_tanh)
+        self._tanh = tanh_table(op.cell_power)
+        self._forget_cell, self._input_cell, self._output_hidden = (
+            AccumulatorRequantization(multiplier, stage, LARGEST_PRODUCT, wraps=False)
+            for multiplier, stage in ((op.forget_cell, int16), (op.input_cell, int16), (op.output_hidden, hidden))
+        )
+        self._int16_limits = scalar(INT16_MIN, np.float64), scalar(INT16_MAX, np.float64)
+        self._cell_limits = scalar(max(INT16_MIN, -op.cell_clip)), scalar(min(INT16_MAX, op.cell_clip))
 
-def step_integer(
-    from_input: Raw, hidden: npt.NDArray[Any], cell: npt.NDArray[Any], weights: Weights, op: OpDataLSTM
-) -> tuple[Raw, Raw]:
-    """LstmStep: the next hidden state and cell state."""
-    sums = integer_product(factors(hidden, op.hidden_zero_point), weights.recurrent)
-    from_hidden = saturated_int16(op.recurrent_multiplier(sums if hidden.dtype == np.int16 else wrap_int32(sums)))
-    input, forget, output, change = np.split(saturated_int16(from_input + from_hidden), 4, axis=1)
-    # UpdateLstmCell: forget gate times cell state plus input gate times cell gate.
-    kept_cell = saturated_int16(op.forget_cell(sigmoid_int16(forget) * cell))
-    new_cell = saturated_int16(op.input_cell(sigmoid_int16(input) * cell_gate_int16(change, op.is_tanh)))
-    cell = clip(saturated_int16(kept_cell + new_cell), -op.cell_clip, op.cell_clip)
-    # UpdateLstmHidden: output gate times tanh of the cell state.
-    shown = op.output_hidden(tanh_of_cell(cell, op.cell_power) * sigmoid_int16(output))
-    return OutputStage.whole(op.hidden_zero_point, hidden.dtype).clamp(shown), cell
+    def input_gates(self, x: Elements) -> Elements:
+        """What the gates get from the input x (steps, batches, size): FullyConnected. (steps, batches, 4 * units)."""
+        return split_rows(self._input(merge_rows(x)), x)
 
-
-def saturated_int16(values: Raw) -> Raw:
-    """Clamp values to 16 bits."""
-    return clip(values, INT16_MIN, INT16_MAX)
+    def step(self, from_input: Elements, hidden: Elements, cell: Elements) -> tuple[Elements, Elements]:
+        """LstmStep: the next hidden state and cell state."""
+        gates = clip(from_input + self._recurrent(hidden), *self._int16_limits).astype(np.int64)
+        input, forget, output, change = by_gate(gates, cell.shape[1])
+        # UpdateLstmCell: the cell state forgets, and takes as much of the cell gate as the input gate lets in.
+        kept = self._forget_cell(self._sigmoid[forget] * cell)
+        new = self._input_cell(self._sigmoid[input] * self._cell_gate[change])
+        cell = clip(kept + new, *self._cell_limits)
+        # UpdateLstmHidden: the hidden state is what the output gate lets out of the cell state's tanh.
+        return self._output_hidden(self._sigmoid[output] * self._tanh[cell]), cell
 
 
 def sigmoid_int16(gates: Raw) -> Raw:
@@ -513,6 +520,24 @@ def tanh_of_cell(cell: npt.NDArray[Any], power: int) -> Raw:
     # Shifting by 32 or more is undefined in C; like x86, use the count modulo 32.
     half = wrap_int32(np.left_shift(np.int64(1), [(-shift - 1) & 31]))
     return tanh_int16(wrap_int32(cell * 3 + half) >> (-shift & 31))
+
+
+@functools.cache
+def sigmoid_table() -> Raw:
+    """`sigmoid_int16` of each int16, at that index."""
+    return table_of_int16(sigmoid_int16)
+
+
+@functools.cache
+def cell_gate_table(is_tanh: bool) -> Raw:
+    """`cell_gate_int16` of each int16, at that index."""
+    return table_of_int16(partial(cell_gate_int16, is_tanh=is_tanh))
+
+
+@functools.lru_cache(maxsize=16)
+def tanh_table(power: int) -> Raw:
+    """`tanh_of_cell` of each int16, at that index."""
+    return table_of_int16(partial(tanh_of_cell, power=power))
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:
