@@ -25,7 +25,7 @@ NUMPY_ONLY: dict[str, str] = {
     **dict.fromkeys(("IF", "WHILE"), "runs other subgraphs, whose operators are compiled on their own"),
     **dict.fromkeys(("ethos-u",), "calls a driver in Python"),
     **dict.fromkeys(("BasicClassifier", "TFLM_DECODE", "TFLite_Detection_PostProcess"), "runs once in a model"),
-    **dict.fromkeys(("ADD_N", "CUMSUM", "FLOOR_DIV", "FLOOR_MOD", "SELECT_V2"), "not written yet"),
+    **dict.fromkeys(("CUMSUM", "FLOOR_DIV", "FLOOR_MOD"), "not written yet"),
     **dict.fromkeys(("L2_NORMALIZATION", "L2_POOL_2D", "LOG_SOFTMAX", "REDUCE_ALL", "ZEROS_LIKE"), "not written yet"),
     **dict.fromkeys(("BROADCAST_ARGS", "EMBEDDING_LOOKUP", "GATHER_ND"), "not written yet"),
 }

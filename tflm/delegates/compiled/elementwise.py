@@ -1,7 +1,7 @@
-"""Functions of two inputs that broadcast, element by element.
+"""Functions of inputs that broadcast, element by element.
 
-Those of 8 bits are looked up in a table of all pairs. Others are computed: an input that broadcasts is first copied to
-as many elements as the output has.
+Those of two inputs of 8 bits are looked up in a table of all pairs. Others are computed: an input that broadcasts is
+first copied to as many elements as the output has.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
+from tflm.compiler.intrinsics import float32_at, uint8_at
 from tflm.compiler.language import (
     DONE,
     REFUSED,
     Elements,
+    Float32s,
     Int8s,
     Int16s,
     Int32s,
+    Int64s,
     Step,
     UInt8s,
     inlined,
@@ -32,6 +35,7 @@ from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.add_n import QuantizedSum
 from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, Sum
 from tflm.kernels.reference.prelu import Prelu
 from tflm.kernels.reference.squared_difference import SquaredDifference
@@ -102,7 +106,53 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) 
     return DONE
 
 
+@kernel
+def select(condition: UInt8s, x1: Elements, x2: Elements, y: Elements, count: int) -> int:
+    """Set y to x1 where the condition holds, and to x2 where not."""
+    for i in range(count):
+        y[i] = x1[i] if condition[i] else x2[i]
+    return DONE
+
+
+@kernel
+def sum_float32(inputs: Int64s, y: Float32s, input_count: int, count: int) -> int:
+    """Set y to the sum of inputs, given by their addresses, from the first to the last."""
+    for i in range(count):
+        total = float32_at(inputs[0])[i]
+        for k in range(1, input_count):
+            total += float32_at(inputs[k])[i]
+        y[i] = total
+    return DONE
+
+
 # --- Quantized ---------------------------------------------------------------------------------------------------
+
+
+@kernel
+def sum_int8(
+    inputs: Int64s,
+    addends: Int64s,
+    y: Int8s,
+    input_count: int,
+    count: int,
+    significand: int,
+    left: int,
+    right: int,
+    zero_point: int,
+    least: int,
+    most: int,
+) -> int:
+    """Set y to the sum of what inputs add, given by their addresses; it begins with what a stored zero adds.
+
+    Args:
+        addends: what each value adds, by its bits.
+    """
+    for i in range(count):
+        total = addends[0]
+        for k in range(input_count):
+            total += addends[uint8_at(inputs[k])[i]]
+        y[i] = clamped(scaled(wrapped(total), significand, left, right) + zero_point, least, most)
+    return DONE
 
 
 @kernel
@@ -198,10 +248,11 @@ def prelu_int16(
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    *inputs, y = broadcast_operands(node)
-    (x1, copy1), (x2, copy2) = (_spread(x, y, node.eval_input(i).is_constant) for i, x in enumerate(inputs))
-    copies = copy_steps([*copy1, *copy2])
-    return None if copies is None else [*copies, _step(node, x1, x2, y.reshape(-1))]
+    inputs, y = broadcast_operands(node)
+    spread = [_spread(x, y, node.eval_input(i).is_constant) for i, x in enumerate(inputs)]
+    copies = copy_steps([copy for _, copies in spread for copy in copies])
+    step: Callable[..., Step] = STEPS.get(node.operator, _step_of_pairs)
+    return None if copies is None else [*copies, step(node, *(x for x, _ in spread), y.reshape(-1))]
 
 
 def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tuple[npt.NDArray[Any], list[Copy]]:
@@ -217,7 +268,7 @@ def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tupl
     return full.reshape(-1), [] if is_constant else [(full, view)]
 
 
-def _step(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
+def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
     if x1.itemsize == x2.itemsize == y.itemsize == 1:
         pairs = {name: array.view(np.uint8) for name, array in (("x1", x1), ("x2", x2), ("y", y))}
@@ -242,6 +293,25 @@ def _step(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray
         )
     return each.step(function=node.operator, **arrays)
 
+
+def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:
+    *inputs, y = operands
+    addresses = np.array([x.ctypes.data for x in inputs], np.int64)
+    arrays = {"inputs": addresses, "y": y, "input_count": len(inputs), "count": y.size}
+    if isinstance(node.op_data, QuantizedSum):
+        step = sum_int8.step(**arrays, addends=node.op_data.addends, **requantization(node.op_data.output))
+    else:
+        step = sum_float32.step(**arrays)
+    return step.owning(*inputs)
+
+
+def _step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
+    condition, x1, x2, y = operands
+    return select.step(condition=condition, x1=x1, x2=x2, y=y, count=y.size)
+
+
+STEPS: dict[str, Callable[..., Step]] = {"ADD_N": _step_of_sum, "SELECT_V2": _step_of_select}
+"""Of operators with other than two inputs: the step, from the node, flat inputs of the output's size and the output."""
 
 _pair_tables: WeakValueDictionary[tuple[Any, ...], npt.NDArray[Any]] = WeakValueDictionary()
 

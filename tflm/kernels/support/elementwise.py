@@ -21,16 +21,16 @@ UnaryFunction = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 BinaryFunction = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
 
 
-def broadcast_operands(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any], npt.NDArray[Any]]:
-    """Both inputs of a node, and its output in their broadcast shape; bools as bytes."""
-    x1, x2 = (np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(2))
+def broadcast_operands(node: Node) -> tuple[list[npt.NDArray[Any]], npt.NDArray[Any]]:
+    """The inputs of a node, and its output in the shape that they broadcast to; truth values as bytes."""
+    inputs = [np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(node.input_count)]
     y = as_numbers(node.eval_output(0).elements)
-    return x1, x2, y.reshape(np.broadcast_shapes(x1.shape, x2.shape))
+    return inputs, y.reshape(np.broadcast_shapes(*(x.shape for x in inputs)))
 
 
 def bind_binary(context: KernelContext, node: Node) -> Run:
     """Run y = op_data(x1, x2)."""
-    x1, x2, y = broadcast_operands(node)
+    (x1, x2), y = broadcast_operands(node)
 
     def run() -> None:
         y[...] = node.op_data(x1, x2)
