@@ -12,9 +12,8 @@ import numpy as np
 
 from tflm.compiler.language import Kernel
 
-KEEPS_LOCK = ctypes.PYFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-RELEASES_LOCK = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-"""Types of a kernel's entry, which takes the address of its arguments."""
+ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+"""The type of a kernel's entry, which takes the address of its arguments."""
 
 
 @functools.cache
@@ -32,7 +31,7 @@ def as_function(kernel: Kernel) -> Callable[..., int]:
     address = addresses([kernel]).get(kernel)
     if address is None:
         return kernel.function
-    entry = RELEASES_LOCK(address)
+    entry = ENTRY(address)
 
     def call(**values: object) -> int:
         step = kernel.step(**values)

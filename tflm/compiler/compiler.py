@@ -37,7 +37,8 @@ def _object_of_emitted(kernel: Emitted) -> bytes:
     module = ir.Module(kernel.symbol)
     builder, values = entry_of(module, kernel)
     kernel.function(builder, *values, **kernel.constants)
-    builder.ret(INT64(DONE))
+    if not builder.block.is_terminated:
+        builder.ret(INT64(DONE))
     machine = _target_machine()
     module.triple = machine.triple
     parsed = llvm.parse_assembly(str(module))

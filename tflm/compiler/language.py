@@ -192,7 +192,8 @@ def _choice(value: npt.NDArray[Any] | str) -> str:
 class Emitted(Kernel):
     """A kernel whose LLVM IR is written by a function: of a builder, then its parameters, then constants by name.
 
-    The function returns nothing, the kernel `DONE`. Each set of constants makes a kernel of its own.
+    The function returns nothing, the kernel `DONE`, unless the function writes a return of its own. Each set of
+    constants makes a kernel of its own.
     """
 
     def _parameters(self) -> dict[str, Kind]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 import threading
@@ -14,6 +15,9 @@ import llvmlite.binding as llvm
 
 from tflm.compiler import cache
 from tflm.compiler.language import Kernel
+
+PYTHON_API = "PyCapsule_GetPointer", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_FromLongLong"
+"""Functions of CPython that machine code calls."""
 
 _log = getLogger(__name__)
 
@@ -87,8 +91,15 @@ def _names_entry(made: bytes, kernel: Kernel) -> bool:
 def _new_engine() -> llvm.ExecutionEngine:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    _name_python_api()
     machine = llvm.Target.from_default_triple().create_target_machine()
     return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+@functools.cache
+def _name_python_api() -> None:
+    for name in PYTHON_API:
+        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
 
 
 def _compile(kernels: list[Kernel]) -> None:

@@ -8,14 +8,22 @@ claimed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from tflm.errors import DelegateError
 from tflm.kernels.node import Node
 from tflm.kernels.registration import Registration, Run
 from tflm.runtime.partitioning import DependencyGraph
 from tflm.schema.tables import SubGraph
+
+
+class StandaloneRun(NamedTuple):
+    """A run in two parts: `start` returns 0, or a status that is passed to `finish`, which does the rest."""
+
+    start: Callable[[], int]
+    finish: Callable[[int], None]
 
 
 class DelegateTraits:
@@ -35,12 +43,12 @@ class DelegateTraits:
         """Its name in messages."""
         return type(self).__name__
 
-    def is_standalone(self, run: Run) -> bool:
-        """Whether the function from a node's `bind` itself silences numpy and names the operator that failed.
+    def standalone(self, run: Run) -> StandaloneRun | None:
+        """What `run`, which a node's `bind` returned, consists of, if it silences numpy and locates errors by itself.
 
-        If a model consists of one such node, `MicroInterpreter.invoke` calls it directly.
+        Where such a node is all that a model runs, `MicroInterpreter.invoke` calls its parts with nothing in between.
         """
-        return False
+        return None
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from tflm.kernels.registration import Registration, Run
 from tflm.libraries import REFERENCE, KernelLibrary
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.delegate import Delegate, DelegateContext
-from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode
+from tflm.runtime.execution_plan import ExecutionPlan, PlannedNode, StandaloneRun
 from tflm.runtime.micro_allocator import MicroAllocator, SubgraphAllocations
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.micro_profiler import MicroProfiler, MicroProfilerInterface
@@ -196,11 +196,11 @@ class MicroGraph:
 
         self._for_each_node(bind, running=True)
 
-    def standalone_run(self) -> Run | None:
-        """The function that runs the whole model, if the model is a single node of a standalone delegate."""
+    def standalone_run(self) -> StandaloneRun | None:
+        """What runs the whole model, if it is one node of a delegate whose run needs nothing around it."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
-        return runs[0] if delegate is not None and delegate.is_standalone(runs[0]) else None
+        return None if delegate is None else delegate.standalone(runs[0])
 
     def release(self, context: KernelContext) -> None:
         """Drop all bindings and free every node; nothing can run afterwards."""

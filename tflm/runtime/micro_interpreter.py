@@ -114,8 +114,8 @@ class MicroInterpreter:
         self._allocated: Layout | None = None
         self._host_bytes = 0
         self._guard = arena.turn if isinstance(arena, MicroAllocator) else ReentrancyGuard()
-        self._try_acquire = self._guard.try_acquire
-        self._run: Callable[[], object] = partial(self._ready, "invoke")
+        self._take_token, self._return_token = self._guard.take, self._guard.put_back
+        self._start: Callable[[], Any] = partial(self._ready, "invoke")
 
     def __repr__(self) -> str:
         place = "not allocated yet" if self._allocated is None else f"{self.arena_used_bytes()} bytes of the arena used"
@@ -185,7 +185,11 @@ class MicroInterpreter:
                     graph.release(allocated.context)
                     raise
             like_c = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
-            self._run = graph.standalone_run() or partial(like_c, graph.invoke_subgraph, 0)
+            standalone = graph.standalone_run()
+            if standalone is None:
+                self._start = partial(like_c, graph.invoke_subgraph, 0)
+            else:
+                self._start, self._finish = standalone
             self._allocated, self._host_bytes = allocated, host_memory.bytes
 
     def _current_graph(self) -> MicroGraph:
@@ -209,14 +213,18 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` was not called, or another call is in progress.
             OperatorError: an operator fails.
         """
-        if not self._try_acquire():
-            raise self._guard.error("invoke")
         try:
-            self._run()
+            token = self._take_token()
+        except IndexError:
+            raise self._guard.error("invoke") from None
+        try:
+            status = self._start()
+            if status:
+                self._finish(status)
         except InvokeAborted:
             return
         finally:
-            self._guard.release()
+            self._return_token(token)
 
     def reset(self) -> None:
         """Restore variables and the state of operators to what they were before the first invoke.

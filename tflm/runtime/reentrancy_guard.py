@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import functools
-import threading
-
 from tflm.errors import InterpreterError
 
 
 class ReentrancyGuard:
-    """Held for the duration of a call. A second call fails at once instead of waiting."""
+    """Held for the duration of a call. A second call fails at once instead of waiting.
+
+    A list of one token stands for the guard: taking and returning an element is atomic, and faster than a lock.
+    """
 
     def __init__(self) -> None:
-        lock = threading.Lock()
-        self.try_acquire = functools.partial(lock.acquire, False)
-        """Begins a call and returns True, or returns False if another one is in progress."""
-        self.release = lock.release
-        """Ends the call."""
+        tokens: list[None] = [None]
+        self.take = tokens.pop
+        """Begins a call; raises IndexError if another one is in progress."""
+        self.put_back = tokens.append
+        """Ends the call, given None."""
 
     def acquire(self, call: str) -> None:
         """Begin a call.
@@ -24,8 +24,14 @@ class ReentrancyGuard:
         Raises:
             InterpreterError: another call is in progress.
         """
-        if not self.try_acquire():
-            raise self.error(call)
+        try:
+            self.take()
+        except IndexError:
+            raise self.error(call) from None
+
+    def release(self) -> None:
+        """End a call."""
+        self.put_back(None)
 
     def error(self, call: str) -> InterpreterError:
         """The error for a call during another one."""

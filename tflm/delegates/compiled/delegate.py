@@ -12,7 +12,7 @@ from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run
 from tflm.runtime.delegate import Delegate, DelegateContext
-from tflm.runtime.execution_plan import DelegateParams
+from tflm.runtime.execution_plan import DelegateParams, StandaloneRun
 from tflm.runtime.micro_graph import bind_node
 
 
@@ -33,8 +33,9 @@ class Compiled(Delegate):
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
 
-    def is_standalone(self, run: Run) -> bool:
-        return isinstance(getattr(run, "__self__", None), Segment)
+    def standalone(self, run: Run) -> StandaloneRun | None:
+        segment = getattr(run, "__self__", None)
+        return StandaloneRun(segment.start, segment.finish) if isinstance(segment, Segment) else None
 
 
 def _bind(subgraph_index: int, context: KernelContext, node: Node) -> Run:

@@ -9,10 +9,10 @@ from functools import partial
 
 import numpy as np
 
-from tflm.compiler.calls import KEEPS_LOCK, RELEASES_LOCK
 from tflm.compiler.intrinsics import call
 from tflm.compiler.language import ABORTED, DONE, Int64s, Kernel, Step, kernel
 from tflm.compiler.machine_code import addresses
+from tflm.compiler.methods import bind_method, call_entry
 from tflm.kernels.node import InvokeAborted
 from tflm.kernels.registration import Run
 
@@ -32,6 +32,10 @@ def run_steps(first: int, last: int, program: Int64s) -> int:
         if status != DONE:
             return 4 * step + status
     return DONE
+
+
+KEEPS_LOCK, RELEASES_LOCK = call_entry.of(releases_lock=0), call_entry.of(releases_lock=1)
+ALWAYS_NEEDED = (run_steps, KEEPS_LOCK, RELEASES_LOCK)
 
 
 @dataclass
@@ -55,8 +59,9 @@ class Operator:
 
 
 def bind_program(operators: Sequence[Operator]) -> Run:
-    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled."""
-    available = addresses([run_steps, *(step.kernel for operator in operators for step in operator.steps or ())])
+    """A function that runs operators one after the other: `Segment.run`, if all of them are compiled."""
+    kernels = (step.kernel for operator in operators for step in operator.steps or ())
+    available = addresses([*ALWAYS_NEEDED, *kernels])
     runs: list[Run] = []
     for is_compiled, group in itertools.groupby(operators, partial(_can_run, available)):
         if is_compiled:
@@ -74,7 +79,8 @@ def bind_program(operators: Sequence[Operator]) -> Run:
 def _can_run(available: dict[Kernel, int], operator: Operator) -> bool:
     """Whether compiled code can run an operator: it has steps, and their kernels compile."""
     steps = operator.steps
-    return steps is not None and run_steps in available and all(step.kernel in available for step in steps)
+    needed = [*ALWAYS_NEEDED, *(step.kernel for step in steps or ())]
+    return steps is not None and all(kernel in available for kernel in needed)
 
 
 class Segment:
@@ -90,29 +96,30 @@ class Segment:
             [(available[step.kernel], of.ctypes.data) for step, of in zip(steps, self._arguments)], np.int64
         )
         call = run_steps.step(first=0, last=len(steps), program=self._program)
-        self._call = np.array(call.arguments, np.int64)
+        words = np.array([available[run_steps], *call.arguments], np.int64)
+        self._first = words[1:2]
         owned = sum(array.nbytes for step in steps for array in step.owners)
-        entry_type = RELEASES_LOCK if owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
-        self._run_steps: Callable[[], int] = partial(entry_type(available[run_steps]), self._call.ctypes.data)
+        method = RELEASES_LOCK if owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
+        self.start: Callable[[], int] = bind_method(method, available[method], words)
+        """Runs the steps up to the one that fails: 0, or the status of `run_steps`."""
 
     def run(self) -> None:
         """Run them all."""
-        status = self._run_steps()
-        while status:
-            status = self._resume_after(status)
+        status = self.start()
+        if status:
+            self.finish(status)
 
-    def _resume_after(self, status: int) -> int:
-        """Continue after a failed step; if the step returned `REFUSED`, numpy runs its operator. Returns the next
-        status.
-        """
-        place, status = divmod(status, 4)
-        if status == ABORTED:
-            raise InvokeAborted
-        refused = int(np.searchsorted(self._ends, place, "right"))
-        with np.errstate(all="ignore"):
-            self._operators[refused].run_numpy()
-        self._call[0] = self._ends[refused]
-        try:
-            return self._run_steps()
-        finally:
-            self._call[0] = 0
+    def finish(self, status: int) -> None:
+        """Run the steps after the one that failed, whose operator numpy runs if it refused."""
+        while status:
+            place, reason = divmod(status, 4)
+            if reason == ABORTED:
+                raise InvokeAborted
+            refused = int(np.searchsorted(self._ends, place, "right"))
+            with np.errstate(all="ignore"):
+                self._operators[refused].run_numpy()
+            self._first[0] = self._ends[refused]
+            try:
+                status = self.start()
+            finally:
+                self._first[0] = 0
