@@ -30,7 +30,7 @@ def test_float_sums_are_taken_in_the_order_of_the_depth(
     expected = np.zeros((groups, positions, rows), np.float32)
     for d in range(depth):
         expected += x[:, :, np.newaxis, d] * weights[:, np.newaxis, :, d]
-    layer = FloatLayer(weights[0], None, -np.inf, np.inf)
+    layer = FloatLayer(weights[0], None, -np.inf, np.inf, constant=True)
     # The i387 of 32-bit x86 keeps products in 80 bits: there a sum may differ in its last place.
     rtol = 0 if sys.maxsize > 1 << 32 else 1e-6
     np.testing.assert_allclose(layer.product(x, weights), expected, rtol=rtol, atol=rtol)
@@ -163,7 +163,7 @@ def test_windows_in_parts_give_what_all_at_once_give(shape: tuple[int, ...], gro
     seen = rng.integers(-9, 10, (*shape[:5], groups * shape[5])).astype(np.float32)
     channels = 2 * groups
     weights = rng.integers(-9, 10, (channels, int(np.prod(shape[3:])))).astype(np.float32)
-    layer = FloatLayer(weights, None, -np.inf, np.inf)
+    layer = FloatLayer(weights, None, -np.inf, np.inf, constant=True)
     by_group = weights.reshape(groups, 2, *shape[3:])
     of_groups = seen.reshape(*shape[:5], groups, shape[5])
     expected = np.einsum("brcijgd,gnijd->brcgn", of_groups, by_group).reshape(*shape[:3], channels)

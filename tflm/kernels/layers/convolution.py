@@ -178,7 +178,8 @@ class OpDataConv:
     def layer(self, arrays: LayerArrays, weights: npt.NDArray[Any]) -> FloatLayer | IntegerLayer:
         """The layer for these arrays, with weights as (channels, depth)."""
         if self.multiplier is None or self.output is None:
-            return FloatLayer(weights, arrays.bias, *activation_range(self.activation, np.float32))
+            limits = activation_range(self.activation, np.float32)
+            return FloatLayer(weights, arrays.bias, *limits, constant=arrays.constant)
         return IntegerLayer(
             weights,
             arrays.bias,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -29,11 +30,28 @@ def float_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt
     BLAS adds in another order; its results differ by more than 1e-5 if large terms cancel.
     """
     rows, columns = x.shape[-2], w.shape[-1]
+    batches = np.broadcast_shapes(x.shape[:-2], w.shape[:-2])
+    if math.prod(batches) > max(rows, columns):
+        return _product_of_small_matrices(x, w, batches)
     if rows > columns:
         return float_product(w.swapaxes(-1, -2), x.swapaxes(-1, -2)).swapaxes(-1, -2)
     if columns == 1:
         w = np.concatenate([w, w], axis=-1)
     return ordered_product(x, np.ascontiguousarray(w, None))[..., :columns]
+
+
+def _product_of_small_matrices(
+    x: npt.NDArray[np.float32], w: npt.NDArray[np.float32], batches: tuple[int, ...]
+) -> npt.NDArray[np.float32]:
+    """`float_product` with an inner loop along the batches, of which there are many."""
+    x, w = (
+        np.ascontiguousarray(
+            np.broadcast_to(a, (*batches, *a.shape[-2:])).reshape(-1, *a.shape[-2:]).transpose(1, 2, 0)
+        )
+        for a in (x, w)
+    )
+    product: npt.NDArray[np.float32] = einsum("pdb,dnb->pnb", x, w)
+    return product.transpose(2, 0, 1).reshape(*batches, *product.shape[:2])
 
 
 def ordered_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

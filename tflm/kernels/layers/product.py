@@ -41,12 +41,15 @@ class FloatLayer:
         weights: (channels, depth), a view.
         bias: one for each channel, a view, or None.
         minimum, maximum: of the output.
+        constant: whether the weights never change.
     """
 
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
-    def __init__(self, weights: Array, bias: Array | None, minimum: Any, maximum: Any):
-        self.weights, self._bias, self._minimum, self._maximum = weights, bias, minimum, maximum
+    def __init__(self, weights: Array, bias: Array | None, minimum: Any, maximum: Any, *, constant: bool):
+        # Channels side by side in memory, as products need them.
+        self.weights = track_host_array(np.asfortranarray(weights)) if constant else weights
+        self._bias, self._minimum, self._maximum = bias, minimum, maximum
 
     def inputs(self, x: Array) -> Array:
         """The operand that the weights multiply: the input itself."""

@@ -96,7 +96,8 @@ def _bind(context: KernelContext, node: Node) -> Run:
             y[...] = convolve(windows(layer.inputs(x), op.rows, op.columns), layer, layer.weights)
             return
         seen = windows(np.repeat(layer.inputs(x), copies, axis=3), op.rows, op.columns)
-        by_tap = layer.weights.T.reshape(weights.shape[1:])
+        # For each window along the columns: numpy's inner loop then runs through a row, not just through its channels.
+        by_tap = np.repeat(layer.weights.T.reshape(*weights.shape[1:3], 1, channels), op.columns.windows, axis=2)
         sums = np.zeros(y.shape, layer.dtype)
         for tap in np.ndindex(by_tap.shape[:2]):
             sums += seen[(..., *tap, slice(None))] * by_tap[tap]

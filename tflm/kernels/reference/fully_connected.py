@@ -252,7 +252,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
 def _layer(node: Node, arrays: LayerArrays) -> FloatLayer | IntegerLayer:
     if arrays.x.dtype == np.float32:
         limits = activation_range(fused_activation(node, FullyConnectedOptions), np.float32)
-        return FloatLayer(arrays.weights, arrays.bias, *limits)
+        return FloatLayer(arrays.weights, arrays.bias, *limits, constant=arrays.constant)
     op: OpDataFullyConnected = node.op_data
     return IntegerLayer(
         arrays.weights,
