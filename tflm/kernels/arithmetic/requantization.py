@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, wrap_int32
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw, WideQuantizedMultiplier, wrap_int32
 from tflm.kernels.arithmetic.numpy_calls import clip, scalar
 
 
@@ -57,18 +57,18 @@ class AccumulatorRequantization:
     the accumulators shows that no step leaves 32 bits, nothing is wrapped.
 
     Args:
-        multiplier: scales the accumulators; one for all, or one for each channel (the last dimension).
-        stage: adds the zero point and clamps.
-        limit: upper bound on the absolute value of accumulators.
-        wraps: whether to wrap them to 32 bits first.
+        multiplier: scales the accumulators; one for all, or one for each channel, the last dimension.
+        stage: what becomes of the results.
+        limit: a bound on the absolute value of accumulators. Those that have 32 bits wrap if it is larger than that.
 
     Attributes:
         dtype: of the accumulators: float64, or int64.
     """
 
-    def __init__(self, multiplier: QuantizedMultiplier, stage: OutputStage, limit: int, *, wraps: bool):
-        self._stage, self._wraps = stage, wraps
-        is_near_zero = not wraps and abs(stage.zero_point) < 1 << 30
+    def __init__(self, multiplier: QuantizedMultiplier, stage: OutputStage, limit: int):
+        self._stage = stage
+        self._wraps = limit >= 1 << 31 and not isinstance(multiplier, WideQuantizedMultiplier)
+        is_near_zero = not self._wraps and abs(stage.zero_point) < 1 << 30
         in_float64 = multiplier.in_float64(limit) if is_near_zero else None
         in_int64 = multiplier.in_int64(limit) if is_near_zero else None
         self.dtype = np.dtype(np.int64 if in_float64 is None else np.float64)

@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.arithmetic.fixed_point import Raw
 from tflm.kernels.arithmetic.numpy_calls import einsum
 
 
-def factors(x: npt.NDArray[Any], zero_point: Any = 0) -> npt.NDArray[np.float64]:
-    """Subtract the zero point; returns a factor of `integer_product`."""
-    values: npt.NDArray[np.float64] = x.astype(np.float64) - zero_point
+def exact_type(largest_sum: int) -> np.dtype[Any]:
+    """The fastest type that holds all whole numbers up to a bound on sums of products: BLAS multiplies floats."""
+    return np.dtype(np.float32 if largest_sum < 1 << 24 else np.float64 if largest_sum < 1 << 53 else np.int64)
+
+
+def largest_distance(dtype: np.dtype[Any], zero_point: int) -> int:
+    """The largest distance of an integer of a type from a zero point."""
+    limits = np.iinfo(dtype)
+    return max(int(limits.max) - zero_point, zero_point - int(limits.min))
+
+
+def factors(x: npt.NDArray[Any], zero_point: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Integers less their zero point, as factors of an exact product."""
+    values: npt.NDArray[Any] = np.subtract(x, zero_point, dtype=dtype)
     return values
-
-
-def integer_product(x: npt.NDArray[np.float64], w: npt.NDArray[np.float64]) -> Raw:
-    """x @ w of whole numbers, as int64; exact as long as sums stay below 2^53."""
-    product: Raw = np.matmul(x, w).astype(np.int64)
-    return product
 
 
 def float_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:

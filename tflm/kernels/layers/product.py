@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.layers.matrix_product import float_product
+from tflm.kernels.layers.matrix_product import exact_type, factors, float_product, largest_distance
 
 Array = npt.NDArray[Any]
 
@@ -98,13 +98,9 @@ class IntegerLayer:
     ):
         self._weights, self._bias = weights, bias
         self._x_zero_point, self._weights_zero_point = x_zero_point, weights_zero_point
-        largest_sum = _largest(x_dtype, x_zero_point) * self._largest_sum_of_weights(constant)
-        limit = largest_sum + self._largest_bias(constant)
-        self.dtype = np.dtype(
-            np.float32 if largest_sum < 1 << 24 else np.float64 if largest_sum < 1 << 53 else np.int64
-        )
-        wraps = limit >= 1 << 31 and not isinstance(multiplier, WideQuantizedMultiplier)
-        self._requantize = AccumulatorRequantization(multiplier, output, limit, wraps=wraps)
+        largest_sum = largest_distance(x_dtype, x_zero_point) * self._largest_sum_of_weights(constant)
+        self.dtype = exact_type(largest_sum)
+        self._requantize = AccumulatorRequantization(multiplier, output, largest_sum + self._largest_bias(constant))
         self._constant_weights = track_host_array(self._less_zero_point()) if constant else None
 
     def __call__(self, x: Array) -> Array:
@@ -117,8 +113,8 @@ class IntegerLayer:
         return self._less_zero_point() if self._constant_weights is None else self._constant_weights
 
     def inputs(self, x: Array) -> Array:
-        """The operand that the weights multiply: the input less its zero point."""
-        return np.subtract(x, self._x_zero_point, dtype=self.dtype)
+        """The factors of the weights: the input less its zero point."""
+        return factors(x, self._x_zero_point, self.dtype)
 
     def product(self, x: Array, weights: Array) -> Array:
         """sums[g, p, n]: the sum over d of x[g, p, d] * weights[g, n, d]."""
@@ -139,17 +135,11 @@ class IntegerLayer:
     def _largest_sum_of_weights(self, constant: bool) -> int:
         """Upper bound on the sum of a channel's absolute weights."""
         if not constant:
-            return _largest(self._weights.dtype, self._weights_zero_point) * int(self._weights.shape[1])
+            return largest_distance(self._weights.dtype, self._weights_zero_point) * int(self._weights.shape[1])
         absolute = abs(self._weights.astype(np.int64) - self._weights_zero_point)
         return int(absolute.sum(axis=1, dtype=np.int64).max(initial=0))
 
     def _largest_bias(self, constant: bool) -> int:
         if self._bias is None or not self._bias.size:
             return 0
-        return max(int(self._bias.max()), -int(self._bias.min())) if constant else _largest(self._bias.dtype, 0)
-
-
-def _largest(dtype: np.dtype[Any], zero_point: int) -> int:
-    """The largest absolute difference from a zero point."""
-    limits = np.iinfo(dtype)
-    return max(int(limits.max) - zero_point, zero_point - int(limits.min))
+        return max(int(self._bias.max()), -int(self._bias.min())) if constant else largest_distance(self._bias.dtype, 0)

@@ -17,14 +17,12 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import (
     QuantizedMultiplier,
-    Raw,
     WideQuantizedMultiplier,
     quantize_multiplier,
-    wrap_int32,
 )
-from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.arithmetic.requantization import AccumulatorRequantization, OutputStage
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.layers.matrix_product import factors, float_product, integer_product
+from tflm.kernels.layers.matrix_product import exact_type, factors, float_product, largest_distance
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run, Shape
 from tflm.kernels.requests import PersistentBuffer, Request, tensors, writable_dims
@@ -163,10 +161,16 @@ def _bind(context: KernelContext, node: Node) -> Run:
             y[...] = float_product(x, w)
 
         return run
-    constant = track_host_array(factors(w, op.right_zero_point)) if node.eval_input(RIGHT).is_constant else None
+    right_zero_point, stage = op.right_zero_point, OutputStage.whole(op.output_zero_point, y.dtype)
+    largest = largest_distance(x.dtype, op.left_zero_point) * largest_distance(w.dtype, right_zero_point) * x.shape[-1]
+    exact, requantize = exact_type(largest), AccumulatorRequantization(op.multiplier, stage, largest)
+    is_constant = node.eval_input(RIGHT).is_constant
+    constant = track_host_array(factors(w, right_zero_point, exact)) if is_constant else None
 
     def run_integers() -> None:
-        y[...] = integer_matmul(x, factors(w, op.right_zero_point) if constant is None else constant, op)
+        right = factors(w, right_zero_point, exact) if constant is None else constant
+        sums = np.matmul(factors(x, op.left_zero_point, exact), right)
+        y[...] = requantize(sums.astype(requantize.dtype))
 
     return run_integers
 
@@ -176,13 +180,6 @@ def matrices(node: Node) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     left, right = (node.eval_input(i).elements for i in (LEFT, RIGHT))
     options = node.options(BatchMatMulOptions)
     return (left.swapaxes(-1, -2) if options.adj_x else left, right.swapaxes(-1, -2) if options.adj_y else right)
-
-
-def integer_matmul(x: npt.NDArray[Any], w: npt.NDArray[np.float64], op: OpDataBatchMatmul) -> Raw:
-    """x @ w, requantized; `w` is without its zero point. Accumulators have 64 bits for int16, else 32."""
-    sums = integer_product(factors(x, op.left_zero_point), w)
-    results = op.multiplier(sums if x.dtype == np.int16 else wrap_int32(sums))
-    return OutputStage.whole(op.output_zero_point, x.dtype).clamp(results)
 
 
 def _multiply_accumulates(inputs: Sequence[Shape], output: Shape) -> int:

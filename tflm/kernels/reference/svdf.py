@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, Raw
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
-from tflm.kernels.layers.matrix_product import factors, float_product, integer_product
+from tflm.kernels.layers.product import FloatLayer, IntegerLayer
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run, Shape
 from tflm.kernels.requests import Request, ScratchBuffer, tensors
@@ -189,11 +189,21 @@ class SvdfTensors:
 
 
 def _bind(context: KernelContext, node: Node) -> Run:
-    t, op = SvdfTensors.of(node), node.op_data
+    t, op, constant = SvdfTensors.of(node), node.op_data, node.eval_input(WEIGHTS_FEATURE).is_constant
     if t.x.dtype == np.float32:
+        filters = FloatLayer(t.feature, None, -np.inf, np.inf, constant=constant)
         activation = ACTIVATIONS.get(node.options(SVDFOptions).fused_activation_function, np.positive)
-        return _bind_steps(t, lambda: float_features(t), lambda: activation(float_outputs(t)))
-    return _bind_steps(t, lambda: integer_features(t, op), lambda: integer_outputs(t, op))
+        return _bind_steps(t, lambda: filters.product(t.x, filters.weights), lambda: activation(float_outputs(t)))
+    features = IntegerLayer(
+        t.feature,
+        None,
+        op.to_state.multiplier,
+        op.to_state.stage,
+        x_dtype=t.x.dtype,
+        x_zero_point=op.input_zero_point,
+        constant=constant,
+    )
+    return _bind_steps(t, lambda: integer_features(t, op, features), lambda: integer_outputs(t, op))
 
 
 def _bind_steps(t: SvdfTensors, features: Callable[[], Any], outputs: Callable[[], Any]) -> Run:
@@ -206,11 +216,6 @@ def _bind_steps(t: SvdfTensors, features: Callable[[], Any], outputs: Callable[[
         t.y[...] = outputs()
 
     return run
-
-
-def float_features(t: SvdfTensors) -> npt.NDArray[np.float32]:
-    """The result of each filter over the input, (batches, filters)."""
-    return float_product(t.x, t.feature.T)
 
 
 def float_outputs(t: SvdfTensors) -> npt.NDArray[np.float32]:
@@ -226,14 +231,13 @@ def _last_sum(terms: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     return sums
 
 
-def integer_features(t: SvdfTensors, op: OpDataSvdf) -> npt.NDArray[Any]:
-    """The same for integers; adding the state's zero point wraps."""
-    sums = integer_product(factors(t.x, op.input_zero_point), factors(t.feature.T))
-    return (op.to_state(sums) + op.state_zero_point).astype(t.state.dtype)
+def integer_features(t: SvdfTensors, op: OpDataSvdf, features: IntegerLayer) -> npt.NDArray[Any]:
+    """What each filter finds in the input, (batches, filters); adding the state's zero point wraps."""
+    return (features(t.x).astype(np.int64) + op.state_zero_point).astype(t.state.dtype)
 
 
 def integer_outputs(t: SvdfTensors, op: OpDataSvdf) -> Raw:
-    """The same for integers."""
+    """The outputs of integers."""
     products = (t.state.astype(np.int64) - op.state_zero_point) * t.time
     return op.to_output(products.reshape(*t.y.shape, -1).sum(axis=-1, dtype=np.int64) + t.bias)
 

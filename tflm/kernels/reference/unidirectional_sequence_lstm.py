@@ -480,7 +480,7 @@ class IntegerLstm:
         self._sigmoid, self._cell_gate = sigmoid_table(), cell_gate_table(op.is_tanh)
         self._tanh = tanh_table(op.cell_power)
         self._forget_cell, self._input_cell, self._output_hidden = (
-            AccumulatorRequantization(multiplier, stage, LARGEST_PRODUCT, wraps=False)
+            AccumulatorRequantization(multiplier, stage, LARGEST_PRODUCT)
             for multiplier, stage in ((op.forget_cell, int16), (op.input_cell, int16), (op.output_hidden, hidden))
         )
         self._int16_limits = scalar(INT16_MIN, np.float64), scalar(INT16_MAX, np.float64)
