@@ -129,14 +129,21 @@ def padded_shape(node: StaticNode) -> Shapes:
 def reduced(node: StaticNode) -> Shapes:
     """The first input's shape without the axes in the second input; with keep_dims, 1 for each of them."""
     shape = node.shape(0)
-    axes = {positive_axis(axis, len(shape)) for axis in node.numbers(1)}
+    axes = {require_axis(axis, len(shape)) for axis in node.numbers(1)}
     if node.option("keep_dims"):
         return [[1 if axis in axes else size for axis, size in enumerate(shape)]]
     return [[size for axis, size in enumerate(shape) if axis not in axes]]
 
 
-def positive_axis(axis: int, rank: int) -> int:
-    """A dimension, counted from the end if negative, as one from 0; rejects one that is out of range."""
+def require_axis(axis: int, rank: int, tensor: str = "") -> int:
+    """A dimension, counted from the end if negative, as one from 0.
+
+    Args:
+        tensor: whose dimensions these are, for the error.
+
+    Raises:
+        OperatorError: the axis is out of range.
+    """
     if not -rank <= axis < rank:
-        raise OperatorError(f"axis {axis} is out of range for {rank} dimensions")
+        raise OperatorError(f"axis {axis} is out of range for {rank} dimensions", tensor=tensor)
     return axis % rank

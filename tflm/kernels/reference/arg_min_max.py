@@ -15,8 +15,8 @@ import numpy.typing as npt
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Bind, Registration, Run
-from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
-from tflm.kernels.support.checks import AnyTensor, element_count, require_axis, require_type
+from tflm.kernels.shapes import Shapes, StaticNode, require_axis
+from tflm.kernels.support.checks import AnyTensor, element_count, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TFLITE_TYPE
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -81,7 +81,7 @@ def _without_nan(x: npt.NDArray[np.float32], worst: np.float32) -> npt.NDArray[n
 
 def _output_shapes(node: StaticNode) -> Shapes:
     shape = node.shape(0)
-    axis = positive_axis(node.numbers(1)[0], len(shape))
+    axis = require_axis(node.numbers(1)[0], len(shape))
     return [(*shape[:axis], *shape[axis + 1 :])]
 
 

@@ -17,14 +17,13 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import Move, Moves, OperatorFacts, TensorFacts
 from tflm.kernels.registration import Refusal, Registration
 from tflm.kernels.requests import PersistentBuffer, Request, TempInput, TempOutput, always
-from tflm.kernels.shapes import Shapes, StaticNode, Values, positive_axis
+from tflm.kernels.shapes import Shapes, StaticNode, Values, require_axis
 from tflm.kernels.support.activation import TFLITE_FUSED_ACTIVATION
 from tflm.kernels.support.checks import (
     AnyTensor,
     constant_integers,
     element_count,
     require_alike,
-    require_axis,
     require_same_type,
     require_type,
     require_zero_point,
@@ -276,7 +275,7 @@ def _are_consecutive(parts: Sequence[TensorFacts], whole: TensorFacts, axis: int
 
 def _joined_shapes(node: StaticNode) -> Shapes:
     shapes = node.shapes
-    axis = positive_axis(node.option("axis"), len(shapes[0]))
+    axis = require_axis(node.option("axis"), len(shapes[0]))
     others = {(len(shape), *shape[:axis], *shape[axis + 1 :]) for shape in shapes}
     if len(others) > 1:
         raise OperatorError(f"shapes {' and '.join(map(str, map(list, shapes)))} cannot be joined along axis {axis}")
@@ -288,13 +287,13 @@ def _packed_shapes(node: StaticNode) -> Shapes:
     if len(shapes) > 1:
         raise OperatorError(f"inputs must have one shape, they have {' and '.join(map(str, map(list, shapes)))}")
     (shape,) = shapes
-    axis = positive_axis(node.option("axis"), len(shape) + 1)
+    axis = require_axis(node.option("axis"), len(shape) + 1)
     return [(*shape[:axis], node.input_count, *shape[axis:])]
 
 
 def _unpacked_shapes(node: StaticNode) -> Shapes:
     shape = node.shape(0)
-    axis = positive_axis(node.option("axis"), len(shape))
+    axis = require_axis(node.option("axis"), len(shape))
     if shape[axis] != node.output_count:
         raise OperatorError(f"has {node.output_count} outputs, {list(shape)} would need {shape[axis]}")
     return [(*shape[:axis], *shape[axis + 1 :])] * node.output_count
@@ -302,7 +301,7 @@ def _unpacked_shapes(node: StaticNode) -> Shapes:
 
 def _split_shapes(node: StaticNode) -> Shapes:
     shape = node.shape(1)
-    axis = positive_axis(node.numbers(0)[0], len(shape))
+    axis = require_axis(node.numbers(0)[0], len(shape))
     if shape[axis] % node.output_count:
         raise OperatorError(f"{shape[axis]} can't be split into {node.output_count}")
     return [(*shape[:axis], shape[axis] // node.output_count, *shape[axis + 1 :])] * node.output_count
@@ -310,7 +309,7 @@ def _split_shapes(node: StaticNode) -> Shapes:
 
 def _split_v_shapes(node: StaticNode) -> Shapes:
     shape, sizes = node.shape(0), node.numbers(1)
-    axis = positive_axis(node.numbers(2)[0], len(shape))
+    axis = require_axis(node.numbers(2)[0], len(shape))
     if sizes.count(-1) == 1:
         sizes[sizes.index(-1)] = shape[axis] - sum(size for size in sizes if size != -1)
     if min(sizes) < 0 or sum(sizes) != shape[axis]:

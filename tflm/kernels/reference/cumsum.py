@@ -14,8 +14,8 @@ from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Refusal, Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Request, tensors
-from tflm.kernels.shapes import same_as_input
-from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
+from tflm.kernels.shapes import require_axis, same_as_input
+from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType

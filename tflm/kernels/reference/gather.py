@@ -16,8 +16,8 @@ from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration, Run
 from tflm.kernels.requests import PersistentBuffer, Reads, Request, tensors, writable_dims
-from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
-from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_type, require_zero_point
+from tflm.kernels.shapes import Shapes, StaticNode, require_axis
+from tflm.kernels.support.checks import element_count, require_same_type, require_type, require_zero_point
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.memory.tensor import TfLiteTensor
 from tflm.schema.enums import BuiltinOperator, TensorType
@@ -186,7 +186,7 @@ def _bind_embedding_lookup(context: KernelContext, node: Node) -> Run:
 
 def _gathered(node: StaticNode) -> Shapes:
     shape, indices = node.shape(0), node.shape(1)
-    axis, batches = positive_axis(node.option("axis"), len(shape)), node.option("batch_dims")
+    axis, batches = require_axis(node.option("axis"), len(shape)), node.option("batch_dims")
     return [(*shape[:axis], *indices[batches:], *shape[axis + 1 :])]
 
 

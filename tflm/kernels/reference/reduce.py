@@ -16,8 +16,8 @@ from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node, Requests
 from tflm.kernels.registration import Bind, Registration, Run
 from tflm.kernels.requests import Request, ScratchBuffer, TempInput, TempOutput
-from tflm.kernels.shapes import reduced
-from tflm.kernels.support.checks import element_count, require_axis, require_same_type, require_scale, require_type
+from tflm.kernels.shapes import reduced, require_axis
+from tflm.kernels.support.checks import element_count, require_same_type, require_scale, require_type
 from tflm.kernels.support.parameters import bind_by_parameters
 from tflm.kernels.support.views import as_numbers
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor

@@ -10,7 +10,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import copied, copied_in_order
 from tflm.kernels.registration import Registration
 from tflm.kernels.requests import Reads, Request, tensors, writable_dims
-from tflm.kernels.shapes import Shapes, StaticNode, positive_axis
+from tflm.kernels.shapes import Shapes, StaticNode, require_axis
 from tflm.kernels.support.checks import AnyTensor, constant_integers, element_count, require_alike, require_type
 from tflm.kernels.support.views import Copy, Copying
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -132,13 +132,13 @@ def _reshaped(node: StaticNode) -> Shapes:
 
 def _expanded(node: StaticNode) -> Shapes:
     shape = node.shape(0)
-    axis = positive_axis(node.numbers(1)[0], len(shape) + 1)
+    axis = require_axis(node.numbers(1)[0], len(shape) + 1)
     return [(*shape[:axis], 1, *shape[axis:])]
 
 
 def _squeezed(node: StaticNode) -> Shapes:
     shape = node.shape(0)
-    axes = {positive_axis(axis, len(shape)) for axis in node.option("squeeze_dims") or ()}
+    axes = {require_axis(axis, len(shape)) for axis in node.option("squeeze_dims") or ()}
     axes = axes or {axis for axis, size in enumerate(shape) if size == 1}
     if any(shape[axis] != 1 for axis in axes):
         raise OperatorError(f"can squeeze dimensions of 1 only, {list(shape)} has others at {sorted(axes)}")

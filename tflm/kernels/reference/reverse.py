@@ -8,8 +8,8 @@ from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
-from tflm.kernels.shapes import same_as_input
-from tflm.kernels.support.checks import element_count, require_alike, require_axis, require_rank, require_type
+from tflm.kernels.shapes import require_axis, same_as_input
+from tflm.kernels.support.checks import element_count, require_alike, require_rank, require_type
 from tflm.kernels.support.views import Copy, Copying
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.version_rules import by_input

@@ -101,10 +101,3 @@ def constant_integers(tensor: TfLiteTensor, count: int) -> list[int]:
     if element_count(tensor) < count:
         raise OperatorError(f"has shape {list(tensor.dims)}, must have {count} elements", tensor=tensor.name)
     return [int(element) for element in tensor.data.reshape(-1)[:count]]
-
-
-def require_axis(axis: int, rank: int, name: str) -> int:
-    """A dimension, counted from the end if negative, as one from 0; rejects one that the tensor does not have."""
-    if not -rank <= axis < rank:
-        raise OperatorError(f"axis {axis} is out of range for {rank} dimensions", tensor=name)
-    return axis % rank
