@@ -229,6 +229,22 @@ def transform(
 
 
 @inlined
+def mirrored_sums(
+    rounded: Any, wrapped: Any, x: Any, place: int, mirrored: int, roots: Any, k: int, half: Any
+) -> tuple[Any, Any, Any, Any]:
+    """Half of bin k and of its mirror image, conjugated: their sum, and their difference turned by a root of unity.
+
+    Each is a real and an imaginary part; `place` and `mirrored` say where the bins are.
+    """
+    real, imaginary = rounded(x[place] * half), rounded(x[place + 1] * half)
+    mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
+    sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
+    real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
+    c, s = roots[2 * k - 2], roots[2 * k - 1]
+    return sum_real, sum_imaginary, rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
+
+
+@inlined
 def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: Any, y: Any, to: int, n: int) -> int:
     """The spectrum of real values, n + 1 bins from `to` on, from that of their pairs taken for complex values."""
     real, imaginary = rounded(x[0] * half), rounded(x[1] * half)
@@ -236,12 +252,9 @@ def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: A
     y[to + 2 * n], y[to + 2 * n + 1] = wrapped(real - imaginary), 0
     for k in range(1, n // 2 + 1):
         mirrored = 2 * (n - k)
-        real, imaginary = rounded(x[2 * k] * half), rounded(x[2 * k + 1] * half)
-        mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
-        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
-        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        c, s = roots[2 * k - 2], roots[2 * k - 1]
-        turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
+        sum_real, sum_imaginary, turned_real, turned_imaginary = mirrored_sums(
+            rounded, wrapped, x, 2 * k, mirrored, roots, k, half
+        )
         y[to + 2 * k] = halved(sum_real + turned_real)
         y[to + 2 * k + 1] = halved(sum_imaginary + turned_imaginary)
         y[to + mirrored] = halved(sum_real - turned_real)
@@ -250,21 +263,17 @@ def unravel(rounded: Any, wrapped: Any, halved: Any, x: Any, roots: Any, half: A
 
 
 @inlined
-def fold(rounded: Any, wrapped: Any, x: Any, come: int, roots: Any, half: Any, y: Any, n: int) -> int:
-    """The spectrum of pairs of real values taken for complex ones, from n + 1 bins of x from `come` on."""
-    first, last = x[come], x[come + 2 * n]
+def fold(rounded: Any, wrapped: Any, x: Any, start: int, roots: Any, half: Any, y: Any, n: int) -> int:
+    """The spectrum of pairs of real values taken for complex ones, from n + 1 bins of x from `start` on."""
+    first, last = x[start], x[start + 2 * n]
     y[0], y[1] = rounded(wrapped(first + last) * half), rounded(wrapped(first - last) * half)
     for k in range(1, n // 2 + 1):
-        at, mirrored = come + 2 * k, come + 2 * (n - k)
-        real, imaginary = rounded(x[at] * half), rounded(x[at + 1] * half)
-        mirrored_real, mirrored_imaginary = rounded(x[mirrored] * half), rounded(wrapped(-x[mirrored + 1]) * half)
-        sum_real, sum_imaginary = real + mirrored_real, imaginary + mirrored_imaginary
-        real, imaginary = real - mirrored_real, imaginary - mirrored_imaginary
-        c, s = roots[2 * k - 2], roots[2 * k - 1]
-        turned_real, turned_imaginary = rounded(real * c - imaginary * s), rounded(real * s + imaginary * c)
+        mirrored = 2 * (n - k)
+        sum_real, sum_imaginary, turned_real, turned_imaginary = mirrored_sums(
+            rounded, wrapped, x, start + 2 * k, start + mirrored, roots, k, half
+        )
         y[2 * k], y[2 * k + 1] = wrapped(sum_real + turned_real), wrapped(sum_imaginary + turned_imaginary)
-        y[2 * (n - k)] = wrapped(sum_real - turned_real)
-        y[2 * (n - k) + 1] = wrapped(turned_imaginary - sum_imaginary)
+        y[mirrored], y[mirrored + 1] = wrapped(sum_real - turned_real), wrapped(turned_imaginary - sum_imaginary)
     return n
 
 
