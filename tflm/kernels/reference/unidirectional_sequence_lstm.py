@@ -65,8 +65,8 @@ UNSUPPORTED = {
 
 INT16_MIN, INT16_MAX = -(1 << 15), (1 << 15) - 1
 
-LARGEST_PRODUCT = 1 << 30
-"""Of two int16."""
+LARGEST_PRODUCT = INT16_MAX * -INT16_MIN
+"""Of a sigmoid in Q0.15 and an int16."""
 
 GATE_SCALE = 2.0**-12
 """Scale of a gate before its activation, Q3.12."""
