@@ -20,7 +20,7 @@ from tflm.schema.tables import SubGraph
 
 
 class StandaloneRun(NamedTuple):
-    """A run in two parts: `start` returns 0, or a status that is passed to `finish`, which does the rest."""
+    """A run in two parts. `start` returns 0 if it ran everything, otherwise a status to call `finish` with."""
 
     start: Callable[[], int]
     finish: Callable[[int], None]
@@ -44,9 +44,9 @@ class DelegateTraits:
         return type(self).__name__
 
     def standalone(self, run: Run) -> StandaloneRun | None:
-        """What `run`, which a node's `bind` returned, consists of, if it silences numpy and locates errors by itself.
+        """The parts of the function from a node's `bind`, if it silences numpy and names the operator that failed.
 
-        Where such a node is all that a model runs, `MicroInterpreter.invoke` calls its parts with nothing in between.
+        If a model consists of one such node, `MicroInterpreter.invoke` calls the parts directly.
         """
         return None
 

@@ -197,7 +197,7 @@ class MicroGraph:
         self._for_each_node(bind, running=True)
 
     def standalone_run(self) -> StandaloneRun | None:
-        """What runs the whole model, if it is one node of a delegate whose run needs nothing around it."""
+        """What runs the whole model, if the model is a single node of a standalone delegate; otherwise None."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
         return None if delegate is None else delegate.standalone(runs[0])

@@ -8,13 +8,13 @@ from tflm.errors import InterpreterError
 class ReentrancyGuard:
     """Held for the duration of a call. A second call fails at once instead of waiting.
 
-    A list of one token stands for the guard: taking and returning an element is atomic, and faster than a lock.
+    It is a list with one token. `pop` and `append` are atomic, and faster than the methods of a lock.
     """
 
     def __init__(self) -> None:
         tokens: list[None] = [None]
         self.take = tokens.pop
-        """Begins a call; raises IndexError if another one is in progress."""
+        """Begins a call. Raises IndexError if another one is in progress."""
         self.put_back = tokens.append
         """Ends the call, given None."""
 

@@ -6,7 +6,7 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
   arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` prepare inputs and outputs.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
-- `program` runs steps one after the other, called through a method of a PyCapsule (`tflm.compiler.methods`).
+- `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`).
 
 To add a kernel:
 

@@ -59,7 +59,7 @@ class Operator:
 
 
 def bind_program(operators: Sequence[Operator]) -> Run:
-    """A function that runs operators one after the other: `Segment.run`, if all of them are compiled."""
+    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled."""
     kernels = (step.kernel for operator in operators for step in operator.steps or ())
     available = addresses([*ALWAYS_NEEDED, *kernels])
     runs: list[Run] = []
@@ -101,7 +101,7 @@ class Segment:
         owned = sum(array.nbytes for step in steps for array in step.owners)
         method = RELEASES_LOCK if owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
         self.start: Callable[[], int] = bind_method(method, available[method], words)
-        """Runs the steps up to the one that fails: 0, or the status of `run_steps`."""
+        """Runs the steps until one fails; returns what `run_steps` returns."""
 
     def run(self) -> None:
         """Run them all."""
@@ -110,7 +110,7 @@ class Segment:
             self.finish(status)
 
     def finish(self, status: int) -> None:
-        """Run the steps after the one that failed, whose operator numpy runs if it refused."""
+        """Continue after a failed step; if the step returned `REFUSED`, numpy runs its operator."""
         while status:
             place, reason = divmod(status, 4)
             if reason == ABORTED:

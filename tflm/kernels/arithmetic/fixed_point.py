@@ -81,8 +81,8 @@ class Float64Multiplier:
     """A multiplication by a quantized multiplier in float64; every step is exact.
 
     Both roundings are one: for an integer n, floor((floor(z) + n) / 2^k) is floor((z + n) / 2^k).
-    SaturatingRoundingDoublingHighMul rounds halves up, RoundingDivideByPOT away from zero: what both add before the
-    floor depends on the sign.
+    SaturatingRoundingDoublingHighMul rounds halves up and RoundingDivideByPOT rounds them away from zero, so the
+    constant added before the floor depends on the sign.
 
     Args:
         factor: one for all values or one for each channel.
@@ -128,7 +128,7 @@ class Int64Multiplier:
             track_host_array(np.asarray(constants, None))
 
     def __call__(self, values: Raw) -> Raw:
-        """Scale `values`, which are changed, and return them."""
+        """Scale `values` in place and return them."""
         step = values & self._step_if_negative
         values *= self._number
         values += self._halves

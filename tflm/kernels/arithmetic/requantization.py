@@ -53,13 +53,13 @@ class Requantization:
 class AccumulatorRequantization:
     """Requantizes accumulators: clamp(zero_point + accumulator * multiplier).
 
-    In float64 where that holds every step exactly, as in all but very deep layers; in int64 where not. Where a bound on
-    the accumulators shows that no step leaves 32 bits, nothing is wrapped.
+    Computes in float64 if it holds every step exactly, as in all but very deep layers; otherwise in int64. Wraps to 32
+    bits only if the accumulators may be large enough for a step to overflow.
 
     Args:
-        multiplier: scales the accumulators; one for all, or one for each channel, the last dimension.
-        stage: what becomes of the results.
-        limit: a bound on the absolute value of accumulators. Those that have 32 bits wrap if it is larger than that.
+        multiplier: scales the accumulators; one for all, or one for each channel (the last dimension).
+        stage: adds the zero point and clamps.
+        limit: upper bound on the absolute value of accumulators.
 
     Attributes:
         dtype: of the accumulators: float64, or int64.
@@ -81,7 +81,7 @@ class AccumulatorRequantization:
         )
 
     def __call__(self, accumulators: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """The outputs, as whole numbers of the type of the accumulators, which are changed."""
+        """The outputs as whole numbers in the accumulators' dtype; overwrites the accumulators."""
         if self._scale is None:
             return self._stage.clamp(self._multiplier(wrap_int32(accumulators) if self._wraps else accumulators))
         results = self._scale(accumulators)

@@ -12,18 +12,18 @@ from tflm.kernels.arithmetic.numpy_calls import einsum
 
 
 def exact_type(largest_sum: int) -> np.dtype[Any]:
-    """The fastest type that holds all whole numbers up to a bound on sums of products: BLAS multiplies floats."""
+    """The dtype for products whose sums have at most this absolute value: the fastest one that is exact."""
     return np.dtype(np.float32 if largest_sum < 1 << 24 else np.float64 if largest_sum < 1 << 53 else np.int64)
 
 
 def largest_distance(dtype: np.dtype[Any], zero_point: int) -> int:
-    """The largest distance of an integer of a type from a zero point."""
+    """The largest absolute difference of an integer of a type from a zero point."""
     limits = np.iinfo(dtype)
     return max(int(limits.max) - zero_point, zero_point - int(limits.min))
 
 
 def factors(x: npt.NDArray[Any], zero_point: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """Integers less their zero point, as factors of an exact product."""
+    """Subtract the zero point; returns a factor of an exact product."""
     values: npt.NDArray[Any] = np.subtract(x, zero_point, dtype=dtype)
     return values
 

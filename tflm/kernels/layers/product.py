@@ -47,7 +47,7 @@ class FloatLayer:
     dtype: np.dtype[Any] = np.dtype(np.float32)
 
     def __init__(self, weights: Array, bias: Array | None, minimum: Any, maximum: Any, *, constant: bool):
-        # Channels side by side in memory, as products need them.
+        # Channels are contiguous, so that `float_product` need not copy the weights.
         self.weights = track_host_array(np.asfortranarray(weights)) if constant else weights
         self._bias, self._minimum, self._maximum = bias, minimum, maximum
 
@@ -113,7 +113,7 @@ class IntegerLayer:
         return self._less_zero_point() if self._constant_weights is None else self._constant_weights
 
     def inputs(self, x: Array) -> Array:
-        """The factors of the weights: the input less its zero point."""
+        """The operand that the weights multiply: the input less its zero point."""
         return factors(x, self._x_zero_point, self.dtype)
 
     def product(self, x: Array, weights: Array) -> Array:

@@ -96,7 +96,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
             y[...] = convolve(windows(layer.inputs(x), op.rows, op.columns), layer, layer.weights)
             return
         seen = windows(np.repeat(layer.inputs(x), copies, axis=3), op.rows, op.columns)
-        # For each window along the columns: numpy's inner loop then runs through a row, not just through its channels.
+        # Repeated for each column, so that numpy's inner loop runs along a row and not only along its channels.
         by_tap = np.repeat(layer.weights.T.reshape(*weights.shape[1:3], 1, channels), op.columns.windows, axis=2)
         sums = np.zeros(y.shape, layer.dtype)
         for tap in np.ndindex(by_tap.shape[:2]):

@@ -232,7 +232,7 @@ def _last_sum(terms: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
 
 
 def integer_features(t: SvdfTensors, op: OpDataSvdf, features: IntegerLayer) -> npt.NDArray[Any]:
-    """What each filter finds in the input, (batches, filters); adding the state's zero point wraps."""
+    """The result of each filter over the input, (batches, filters); adding the state's zero point wraps."""
     return (features(t.x).astype(np.int64) + op.state_zero_point).astype(t.state.dtype)
 
 

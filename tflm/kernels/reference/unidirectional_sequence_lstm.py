@@ -424,7 +424,7 @@ ONE = scalar(1, np.float32)
 
 
 class FloatLstm:
-    """Weights and biases of all gates side by side. Those of sigmoids are negated: 1 / (1 + exp(-x)) needs -x."""
+    """Weights and biases of all gates, side by side; those of sigmoids are negated, for 1 / (1 + exp(-x))."""
 
     def __init__(self, t: LstmTensors, op: OpDataFloatLSTM):
         self._clip, self._is_tanh, self._units = op.cell_clip, op.is_tanh, t.y.shape[2]
@@ -434,7 +434,7 @@ class FloatLstm:
         )
 
     def input_gates(self, x: Elements) -> Elements:
-        """What the gates get from the input x (steps, batches, size): FullyConnected. (steps, batches, 4 * units)."""
+        """FullyConnected: x (steps, batches, size) times the input weights, (steps, batches, 4 * units)."""
         return split_rows(float_product(merge_rows(x), self._input) + self._bias, x)
 
     def step(self, from_input: Elements, hidden: Elements, cell: Elements) -> tuple[Elements, Elements]:
@@ -461,7 +461,7 @@ def merge_rows(x: Elements) -> Elements:
 
 
 def split_rows(rows: Elements, x: Elements) -> Elements:
-    """The reverse, with as many steps and batches as x has."""
+    """The reverse of `merge_rows`, with the steps and batches of x."""
     return rows.reshape(*x.shape[:2], -1)
 
 
@@ -469,7 +469,7 @@ def split_rows(rows: Elements, x: Elements) -> Elements:
 
 
 class IntegerLstm:
-    """Layers of all gates side by side, tables of the functions of gates and cell, and what scales their products."""
+    """Two layers with the gates side by side, tables of activations, and requantizations of their products."""
 
     def __init__(self, t: LstmTensors, op: OpDataLSTM):
         of_input, of_hidden = map(stacked, (t.input_weights, t.recurrent_weights), op.weights_zero_points)
@@ -487,18 +487,18 @@ class IntegerLstm:
         self._cell_limits = scalar(max(INT16_MIN, -op.cell_clip)), scalar(min(INT16_MAX, op.cell_clip))
 
     def input_gates(self, x: Elements) -> Elements:
-        """What the gates get from the input x (steps, batches, size): FullyConnected. (steps, batches, 4 * units)."""
+        """FullyConnected: x (steps, batches, size) times the input weights, (steps, batches, 4 * units)."""
         return split_rows(self._input(merge_rows(x)), x)
 
     def step(self, from_input: Elements, hidden: Elements, cell: Elements) -> tuple[Elements, Elements]:
         """LstmStep: the next hidden state and cell state."""
         gates = clip(from_input + self._recurrent(hidden), *self._int16_limits).astype(np.int64)
         input, forget, output, change = by_gate(gates, cell.shape[1])
-        # UpdateLstmCell: the cell state forgets, and takes as much of the cell gate as the input gate lets in.
+        # UpdateLstmCell: forget gate times cell state plus input gate times cell gate.
         kept = self._forget_cell(self._sigmoid[forget] * cell)
         new = self._input_cell(self._sigmoid[input] * self._cell_gate[change])
         cell = clip(kept + new, *self._cell_limits)
-        # UpdateLstmHidden: the hidden state is what the output gate lets out of the cell state's tanh.
+        # UpdateLstmHidden: output gate times tanh of the cell state.
         return self._output_hidden(self._sigmoid[output] * self._tanh[cell]), cell
 
 

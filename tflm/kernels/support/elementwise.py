@@ -22,7 +22,7 @@ BinaryFunction = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]
 
 
 def broadcast_operands(node: Node) -> tuple[list[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """The inputs of a node, and its output in the shape that they broadcast to; truth values as bytes."""
+    """The inputs of a node, and its output in their broadcast shape; bools as bytes."""
     inputs = [np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(node.input_count)]
     y = as_numbers(node.eval_output(0).elements)
     return inputs, y.reshape(np.broadcast_shapes(*(x.shape for x in inputs)))
