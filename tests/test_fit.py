@@ -13,7 +13,7 @@ from differential import run
 from image_graphs import shrinking_network
 
 import tflm
-from tflm.application import fit as module
+from tflm.application import fit_search
 from tflm.application.fit_report import fit_figures, fit_report, verdict
 from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import board_fit
@@ -107,11 +107,29 @@ def test_an_interrupted_search_returns_the_best_so_far(monkeypatch: pytest.Monke
     def interrupted(*args: Any, **options: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "tile", interrupted)
+    monkeypatch.setattr(fit_search, "tile", interrupted)
     found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
     assert found.interrupted
     assert not found.fits
     assert found.minimum_arena_bytes <= ARENA
+
+
+def test_every_better_result_is_told_while_the_search_goes_on() -> None:
+    results: list[tflm.Fit] = []
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)), improved=results.append)
+    arenas = [result.minimum_arena_bytes for result in results]
+    assert arenas == sorted(set(arenas), reverse=True)
+    assert arenas[0] == ARENA
+    assert results[-1].data == found.data
+    assert all(result.interrupted and not result.boards for result in results)
+
+
+def test_without_time_every_kernel_library_is_measured_and_the_rest_is_listed() -> None:
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)), time_limit=0)
+    assert [step.name for step in found.steps] == ["as it is"] * 3
+    assert "row bands (cmsis-nn)" in found.cut_short
+    assert any("--time-limit" in note for note in fit_report(found, "x").notes)
+    assert not tflm.fit(MODEL, board=M4, time_limit=0).cut_short
 
 
 def test_named_kernels_are_the_only_ones() -> None:

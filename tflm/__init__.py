@@ -55,7 +55,8 @@ from tflm.schema.model import Model, verify
 
 if TYPE_CHECKING:
     from tflm import boards
-    from tflm.application.fit import Fit, FitStep, fit
+    from tflm.application.fit import Fit, fit
+    from tflm.application.fit_search import FitStep
     from tflm.boards.board_fit import BoardFit, board_fit
     from tflm.boards.device_check import DeviceFinding, check_device
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
@@ -151,7 +152,8 @@ _LATER = {
     "tflm.firmware.flash": ("Flash", "flash"),
     "tflm.firmware.instructions": ("Estimate", "estimate"),
     "tflm.planning": ("ModelPlan", "plan"),
-    "tflm.application.fit": ("Fit", "FitStep", "fit"),
+    "tflm.application.fit": ("Fit", "fit"),
+    "tflm.application.fit_search": ("FitStep",),
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
     "tflm.schema.versioning.update": ("update_versions",),
 }

@@ -14,6 +14,7 @@ from tflm.application.machine import Machine
 from tflm.application.tensor_dump import dump_header
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
+from tflm.libraries.plan_safety import require_safe_plan
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.enums import TensorType
 from tflm.schema.patch import with_data_inside
@@ -273,10 +274,12 @@ def sources(
         style: how the project's build system needs them.
 
     Raises:
-        TflmError: the model cannot be allocated.
+        TflmError: the model cannot be allocated, or its memory plan gives wrong answers with the firmware's kernels.
         RequestError: an input or output has a type without a C++ type.
     """
     model = with_data_inside(model)
+    if not dump:
+        require_safe_plan(machine.kernels, machine.target, model)
     planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
     measured = tflm.measure_arena(
         model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner

@@ -6,7 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tflm.application.fit import Fit, FitStep
+from tflm.application.fit import Fit
+from tflm.application.fit_search import FitStep
 from tflm.application.memories import board_uses, memories_table
 from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
 
@@ -27,6 +28,8 @@ def fit_report(found: Fit, name: str) -> Report:
     if beside is not None and beside.bytes > beside.reserve_bytes:
         facts.append(("TFLM", f"{beside.static_bytes:,} B static RAM, at most {beside.stack_bytes:,} B stack"))
     notes = ["interrupted: the best result so far"] if found.interrupted else []
+    if found.cut_short:
+        notes.append(f"the time limit cut short: {', '.join(found.cut_short)}; --time-limit allows more")
     notes += [f"what would help: {advice}" for advice in found.advice]
     if found.boards:
         notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
@@ -70,6 +73,7 @@ def fit_figures(path: Path, found: Fit) -> Any:
         "reserve_bytes": found.reserve_bytes,
         "in_external_ram": found.in_external_ram,
         "interrupted": found.interrupted,
+        "cut_short": list(found.cut_short),
         "placements": [
             {"part": p.part, "bytes": p.bytes, "memory": None if p.bank is None else p.bank.name}
             for p in found.found.placements

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tflm
-from tflm.application.fit import BUILDS
+from tflm.application.fit_search import BUILDS
 from tflm.application.machine import Machine
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit

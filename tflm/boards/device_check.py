@@ -7,6 +7,7 @@ and an error becomes a finding.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import Node, NodeTensors
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
+from tflm.libraries.plan_safety import values_lost_with
 from tflm.libraries.unresolved import message
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.releases import Release, Releases
@@ -142,6 +144,7 @@ def operator_findings(
     library = library_for(kernels, target, release)
     return [
         *_data_outside(model),
+        *_plan_for_other_kernels(model, target, library),
         *(
             DeviceFinding(model.operator_name(operator), i, j, *reason)
             for i, subgraph in enumerate(model.subgraphs)
@@ -160,6 +163,13 @@ def _data_outside(model: Model) -> Iterator[DeviceFinding]:
             "computes garbage."
         )
         advice = "Move it into the flatbuffer with tflm strip."
+        yield DeviceFinding("", None, None, Effect.BREAKS, happens, advice)
+
+
+def _plan_for_other_kernels(model: Model, target: Target, library: KernelLibrary) -> Iterator[DeviceFinding]:
+    for lost in itertools.islice(values_lost_with(library, target, model), 1):
+        happens = f"The model's memory plan was made for other kernels, and answers are wrong: {lost}."
+        advice = "Write a plan for these kernels with tflm plan or tflm fit."
         yield DeviceFinding("", None, None, Effect.BREAKS, happens, advice)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from tflm.application.arena import board_with_ram
 from tflm.application.errors import CheckFailed, OptionError
-from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE
+from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT
 from tflm.application.fit import fit as fitted
 from tflm.application.fit_report import fit_figures, fit_report, verdict
 from tflm.application.machine import MachineOptions
@@ -44,8 +44,8 @@ def fit(
         DEFAULT_EXTRA_MACS
     ),
     time_limit: Annotated[
-        float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of each search. Default: none.")
-    ] = None,
+        float, typer.Option(metavar="SECONDS", min=0, help="Time limit of all steps together.")
+    ] = DEFAULT_TIME_LIMIT,
     as_json: AsJson = False,
 ) -> None:
     """Make a model fit a board, with the same results.

@@ -52,11 +52,12 @@ def findings_in_plan(model: Model, offsets: Sequence[int]) -> Iterator[ModelErro
         model: valid except for its plan.
         offsets: offset of each tensor, subgraph after subgraph; -1 for those that the device places itself.
     """
-    for lost in lost_values(model, _offline_places(model, offsets)):
+    for lost in lost_values(model, offline_places(model, offsets)):
         yield broken_plan(str(lost), unsound=True)
 
 
-def _offline_places(model: Model, offsets: Sequence[int]) -> dict[TensorKey, Place]:
+def offline_places(model: Model, offsets: Sequence[int]) -> dict[TensorKey, Place]:
+    """Where an offline plan puts the tensors that it plans, by subgraph and tensor."""
     buffers = model.buffers or []
     keys = ((i, j, t) for i, subgraph in enumerate(model.subgraphs or ()) for j, t in enumerate(subgraph.tensors or ()))
     places = {}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -111,6 +113,7 @@ class Tiler:
 
     def __post_init__(self) -> None:
         self._begin, self._tried = time.monotonic(), 0
+        self._smallest: _Tried | None = None
         self._graph = Graph(self.model)
         self._rules = band_rules(self._graph)
         self._search: StageSearch | None = None
@@ -120,25 +123,28 @@ class Tiler:
             self._search = StageSearch(self._graph, self._rules, costs, self.macs, unaliased=is_unaliased)
 
     def smallest(self, arena: int) -> Rewritten | None:
-        """The model with the smallest arena found; None if none is smaller than `arena`."""
-        best: _Tried | None = None
-        for tiling in sorted(self._tilings(), key=lambda tiling: (self._expected(tiling), tiling.macs)):
-            if self._is_over() or self._expected(tiling) >= arena:
+        """The model with the smallest arena found; None if none is smaller than `arena`.
+
+        Includes what `within` tried before.
+        """
+        self._tried = 0
+        for tiling in sorted(self._tilings, key=lambda tiling: (self._expected(tiling), tiling.macs)):
+            if self._is_over() or self._expected(tiling) >= self._smallest_arena(arena):
                 break
             for turned in self._turned(tiling):
-                tried = self._try(turned, QUICK_ROUNDS)
-                if tried.arena < arena:
-                    best, arena = tried, tried.arena
-                self._report(arena)
+                self._try(turned, QUICK_ROUNDS)
+                self._report(self._smallest_arena(arena))
                 if self._is_over():
                     break
-        if best is None:
+        best = self._smallest
+        if best is None or best.arena >= arena:
             return None
         return self._written(min(best, self._try(best.tiling, THOROUGH_ROUNDS), key=lambda tried: tried.arena))
 
     def within(self, arena: int) -> Rewritten | None:
         """The model with the least extra work found that fits an arena of this size; None if none fits."""
-        for tiling in sorted(self._tilings(), key=lambda tiling: (tiling.macs, self._expected(tiling))):
+        self._tried = 0
+        for tiling in sorted(self._tilings, key=lambda tiling: (tiling.macs, self._expected(tiling))):
             if self._is_over():
                 return None
             if self._expected(tiling) > arena + SLACK:
@@ -170,12 +176,20 @@ class Tiler:
         ends = {tensor: graph.moved.get(tensor, tensor) for tensor in outputs}
         tail = tiling.tail + self.measured.tail_bytes
         expected = self.objective.expected(plan.head_bytes, tail)
-        return _Tried(tiling, data, ends, align_up(expected, ARENA_ALIGNMENT))
+        tried = _Tried(tiling, data, ends, align_up(expected, ARENA_ALIGNMENT))
+        if tried.arena < self._smallest_arena(sys.maxsize):
+            self._smallest = tried
+        return tried
+
+    def _smallest_arena(self, otherwise: int) -> int:
+        """The smallest arena that was tried, or another one if that is smaller."""
+        return otherwise if self._smallest is None else min(otherwise, self._smallest.arena)
 
     def _written(self, tried: _Tried) -> Rewritten:
         arena = self.objective.measured(Model(tried.data))
         return Rewritten(tried.data, tried.tiling.stages, arena, tried.ends)
 
+    @functools.cached_property
     def _tilings(self) -> list[Tiling]:
         if self._search is None:
             return []

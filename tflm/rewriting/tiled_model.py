@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError
@@ -199,7 +198,7 @@ class _Search:
         """Try a model with a plan alone."""
         if self.is_enough():
             return
-        planner = OptimalPlanner(time_limit=self.time_limit, step_limit=PLAN_STEPS)
+        planner = OptimalPlanner(time_limit=self._seconds_left(), step_limit=PLAN_STEPS)
         planned = plan(
             model,
             self.resolver,
@@ -214,8 +213,7 @@ class _Search:
     def tile(self, model: Model, rewrites: Mapping[str, int]) -> None:
         """Try a model in bands."""
         macs = int(sum(_macs(self.model)) * (1 + self.max_extra_macs)) - sum(_macs(model))
-        tiler = partial(
-            Tiler,
+        tiler = Tiler(
             model,
             self.measure(model),
             self.measure,
@@ -229,9 +227,12 @@ class _Search:
             progress=self.progress,
         )
         if self.enough is not None:
-            self._keep_bands(tiler().within(self.enough), model, rewrites)
+            self._keep_bands(tiler.within(self.enough), model, rewrites)
         if not self.is_enough():
-            self._keep_bands(tiler().smallest(self._best.arena), model, rewrites)
+            self._keep_bands(tiler.smallest(self._best.arena), model, rewrites)
+
+    def _seconds_left(self) -> float | None:
+        return None if self.time_limit is None else max(self._begin + self.time_limit - time.monotonic(), 0.0)
 
     def _keep_bands(self, made: Rewritten | None, model: Model, rewrites: Mapping[str, int]) -> None:
         if made is not None:

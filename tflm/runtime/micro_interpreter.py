@@ -16,6 +16,7 @@ from tflm.kernels.host_memory import HostMemory, track_host_array
 from tflm.kernels.node import InvokeAborted
 from tflm.late_imports import DEFAULT_DELEGATES, late_import
 from tflm.libraries import Kernels, library_for
+from tflm.libraries.plan_safety import require_safe_plan
 from tflm.memory.arena import Arena
 from tflm.memory.buffer import Buffer
 from tflm.memory.lifetimes import InvocationStep
@@ -160,7 +161,7 @@ class MicroInterpreter:
                 missing bytes.
             UnresolvedOperator: the resolver lacks an operator of the model.
             OperatorError: an operator rejects its inputs, outputs or options.
-            ModelError: the model cannot be run.
+            ModelError: the model cannot be run, or has a memory plan that gives wrong answers with these kernels.
 
         After an error, the arena is unused again.
         """
@@ -173,6 +174,8 @@ class MicroInterpreter:
                 allocator = self._arena
             else:
                 allocator = MicroAllocator(self._arena, self._planner, self._target, kernels=self._kernels)
+            if not preserves_all_tensors(allocator.planner):
+                require_safe_plan(self._kernels, allocator.target, self._model)
             host_memory = HostMemory(allocator.arena_bytes, len(self._model.data))
             with allocator.all_or_nothing(), np.errstate(all="ignore"), host_memory.open():
                 graph, self._graph = self._current_graph(), None

@@ -1,0 +1,47 @@
+"""What to do about a model that nothing makes fit a board: other boards, and changes that only its author can make."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from tflm.boards import Board, boards
+from tflm.boards.board_fit import BoardFit, BoardRefusal, fits_of
+from tflm.report import shortened
+from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
+
+SUGGESTED_BOARDS = 3
+LONGEST_NAME = 48
+
+
+def boards_that_would_do(model: Model, reserve: int) -> Iterator[Board]:
+    """The boards with the least RAM of their own that a model fits, with their usual kernels."""
+    by_ram = sorted(boards().values(), key=lambda board: sum(bank.bytes for bank in board.on_chip_ram))
+    fitting = (
+        found.board
+        for found in fits_of(model, by_ram, reserve=reserve)
+        if not isinstance(found, BoardRefusal) and found.fits and found.on_chip
+    )
+    yield from itertools.islice(fitting, SUGGESTED_BOARDS)
+
+
+def advice(original: BoardFit, smallest: BoardFit) -> Iterator[str]:
+    """What would make a model smaller that only its author can change, with figures."""
+    if not smallest.fits_flash:
+        over = smallest.model_bytes - (smallest.board.flash_bytes or 0)
+        yield f"the file needs {over:,} B less, or more flash"
+    if smallest.fits_ram:
+        return
+    measured, peak = original.measured, original.measured.peak
+    if peak is None or not peak.buffers:
+        return
+    float_bytes = sum(buffer.bytes for buffer in peak.buffers if buffer.type is TensorType.FLOAT32)
+    if float_bytes:
+        int8 = measured.minimum_arena_bytes - float_bytes * 3 // 4
+        yield f"as int8 the model would need about {int8:,} B, and a quarter of the flash for its weights"
+    largest = max(peak.buffers, key=lambda buffer: buffer.bytes)
+    yield (
+        f"memory peaks at operator {peak.operator_index} {peak.operator} with {peak.bytes:,} B: halving the "
+        f"channels of {shortened(largest.name, LONGEST_NAME)!r} saves {largest.bytes // 2:,} B there"
+    )

@@ -1,0 +1,311 @@
+"""Everything that leaves a model's answers unchanged, tried one after the other until the model fits a board."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import NamedTuple
+
+from tflm.boards import Board
+from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.errors import OperatorError, UnresolvedOperator
+from tflm.libraries import KernelLibrary
+from tflm.libraries.plan_safety import values_lost_with
+from tflm.memory import OptimalPlanner
+from tflm.planning import plan
+from tflm.planning.time_budget import TimeBudget
+from tflm.rewriting import TiledModel, fold, tile
+from tflm.rewriting.tiled_model import PLAN_STEPS
+from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
+
+BUILDS = {
+    "cmsis-nn": ("cmsis-nn:size", "reference"),
+    "cmsis-nn:size": ("cmsis-nn", "reference"),
+    "esp-nn": ("esp-nn:ansi", "reference"),
+    "esp-nn:ansi": ("reference",),
+}
+"""Other kernels that firmware can be built with, by the usual ones. The Arduino library has only its own."""
+
+MOST_SPLITS = 3
+"""Pairs of memories for head and tail that are tried with a kernel library."""
+
+SHARE_OF_STEP = 0.5
+"""Of the time that is left for a kernel library, what a single step may take."""
+
+AS_IT_IS, ROW_BANDS = "as it is", "row bands"
+
+
+@dataclass(frozen=True)
+class FitStep:
+    """A version of the model that was tried; sizes in bytes.
+
+    Attributes:
+        name: what was done to the model.
+        kernels: the kernel library that it was measured with.
+        minimum_arena_bytes: the smallest arena; None if the model can't run so.
+        saved_bytes: how much smaller the arena is than the smallest before.
+        extra_macs: additional multiply-accumulates, as a share of the model's.
+        extra_file_bytes: how much larger the file is than the original.
+        needed_operators: operators that the resolver needs in addition.
+        memories: where the arena goes, such as "arena in SRAM"; empty if it does not fit.
+        fits: whether the model fits the board so.
+        reason: why it can't run so; empty if it can.
+    """
+
+    name: str
+    kernels: str
+    minimum_arena_bytes: int | None
+    saved_bytes: int = 0
+    extra_macs: float = 0.0
+    extra_file_bytes: int = 0
+    needed_operators: tuple[str, ...] = ()
+    memories: str = ""
+    fits: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A step and what it made.
+
+    Attributes:
+        portable: whether other kernels give the same answers: not where tensors overlap.
+    """
+
+    step: FitStep
+    data: bytes
+    library: KernelLibrary
+    found: BoardFit
+    portable: bool
+
+
+class Attempt(NamedTuple):
+    """Something to try.
+
+    Attributes:
+        name: of the step.
+        make: makes the model, within so many seconds; None for no limit.
+        portable: see `Candidate`.
+        split: the banks of head and tail; None for an arena in one piece.
+    """
+
+    name: str
+    make: Callable[[float | None], bytes]
+    portable: bool = True
+    split: Split | None = None
+
+
+class SearchTime:
+    """A time limit that kernel libraries share: each may take an equal part of what those before it left.
+
+    Args:
+        seconds: the limit; None for none.
+        libraries: how many there are.
+    """
+
+    def __init__(self, seconds: float | None, libraries: int):
+        self._budget = TimeBudget(OptimalPlanner(time_limit=seconds), libraries)
+        self._end: float | None = None
+
+    def begin_library(self) -> None:
+        """Begin with the next library."""
+        seconds = self._budget.share()
+        self._end = None if seconds is None else time.monotonic() + seconds
+
+    def of_step(self) -> float | None:
+        """Seconds that the next step may take; 0 if nothing is left for the library, None without a limit."""
+        return None if self._end is None else SHARE_OF_STEP * max(self._end - time.monotonic(), 0.0)
+
+
+class FitSearch:
+    """Tries one version of a model after the other, and keeps them.
+
+    Args:
+        model, board, reserve, max_extra_macs, time_limit, progress: as for `fit`.
+        improved: is called after each step with a better result than all before.
+
+    Attributes:
+        model, board, reserve: as given.
+        steps: everything that was tried, in order.
+        candidates: what came of the steps that can run.
+        cut_short: steps that the time limit ended or kept from being tried.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        board: Board,
+        reserve: int,
+        max_extra_macs: float,
+        time_limit: float | None,
+        progress: Callable[[str], None],
+        improved: Callable[[], None],
+    ):
+        self.model, self.board, self.reserve = model, board, reserve
+        self._max_extra_macs, self._time_limit = max_extra_macs, time_limit
+        self._progress, self._improved = progress, improved
+        self.candidates: list[Candidate] = []
+        self.steps: list[FitStep] = []
+        self.cut_short: list[str] = []
+
+    def run(self, libraries: Sequence[KernelLibrary]) -> None:
+        """Try everything with each library, until the model fits on the chip."""
+        self._time = SearchTime(self._time_limit, len(libraries))
+        for library in libraries:
+            self._time.begin_library()
+            if any(self._try(library, attempt) for attempt in self._attempts(library)):
+                return
+
+    def chosen(self) -> Candidate:
+        """The first that fits the chip, then with its head, then at all; else the one with the smallest arena."""
+        fitting = [c for c in self.candidates if c.found.fits]
+        if fitting:
+            return max(fitting, key=lambda c: (c.found.on_chip, c.found.head_on_chip))
+        in_one_piece = [c for c in self.candidates if c.found.split is None]
+        return min(in_one_piece, key=lambda c: c.found.measured.minimum_arena_bytes)
+
+    def _attempts(self, library: KernelLibrary) -> Iterator[Attempt]:
+        """What to try with a library, in order; a generator, so that it can look at what came before."""
+        model = self.model
+        lost = next(values_lost_with(library, self.board.target, model), None)
+        if lost is None:
+            yield Attempt(AS_IT_IS, lambda _: bytes(model.data))
+        else:
+            reason = f"its memory plan is for other kernels: {lost}"
+            self.steps.append(FitStep(AS_IT_IS, library.name, None, reason=reason))
+        if lost is not None or not self.steps[-1].reason:
+            yield Attempt("memory plan", partial(self._planned, library, model))
+        if self.steps[-1].reason:
+            return  # the library rejects an operator, whatever the plan
+        folded = Model(fold(model))
+        if bytes(folded.data) != bytes(model.data):
+            yield Attempt("folded operators", partial(self._planned, library, folded))
+        yield Attempt("operator order", partial(self._planned, library, folded, reorder=True))
+        overlap = library.name if library.overlaps is not None else None
+        portable = overlap is None
+        if overlap is not None:
+            in_place = partial(self._planned, library, folded, reorder=True, in_place=True)
+            yield Attempt("in-place operators", in_place, portable)
+            yield Attempt("overlapping tensors", partial(self._planned, library, folded, overlap=overlap), portable)
+        room = self._room()
+        yield Attempt(ROW_BANDS, partial(self._tiled, library, overlap, room), portable)
+        if self.steps[-1].name == ROW_BANDS and (self.steps[-1].minimum_arena_bytes or 0) <= room:
+            narrower = self._room()  # more operators take more static RAM and stack
+            yield Attempt("narrower row bands", partial(self._tiled, library, overlap, narrower), portable)
+        for split in self._splits():
+            name = f"head for {split.head.name}, tail for {split.tail.name}"
+            yield Attempt(name, partial(self._tiled_head, library, overlap, split), portable, split)
+
+    def _planned(
+        self,
+        library: KernelLibrary,
+        model: Model,
+        seconds: float | None,
+        *,
+        reorder: bool = False,
+        in_place: bool = False,
+        overlap: str | None = None,
+    ) -> bytes:
+        return plan(
+            model,
+            None,
+            OptimalPlanner(time_limit=seconds, step_limit=PLAN_STEPS),
+            target=self.board.target,
+            kernels=library,
+            reorder=reorder,
+            in_place=in_place,
+            overlap=overlap,
+        ).data
+
+    def _tiled(self, library: KernelLibrary, overlap: str | None, ram: int, seconds: float | None) -> bytes:
+        return self._bands(library, overlap, seconds)(ram=ram).data
+
+    def _tiled_head(self, library: KernelLibrary, overlap: str | None, split: Split, seconds: float | None) -> bytes:
+        room = replace(self.candidates[-1].found, split=split).head_room
+        return self._bands(library, overlap, seconds)(head_ram=max(room, 0), tail_ram=split.tail.bytes).data
+
+    def _bands(self, library: KernelLibrary, overlap: str | None, seconds: float | None) -> Callable[..., TiledModel]:
+        return partial(
+            tile,
+            self.model,
+            target=self.board.target,
+            kernels=library,
+            max_extra_macs=self._max_extra_macs,
+            time_limit=seconds,
+            overlap=overlap,
+            progress=lambda state: self._progress(f"row bands, {library.name}: {state.checking or 'searching'}"),
+        )
+
+    def _splits(self) -> Iterator[Split]:
+        """Banks for head and tail: the head in the chip's own RAM, the largest first; the tail there if it has room."""
+        last = self.candidates[-1].found.separate
+        if last is None:
+            return
+        by_size = sorted(self.board.on_chip_ram, key=lambda bank: -bank.bytes)
+        pairs = [
+            Split(head, tail)
+            for head in by_size
+            for tail in self.board.ram
+            if tail is not head and tail.bytes >= last.tail_arena_bytes
+        ]
+        yield from sorted(pairs, key=lambda split: split.tail.is_external)[:MOST_SPLITS]
+
+    def _room(self) -> int:
+        """Bytes that an arena in one piece may have, in the chip's own RAM, beside what the last model takes there."""
+        last = self.candidates[-1].found
+        return max(last.measured.minimum_arena_bytes - last.missing_on_chip_bytes, 0)
+
+    def _try(self, library: KernelLibrary, attempt: Attempt) -> bool:
+        """Try one thing; whether the model fits the chip so."""
+        seconds = self._time.of_step()
+        if seconds == 0 and any(candidate.library is library for candidate in self.candidates):
+            self.cut_short.append(f"{attempt.name} ({library.name})")
+            return False
+        self._progress(f"{attempt.name}, {library.name}")
+        begin = time.monotonic()
+        try:
+            data = attempt.make(seconds)
+            found = board_fit(Model(data), self.board, kernels=library, reserve=self.reserve, split=attempt.split)
+        except (OperatorError, UnresolvedOperator) as error:
+            self.steps.append(FitStep(attempt.name, library.name, None, reason=str(error)))
+            return False
+        if seconds is not None and time.monotonic() - begin > seconds:
+            self.cut_short.append(f"{attempt.name} ({library.name})")
+        candidate = Candidate(self._step(attempt.name, data, found), data, library, found, attempt.portable)
+        self.steps.append(candidate.step)
+        self.candidates.append(candidate)
+        is_done = found.fits and found.head_on_chip
+        if not is_done and self.chosen() is candidate:
+            self._improved()
+        return is_done
+
+    def _step(self, name: str, data: bytes, found: BoardFit) -> FitStep:
+        arena, model = found.measured.minimum_arena_bytes, Model(data)
+        smallest = min((c.found.measured.minimum_arena_bytes for c in self.candidates), default=arena)
+        return FitStep(
+            name=name,
+            kernels=found.measured.kernels.name,
+            minimum_arena_bytes=arena,
+            saved_bytes=max(smallest - arena, 0),
+            extra_macs=_extra_work(self.model, model),
+            extra_file_bytes=len(data) - len(self.model.data),
+            needed_operators=tuple(sorted(_operators(model) - _operators(self.model))),
+            memories=", ".join(f"{p.part} in {p.bank.name}" for p in found.placements if p.bank is not None),
+            fits=found.fits,
+        )
+
+
+def _extra_work(before: Model, after: Model) -> float:
+    return _macs(after) / max(_macs(before), 1) - 1 if _macs(before) else 0.0
+
+
+def _macs(model: Model) -> int:
+    main = model.subgraphs[0]
+    return sum(multiply_accumulates(model, main, operator) for operator in main.operators or ())
+
+
+def _operators(model: Model) -> set[str]:
+    return {model.operator_name(operator) for subgraph in model.subgraphs for operator in subgraph.operators or ()}
