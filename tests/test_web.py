@@ -187,14 +187,22 @@ def test_a_model_is_made_to_fit_as_the_command_makes_it(tmp_path: Path) -> None:
     path.write_bytes(image_network())
     session.ask("open", name=path.name, data=path.read_bytes())
     told: list[str] = []
-    answer = session.ask("fit", reserve="4K", board=FULL_BOARD, kernels="cmsis-nn", progress=told.append)
-    assert run("fit", path, "--board", FULL_BOARD, "-o", tmp_path / "made").returncode == 0
+    best: list[dict[str, Any]] = []
+    asked = {"reserve": "4K", "board": FULL_BOARD, "kernels": "cmsis-nn"}
+    answer = session.ask("fit", **asked, progress=told.append, best=best.append)
+    made = tmp_path / "made"
+    assert run("fit", path, "--board", FULL_BOARD, "-o", made).returncode == 0
     model, project = answer["files"]
     assert answer["fits"] is True
-    assert model["data"] == (tmp_path / "made" / path.name).read_bytes() != path.read_bytes()
+    assert model["data"] == (made / path.name).read_bytes() != path.read_bytes()
     with zipfile.ZipFile(io.BytesIO(project["data"])) as archive:
-        assert archive.read(f"image_{FULL_BOARD}/image.tflite") == model["data"]
-        assert f"image_{FULL_BOARD}/main.cc" in archive.namelist()
+        packed = {name: _without_origin(archive.read(name)) for name in archive.namelist()}
+    written = [path for path in made.rglob("*") if path.is_file()]
+    folder = f"image_{FULL_BOARD}"
+    assert packed == {f"{folder}/{p.relative_to(made)}": _without_origin(p.read_bytes()) for p in written}
+    assert f"{folder}/firmware/CMakeLists.txt" in packed
+    assert not any(each["fits"] for each in best)
+    assert "interrupted: the best result so far" in best[0]["report"]
     assert any(text.startswith("row bands") for text in told)
     for name in ("as it is", "row bands"):
         assert json.dumps(name) in answer["page"]
@@ -205,7 +213,7 @@ def test_what_does_not_fit_names_the_command_without_the_folder_of_the_page(sess
     session.ask("open", name="image.tflite", data=image_network())
     report = session.ask("arena", board=SMALL_BOARD)["report"]
     assert f"continue with: tflm fit image.tflite --board {SMALL_BOARD}" in report
-    assert "choose a board" in session.ask("fit", reserve="4K", target="cortex-m4", progress=print)["error"]
+    assert "choose a board" in session.ask("fit", reserve="4K", target="cortex-m4", progress=print, best=print)["error"]
 
 
 @pytest.mark.parametrize(
@@ -436,6 +444,22 @@ def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent === 'Stopped.'")
     visit.choose(CORTEX_M55)
     assert "It fits" in visit.page.inner_text("#verdict")
+
+
+def test_a_stopped_fit_shows_the_best_result_so_far(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.choose("nrf52dk")
+    visit.page.click("#fit button")
+    visit.page.wait_for_function("() => document.querySelector('#fit .result').textContent.startsWith('row bands')")
+    visit.page.click("#stop")
+    visit.page.wait_for_selector("#fit .download")
+    said = visit.page.inner_text("#fit .result")
+    assert "interrupted: the best result so far" in said
+    assert "does not fit: " in said
+    with visit.page.expect_download() as download:
+        visit.page.click("#fit .download >> nth=0")
+    download.value.save_as(tmp_path / "best.tflite")
+    tflm.Model.from_file(tmp_path / "best.tflite")
 
 
 def test_the_keyboard_is_enough(visit: Visit) -> None:

@@ -1,4 +1,5 @@
-// The page's interface to the worker: questions return promises of answers. A stopped worker restarts by itself.
+// The page's interface to the worker: questions return promises of answers. A stopped worker restarts by itself; what it
+// had found by then is the answer, marked as `stopped`.
 
 export class Engine {
   #worker;
@@ -20,13 +21,13 @@ export class Engine {
     });
   }
 
-  // Stops the current computation; pending questions are answered with `stopped`.
+  // Stops the current computation; pending questions are answered with `stopped` and the best answer so far.
   stop() {
     this.#worker.terminate();
     const waiting = [...this.#waiting.values()];
     this.#waiting.clear();
     this.#begin();
-    for (const { resolve } of waiting) resolve({ stopped: true });
+    for (const { resolve, best } of waiting) resolve({ ...best, stopped: true });
   }
 
   #begin() {
@@ -35,10 +36,14 @@ export class Engine {
     this.#worker.onerror = (event) => this.#listener({ failed: event.message || "cannot load the worker" });
   }
 
-  #hear({ id, answer, progress }) {
+  #hear({ id, answer, progress, best }) {
     const asked = this.#waiting.get(id);
     if (progress) {
       asked?.onProgress?.(progress);
+      return;
+    }
+    if (best) {
+      if (asked) asked.best = best;
       return;
     }
     this.#waiting.delete(id);

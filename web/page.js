@@ -274,7 +274,7 @@ function rememberMachine() {
 
 function showResult(form, answer) {
   const result = $(".result", form);
-  if (answer.stopped || answer.error) {
+  if (!answer.report) {
     result.textContent = answer.error || "Stopped.";
     return;
   }
@@ -310,7 +310,7 @@ function onSubmit(form, question, optionsOf, tells = false) {
 
 onSubmit($("#fit"), "fit", (fields) => {
   $("#fit-picture").hidden = true;
-  return { reserve: fields.reserve.value || "4K" };
+  return { reserve: fields.reserve.value || "4K", best: true };
 }, true);
 onSubmit($("#plan"), "plan", (fields) => ({
   in_place: fields.in_place.checked, reorder: fields.reorder.checked, seconds: secondsFrom(fields),

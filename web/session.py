@@ -146,35 +146,39 @@ class Session:
             "fit": [isinstance(fit, BoardFit) and fit.fits for fit in fits],
         }
 
-    def fit(self, reserve: str, progress: Told, **machine: str | None) -> Answer:
+    def fit(self, reserve: str, progress: Told, best: Callable[[Answer], None], **machine: str | None) -> Answer:
         """Make the model fit a board, as `tflm fit` does: returns the report, both plans as a page, the model and its
-        sources.
+        project. Each improved result is passed to `best`, because a page that stops the search gets no answer.
         """
         on = _machine(machine)
         if on.board is None:
             raise RequestError(f"choose a board or chip: the memory of {on.target.name} is unknown")
         usual = on.kernels.name == on.board.kernels
         kernels = None if usual else on.kernels
-        found = fit(self.model, board=on.board, reserve=bytes_from(reserve), kernels=kernels, progress=progress)
+        found = fit(
+            self.model,
+            board=on.board,
+            reserve=bytes_from(reserve),
+            kernels=kernels,
+            progress=progress,
+            improved=lambda found: best(self._fitted(found)),
+        )
+        return self._fitted(found)
+
+    def _fitted(self, found: Fit) -> Answer:
         plans = {} if found.original is None else {"as it is": drawn_figures(found.original.measured)}
         plans[found.chosen.name] = drawn_figures(found.found.measured)
         name = f"{self._path.stem}_{found.board.name}"
+        origin = shlex.join(["tflm", "fit", self._path.name, "--board", found.board.name, "-o", name])
         return {
             "fits": found.fits,
             "report": fit_report(found, self._path.name).html(),
             "page": arena_page(self._path.name, plans),
             "files": [
                 {"name": f"{name}.tflite", "data": found.data},
-                {"name": f"{name}.zip", "data": self._project(found, name)},
+                {"name": f"{name}.zip", "data": _packed(name, found.files(self._path.stem, origin))},
             ],
         }
-
-    def _project(self, found: Fit, name: str) -> bytes:
-        """Pack the fitted model and its sources into a zip archive."""
-        origin = shlex.join(["tflm", "fit", self._path.name, "--board", found.board.name])
-        on = Machine(found.board.target, found.kernels, found.board)
-        files: dict[str, str | bytes] = {f"{self._path.stem}.tflite": found.data}
-        return _packed(name, files | sources(found.model, self._path.stem, on, origin))
 
     def plan(
         self, in_place: bool, reorder: bool, seconds: float | None, progress: Told, **machine: str | None

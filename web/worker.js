@@ -29,9 +29,13 @@ function say(loading) {
 }
 
 function toJavaScript(answer) {
-  const plain = answer.toJs({ dict_converter: Object.fromEntries, create_pyproxies: false });
+  const plain = copied(answer);
   answer.destroy();
   return plain;
+}
+
+function copied(answer) {
+  return answer.toJs({ dict_converter: Object.fromEntries, create_pyproxies: false });
 }
 
 const booted = boot();
@@ -42,6 +46,7 @@ onmessage = async ({ data: { id, question, options } }) => {
   const given = { ...options };
   if (given.data) given.data = python.toPy(given.data);
   if (given.progress) given.progress = (text) => postMessage({ id, progress: text });
+  if (given.best) given.best = (answer) => postMessage({ id, best: copied(answer) });
   try {
     postMessage({ id, answer: toJavaScript(session.ask.callKwargs(question, given)) });
   } catch (error) {

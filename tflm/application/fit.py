@@ -11,7 +11,6 @@ from tflm.application.fit_advice import advice, boards_that_would_do
 from tflm.application.fit_search import AS_IT_IS, BUILDS, FitSearch, FitStep
 from tflm.application.machine import Machine
 from tflm.application.projects import project_files, usual_kind, write_files
-from tflm.atomic_write import write_atomically
 from tflm.boards import Board, by_name
 from tflm.boards.board_fit import BoardFit
 from tflm.errors import ArgumentError, OperatorError
@@ -27,7 +26,7 @@ DEFAULT_RESERVE = 4 << 10
 DEFAULT_EXTRA_MACS = 0.25
 """Default share of multiply-accumulates that row bands may add."""
 
-DEFAULT_TIME_LIMIT = 30.0
+DEFAULT_TIME_LIMIT = 45.0
 """Default time limit of all steps together, in seconds."""
 
 
@@ -89,27 +88,33 @@ class Fit:
         """Bytes of RAM that are missing; 0 if it fits."""
         return 0 if self.found.fits_ram else max(self.found.missing_bytes, 0)
 
-    def write(self, folder: str | os.PathLike[str], name: str = "model", origin: str = "tflm.fit") -> list[Path]:
-        """Write the model, a report and, if it fits, a firmware project for the board; returns the files.
+    def files(self, name: str = "model", origin: str = "tflm.fit") -> dict[str, str | bytes]:
+        """Return the model, a report and, if it fits, a firmware project for the board, by path.
 
         Args:
-            folder: where they go; it is made if it is not there. The project is in its folder `firmware`.
             name: of the model and its identifiers.
             origin: what the first line of sources says they were made by.
 
         Raises:
-            OSError: a file can't be written.
             RequestError: no project can be made: a type has no name in C++, or an operator is not TFLM's.
         """
-        directory = Path(folder)
         machine = Machine(self.board.target, self.kernels, self.board, self.kernels.release)
         kind = usual_kind(machine) if self.fits else None
-        files = {} if kind is None else project_files(self.model, name, machine, origin, kind, found=self.found)
-        directory.mkdir(parents=True, exist_ok=True)
-        model = directory / f"{name}.tflite"
-        write_atomically(model, self.data)
-        written = write_files(directory, {"report.md": late_import(FIT_REPORT)(self, name).markdown()})
-        return [model, *written, *write_files(directory / "firmware", files)]
+        project = {} if kind is None else project_files(self.model, name, machine, origin, kind, found=self.found)
+        return {
+            f"{name}.tflite": self.data,
+            "report.md": late_import(FIT_REPORT)(self, name).markdown(),
+            **{f"firmware/{path}": text for path, text in project.items()},
+        }
+
+    def write(self, folder: str | os.PathLike[str], name: str = "model", origin: str = "tflm.fit") -> list[Path]:
+        """Write `files` into a folder, which is made if it is not there; returns their paths.
+
+        Raises:
+            OSError: a file can't be written.
+            RequestError: as for `files`.
+        """
+        return write_files(Path(folder), self.files(name, origin))
 
 
 def fit(
@@ -186,7 +191,7 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
         progress("other boards")
         portable = [c for c in candidates if c.portable]
         smallest = min(portable, key=lambda c: c.found.measured.minimum_arena_bytes)
-        suggested = tuple(boards_that_would_do(Model(smallest.data), search.reserve))
+        suggested = tuple(boards_that_would_do(smallest.found, Model(smallest.data)))
     is_original = first.step.name == AS_IT_IS and first.step is search.steps[0]
     return Fit(
         board=board,

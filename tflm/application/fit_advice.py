@@ -15,9 +15,17 @@ SUGGESTED_BOARDS = 3
 LONGEST_NAME = 48
 
 
-def boards_that_would_do(model: Model, reserve: int) -> Iterator[Board]:
-    """The boards with the least RAM of their own that a model fits, with their usual kernels."""
-    by_ram = sorted(boards().values(), key=lambda board: sum(bank.bytes for bank in board.on_chip_ram))
+def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
+    """The boards with the least RAM of their own that a model fits, with their usual kernels and the same reserve.
+
+    Args:
+        smallest: what the model takes of another board.
+        model: the model.
+    """
+    reserve = 0 if smallest.firmware_ram is None else smallest.firmware_ram.reserve_bytes
+    head = sum(buffer.bytes for buffer in smallest.measured.peak.buffers if buffer.kind != "scratch")
+    large_enough = [board for board in boards().values() if max(bank.bytes for bank in board.on_chip_ram) > head]
+    by_ram = sorted(large_enough, key=lambda board: sum(bank.bytes for bank in board.on_chip_ram))
     fitting = (
         found.board
         for found in fits_of(model, by_ram, reserve=reserve)

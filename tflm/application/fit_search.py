@@ -32,7 +32,7 @@ BUILDS = {
 MOST_SPLITS = 3
 """Pairs of memories for head and tail that are tried with a kernel library."""
 
-SHARE_OF_STEP = 0.5
+SHARE_OF_STEP = 0.7
 """Of the time that is left for a kernel library, what a single step may take."""
 
 AS_IT_IS, ROW_BANDS = "as it is", "row bands"
@@ -178,8 +178,8 @@ class FitSearch:
             self.steps.append(FitStep(AS_IT_IS, library.name, None, reason=reason))
         if lost is not None or not self.steps[-1].reason:
             yield Attempt("memory plan", partial(self._planned, library, model))
-        if self.steps[-1].reason:
-            return  # the library rejects an operator, whatever the plan
+        if self.steps[-1].reason or self._is_known_not_to_help(library):
+            return
         folded = Model(fold(model))
         if bytes(folded.data) != bytes(model.data):
             yield Attempt("folded operators", partial(self._planned, library, folded))
@@ -198,6 +198,17 @@ class FitSearch:
         for split in self._splits():
             name = f"head for {split.head.name}, tail for {split.tail.name}"
             yield Attempt(name, partial(self._tiled_head, library, overlap, split), portable, split)
+
+    def _is_known_not_to_help(self, library: KernelLibrary) -> bool:
+        """Whether another build of the same library was tried, and the last model takes the same memory with both."""
+        last = self.candidates[-1]
+        return any(
+            _family(other.library) == _family(library)
+            and other.library is not library
+            and other.step.name == last.step.name
+            and _memory_taken(other.found) == _memory_taken(last.found)
+            for other in self.candidates
+        )
 
     def _planned(
         self,
@@ -296,6 +307,15 @@ class FitSearch:
             memories=", ".join(f"{p.part} in {p.bank.name}" for p in found.placements if p.bank is not None),
             fits=found.fits,
         )
+
+
+def _family(library: KernelLibrary) -> tuple[object, ...]:
+    """What builds of one library have in common."""
+    return library.name.partition(":")[0], library.release, library.view_alignment
+
+
+def _memory_taken(found: BoardFit) -> tuple[object, ...]:
+    return found.measured.buffers, found.measured.tail_bytes, found.firmware_ram
 
 
 def _extra_work(before: Model, after: Model) -> float:

@@ -21,6 +21,7 @@ from tflm.application.errors import RequestError
 from tflm.application.export import ArenaMemory, SourceStyle, names_of, sources
 from tflm.application.machine import Machine
 from tflm.application.project_parts import PROCESSORS, BoardIds, ids_of
+from tflm.atomic_write import write_atomically
 from tflm.boards import Bank
 from tflm.boards.board_fit import BoardFit, Placement, board_fit
 from tflm.report import with_thousands
@@ -288,13 +289,13 @@ def origin_of_project(command_line: Sequence[str]) -> str:
     return shlex.join(["tflm", *words])
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> list[Path]:
+def write_files(folder: Path, files: Mapping[str, str | bytes]) -> list[Path]:
     """Write files by their paths in a folder, which is created if missing; returns their full paths."""
     folder.mkdir(parents=True, exist_ok=True)
     written = [folder / name for name in files]
-    for path, text in zip(written, files.values()):
+    for path, content in zip(written, files.values()):
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        write_atomically(path, content.encode() if isinstance(content, str) else content)
     return written
 
 

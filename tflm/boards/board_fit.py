@@ -276,9 +276,13 @@ def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> 
 
 
 def firmware_ram(model: Model, board: Board, library: KernelLibrary) -> FirmwareRam | None:
-    """Return TFLM's static RAM and stack with a model's operators; None if they were not measured."""
+    """Return TFLM's static RAM and stack with a model's operators; None if they were not measured.
+
+    A library's usual build stands for its other builds, such as the one for size.
+    """
+    usual_build = library.name.partition(":")[0]
     try:
-        found = flash(model, target=board.target, kernels=library)
+        found = flash(model, target=board.target, kernels=usual_build if ":" in library.name else library)
     except FirmwareError:
         return None
     if found.data_bytes is None or found.bss_bytes is None:
