@@ -1,9 +1,9 @@
 """ADD, SUB and MUL of a constant merged into the weights and the bias of the layer before them.
 
-Floats: a layer without a bias can add ADD's constant as its bias, to the same sums. A power of two scales weights and
-bias without rounding; sums differ only where they overflow or are subnormal. Integers: the layer rounds its result, and
-ADD and MUL round again. So only a MUL that returns its input's integers can be merged: the scales of its input and
-output differ by a power of two, which moves to the scales of the weights.
+Floats: a layer without a bias adds what ADD would have added to the same sums. A MUL is left as it is: even with a power
+of two, sums of scaled weights may overflow, or round as subnormal numbers, where the product of the sum does not. Integers: the output stage rounds, and ADD and
+MUL round once more, so that a constant can only be merged where MUL returns the integers that it takes: then it is a
+power of two between the scales of both outputs, and the scales of the weights take it.
 """
 
 from __future__ import annotations
@@ -90,10 +90,9 @@ def _merged(graph: Graph, layer: Operator, operator: Operator, tensor: int, cons
     if not _is_float(graph, tensor):
         return _rescaled(graph, layer, operator, tensor)
     channels = _by_channel(graph, layer, tensor, constant)
-    if channels is None or _activation(layer) != ActivationFunctionType.NONE:
+    is_sum = graph.code(operator) is not BuiltinOperator.MUL
+    if channels is None or not is_sum or _activation(layer) != ActivationFunctionType.NONE:
         return None
-    if graph.code(operator) is BuiltinOperator.MUL:
-        return _multiplied(graph, layer, channels)
     return _added(graph, layer, channels if graph.code(operator) is BuiltinOperator.ADD else -channels)
 
 
@@ -130,25 +129,6 @@ def _added(graph: Graph, layer: Operator, addends: Array) -> Parameters | None:
     if bias >= 0 and graph.constant(bias).any():  # two roundings
         return None
     return Parameters((layer.inputs or ())[WEIGHTS], graph.add_constant("bias", addends))
-
-
-def _multiplied(graph: Graph, layer: Operator, factors: Array) -> Parameters | None:
-    weights, bias = (layer.inputs or ())[WEIGHTS], _bias(layer)
-    significands, _ = np.frexp(factors)
-    if not (significands == 0.5).all():  # powers of two
-        return None
-    shape = [1] * len(graph.shape(weights))
-    shape[CHANNELS_OF_WEIGHTS[graph.code(layer)]] = -1
-    scaled = [(weights, factors.reshape(shape))] + ([(bias, factors)] if bias >= 0 else [])
-    made = []
-    for tensor, by in scaled:
-        elements = graph.constant(tensor)
-        product = elements * by
-        exact = np.isfinite(product) & ((np.abs(product) >= np.finfo(np.float32).tiny) | (elements == 0))
-        if not exact.all():
-            return None
-        made.append(graph.add_constant(graph.tensors[tensor].name or "", product))
-    return Parameters(*made) if bias >= 0 else Parameters(made[0], -1)
 
 
 def _rescaled(graph: Graph, layer: Operator, operator: Operator, tensor: int) -> Parameters | None:
