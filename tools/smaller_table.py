@@ -30,12 +30,12 @@ SMALLEST_RAM = 1
 def sizes(model: tflm.Model, board: str) -> Iterator[int | str]:
     """The smallest arenas of a model on a board: stock, planned, tiled, and after everything with these kernels."""
     where = by_name(board)
-    on = {"target": where.target, "kernels": where.kernels}
-    yield tflm.measure_arena(model, tflm.AllOpsResolver(), **on).minimum_arena_bytes
-    yield tflm.plan(model, **on).after.minimum_arena_bytes
-    yield tflm.tile(model, **on).minimum_arena_bytes
+    target, kernels = where.target, where.kernels
+    yield tflm.measure_arena(model, tflm.AllOpsResolver(), target=target, kernels=kernels).minimum_arena_bytes
+    yield tflm.plan(model, target=target, kernels=kernels).after.minimum_arena_bytes
+    yield tflm.tile(model, target=target, kernels=kernels).minimum_arena_bytes
     tiny = replace(where, ram=(Bank("RAM", SMALLEST_RAM),))
-    found = tflm.fit(model, board=tiny, kernels=where.kernels, time_limit=None)
+    found = tflm.fit(model, board=tiny, kernels=kernels, time_limit=None)
     yield found.minimum_arena_bytes
     yield found.chosen.name
 

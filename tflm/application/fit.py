@@ -26,7 +26,7 @@ DEFAULT_RESERVE = 4 << 10
 DEFAULT_EXTRA_MACS = 0.25
 """Default share of multiply-accumulates that row bands may add."""
 
-DEFAULT_TIME_LIMIT = 45.0
+DEFAULT_TIME_LIMIT = 50.0
 """Default time limit of all steps together, in seconds."""
 
 
@@ -143,9 +143,9 @@ def fit(
         kernels: the kernel library that the firmware has; then no other is tried. The board's usual one by default.
         release: the TFLM that the firmware has, as for `MicroInterpreter`.
         max_extra_macs: multiply-accumulates that row bands may add, as a share.
-        time_limit: seconds for everything together, shared among the kernel libraries. A step that is under way is
-            completed, including the check of its answers. None for no limit: then the result is the same on every
-            machine.
+        time_limit: seconds for everything together, most of them for the first kernel library. A step that is under
+            way is completed, including the check of its answers. None for no limit: then the result is the same on
+            every machine.
         progress: is told what is being tried.
         improved: is given the best result so far, each time there is a better one.
 

@@ -9,15 +9,14 @@ from functools import partial
 from typing import NamedTuple
 
 from tflm.boards import Board
-from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.boards.board_fit import BoardFit, Split, board_fit, firmware_ram
 from tflm.errors import OperatorError, UnresolvedOperator
 from tflm.libraries import KernelLibrary
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.memory import OptimalPlanner
 from tflm.planning import plan
-from tflm.planning.time_budget import TimeBudget
 from tflm.rewriting import TiledModel, fold, tile
-from tflm.rewriting.tiled_model import PLAN_STEPS
+from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
@@ -32,10 +31,10 @@ BUILDS = {
 MOST_SPLITS = 3
 """Pairs of memories for head and tail that are tried with a kernel library."""
 
-SHARE_OF_STEP = 0.7
-"""Of the time that is left for a kernel library, what a single step may take."""
+SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
+"""Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""
 
-AS_IT_IS, ROW_BANDS = "as it is", "row bands"
+AS_IT_IS = "as it is"
 
 
 @dataclass(frozen=True)
@@ -99,25 +98,26 @@ class Attempt(NamedTuple):
 
 
 class SearchTime:
-    """A time limit that kernel libraries share: each may take an equal part of what those before it left.
+    """A time limit for all kernel libraries together, most of it for the first.
 
     Args:
         seconds: the limit; None for none.
-        libraries: how many there are.
     """
 
-    def __init__(self, seconds: float | None, libraries: int):
-        self._budget = TimeBudget(OptimalPlanner(time_limit=seconds), libraries)
-        self._end: float | None = None
+    def __init__(self, seconds: float | None):
+        self._end = self._library_end = None if seconds is None else time.monotonic() + seconds
 
     def begin_library(self) -> None:
         """Begin with the next library."""
-        seconds = self._budget.share()
-        self._end = None if seconds is None else time.monotonic() + seconds
+        if self._end is not None:
+            now = time.monotonic()
+            self._library_end = now + SHARE_OF_LIBRARY * max(self._end - now, 0.0)
 
     def of_step(self) -> float | None:
         """Seconds that the next step may take; 0 if nothing is left for the library, None without a limit."""
-        return None if self._end is None else SHARE_OF_STEP * max(self._end - time.monotonic(), 0.0)
+        if self._library_end is None:
+            return None
+        return SHARE_OF_STEP * max(self._library_end - time.monotonic(), 0.0)
 
 
 class FitSearch:
@@ -153,7 +153,7 @@ class FitSearch:
 
     def run(self, libraries: Sequence[KernelLibrary]) -> None:
         """Try everything with each library, until the model fits on the chip."""
-        self._time = SearchTime(self._time_limit, len(libraries))
+        self._time = SearchTime(self._time_limit)
         for library in libraries:
             self._time.begin_library()
             if any(self._try(library, attempt) for attempt in self._attempts(library)):
@@ -190,11 +190,7 @@ class FitSearch:
             in_place = partial(self._planned, library, folded, reorder=True, in_place=True)
             yield Attempt("in-place operators", in_place, portable)
             yield Attempt("overlapping tensors", partial(self._planned, library, folded, overlap=overlap), portable)
-        room = self._room()
-        yield Attempt(ROW_BANDS, partial(self._tiled, library, overlap, room), portable)
-        if self.steps[-1].name == ROW_BANDS and (self.steps[-1].minimum_arena_bytes or 0) <= room:
-            narrower = self._room()  # more operators take more static RAM and stack
-            yield Attempt("narrower row bands", partial(self._tiled, library, overlap, narrower), portable)
+        yield Attempt("row bands", partial(self._tiled, library, overlap, self._room(library)), portable)
         for split in self._splits():
             name = f"head for {split.head.name}, tail for {split.tail.name}"
             yield Attempt(name, partial(self._tiled_head, library, overlap, split), portable, split)
@@ -264,9 +260,12 @@ class FitSearch:
         ]
         yield from sorted(pairs, key=lambda split: split.tail.is_external)[:MOST_SPLITS]
 
-    def _room(self) -> int:
-        """Bytes that an arena in one piece may have, in the chip's own RAM, beside what the last model takes there."""
+    def _room(self, library: KernelLibrary) -> int:
+        """Bytes that an arena in one piece may have in the chip's own RAM, with the operators that row bands need."""
         last = self.candidates[-1].found
+        beside = firmware_ram(self.model, self.board, library, MOVERS)
+        if beside is not None:
+            last = replace(last, firmware_ram=replace(beside, reserve_bytes=self.reserve))
         return max(last.measured.minimum_arena_bytes - last.missing_on_chip_bytes, 0)
 
     def _try(self, library: KernelLibrary, attempt: Attempt) -> bool:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tflm.boards import Bank, Board
 from tflm.errors import FirmwareError, OperatorError, UnresolvedOperator
 from tflm.firmware.flash import flash
+from tflm.firmware.resolver_methods import operators_of, resolver_method
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
@@ -275,14 +276,21 @@ def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> 
     return place(pieces, [])
 
 
-def firmware_ram(model: Model, board: Board, library: KernelLibrary) -> FirmwareRam | None:
-    """Return TFLM's static RAM and stack with a model's operators; None if they were not measured.
+def firmware_ram(
+    model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = ()
+) -> FirmwareRam | None:
+    """Return TFLM's static RAM and stack with a model's operators and some more; None if they were not measured.
 
     A library's usual build stands for its other builds, such as the one for size.
     """
     usual_build = library.name.partition(":")[0]
+    names = dict.fromkeys([*operators_of(model), *more_operators])
     try:
-        found = flash(model, target=board.target, kernels=usual_build if ":" in library.name else library)
+        found = flash(
+            operators=map(resolver_method, names),
+            target=board.target,
+            kernels=usual_build if ":" in library.name else library,
+        )
     except FirmwareError:
         return None
     if found.data_bytes is None or found.bss_bytes is None:
