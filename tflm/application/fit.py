@@ -26,7 +26,7 @@ DEFAULT_RESERVE = 4 << 10
 DEFAULT_EXTRA_MACS = 0.25
 """Default share of multiply-accumulates that row bands may add."""
 
-DEFAULT_TIME_LIMIT = 50.0
+DEFAULT_TIME_LIMIT = 45.0
 """Default time limit of all steps together, in seconds."""
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tflm.application.fit import Fit
-from tflm.application.fit_search import FitStep
+from tflm.application.fit_search import AS_IT_IS, FitStep
 from tflm.application.memories import board_uses, memories_table
 from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
 
@@ -50,10 +50,11 @@ def verdict(found: Fit) -> str:
             slow = f" {which} is outside the chip, and slow."
         return f"fits: {found.chosen.name} with {found.kernels.name} kernels, {arena}, {found.chosen.memories}.{slow}"
     if not found.found.fits_ram:
-        tried = len({step.name for step in found.steps})
+        changes = len({step.name for step in found.steps} - {AS_IT_IS})
+        tried = "1 kind of change was tried" if changes == 1 else f"{changes} kinds of changes were tried"
         return (
             f"does not fit: {with_thousands(found.missing_bytes)} of RAM missing; the smallest version needs {arena} "
-            f"({found.chosen.name}, {found.kernels.name} kernels); {tried} kinds of changes were tried"
+            f"({found.chosen.name}, {found.kernels.name} kernels); {tried}"
         )
     return f"does not fit: the model's file has {with_thousands(found.found.model_bytes)}, too large for the flash"
 
