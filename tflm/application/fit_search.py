@@ -1,4 +1,4 @@
-"""Everything that leaves a model's answers unchanged, tried one after the other until the model fits a board."""
+"""Try changes that keep a model's results, one after the other, until the model fits a board."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ BUILDS = {
     "esp-nn": ("esp-nn:ansi", "reference"),
     "esp-nn:ansi": ("reference",),
 }
-"""Other kernels that firmware can be built with, by the usual ones. The Arduino library has only its own."""
+"""Alternative kernel libraries, by the usual one. The Arduino library has only its own kernels."""
 
 MOST_SPLITS = 3
-"""Pairs of memories for head and tail that are tried with a kernel library."""
+"""Most pairs of memories for head and tail to try with a kernel library."""
 
 SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
 """Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""

@@ -1,10 +1,9 @@
 """ADD, SUB and MUL of a constant merged into the weights and the bias of the layer before them.
 
-Floats: a layer without a bias adds what ADD would have added to the same sums. A MUL is left as it is: even with a
-power of two, sums of scaled weights may overflow, or round as subnormal numbers, where the product of the sum does not.
-Integers: the output stage rounds, and ADD and MUL round once more, so that a constant can only be merged where MUL
-returns the integers that it takes: then it is a power of two between the scales of both outputs, and the scales of the
-weights take it.
+Floats: a layer without a bias can add ADD's constant as its bias, to the same sums. A MUL stays: even with a power of
+two, sums of scaled weights may overflow or round as subnormal numbers where the product of the sum does not. Integers:
+the layer rounds its result, and ADD and MUL round again. So only a MUL that returns its input's integers can be merged:
+the scales of its input and output differ by a power of two, which moves to the scales of the weights.
 """
 
 from __future__ import annotations
