@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,14 @@ from test_cli import INT8_MODEL
 
 import tflm
 from tflm.application.project_parts import PROCESSORS
-from tflm.boards import by_name
+from tflm.boards import Bank, by_name
+from tflm.boards.board_fit import board_fit
 
 BUILT = Path(__file__).parents[1] / "build" / "projects"
 """Where TFLM is compiled, once for each part."""
+
+RESERVE = 5 << 10
+"""Bytes of RAM for main, printing and the C library."""
 
 FILL = "i * 37 + i / 96"
 """The inputs, in C++: of each element, by its index."""
@@ -56,6 +61,22 @@ def answers(model: tflm.Model) -> list[int]:
     return [int(value) for value in interpreter.output(0).data.ravel()]
 
 
+def firmware_answers(found: tflm.Fit, name: str, tree: Path, folder: Path) -> list[int]:
+    """What the firmware of a fitted model prints, with the inputs of `answers`."""
+    found.write(folder, name)
+    project, part = folder / "firmware", found.board.target.name
+    main = (project / "main.cc").read_text()
+    assert main.count("[i] = 0;") == 1
+    (project / "main.cc").write_text(main.replace("[i] = 0;", f"[i] = static_cast<int8_t>({FILL});"))
+    library = BUILT / f"{part}-{found.kernels.name.replace(':', '-')}"
+    if not (library / "libtflm.a").exists():
+        built(project, library, f"-DTFLM_DIR={tree}")
+    built(project, folder / "build", f"-DTFLM_DIR={tree}", f"-DTFLM_LIBRARY={library / 'libtflm.a'}")
+    (image,) = (folder / "build").glob("*.elf")
+    shown = called("qemu-system-arm", "-M", PROCESSORS[part].machine, "-nographic", "-semihosting", "-kernel", image)
+    return [int(value) for value in re.findall(r"-?\d+", shown)]
+
+
 @pytest.mark.parametrize("name", ["hello_world", "person_detect"])
 @pytest.mark.parametrize("board", ["nrf52dk", "nucleo-f746zg", "corstone-300"])
 def test_a_fitted_firmware_answers_as_the_original_model(
@@ -66,15 +87,26 @@ def test_a_fitted_firmware_answers_as_the_original_model(
     original = tflm.Model.from_file(path)
     found = tflm.fit(original, board=board)
     assert found.fits
-    found.write(tmp_path, name)
-    project, part = tmp_path / "firmware", by_name(board).target.name
-    main = (project / "main.cc").read_text()
-    assert main.count("[i] = 0;") == 1
-    (project / "main.cc").write_text(main.replace("[i] = 0;", f"[i] = static_cast<int8_t>({FILL});"))
-    library = BUILT / f"{part}-{found.kernels.name.replace(':', '-')}"
-    if not (library / "libtflm.a").exists():
-        built(project, library, f"-DTFLM_DIR={tree}")
-    built(project, tmp_path / "build", f"-DTFLM_DIR={tree}", f"-DTFLM_LIBRARY={library / 'libtflm.a'}")
-    image = tmp_path / "build" / f"{name}.elf"
-    shown = called("qemu-system-arm", "-M", PROCESSORS[part].machine, "-nographic", "-semihosting", "-kernel", image)
-    assert [int(value) for value in re.findall(r"-?\d+", shown)] == answers(original)
+    assert firmware_answers(found, name, tree, tmp_path) == answers(original)
+
+
+@pytest.mark.parametrize(
+    ("board", "name"),
+    [
+        ("nrf52dk", "pretrainedResnet_quant"),
+        ("corstone-300", "person_detect"),
+        ("corstone-300", "pretrainedResnet_quant"),
+    ],
+)
+def test_a_firmware_whose_tensors_overlap_answers_as_the_original_model(
+    tree: Path, corpus: Path, board: str, name: str, tmp_path: Path
+) -> None:
+    """A memory that only the plan with overlap fits, and CMSIS-NN's kernels with the part's instructions."""
+    original, where = tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), by_name(board)
+    planned = tflm.plan(original, target=where.target, kernels="cmsis-nn", overlap="cmsis-nn")
+    beside = board_fit(planned.model, where, reserve=RESERVE).firmware_ram
+    assert beside is not None
+    small = replace(where, ram=(Bank("RAM", planned.after.minimum_arena_bytes + beside.bytes),))
+    found = tflm.fit(original, board=small, kernels="cmsis-nn", reserve=RESERVE)
+    assert found.chosen.name == "overlapping tensors"
+    assert firmware_answers(found, name, tree, tmp_path) == answers(original)

@@ -140,7 +140,16 @@ def test_named_kernels_are_the_only_ones() -> None:
 def test_overlap_is_tried_with_every_library_whose_loops_are_known() -> None:
     found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
     tried = {step.kernels for step in found.steps if step.name == "overlapping tensors"}
-    assert tried == {"cmsis-nn", "cmsis-nn:size", "reference"}
+    assert tried == {"cmsis-nn", "reference"}
+
+
+def test_a_build_that_takes_the_same_memory_is_not_searched_again() -> None:
+    found = tflm.fit(MODEL, board=board(("RAM", 4_096)))
+    of_size = [step for step in found.steps if step.kernels == "cmsis-nn:size"]
+    assert of_size[-1].name == "memory plan"
+    assert [step.minimum_arena_bytes for step in found.steps[: len(of_size)]] == [
+        step.minimum_arena_bytes for step in of_size
+    ]
 
 
 def test_what_is_wrong_with_the_arguments_is_told() -> None:

@@ -160,6 +160,7 @@ class Session:
             board=on.board,
             reserve=bytes_from(reserve),
             kernels=kernels,
+            time_limit=None,
             progress=progress,
             improved=lambda found: best(self._fitted(found)),
         )

@@ -107,11 +107,11 @@ class SearchTime:
     def __init__(self, seconds: float | None):
         self._end = self._library_end = None if seconds is None else time.monotonic() + seconds
 
-    def begin_library(self) -> None:
-        """Begin with the next library."""
+    def begin_library(self, is_last: bool) -> None:
+        """Begin with the next library; the last one has all the time that is left."""
         if self._end is not None:
             now = time.monotonic()
-            self._library_end = now + SHARE_OF_LIBRARY * max(self._end - now, 0.0)
+            self._library_end = now + (1.0 if is_last else SHARE_OF_LIBRARY) * max(self._end - now, 0.0)
 
     def of_step(self) -> float | None:
         """Seconds that the next step may take; 0 if nothing is left for the library, None without a limit."""
@@ -155,7 +155,7 @@ class FitSearch:
         """Try everything with each library, until the model fits on the chip."""
         self._time = SearchTime(self._time_limit)
         for library in libraries:
-            self._time.begin_library()
+            self._time.begin_library(library is libraries[-1])
             if any(self._try(library, attempt) for attempt in self._attempts(library)):
                 return
 

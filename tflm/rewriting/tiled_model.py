@@ -31,6 +31,9 @@ from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target
 
+SHARE_OF_PLAN = 0.1
+"""Share of the time limit for a plan of the model without bands."""
+
 PLAN_STEPS = 20_000
 """Most search steps for the plan of a model without bands; a step limit gives the same result on every machine."""
 
@@ -198,7 +201,8 @@ class _Search:
         """Try a model with a plan alone."""
         if self.is_enough():
             return
-        planner = OptimalPlanner(time_limit=self._seconds_left(), step_limit=PLAN_STEPS)
+        seconds = None if self.time_limit is None else SHARE_OF_PLAN * self.time_limit
+        planner = OptimalPlanner(time_limit=seconds, step_limit=PLAN_STEPS)
         planned = plan(
             model,
             self.resolver,
@@ -230,9 +234,6 @@ class _Search:
             self._keep_bands(tiler.within(self.enough), model, rewrites)
         if not self.is_enough():
             self._keep_bands(tiler.smallest(self._best.arena), model, rewrites)
-
-    def _seconds_left(self) -> float | None:
-        return None if self.time_limit is None else max(self._begin + self.time_limit - time.monotonic(), 0.0)
 
     def _keep_bands(self, made: Rewritten | None, model: Model, rewrites: Mapping[str, int]) -> None:
         if made is not None:
