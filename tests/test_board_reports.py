@@ -135,7 +135,7 @@ def test_one_line_counts_operators_and_says_whether_one_of_them_stops_the_model(
     assert shown.concerns_line(several).count("MUL") == 1
     assert "answers differ" in shown.concerns_line(several)
     stopped = shown.concerns_line([*several, finding(effect=Effect.LACKS)])
-    assert "keep it from running" in stopped
+    assert "prevent it from running" in stopped
     assert "(the model;" in shown.concerns_line([finding(operator="", subgraph_index=None, operator_index=None)])
     assert "answers differ" not in stopped
 
