@@ -35,13 +35,13 @@ def test_reference_pages_show_no_objects_of_python(name: str) -> None:
 def test_the_api_page_has_every_public_name(name: str) -> None:
     value = getattr(tflm, name, None)
     if not inspect.ismodule(value) and not name.startswith("_"):
-        assert f"### {name}\n" in reference.api()
+        assert re.search(rf"^::: tflm\.(\w+\.)?{name}$", reference.api(), re.MULTILINE)
 
 
 def test_every_planner_is_on_the_api_page() -> None:
     page = reference.api()
     for planner in (*memory.PLANNERS.values(), *memory.MODEL_PLANNERS.values()):
-        assert f"### {planner.__name__}\n" in page
+        assert f"::: tflm.memory.{planner.__name__}\n" in page
 
 
 @pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
@@ -101,9 +101,11 @@ def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(
 
 
 def anchors(page: Path) -> set[str]:
-    """What links may lead to inside a page: its headings, as GitHub names them."""
-    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """What links may lead to inside a page: its headings, as GitHub names them, and the names of the API."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    names = re.findall(r"^::: (.*)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings} | {*names}
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,11 @@ A test fails if they are out of date.
 
 from __future__ import annotations
 
-import enum
 import inspect
 import re
 import sys
-import textwrap
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,8 +28,6 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 GENERATED = "<!-- Written by tools/reference.py from the code. Changes here are lost. -->"
 
-LINE_LENGTH = 100
-
 COMMANDS_INTRODUCTION = """\
 `tflm COMMAND --help` shows the help on this page. `python -m tflm` is the same as `tflm`.
 `tflm --install-completion` enables completion of commands, options, targets and planners (bash, zsh, fish).
@@ -48,13 +44,11 @@ and names are never shortened. On a terminal, commands that take longer than a s
 
 API_INTRODUCTION = """\
 The names in `tflm`, then the file format (`tflm.schema`) and the planners (`tflm.memory`). The interface of the
-`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`."""
+`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`. The documentation site (`make docs`) shows each name with
+its signature and docstring; so does `help()` in Python."""
 
 PLANNING = tuple(name for name in memory.__all__ if callable(getattr(memory, name)))
 """The public names of `tflm.memory`: planners and what they plan."""
-
-DOCUMENTED = {*tflm.__all__, *PLANNING}
-"""Names on the page; their members are shown once, and derived classes link to them."""
 
 OPERATORS_INTRODUCTION = """\
 The types are those of an operator's main tensor, usually its first input. Other tensors have other types: for example,
@@ -123,19 +117,6 @@ ANY_TYPE = {
 }
 """Operators that don't declare types, and why."""
 
-SECTIONS = ("Args", "Attributes", "Raises")
-"""Headings of a docstring's lists."""
-
-
-class Raw:
-    """An annotation whose repr has no quotes."""
-
-    def __init__(self, text: str):
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
-
 
 # --- Commands ----------------------------------------------------------------------------------------------------
 
@@ -199,25 +180,21 @@ def _parameter_table(function: Callable[..., Any]) -> str:
 
 
 def api() -> str:
-    """The page of all public names."""
+    """The page of all public names: the documentation site renders their signatures and docstrings."""
     names = [name for name in tflm.__all__ if not name.startswith("_") and not inspect.ismodule(getattr(tflm, name))]
-    constants = [name for name in names if not callable(getattr(tflm, name))]
     errors = [name for name in names if _is_class(name) and issubclass(getattr(tflm, name), Exception)]
     classes = [name for name in names if _is_class(name) and name not in errors]
-    functions = [name for name in names if name not in (*constants, *errors, *classes)]
-    assert not constants
-    parts = ["# API", GENERATED, API_INTRODUCTION, _targets()]
-    groups: dict[str, Mapping[str, Any]] = {
-        "Functions": {name: getattr(tflm, name) for name in functions},
-        "Classes": {name: getattr(tflm, name) for name in classes},
-        "Models in code: tflm.schema": {"SubgraphBuilder": tflm.schema.SubgraphBuilder},
-        "Planners: tflm.memory": {name: getattr(memory, name) for name in PLANNING},
-        "Errors": {name: getattr(tflm, name) for name in errors},
+    functions = [name for name in names if name not in (*errors, *classes)]
+    groups = {
+        "Functions": [f"tflm.{name}" for name in functions],
+        "Classes": [f"tflm.{name}" for name in classes],
+        "Models in code: tflm.schema": ["tflm.schema.SubgraphBuilder"],
+        "Planners: tflm.memory": [f"tflm.memory.{name}" for name in PLANNING],
+        "Errors": [f"tflm.{name}" for name in errors],
     }
+    parts = ["# API", GENERATED, API_INTRODUCTION, _targets()]
     for title, group in groups.items():
-        parts.append(f"## {title}")
-        for name, value in group.items():
-            parts += _object(name, value)
+        parts += [f"## {title}", *(f"::: {name}" for name in group)]
     return _page(parts)
 
 
@@ -237,92 +214,6 @@ def _targets() -> str:
 def _constant_name(target: tflm.targets.Target) -> str:
     constants = (name for name, value in vars(tflm.targets).items() if value is target)
     return next(constants, f'PARTS["{target.name}"]')
-
-
-def _object(name: str, value: Any) -> Iterator[str]:
-    yield f"### {name}"
-    if inspect.isclass(value) and value.__name__ != name and value.__name__ in DOCUMENTED:
-        yield f"Another name for [`{value.__name__}`](#{value.__name__.lower()})."
-        return
-    if inspect.isclass(value) and issubclass(value, enum.Enum):
-        yield "`" + "`, `".join(value.__members__) + "`"
-    elif not getattr(value, "_is_protocol", False) and not (inspect.isclass(value) and issubclass(value, Exception)):
-        yield _fenced("python", [_signature(name, value)])
-    yield _markdown(inspect.getdoc(value) or "")
-    if not inspect.isclass(value):
-        return
-    bases = [base.__name__ for base in value.__mro__[1:] if base.__name__ in DOCUMENTED]
-    if bases and not issubclass(value, Exception):
-        yield f"It has all that [`{bases[0]}`](#{bases[0].lower()}) has."
-    for member, each in _members(value):
-        if isinstance(each, property):
-            yield f"#### {name}.{member}"
-        else:
-            yield f"#### {name}.{member}()"
-            yield _fenced("python", [_signature(member, getattr(value, member))])
-        yield _markdown(inspect.getdoc(getattr(value, member)) or "")
-
-
-def _members(kind: type) -> Iterator[tuple[str, Any]]:
-    """Public methods and properties, without those of bases that are public themselves."""
-    public = [base for base in kind.__mro__[1:] if base.__name__ in DOCUMENTED]
-    adders = {method_name(operator) for operator in REGISTRATIONS}  # the page of operators lists these
-    bases = [base for base in kind.__mro__ if base.__module__.startswith("tflm") and base not in public]
-    for name in dict.fromkeys(name for base in bases for name in vars(base)):
-        value = inspect.getattr_static(kind, name)
-        plain = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
-        if name.startswith("_") or not (inspect.isfunction(plain) or isinstance(plain, property)):
-            continue
-        if name not in adders:
-            yield name, value
-
-
-def _signature(name: str, value: Any) -> str:
-    signature = inspect.signature(value)
-    shown = [
-        parameter.replace(annotation=_raw(parameter.annotation), default=_default(parameter.default))
-        for parameter in signature.parameters.values()
-        if parameter.name != "self"
-    ]
-    result = inspect.Signature.empty if inspect.isclass(value) else _raw(signature.return_annotation)
-    text = f"{name}{signature.replace(parameters=shown, return_annotation=result)}"
-    if len(text) <= LINE_LENGTH:
-        return text
-    lines = [f"    {parameter!s}," for parameter in shown]
-    before_first = [i for i, parameter in enumerate(shown) if parameter.kind == parameter.KEYWORD_ONLY][:1]
-    for i in before_first:
-        lines.insert(i, "    *,")
-    return "\n".join([f"{name}(", *lines, text[text.rindex(")") :]])
-
-
-def _default(value: Any) -> Any:
-    if isinstance(value, tflm.targets.Target):
-        return Raw(f"targets.{_constant_name(value)}")
-    return Raw("...") if repr(value).startswith("<") and value is not inspect.Parameter.empty else value
-
-
-def _raw(annotation: Any) -> Any:
-    """An annotation as it was written: named tuples keep theirs as references."""
-    text = getattr(annotation, "__forward_arg__", annotation)
-    return Raw(text) if isinstance(text, str) else annotation
-
-
-def _markdown(docstring: str) -> str:
-    """A docstring as Markdown: its lists of arguments, attributes and errors become lists."""
-    result: list[str] = []
-    for paragraph in re.split(r"\n\s*\n", docstring):
-        heading, _, items = paragraph.partition(":\n")
-        result.append(_list(heading, items) if heading in SECTIONS else paragraph)
-    return "\n\n".join(result)
-
-
-def _list(heading: str, items: str) -> str:
-    entries = re.split(r"\n(?=\S)", textwrap.dedent(items))
-    lines = []
-    for entry in entries:
-        name, _, text = " ".join(entry.split()).partition(": ")
-        lines.append(f"- `{name}`: {text}" if text else f"- {name}")
-    return f"{heading}:\n\n" + "\n".join(lines)
 
 
 # --- Operators ---------------------------------------------------------------------------------------------------

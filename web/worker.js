@@ -15,9 +15,8 @@ async function boot() {
   await Promise.all(settings.wheels.map(async (wheel) => unpack(wheel)));
   python.FS.writeFile("session.py", await (await fetch(new URL("session.py", SITE))).text());
   python.FS.mkdir("models");
-  const module = python.pyimport("session");
-  session = module.Session(python.pyimport("pathlib").Path("models"));
-  postMessage({ ready: toJavaScript(module.machines()), names: toJavaScript(module.names()) });
+  session = python.pyimport("session").Session(python.pyimport("pathlib").Path("models"));
+  postMessage({ ready: true });
 }
 
 async function unpack(wheel) {
