@@ -9,6 +9,8 @@
 # make wheel      the hello world and the command, from the built wheel
 # make web        the page that runs the package in a browser, in build/web
 # make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
+# make docs       the documentation site in build/site; make docs-test walks it in Chromium
+# make release-check  all checks of a release that need no account
 # make explorer   node data of operators, held to Google's Model Explorer, whose adapter of 500 MB it installs
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
@@ -27,6 +29,8 @@ FAULTS ?=
 TFLM_TREE ?= ../tflite-micro
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
+RELEASING := $(VENV)/releasing.stamp
+DOCUMENTING := $(VENV)/documenting.stamp
 PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
 LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
 COVERAGE_FLOOR := 90
@@ -40,7 +44,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	explorer coverage firmware projects faults history overlaps long clean
+	docs docs-test release-check explorer coverage firmware projects faults history overlaps long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -106,6 +110,16 @@ web-serve: web-runtime
 	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide
 	$(VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/web-local $(PORT)
 
+docs: $(DOCUMENTING)
+	$(VENV)/bin/python tools/documentation.py build build/site
+
+docs-test: $(TESTING) $(DOCUMENTING) web-runtime
+	$(VENV)/bin/pytest -n 0 tests/test_documentation.py
+
+# With TAG=v0.2.0, the checks of that release.
+release-check: $(RELEASING)
+	$(VENV)/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
+
 processors: $(TESTING)
 	for path in avx512vnni avx512 avx2 sse2; do \
 		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py $(ON_EVERY_PROCESSOR) || exit 1; \
@@ -156,4 +170,12 @@ $(RUNTIME): pyproject.toml | $(VENV)/bin/python
 $(TESTING): pyproject.toml | $(VENV)/bin/python
 	$(PIP) install --editable '.[test,oracle,benchmark,vela,images,metrics,dask]'
 	$(VENV)/bin/python -m compileall -q tflm
+	touch $@ $(RUNTIME)
+
+$(DOCUMENTING): pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable '.[docs]'
+	touch $@ $(RUNTIME)
+
+$(RELEASING): pyproject.toml | $(VENV)/bin/python
+	$(PIP) install --editable '.[release]'
 	touch $@ $(RUNTIME)

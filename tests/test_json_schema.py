@@ -101,6 +101,7 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
+    "doctor": ["doctor"],
     "evaluate": [
         f"evaluate {INT8} --inputs labelled.npz --workers 1",
         f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",

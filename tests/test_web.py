@@ -254,7 +254,7 @@ def site(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "web"
 
 
-class _Handler(http.server.SimpleHTTPRequestHandler):
+class Handler(http.server.SimpleHTTPRequestHandler):
     """Serves files without a word."""
 
     def log_message(self, *_: object) -> None:
@@ -264,7 +264,7 @@ class _Handler(http.server.SimpleHTTPRequestHandler):
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Where the page is served."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(_Handler, directory=str(site)))
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}/"

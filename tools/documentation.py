@@ -7,7 +7,6 @@ python tools/documentation.py publish 0.2 --alias latest
 from __future__ import annotations
 
 import argparse
-import importlib.metadata
 import re
 import shutil
 import subprocess
@@ -18,6 +17,8 @@ from typing import Any
 
 import yaml
 from website import WebError, build_site
+
+from tflm.release import project_url
 
 ROOT = Path(__file__).parents[1]
 CONFIGURATION = ROOT / "mkdocs.yml"
@@ -48,12 +49,6 @@ class DocumentationError(Exception):
     """The site could not be built."""
 
 
-def address(label: str) -> str:
-    """Return an address of the project, such as that of its `Repository`, from the package's metadata."""
-    urls = importlib.metadata.metadata("pytflm").get_all("Project-URL") or []
-    return dict(url.split(", ", 1) for url in urls)[label]
-
-
 # --- Pages -----------------------------------------------------------------------------------------------------------
 
 
@@ -80,7 +75,7 @@ def for_the_site(text: str, source: str) -> str:
         return f"]({_place(path)}{match[2] or ''})"
 
     text = re.sub(r"\]\((?!\w+:)([^)#\s]+)(#[^)]*)?\)", link, text)
-    repository = address("Repository")
+    repository = project_url("Repository")
     text = text.replace("{{repository}}", repository).replace(
         "{{repository_name}}", "/".join(repository.split("/")[-2:])
     )
@@ -90,7 +85,7 @@ def for_the_site(text: str, source: str) -> str:
 def _place(path: str) -> str:
     if path in PAGES_ELSEWHERE:
         return PAGES_ELSEWHERE[path]
-    return path.removeprefix("docs/") if path.startswith("docs/") else f"{address('Repository')}/blob/main/{path}"
+    return path.removeprefix("docs/") if path.startswith("docs/") else f"{project_url('Repository')}/blob/main/{path}"
 
 
 def navigation(index: str) -> list[dict[str, Any]]:
@@ -104,11 +99,12 @@ def navigation(index: str) -> list[dict[str, Any]]:
 # --- Building --------------------------------------------------------------------------------------------------------
 
 
-def build(site: Path, *, versioned: bool = False) -> None:
+def build(site: Path, *, runtime: Path | None = None, versioned: bool = False) -> None:
     """Build the site: the pages strictly, then the page that runs the package in a browser.
 
     Args:
         site: the folder, which is replaced.
+        runtime: a folder with Pyodide, for a site that contacts no other host.
         versioned: whether the site offers the choice of a version, which needs mike's `versions.json` beside it.
 
     Raises:
@@ -121,10 +117,12 @@ def build(site: Path, *, versioned: bool = False) -> None:
         gather(work / "docs")
         configuration = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
         configuration["docs_dir"], configuration["site_dir"] = "docs", "site"
-        configuration["site_url"] = address("Documentation")
+        configuration["site_url"] = project_url("Documentation")
         configuration["nav"] = navigation((work / "docs" / INDEX).read_text(encoding="utf-8"))
         configuration["plugins"][1]["mkdocstrings"]["handlers"]["python"]["paths"] = [str(ROOT)]
-        extra = {"social": [{"icon": "fontawesome/brands/git-alt", "link": address("Repository"), "name": "Source"}]}
+        extra = {
+            "social": [{"icon": "fontawesome/brands/git-alt", "link": project_url("Repository"), "name": "Source"}]
+        }
         configuration["extra"] = extra | ({"version": {"provider": "mike"}} if versioned else {})
         (work / CONFIGURATION.name).write_text(yaml.safe_dump(configuration), encoding="utf-8")
         command = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
@@ -135,7 +133,7 @@ def build(site: Path, *, versioned: bool = False) -> None:
     unresolved = {found for page in site.rglob("*.html") for found in UNRESOLVED.findall(page.read_text("utf-8"))}
     if unresolved:
         raise DocumentationError(f"unresolved references: {', '.join(sorted(unresolved))}")
-    build_site(site / "try")
+    build_site(site / "try", runtime)
 
 
 def publish(version: str, aliases: list[str]) -> None:
@@ -165,13 +163,14 @@ def main() -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     building = commands.add_parser("build", help="build the site")
     building.add_argument("folder", type=Path)
+    building.add_argument("--runtime", type=Path, help="folder of Pyodide to include; loaded from a CDN by default")
     publishing = commands.add_parser("publish", help=f"commit the site as a version to the branch {BRANCH}")
     publishing.add_argument("version")
     publishing.add_argument("--alias", action="append", default=[], help="another name of the version, such as latest")
     options = parser.parse_args()
     try:
         if options.command == "build":
-            build(options.folder)
+            build(options.folder, runtime=options.runtime)
         else:
             publish(options.version, options.alias)
     except (DocumentationError, WebError) as error:

@@ -44,8 +44,8 @@ and names are never shortened. On a terminal, commands that take longer than a s
 
 API_INTRODUCTION = """\
 The names in `tflm`, then the file format (`tflm.schema`) and the planners (`tflm.memory`). The interface of the
-`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`. The documentation site (`make docs`) shows each name with
-its signature and docstring; so does `help()` in Python."""
+`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`. The documentation site (`make docs`) shows the
+signature and the docstring of each name; so does `help()` in Python."""
 
 PLANNING = tuple(name for name in memory.__all__ if callable(getattr(memory, name)))
 """The public names of `tflm.memory`: planners and what they plan."""

@@ -9,10 +9,20 @@ REQUIRED = ("typer", "rich")
 
 
 def main() -> None:
-    """Run the command with the arguments of the process; needs the extra `cli`."""
+    """Run the command with the arguments of the process; all but `tflm doctor` needs the extra `cli`."""
     missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
+    if missing and sys.argv[1:] == ["doctor"]:
+        _doctor()
     if missing:
         sys.exit(f"tflm: the command needs {' and '.join(missing)}: pip install {' '.join(missing)}")
     from tflm.cli.app import app
 
     app(prog_name="tflm")
+
+
+def _doctor() -> None:
+    from tflm.application.doctor import diagnose, is_healthy, plain_text
+
+    checks = diagnose()
+    print(plain_text(checks))
+    sys.exit(0 if is_healthy(checks) else 1)

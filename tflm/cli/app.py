@@ -11,6 +11,7 @@ from tflm.cli.arena import arena
 from tflm.cli.check import check
 from tflm.cli.compare import compare
 from tflm.cli.device_log import device_log
+from tflm.cli.doctor import doctor
 from tflm.cli.evaluate import calibrate_report, evaluate
 from tflm.cli.export import export
 from tflm.cli.firmware import firmware
@@ -48,6 +49,7 @@ COMMANDS = (
     check,
     compare,
     device_log,
+    doctor,
     evaluate,
     export,
     firmware,

@@ -1,0 +1,113 @@
+"""`tflm doctor`: what it finds wrong in an installation, and what it says to do."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+from oracle import Oracle
+from test_cli import run
+
+from tflm import cli
+from tflm.application import doctor
+from tflm.compiler.calls import is_available
+from tflm.release import project_url
+
+
+def problems() -> dict[str, doctor.Check]:
+    """What must be fixed, by the name of the part."""
+    return {check.name: check for check in doctor.diagnose() if check.status == "problem"}
+
+
+def test_an_installation_that_works_is_healthy() -> None:
+    answer = run("doctor")
+    assert answer.returncode == 0, answer.stdout
+    assert "nothing to fix" in answer.stdout
+    checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
+    assert {"Python", "numpy", "compiled engine", "TFLM followed", "extra fast", "extra cli"} <= set(checks)
+    assert {check["status"] for check in checks.values()} <= {"ok", "absent"}
+
+
+def test_the_recorded_answer_is_that_of_tflm(oracle: Oracle) -> None:
+    ((answer,),) = oracle.run(doctor.recorded_model(), [[doctor.recorded_input()]])
+    assert answer.ravel().tolist() == doctor.RECORDED
+
+
+def test_a_wrong_answer_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "RECORDED", [0, 0, 0, 0])
+    found = problems()
+    assert set(found) >= {"model without the engine"}
+    assert project_url("Repository") in found["model without the engine"].fix
+
+
+@pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
+@pytest.mark.parametrize(
+    ("variable", "value", "name", "fix"),
+    [
+        ("TFLM_CPU", "abacus", "compiled engine", "unset TFLM_CPU"),
+        ("TFLM_CACHE_DIR", "/proc/none", "cache of the engine", "set TFLM_CACHE_DIR"),
+    ],
+)
+def test_wrong_settings_of_the_engine_are_problems(variable: str, value: str, name: str, fix: str) -> None:
+    answer = run("doctor", "--json", **{variable: value})
+    assert answer.returncode == 1
+    (check,) = (each for each in json.loads(answer.stdout)["checks"] if each["name"] == name)
+    assert check["status"] == "problem"
+    assert fix in check["fix"]
+
+
+@pytest.mark.parametrize(
+    ("version", "found"), [("1.26.4", "1.26.4, too old"), (None, "not installed")], ids=["too old", "missing"]
+)
+def test_packages_that_are_missing_or_too_old_are_named(
+    monkeypatch: pytest.MonkeyPatch, version: str | None, found: str
+) -> None:
+    read = importlib.metadata.version
+
+    def changed(name: str) -> str:
+        if name != "numpy":
+            return read(name)
+        if version is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(importlib.metadata, "version", changed)
+    assert problems()["numpy"] == doctor.Check("numpy", "problem", found, "pip install 'numpy>=2.0'")
+
+
+def test_an_extra_that_is_not_installed_is_no_problem(monkeypatch: pytest.MonkeyPatch) -> None:
+    read = importlib.metadata.version
+
+    def without_matplotlib(name: str) -> str:
+        if name == "matplotlib":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return read(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_matplotlib)
+    checks = {check.name: check for check in doctor.diagnose()}
+    assert checks["extra plot"].status == "absent"
+    assert "pip install 'matplotlib" in checks["extra plot"].fix
+    assert doctor.is_healthy(list(checks.values()))
+
+
+def test_it_runs_without_the_packages_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "REQUIRED", ("a_package_that_is_missing",))
+    monkeypatch.setattr("sys.argv", ["tflm", "doctor"])
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 0
+    assert "nothing to fix" in capsys.readouterr().out
+
+
+def test_the_address_of_the_project_is_in_one_place() -> None:
+    root = Path(__file__).parents[1]
+    owner = project_url("Repository").split("/")[-2]
+    kinds = {".py", ".md", ".yml", ".yaml", ".cff", ".toml", ".html", ".js", ".ipynb"}
+    folders = (".github", "conda", "docs", "examples", "tflm", "tools", "web")
+    places = [path for folder in folders for path in (root / folder).rglob("*")]
+    texts = {path: path.read_text(encoding="utf-8") for path in (*places, *root.iterdir()) if path.suffix in kinds}
+    assert [path.name for path, text in texts.items() if f"{owner}/" in text] == ["pyproject.toml"]

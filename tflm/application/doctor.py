@@ -1,0 +1,218 @@
+"""What works in this installation, what does not, and how to fix it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import re
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+import tflm
+from tflm.compiler.calls import is_available
+from tflm.delegates import COMPILED_VARIABLE
+from tflm.release import DISTRIBUTION, TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL, project_url
+from tflm.report import TEXT, Report, Table
+from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, SoftmaxOptions, TensorType
+
+EXTRAS = ("cli", "images", "metrics", "dask", "plot", "fast", "flex")
+"""Extras for users; the others are for the project's own tests and documentation."""
+
+REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?:>=(?P<version>[\d.]+))?(?:; extra == '(?P<extra>[\w-]+)')?$")
+
+IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "protobuf": "google.protobuf"}
+"""Modules of packages that are not named as the package."""
+
+RECORDED = [-117, 95, -128, -106]
+"""What TFLM answers for `recorded_model()` and `recorded_input()`."""
+
+REPORT = f"report it with this output: {project_url('Repository')}/issues/new/choose"
+
+Status = Literal["ok", "absent", "problem"]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One part of the installation.
+
+    Attributes:
+        name: the part.
+        status: "ok"; "absent" if it is optional and not installed; "problem" if it must be fixed.
+        found: what was found.
+        fix: what to do; empty if there is nothing to do.
+    """
+
+    name: str
+    status: Status
+    found: str
+    fix: str = ""
+
+
+def diagnose() -> list[Check]:
+    """Check Python, the packages, the engine, the extras, and a model's results against TFLM's."""
+    return [
+        Check("tflm", "ok", f"{tflm.__version__} in {Path(tflm.__file__).parent}"),
+        Check("TFLM followed", "ok", f"{TFLM_COMMIT} of {TFLM_DATE}, results of tflite-micro {TFLM_WHEEL}"),
+        Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
+        *(_package(name, lowest) for name, lowest, extra in requirements() if not extra),
+        *_engine_checks(),
+        *(_extra(extra) for extra in EXTRAS),
+        _run("model without the engine", ()),
+    ]
+
+
+# --- Packages --------------------------------------------------------------------------------------------------------
+
+
+def requirements() -> Iterator[tuple[str, str, str]]:
+    """Yield each requirement of the package: its name, the lowest version, the extra or an empty string."""
+    for text in importlib.metadata.requires(DISTRIBUTION) or ():
+        match = REQUIREMENT.match(text.replace('"', "'"))
+        if match:
+            yield match["name"], match["version"] or "0", match["extra"] or ""
+
+
+def _package(name: str, lowest: str) -> Check:
+    try:
+        version = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return Check(name, "problem", "not installed", f"pip install '{name}>={lowest}'")
+    if _numbers(version) < _numbers(lowest):
+        return Check(name, "problem", f"{version}, too old", f"pip install '{name}>={lowest}'")
+    if not importlib.util.find_spec(IMPORT_NAMES.get(name, name).partition(".")[0]):
+        return Check(name, "problem", f"{version}, but its files are missing", f"pip install --force-reinstall {name}")
+    return Check(name, "ok", version)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(digits) for digits in re.findall(r"\d+", version)][:3]
+
+
+def _extra(extra: str) -> Check:
+    """Check the packages of an extra; none of them installed is no problem."""
+    packages = [_package(name, lowest) for name, lowest, of in requirements() if of == extra]
+    missing = [each for each in packages if each.found == "not installed"]
+    wrong = [each for each in packages if each.status == "problem" and each not in missing]
+    fix = "; ".join(each.fix for each in wrong + missing)
+    found = ", ".join(f"{each.name} {each.found}" for each in packages)
+    status: Status = "problem" if wrong else "absent" if missing else "ok"
+    return Check(f"extra {extra}", status, found, fix)
+
+
+# --- The engine ------------------------------------------------------------------------------------------------------
+
+
+def _engine_checks() -> Iterator[Check]:
+    if not is_available():
+        why = "the extra fast is not installed" if os.name == "posix" else f"not available on {platform.system()}"
+        yield Check("compiled engine", "absent", f"{why}; numpy runs the kernels")
+        return
+    from tflm.compiler.cache import CACHE_VARIABLE, cache_folder
+    from tflm.compiler.processor import VARIABLE, processor
+    from tflm.delegates import Compiled
+
+    try:
+        cpu = processor()
+    except tflm.ArgumentError as error:
+        yield Check("compiled engine", "problem", str(error), f"unset {VARIABLE}")
+        return
+    off = f"; switched off by {COMPILED_VARIABLE}=0" if os.environ.get(COMPILED_VARIABLE) == "0" else ""
+    yield Check("compiled engine", "ok", f"code for {cpu.name}, vectors of {cpu.vector_bytes} bytes{off}")
+    folder = cache_folder()
+    if folder is None:
+        fix = f"set {CACHE_VARIABLE} to a folder that only you can write; until then, every process compiles again"
+        yield Check("cache of the engine", "problem", "no folder can be written, or it belongs to another user", fix)
+    else:
+        yield Check("cache of the engine", "ok", str(folder))
+    yield _run("model with the engine", (Compiled(),))
+
+
+# --- A model ---------------------------------------------------------------------------------------------------------
+
+
+def recorded_model() -> bytes:
+    """Return a small int8 model: a convolution, a dense layer and a softmax, with weights that count upwards."""
+    builder = tflm.ModelBuilder("tflm doctor")
+    main = builder.subgraph()
+    tensor = main.input("image", (1, 6, 6, 2), TensorType.INT8, tflm.quantized(0.05, 3))
+    kernel = main.constant("kernel", _counting((3, 3, 3, 2)), tflm.quantized([0.01, 0.02, 0.015]))
+    features = main.tensor("features", (1, 2, 2, 3), TensorType.INT8, tflm.quantized(0.3, -5))
+    options = Conv2DOptions(padding=Padding.VALID, stride_w=2, stride_h=2)
+    main.operator(BuiltinOperator.CONV_2D, [tensor, kernel, -1], [features], options)
+    weights = main.constant("weights", _counting((4, 12)), tflm.quantized(0.001))
+    scores = main.tensor("scores", (1, 4), TensorType.INT8, tflm.quantized(0.05, 7))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [features, weights, -1], [scores], FullyConnectedOptions())
+    shares = main.tensor("shares", (1, 4), TensorType.INT8, tflm.quantized(1 / 256, -128))
+    main.operator(BuiltinOperator.SOFTMAX, [scores], [shares], SoftmaxOptions(beta=1.0))
+    main.output(shares)
+    return builder.build()
+
+
+def recorded_input() -> np.ndarray[Any, Any]:
+    """Return the input of `recorded_model()` that has a recorded answer, int8 of shape (1, 6, 6, 2)."""
+    return _counting((1, 6, 6, 2))
+
+
+def _counting(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    return (np.arange(np.prod(shape)) * 37 % 255 - 127).astype(np.int8).reshape(shape)
+
+
+def _run(name: str, delegates: tuple[tflm.delegates.Delegate, ...]) -> Check:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            answer = _answer(delegates)
+        except Exception as error:  # whatever is broken here is what the user wants to know
+            return Check(name, "problem", f"{type(error).__name__}: {error}", REPORT)
+    if caught:
+        return Check(name, "problem", str(caught[0].message), "reinstall numba and llvmlite: pip install -U numba")
+    if answer != RECORDED:
+        return Check(name, "problem", f"answers {answer}, TFLM {RECORDED}", REPORT)
+    return Check(name, "ok", "answers as TFLM does")
+
+
+def _answer(delegates: tuple[tflm.delegates.Delegate, ...]) -> list[int]:
+    model = tflm.Model(recorded_model())
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14), delegates=delegates)
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = recorded_input()
+    interpreter.invoke()
+    answer: list[int] = interpreter.output(0).data.ravel().tolist()
+    return answer
+
+
+# --- Output ----------------------------------------------------------------------------------------------------------
+
+
+def is_healthy(checks: list[Check]) -> bool:
+    """Return whether nothing must be fixed."""
+    return all(check.status != "problem" for check in checks)
+
+
+def doctor_figures(checks: list[Check]) -> dict[str, Any]:
+    """Return the JSON document."""
+    return {"version": tflm.__version__, "healthy": is_healthy(checks), "checks": [asdict(check) for check in checks]}
+
+
+def doctor_report(checks: list[Check]) -> Report:
+    """Return a table of all checks, and what to do."""
+    rows = [(check.name, check.status, check.found) for check in checks]
+    table = Table("", {"part": TEXT, "status": TEXT, "found": TEXT}, rows)
+    notes = [f"{check.name}: {check.fix}" for check in checks if check.status == "problem"]
+    return Report("tflm doctor", [], [table], notes or ["nothing to fix"])
+
+
+def plain_text(checks: list[Check]) -> str:
+    """Return the report for a terminal, for an installation without the extra `cli`."""
+    report = doctor_report(checks)
+    rows = report.tables[0].rows
+    widths = [max(len(row[i]) for row in rows) for i in range(2)]
+    lines = [f"{part:{widths[0]}}  {status:{widths[1]}}  {found}" for part, status, found in rows]
+    return "\n".join([*lines, "", *report.notes])
