@@ -68,11 +68,12 @@ def test_the_next_version_has_an_entry() -> None:
         ("def plan(model, steps=1): ...\ndef tile(model): ...\ndef fold(model): ...\n", "", None),
         ("def plan(model, steps=1, order=None): ...\ndef tile(model): ...\n", "", None),
         ("def plan(model, steps=1): ...\n", "", "tile"),
+        ("def plan(model, steps=1): ...\ndef tile(model): ...\n__all__ = ['plan']\n", "", "tile"),
         ("def plan(model, steps=1): ...\n", "### Removed\n\n- `tile`: use `fit`\n", None),
         ("def plan(model): ...\ndef tile(model): ...\n", "### Removed\n\n- `steps` of `plan`\n", "plan"),
         ("def plan(model): ...\ndef tile(model): ...\n", "### Changed\n\n- `plan` has no `steps`\n", None),
     ],
-    ids=["added", "option added", "removed", "removed and said", "changed", "changed and said"],
+    ids=["added", "option added", "removed", "not exported", "removed and said", "changed", "changed and said"],
 )
 def test_what_breaks_callers_must_be_in_the_changes(
     repository: Path, source: str, entry: str, named: str | None

@@ -28,6 +28,9 @@ HELLO_WORLD = ROOT / "examples" / "hello_world"
 
 LARGEST_WHEEL_BYTES = 1_500_000
 
+COLOURS = re.compile(r"\x1b\[\d+m")
+"""Codes of a terminal in griffe's explanations."""
+
 
 class ReleaseError(Exception):
     """A check failed."""
@@ -83,11 +86,16 @@ def check_api(old: Any, new: Any, entry: str) -> None:
     import griffe
 
     said = {"removed": section(entry, "Removed"), "changed": section(entry, "Changed")}
-    missing = []
+    found = [("removed", name, name) for name in sorted({*(old.exports or ())} - {*(new.exports or ())})]
     for breakage in griffe.find_breaking_changes(old, new):
         kind = "removed" if breakage.kind is griffe.BreakageKind.OBJECT_REMOVED else "changed"
-        if not re.search(rf"\b{re.escape(breakage.obj.name)}\b", said[kind]):
-            missing.append(f"{kind}, but not in the changes: {breakage.explain(griffe.ExplanationStyle.ONE_LINE)}")
+        *_, name = (part for part in breakage.obj.path.split(".") if not part.startswith("_"))
+        found.append((kind, name, COLOURS.sub("", breakage.explain(griffe.ExplanationStyle.ONE_LINE))))
+    missing = [
+        f"{kind}, but not in the changes: {text}"
+        for kind, name, text in found
+        if not re.search(rf"\b{re.escape(name)}\b", said[kind])
+    ]
     if missing:
         raise ReleaseError("\n".join([*missing, "see docs/deprecation.md"]))
 
@@ -99,9 +107,9 @@ def compare_api(tag: str | None, entry: str) -> str:
     last = last_release(tag)
     if last is None:
         return "no earlier release to compare with"
-    new = griffe.load("tflm", search_paths=[ROOT], resolve_aliases=True)
-    with_source = griffe.load_git("tflm", ref=last, repo=ROOT, resolve_aliases=True)
-    check_api(with_source, new, entry)
+    new = griffe.load("tflm", search_paths=[ROOT], resolve_aliases=True, try_relative_path=False)
+    old = griffe.load_git("tflm", ref=last, repo=ROOT, resolve_aliases=True)
+    check_api(old, new, entry)
     return f"compared with {last}"
 
 
