@@ -19,4 +19,5 @@ def project_url(label: str) -> str:
     from importlib.metadata import metadata  # takes a while to load
 
     urls = metadata(DISTRIBUTION).get_all("Project-URL") or []
-    return dict(url.split(", ", 1) for url in urls)[label]
+    addresses: dict[str, str] = dict(url.split(", ", 1) for url in urls)
+    return addresses[label]

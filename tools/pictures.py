@@ -1,6 +1,7 @@
-"""Draw the pictures of the documentation: `python tools/pictures.py FOLDER_OF_MODELS`.
+"""Draw the pictures of the documentation: `python tools/pictures.py [FOLDER_OF_MODELS]`.
 
-The folder holds `vww_96_int8.tflite`, the visual wake words model of MLPerf Tiny. Needs the extra `test` and chromium.
+The folder holds `vww_96_int8.tflite`, the visual wake words model of MLPerf Tiny. Without it, only the gallery is
+drawn. Needs the extra `test` and chromium.
 The same models give the same bytes for all but the screenshot.
 """
 
@@ -23,6 +24,7 @@ from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator
 
 ROOT = Path(__file__).parents[1]
 IMAGES = ROOT / "docs" / "images"
+GALLERY = ROOT / "examples" / "gallery"
 HELLO_WORLD = ROOT / "examples" / "hello_world" / "hello_world_int8.tflite"
 VISUAL_WAKE_WORDS = "vww_96_int8.tflite"
 
@@ -76,13 +78,18 @@ def photograph_page(path: Path, page: Path) -> None:
 def main() -> None:
     """Draw all of them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", type=Path, help="a folder with vww_96_int8.tflite")
-    vision = parser.parse_args().models / VISUAL_WAKE_WORDS
-    IMAGES.mkdir(parents=True, exist_ok=True)
+    parser.add_argument("models", type=Path, nargs="?", help="a folder with vww_96_int8.tflite")
+    models = parser.parse_args().models
+    (IMAGES / "gallery").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         settings, page = Path(folder, "matplotlibrc"), Path(folder, "arena.html")
         settings.write_text(MATPLOTLIB_SETTINGS)
         os.environ |= {"MATPLOTLIBRC": str(settings), "SOURCE_DATE_EPOCH": "0"}
+        for example in GALLERY.glob("*.py"):
+            subprocess.run([sys.executable, example, IMAGES / "gallery" / f"{example.stem}.svg"], check=True)
+        if models is None:
+            return
+        vision = models / VISUAL_WAKE_WORDS
         tflm_command("arena", HELLO_WORLD, "--plot", IMAGES / "hello_world.svg")
         two = ("arena", vision, "--planner", "greedy", "--beside", "optimal")
         tflm_command(*two, "--plot", IMAGES / "greedy_beside_optimal.svg", "--html", page)

@@ -25,6 +25,7 @@ from tflm.runtime.micro_op_resolver import method_name
 from tflm.schema import TensorType
 
 DOCS = Path(__file__).parents[1] / "docs"
+GALLERY = Path(__file__).parents[1] / "examples" / "gallery"
 
 GENERATED = "<!-- Written by tools/reference.py from the code. Changes here are lost. -->"
 
@@ -97,6 +98,10 @@ JSON_NOTES = {
     "if one is given.",
 }
 """Notes on documents."""
+
+GALLERY_INTRODUCTION = """\
+Each example is a program of one screen in `examples/gallery/` that draws the picture above its code. They need the
+extra `plot`; the planner's needs hypothesis as well."""
 
 COMMON_TYPES = (
     TensorType.FLOAT32,
@@ -308,6 +313,21 @@ def _type_name(kind: str) -> str:
     return " or ".join(re.sub("'(.*)'", r'`"\1"`', word) for word in words)
 
 
+# --- Gallery ------------------------------------------------------------------------------------------------------
+
+
+def gallery() -> str:
+    """The page of examples: each with its picture, the command that runs it, and its code."""
+    parts = ["# Gallery", GENERATED, GALLERY_INTRODUCTION]
+    for path in sorted(GALLERY.glob("*.py")):
+        docstring, code = path.read_text(encoding="utf-8").removeprefix('"""').split('"""\n\n', 1)
+        title, _, text = docstring.partition("\n\n")
+        title = title.removesuffix(".")
+        parts += [f"## {title}", text.strip(), f"![{title}](images/gallery/{path.stem}.svg)"]
+        parts += [f"`python examples/gallery/{path.name}`", _fenced("python", code.splitlines())]
+    return _page(parts)
+
+
 # --- All of them -------------------------------------------------------------------------------------------------
 
 
@@ -329,6 +349,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "operators.md": operators,
     "boards.md": board_table,
     "json.md": json_documents,
+    "gallery.md": gallery,
 }
 
 

@@ -20,8 +20,6 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from image_network import image_network
-
 import tflm
 from tflm.arena_page import script_source
 from tflm.boards import by_name
@@ -90,7 +88,6 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
     (folder / "examples").mkdir()
     for model in EXAMPLES.glob("*/*.tflite"):
         shutil.copy(model, folder / "examples")
-    (folder / "examples" / "image_network.tflite").write_bytes(image_network())
     if runtime is not None:
         shutil.copytree(runtime, folder / "pyodide")
     settings = {
