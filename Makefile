@@ -110,15 +110,18 @@ web-serve: web-runtime
 	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide
 	$(VENV)/bin/python -m http.server --bind 127.0.0.1 --directory build/web-local $(PORT)
 
-docs: $(DOCUMENTING)
-	$(VENV)/bin/python tools/documentation.py build build/site
+docs:
+	$(MAKE) build/documenting/documenting.stamp VENV=build/documenting
+	build/documenting/bin/python tools/documentation.py build build/site
 
-docs-test: $(TESTING) $(DOCUMENTING) web-runtime
-	$(VENV)/bin/pytest -n 0 tests/test_documentation.py
+docs-test: web-runtime
+	$(MAKE) build/documenting/testing.stamp build/documenting/documenting.stamp VENV=build/documenting
+	build/documenting/bin/pytest -n 0 tests/test_documentation.py
 
 # With TAG=v0.2.0, the checks of that release.
-release-check: $(RELEASING)
-	$(VENV)/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
+release-check:
+	$(MAKE) build/releasing/releasing.stamp VENV=build/releasing
+	build/releasing/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
 
 processors: $(TESTING)
 	for path in avx512vnni avx512 avx2 sse2; do \

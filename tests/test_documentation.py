@@ -17,6 +17,8 @@ import pytest
 from test_cli import INT8_MODEL, figures
 from test_web import PATIENCE_MS, RUNTIME, Handler
 
+from tflm.release import project_url
+
 ROOT = Path(__file__).parents[1]
 
 REASON = "the documentation site needs the extra `docs`: run `make docs-test`"
@@ -147,3 +149,11 @@ def test_versions_are_committed_side_by_side(tmp_path: Path, monkeypatch: pytest
     assert {"dev/index.html", "0.2/index.html", "latest/index.html", "versions.json", "index.html"} <= set(listed)
     shown = subprocess.run(["git", "show", f"{documentation.BRANCH}:index.html"], capture_output=True, text=True)
     assert "latest/" in shown.stdout
+
+
+def test_pages_name_the_address_of_the_project(site: Path) -> None:
+    page = (site / "ci" / "index.html").read_text("utf-8")
+    repository = project_url("Repository")
+    assert repository in page
+    assert f"{repository.split('/', 3)[-1]}@main" in re.sub(r"<[^>]+>", "", page)
+    assert not any("{{repository" in each.read_text("utf-8") for each in site.glob("*/index.html"))
