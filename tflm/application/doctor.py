@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -19,7 +18,7 @@ import tflm
 from tflm.compiler.calls import is_available
 from tflm.delegates import COMPILED_VARIABLE
 from tflm.release import DISTRIBUTION, TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL, project_url
-from tflm.report import TEXT, Report, Table
+from tflm.report import TEXT, Report, Table, printable
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, SoftmaxOptions, TensorType
 
 EXTRAS = ("cli", "images", "metrics", "dask", "plot", "fast", "flex")
@@ -32,8 +31,6 @@ IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "protobuf": "google.
 
 RECORDED = [-117, 95, -128, -106]
 """What TFLM answers for `recorded_model()` and `recorded_input()`."""
-
-REPORT = f"report it with this output: {project_url('Repository')}/issues/new/choose"
 
 Status = Literal["ok", "absent", "problem"]
 
@@ -73,16 +70,20 @@ def diagnose() -> list[Check]:
 
 def requirements() -> Iterator[tuple[str, str, str]]:
     """Yield each requirement of the package: its name, the lowest version, the extra or an empty string."""
-    for text in importlib.metadata.requires(DISTRIBUTION) or ():
+    from importlib.metadata import requires  # takes a while to load
+
+    for text in requires(DISTRIBUTION) or ():
         match = REQUIREMENT.match(text.replace('"', "'"))
         if match:
             yield match["name"], match["version"] or "0", match["extra"] or ""
 
 
 def _package(name: str, lowest: str) -> Check:
+    from importlib import metadata  # takes a while to load
+
     try:
-        version = importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
+        version = metadata.version(name)
+    except metadata.PackageNotFoundError:
         return Check(name, "problem", "not installed", f"pip install '{name}>={lowest}'")
     if _numbers(version) < _numbers(lowest):
         return Check(name, "problem", f"{version}, too old", f"pip install '{name}>={lowest}'")
@@ -170,12 +171,16 @@ def _run(name: str, delegates: tuple[tflm.delegates.Delegate, ...]) -> Check:
         try:
             answer = _answer(delegates)
         except Exception as error:  # whatever is broken here is what the user wants to know
-            return Check(name, "problem", f"{type(error).__name__}: {error}", REPORT)
+            return Check(name, "problem", f"{type(error).__name__}: {error}", _how_to_report())
     if caught:
         return Check(name, "problem", str(caught[0].message), "reinstall numba and llvmlite: pip install -U numba")
     if answer != RECORDED:
-        return Check(name, "problem", f"answers {answer}, TFLM {RECORDED}", REPORT)
+        return Check(name, "problem", f"answers {answer}, TFLM {RECORDED}", _how_to_report())
     return Check(name, "ok", "answers as TFLM does")
+
+
+def _how_to_report() -> str:
+    return f"report it with this output: {project_url('Repository')}/issues/new/choose"
 
 
 def _answer(delegates: tuple[tflm.delegates.Delegate, ...]) -> list[int]:
@@ -215,4 +220,4 @@ def plain_text(checks: list[Check]) -> str:
     rows = report.tables[0].rows
     widths = [max(len(row[i]) for row in rows) for i in range(2)]
     lines = [f"{part:{widths[0]}}  {status:{widths[1]}}  {found}" for part, status, found in rows]
-    return "\n".join([*lines, "", *report.notes])
+    return "\n".join([*lines, "", *map(printable, report.notes), ""])

@@ -24,5 +24,5 @@ def _doctor() -> None:
     from tflm.application.doctor import diagnose, is_healthy, plain_text
 
     checks = diagnose()
-    print(plain_text(checks))
+    sys.stdout.write(plain_text(checks))
     sys.exit(0 if is_healthy(checks) else 1)
