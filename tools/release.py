@@ -204,16 +204,16 @@ def audit(strict: bool) -> str:
         sys.executable,
         "-m",
         "pip_audit",
-        "--progress-spinner",
-        "off",
+        "--progress-spinner=off",
         *(["--strict"] if strict else []),
         str(ROOT),
     ]
     done = subprocess.run(command, capture_output=True, text=True)
-    said = (done.stdout + done.stderr).strip()
-    if done.returncode and ("Found " in said or strict):
-        raise ReleaseError(said)
-    return "could not be looked up: no connection" if done.returncode else said.splitlines()[0]
+    if done.returncode and (strict or "Found " in done.stderr):
+        raise ReleaseError(done.stdout + done.stderr)
+    if done.returncode or "could not be audited" in done.stdout:
+        return "not looked up: the database cannot be reached, or lacks them"
+    return "no known vulnerabilities"
 
 
 def _run(*command: str | Path, cwd: Path = ROOT, environment: dict[str, str] | None = None) -> None:
