@@ -119,7 +119,7 @@ class Graph:
         """For each tensor that an operator computes, the index of this operator."""
         return {tensor: i for i, operator in enumerate(self.operators) for tensor in operator.outputs or ()}
 
-    def add_tensor(self, like: int, name: str, shape: Sequence[int]) -> int:
+    def add_tensor(self, like: int, name: str | None, shape: Sequence[int]) -> int:
         """Add a tensor with the type and the quantization of another; returns its index."""
         model = self.tensors[like]
         table = Tensor(shape=tuple(shape), type=model.type, name=name, quantization=model.quantization)
@@ -127,7 +127,7 @@ class Graph:
         return len(self.tensors) - 1
 
     def add_constant(
-        self, name: str, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
+        self, name: str | None, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
     ) -> int:
         """Add a constant, or reuse an equal one added before; returns its index."""
         key = (values.shape, values.dtype.str, values.tobytes(), id(quantization))
@@ -161,13 +161,23 @@ class Graph:
             version=version,
             builtin_code=code,
         )
+        return Operator(
+            opcode_index=self._code_index(table), inputs=tuple(inputs), outputs=tuple(outputs), builtin_options=options
+        )
+
+    def make_custom_operator(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Operator:
+        """Create a custom operator without options; the caller adds it to a list of operators."""
+        code = BuiltinOperator.CUSTOM
+        table = OperatorCode(deprecated_builtin_code=code.value, custom_code=name, builtin_code=code)
+        return Operator(opcode_index=self._code_index(table), inputs=tuple(inputs), outputs=tuple(outputs))
+
+    def _code_index(self, table: OperatorCode) -> int:
+        """The index of an operator code, which is added if it is new."""
         codes = self._root.operator_codes
         assert codes is not None
         if table not in codes:
             codes.append(table)
-        return Operator(
-            opcode_index=codes.index(table), inputs=tuple(inputs), outputs=tuple(outputs), builtin_options=options
-        )
+        return codes.index(table)
 
     def like(self, operator: Operator, inputs: Iterable[int], outputs: Iterable[int], **changes: Any) -> Operator:
         """A copy of an operator with other tensors and changed fields in its options."""

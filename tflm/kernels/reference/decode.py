@@ -131,7 +131,7 @@ def _prepare_decode(context: KernelContext, node: Node) -> None:
                 raise OperatorError("must be a constant of the model", tensor=tensor.name)
         scheme = _scheme(metadata)
         _place_beside_the_arena(context, node.eval_output(i))
-        channels = _channels(output) if scheme.has_channels else ((0,), False)
+        channels = channels_of(output) if scheme.has_channels else ((0,), False)
         encoded = Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
         scheme.check(encoded, output)
         node.op_data.append((scheme, encoded))
@@ -144,7 +144,7 @@ def _requests(node: Node) -> Iterator[Request]:
         yield from temps
         scheme = _scheme(node.input(2 * i + 1))
         yield PersistentBuffer(f"state {i}", scheme.state.size(node.target), scheme.reads)
-        zero_points = _channels(node.output(i))[0] if scheme is PRUNE else ()
+        zero_points = channels_of(node.output(i))[0] if scheme is PRUNE else ()
         if len(zero_points) > 1 and any(zero_points):
             yield PersistentBuffer(f"zero points {i}", len(zero_points), Reads.ZERO_POINTS)
         yield from (Released(temp) for temp in temps)
@@ -186,7 +186,7 @@ def _scheme(metadata: TfLiteTensor) -> Scheme:
     return scheme
 
 
-def _channels(output: TfLiteTensor) -> tuple[tuple[int, ...], bool]:
+def channels_of(output: TfLiteTensor) -> tuple[tuple[int, ...], bool]:
     """The zero point of each channel, and whether channels lie along the last dimension."""
     quantization = output.quantization
     if quantization is None:
@@ -310,6 +310,7 @@ class Scheme(NamedTuple):
         has_channels: whether it uses the output's quantization.
         check: raises `OperatorError` for data that can't be decoded.
         decode: returns the elements.
+        since: the commit of TFLM that added it.
     """
 
     state: Struct
@@ -317,11 +318,12 @@ class Scheme(NamedTuple):
     has_channels: bool
     check: Callable[[Encoded, TfLiteTensor], None]
     decode: Callable[[Encoded], Elements]
+    since: str
 
 
-LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, Reads.DIMENSION, True, _check_look_up, _decode_look_up)
-HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, Reads.TYPE, False, _check_huffman, _decode_huffman)
-PRUNE = Scheme(DECODE_STATE_PRUNE, Reads.ZERO_POINTS, True, _check_pruned, _decode_pruned)
+LOOK_UP_TABLE = Scheme(DECODE_STATE_LUT, Reads.DIMENSION, True, _check_look_up, _decode_look_up, "d96fe663d")
+HUFFMAN = Scheme(DECODE_STATE_HUFFMAN, Reads.TYPE, False, _check_huffman, _decode_huffman, "a94423c6b")
+PRUNE = Scheme(DECODE_STATE_PRUNE, Reads.ZERO_POINTS, True, _check_pruned, _decode_pruned, "ecf58d7a4")
 SCHEMES = {0: LOOK_UP_TABLE, 1: HUFFMAN, 2: PRUNE}
 """By the type in the metadata."""
 

@@ -1,0 +1,196 @@
+"""Chooses the tensors to compress: most flash saved in a given arena, or the smallest arena for a given flash.
+
+A decoded tensor is alive from its TFLM_DECODE to the operator that reads it, so tensors of different operators do not
+add up in the head: an operator's tensors only have to fit beside the tensors that are alive there anyway. The tail is
+common to all: each TFLM_DECODE and each tensor adds structures to it. So for each size of the head, this is a knapsack
+with the bytes of the tail as weights.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+TAIL_UNIT = 4
+"""Structures in the tail are multiples of this many bytes."""
+
+MOST_OPTIONS = 2000
+"""Combinations of tensors that are kept for operators with common tensors; those that save most are."""
+
+
+class Candidate(NamedTuple):
+    """A constant that can be compressed; sizes in bytes.
+
+    Attributes:
+        tensor: its index.
+        readers: indices of the operators that read it.
+        saved_bytes: decrease of the file, without that for TFLM_DECODE operators.
+        decoded_bytes: size in the arena.
+        tail_bytes: increase of the tail, without that for TFLM_DECODE operators.
+    """
+
+    tensor: int
+    readers: tuple[int, ...]
+    saved_bytes: int
+    decoded_bytes: int
+    tail_bytes: int
+
+
+class Costs(NamedTuple):
+    """What each TFLM_DECODE operator adds, in bytes.
+
+    Attributes:
+        operator_file_bytes: to the file.
+        operator_tail_bytes: to the tail.
+        live_bytes: bytes alive in the head while each operator runs, without decoded tensors.
+    """
+
+    operator_file_bytes: int
+    operator_tail_bytes: int
+    live_bytes: Sequence[int]
+
+
+class Option(NamedTuple):
+    """Tensors that are compressed together; sizes in bytes.
+
+    Attributes:
+        tensors: their indices.
+        saved_bytes: decrease of the file.
+        tail_bytes: increase of the tail.
+        head_bytes: the smallest head that holds them beside the tensors that are alive anyway.
+    """
+
+    tensors: tuple[int, ...]
+    saved_bytes: int
+    tail_bytes: int
+    head_bytes: int
+
+
+def groups_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
+    """Partition candidates: those in different groups are read by different operators."""
+    group_of: dict[int, list[Candidate]] = {}
+    for candidate in candidates:
+        joined = [candidate]
+        for group in {id(g): g for r in candidate.readers if (g := group_of.get(r)) is not None}.values():
+            joined += group
+        for reader in {reader for member in joined for reader in member.readers}:
+            group_of[reader] = joined
+    return list({id(group): group for group in group_of.values()}.values())
+
+
+def options_of(group: Sequence[Candidate], costs: Costs) -> list[Option]:
+    """Every useful combination of a group's tensors; the first is none of them.
+
+    A combination is left out if another one saves as much, and needs no more of the tail or of the head.
+    """
+    best: list[tuple[Candidate, ...]] = [()]
+    for candidate in sorted(group, key=lambda each: -each.saved_bytes):
+        grown = best + [(*chosen, candidate) for chosen in best]
+        best = sorted(grown, key=lambda chosen: -sum(each.saved_bytes for each in chosen))[:MOST_OPTIONS]
+    options = [_option(chosen, costs) for chosen in best if chosen]
+    useful = [option for option in options if option.saved_bytes > 0]
+    return [Option((), 0, 0, 0), *(one for one in useful if not any(_is_better(other, one) for other in useful))]
+
+
+def _option(chosen: Sequence[Candidate], costs: Costs) -> Option:
+    loads: dict[int, int] = defaultdict(int)
+    for candidate in chosen:
+        for reader in candidate.readers:
+            loads[reader] += candidate.decoded_bytes
+    return Option(
+        tuple(candidate.tensor for candidate in chosen),
+        sum(candidate.saved_bytes for candidate in chosen) - costs.operator_file_bytes * len(loads),
+        sum(candidate.tail_bytes for candidate in chosen) + costs.operator_tail_bytes * len(loads),
+        max(costs.live_bytes[reader] + load for reader, load in loads.items()),
+    )
+
+
+def _is_better(one: Option, other: Option) -> bool:
+    """Whether an option is at least as good as another one in everything, and better in something."""
+    ours = -one.saved_bytes, one.tail_bytes, one.head_bytes
+    theirs = -other.saved_bytes, other.tail_bytes, other.head_bytes
+    return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs))
+
+
+def most_saved(groups: Sequence[Sequence[Option]]) -> list[int]:
+    """The tensors that save most flash, if RAM does not matter."""
+    return [tensor for options in groups for tensor in max(options, key=lambda each: each.saved_bytes).tensors]
+
+
+def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_bytes: int) -> list[int]:
+    """The tensors that save most flash in an arena of a given size.
+
+    Args:
+        groups: the options of each group.
+        head_bytes: the head of the model as it is.
+        growth_bytes: bytes by which head and tail may grow together.
+    """
+    best, chosen = 0, list[int]()
+    for head in _heads(groups, head_bytes):
+        tail = growth_bytes - (head - head_bytes)
+        if tail < 0:
+            break
+        saved, picks = _knapsack(groups, head, tail // TAIL_UNIT)
+        if saved[-1] > best:
+            best, chosen = int(saved[-1]), _picked(groups, picks, len(saved) - 1)
+    return chosen
+
+
+def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_bytes: int) -> list[int] | None:
+    """The tensors that save at least `wanted_bytes` with the smallest growth of the arena; None if that is impossible.
+
+    Args:
+        groups: the options of each group.
+        head_bytes: the head of the model as it is.
+        wanted_bytes: flash to save.
+    """
+    most = sum(-(-max(option.tail_bytes for option in options) // TAIL_UNIT) for options in groups)
+    best: tuple[int, list[int]] | None = None
+    for head in _heads(groups, head_bytes):
+        saved, picks = _knapsack(groups, head, most)
+        enough = np.flatnonzero(saved >= wanted_bytes)
+        if not len(enough):
+            continue
+        growth = head - head_bytes + int(enough[0]) * TAIL_UNIT
+        if best is None or growth < best[0]:
+            best = growth, _picked(groups, picks, int(enough[0]))
+    return None if best is None else best[1]
+
+
+def _heads(groups: Sequence[Sequence[Option]], head_bytes: int) -> list[int]:
+    """The sizes of the head at which more options become possible, the smallest first."""
+    return sorted({max(option.head_bytes, head_bytes) for options in groups for option in options})
+
+
+def _knapsack(
+    groups: Sequence[Sequence[Option]], head_bytes: int, units: int
+) -> tuple[npt.NDArray[np.int64], list[npt.NDArray[np.int64]]]:
+    """The most bytes saved for each size of the tail up to `units`, and the option of each group for each size."""
+    saved = np.zeros(units + 1, np.int64)
+    picks = []
+    for options in groups:
+        grown, pick = saved.copy(), np.zeros(units + 1, np.int64)
+        for index, option in enumerate(options):
+            need = -(-option.tail_bytes // TAIL_UNIT)
+            if option.head_bytes > head_bytes or need > units:
+                continue
+            total = np.full(units + 1, -1, np.int64)
+            total[need:] = saved[: units + 1 - need] + option.saved_bytes
+            is_better = total > grown
+            grown[is_better], pick[is_better] = total[is_better], index
+        saved = grown
+        picks.append(pick)
+    return saved, picks
+
+
+def _picked(groups: Sequence[Sequence[Option]], picks: Sequence[npt.NDArray[np.int64]], units: int) -> list[int]:
+    tensors: list[int] = []
+    for options, pick in zip(reversed(groups), reversed(picks)):
+        option = options[int(pick[units])]
+        tensors += option.tensors
+        units -= -(-option.tail_bytes // TAIL_UNIT)
+    return tensors
