@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from tflm.firmware.instructions import Estimate, estimate
     from tflm.planning import ModelPlan, plan
     from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
+    from tflm.rewriting.compression import CompressedModel, CompressedTensor, compress
     from tflm.schema.versioning.update import update_versions
 
     __version__: str
@@ -76,6 +77,8 @@ __all__ = [
     "ArgumentError",
     "BoardFit",
     "CalibrationReport",
+    "CompressedModel",
+    "CompressedTensor",
     "DataError",
     "DelegateError",
     "DeviceFinding",
@@ -122,6 +125,7 @@ __all__ = [
     "boards",
     "calibrate_report",
     "check_device",
+    "compress",
     "delegates",
     "estimate",
     "ethos_u",
@@ -155,6 +159,7 @@ _LATER = {
     "tflm.application.fit": ("Fit", "fit"),
     "tflm.application.fit_search": ("FitStep",),
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
+    "tflm.rewriting.compression": ("CompressedModel", "CompressedTensor", "compress"),
     "tflm.schema.versioning.update": ("update_versions",),
 }
 """Names of `__all__` that are imported on first use, by module; running a model needs none of them."""

@@ -94,6 +94,33 @@ def verified(
     return Verification(tags=True, inputs=inputs, stage_tensors=len(ends))
 
 
+def require_equal_answers(
+    original: Model,
+    rewritten: Model,
+    resolver: MicroMutableOpResolver,
+    inputs: int,
+    report: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Run two models, each in its planned arena, and compare their outputs for random inputs.
+
+    Args:
+        report: called before each run.
+
+    Raises:
+        RewriteError: an output differs.
+    """
+    rng = np.random.default_rng(0)
+    invocations = [random_inputs(original, rng) for _ in range(inputs)]
+    numbers = count(1)
+
+    def begin() -> None:
+        report(f"run {next(numbers)} of {2 * inputs}")
+
+    expected, found = (_answers(model, resolver, invocations, None, begin) for model in (original, rewritten))
+    for i in range(inputs):
+        _require_equal(found[i], expected[i], f"output, with random input {i}")
+
+
 def check_tags(model: Model, measured: ArenaMeasurement) -> None:
     """Run a model symbolically, with its scratch buffers where the device puts them.
 

@@ -70,6 +70,13 @@ class Option(NamedTuple):
     head_bytes: int
 
 
+class Choice(NamedTuple):
+    """Tensors to compress, and the bytes by which the arena then grows, with the best imaginable plan."""
+
+    tensors: tuple[int, ...]
+    growth_bytes: int
+
+
 def groups_of(candidates: Iterable[Candidate]) -> list[list[Candidate]]:
     """Partition candidates: those in different groups are read by different operators."""
     group_of: dict[int, list[Candidate]] = {}
@@ -116,12 +123,12 @@ def _is_better(one: Option, other: Option) -> bool:
     return ours != theirs and all(mine <= its for mine, its in zip(ours, theirs))
 
 
-def most_saved(groups: Sequence[Sequence[Option]]) -> list[int]:
+def most_saved(groups: Sequence[Sequence[Option]]) -> tuple[int, ...]:
     """The tensors that save most flash, if RAM does not matter."""
-    return [tensor for options in groups for tensor in max(options, key=lambda each: each.saved_bytes).tensors]
+    return tuple(tensor for options in groups for tensor in max(options, key=lambda each: each.saved_bytes).tensors)
 
 
-def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_bytes: int) -> list[int]:
+def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_bytes: int) -> Choice:
     """The tensors that save most flash in an arena of a given size.
 
     Args:
@@ -129,18 +136,19 @@ def most_saved_in(groups: Sequence[Sequence[Option]], head_bytes: int, growth_by
         head_bytes: the head of the model as it is.
         growth_bytes: bytes by which head and tail may grow together.
     """
-    best, chosen = 0, list[int]()
+    best, choice = 0, Choice((), 0)
     for head in _heads(groups, head_bytes):
-        tail = growth_bytes - (head - head_bytes)
-        if tail < 0:
+        units = (growth_bytes - (head - head_bytes)) // TAIL_UNIT
+        if units < 0:
             break
-        saved, picks = _knapsack(groups, head, tail // TAIL_UNIT)
+        saved, picks = _knapsack(groups, head, units)
         if saved[-1] > best:
-            best, chosen = int(saved[-1]), _picked(groups, picks, len(saved) - 1)
-    return chosen
+            best = int(saved[-1])
+            choice = _picked(groups, picks, int(np.argmax(saved)), head - head_bytes)
+    return choice
 
 
-def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_bytes: int) -> list[int] | None:
+def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_bytes: int) -> Choice | None:
     """The tensors that save at least `wanted_bytes` with the smallest growth of the arena; None if that is impossible.
 
     Args:
@@ -149,16 +157,13 @@ def least_arena_for(groups: Sequence[Sequence[Option]], head_bytes: int, wanted_
         wanted_bytes: flash to save.
     """
     most = sum(-(-max(option.tail_bytes for option in options) // TAIL_UNIT) for options in groups)
-    best: tuple[int, list[int]] | None = None
+    choices = []
     for head in _heads(groups, head_bytes):
         saved, picks = _knapsack(groups, head, most)
         enough = np.flatnonzero(saved >= wanted_bytes)
-        if not len(enough):
-            continue
-        growth = head - head_bytes + int(enough[0]) * TAIL_UNIT
-        if best is None or growth < best[0]:
-            best = growth, _picked(groups, picks, int(enough[0]))
-    return None if best is None else best[1]
+        if len(enough):
+            choices.append(_picked(groups, picks, int(enough[0]), head - head_bytes))
+    return min(choices, key=lambda choice: choice.growth_bytes, default=None)
 
 
 def _heads(groups: Sequence[Sequence[Option]], head_bytes: int) -> list[int]:
@@ -187,10 +192,13 @@ def _knapsack(
     return saved, picks
 
 
-def _picked(groups: Sequence[Sequence[Option]], picks: Sequence[npt.NDArray[np.int64]], units: int) -> list[int]:
-    tensors: list[int] = []
+def _picked(
+    groups: Sequence[Sequence[Option]], picks: Sequence[npt.NDArray[np.int64]], units: int, head_growth: int
+) -> Choice:
+    tensors: tuple[int, ...] = ()
+    growth = head_growth + units * TAIL_UNIT
     for options, pick in zip(reversed(groups), reversed(picks)):
         option = options[int(pick[units])]
         tensors += option.tensors
         units -= -(-option.tail_bytes // TAIL_UNIT)
-    return tensors
+    return Choice(tensors, growth)

@@ -1,0 +1,368 @@
+"""Stores constants of a model compressed, which TFLM's DECODE operator expands before use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tflm.boards.device_check import operator_findings
+from tflm.errors import RewriteError, TflmError
+from tflm.kernels.reference.decode import SCHEMES, TFLM_DECODE, Scheme
+from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.memory import OptimalPlanner
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.planning import plan
+from tflm.releases import Releases
+from tflm.rewriting.compression.compression_report import CompressedModel, CompressedTensor
+from tflm.rewriting.compression.decode_operators import with_decoded
+from tflm.rewriting.compression.encodings import Encoding, smallest_encoding
+from tflm.rewriting.compression.tensor_choice import (
+    Candidate,
+    Costs,
+    Option,
+    groups_of,
+    least_arena_for,
+    most_saved,
+    most_saved_in,
+    options_of,
+)
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.tiled_model import PLAN_STEPS
+from tflm.rewriting.verification import check_tags, require_equal_answers
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.model import Model, require_model
+from tflm.schema.offline_plan import METADATA_NAME
+from tflm.schema.patch import with_data_inside
+from tflm.targets import HOST, Target, require_target
+
+ATTEMPTS = 12
+"""Most choices of tensors that are built and measured for a limit of RAM or flash."""
+
+
+def compress(
+    model: Model,
+    resolver: MicroMutableOpResolver | None = None,
+    *,
+    target: Target = HOST,
+    kernels: Kernels = "reference",
+    ram: int | None = None,
+    flash: int | None = None,
+    verify: int = 2,
+    progress: Callable[[str], None] | None = None,
+    release: Releases | None = None,
+) -> CompressedModel:
+    """Store constants of a model compressed, without loss; the firmware's TFLM_DECODE expands them before use.
+
+    Each constant of the first subgraph gets the smallest encoding that the firmware's TFLM decodes, or none: look-up
+    tables, pruning or Huffman codes. Without a limit, the result is the smallest file. A model that cannot be made
+    smaller is left unchanged.
+
+    Args:
+        model: the model.
+        resolver: the available operators; by default all of this package.
+        target: the target whose arena is counted.
+        kernels: the kernel library of the firmware.
+        ram: largest arena in bytes: find the smallest file that runs in it. A memory plan is added to the model if it
+            does not fit otherwise.
+        flash: largest file in bytes: find the smallest arena with such a file.
+        verify: number of random inputs on which the outputs are compared with the original's.
+        progress: called with a description of each step.
+        release: the firmware's TFLM release, as for `MicroInterpreter`.
+
+    Raises:
+        RewriteError: the release lacks TFLM_DECODE; or a check of the result failed, which is a bug in this package.
+        TflmError: the model can't be laid out in an arena.
+    """
+    model = with_data_inside(require_model(model))
+    library = library_for(kernels, require_target(target), release)
+    compressor = _Compressor(
+        model,
+        AllOpsResolver() if resolver is None else resolver,
+        target,
+        library,
+        progress or (lambda _: None),
+    )
+    return compressor.result(compressor.chosen(ram, flash), verify)
+
+
+def decoded_schemes(library: KernelLibrary) -> tuple[Scheme, ...]:
+    """The schemes that a library's release of TFLM decodes.
+
+    Raises:
+        RewriteError: it has none.
+    """
+    release = library.release
+    schemes = tuple(scheme for scheme in SCHEMES.values() if release.answers_hold(scheme.since))
+    if not schemes:
+        reason = f"{release.name} lacks {TFLM_DECODE.name}, which decodes compressed tensors; use a newer TFLM"
+        raise RewriteError(reason)
+    return schemes
+
+
+class _Trial(NamedTuple):
+    """A model in which one constant is compressed.
+
+    Attributes:
+        encoding: the encoding of the constant.
+        file_bytes: bytes of the model.
+        measured: its arena.
+    """
+
+    encoding: Encoding
+    file_bytes: int
+    measured: ArenaMeasurement
+
+
+class _Built(NamedTuple):
+    """A candidate for the result.
+
+    Attributes:
+        tensors: the compressed tensors.
+        data: the model.
+        measured: its arena.
+    """
+
+    tensors: tuple[int, ...]
+    data: bytes
+    measured: ArenaMeasurement
+
+
+@dataclass
+class _Compressor:
+    """Tries the constants of a model one by one, and builds the model with those that are chosen."""
+
+    model: Model
+    resolver: MicroMutableOpResolver
+    target: Target
+    library: KernelLibrary
+    tell: Callable[[str], None]
+
+    def __post_init__(self) -> None:
+        self.before = self._measure(self.model)
+        self.schemes = decoded_schemes(self.library)
+        self.graph = Graph(self.model)
+        self.readers = self.graph.readers()
+        self.concerns = self._concerns(self.model)
+        self.sizes = _file_sizes(self.model)
+        self.trials = self._trials()
+
+    def chosen(self, ram: int | None, flash: int | None) -> _Built:
+        """The model with the tensors that the limits demand."""
+        groups = self._options()
+        if ram is not None:
+            return self._fitting(groups, ram)
+        if flash is not None:
+            return self._small_enough(groups, flash)
+        return self._built(most_saved(groups), None)
+
+    def result(self, built: _Built, verify: int) -> CompressedModel:
+        """The result, checked with `verify` random inputs."""
+        is_smaller = len(built.data) < len(self.model.data) and bool(built.tensors)
+        if is_smaller:
+            self._check(built, verify)
+        return CompressedModel(
+            data=built.data if is_smaller else bytes(self.model.data),
+            before=self.before,
+            after=built.measured if is_smaller else self.before,
+            file_bytes_before=len(self.model.data),
+            tensors=tuple(self._tensor(tensor) for tensor in built.tensors) if is_smaller else (),
+            verified_inputs=verify if is_smaller else 0,
+        )
+
+    # --- Trials ------------------------------------------------------------------------------------------------------
+
+    def _trials(self) -> dict[int, _Trial]:
+        """A trial for each constant whose encoding is smaller and that its operators accept from TFLM_DECODE."""
+        if TFLM_DECODE.name not in self.resolver or "ethos-u" in self._operator_names():
+            return {}
+        trials = {}
+        for tensor in sorted(self.readers):
+            encoding = self._encoding(tensor)
+            if encoding is not None:
+                self.tell(f"trying tensor {tensor} of {len(self.graph.tensors)}")
+                trial = self._trial(tensor, encoding)
+                trials |= {} if trial is None else {tensor: trial}
+        return trials
+
+    def _operator_names(self) -> set[str]:
+        return {self.model.operator_name(operator) for operator in self.model.subgraphs[0].operators or ()}
+
+    def _encoding(self, tensor: int) -> Encoding | None:
+        """The smallest encoding of a constant, if it is smaller and the tensor is only read by builtin operators."""
+        graph = self.graph
+        table = graph.tensors[tensor]
+        is_end = tensor in (*graph.inputs, *graph.outputs)
+        if is_end or not graph.is_constant(tensor) or table.is_variable or table.sparsity is not None:
+            return None
+        if any(graph.code(graph.operators[reader]) is BuiltinOperator.CUSTOM for reader in self.readers[tensor]):
+            return None
+        values = TfLiteEvalTensor(self.model, (self.model.subgraphs[0].tensors or [])[tensor])
+        encoding = smallest_encoding(TfLiteTensor(table, values), self.schemes)
+        return encoding if encoding is not None and encoding.file_bytes < values.elements.nbytes else None
+
+    def _trial(self, tensor: int, encoding: Encoding) -> _Trial | None:
+        data = with_decoded(self.model, {tensor: encoding}).build()
+        model = Model(data)
+        try:
+            measured = self._measure(model)
+        except TflmError:  # a kernel needs the tensor as a constant
+            return None
+        return None if self._concerns(model) - self.concerns else _Trial(encoding, len(data), measured)
+
+    def _concerns(self, model: Model) -> Counter[tuple[str, str]]:
+        """What the kernel library does differently, or rejects, by operator."""
+        findings = operator_findings(model, target=self.target, kernels=self.library)
+        return Counter((finding.operator, finding.happens) for finding in findings)
+
+    # --- Choices -----------------------------------------------------------------------------------------------------
+
+    def _options(self) -> list[list[Option]]:
+        """The options of each group of operators with common constants."""
+        operator_tail = self._operator_tail_bytes()
+        candidates = [
+            Candidate(
+                tensor,
+                tuple(self.readers[tensor]),
+                self._saved_bytes(tensor),
+                -(-self.graph.tensor_bytes(tensor) // 16) * 16,
+                trial.measured.tail_bytes - self.before.tail_bytes - len(self.readers[tensor]) * operator_tail,
+            )
+            for tensor, trial in self.trials.items()
+        ]
+        costs = Costs(self.sizes.operator, operator_tail, self._live_bytes())
+        return [options_of(group, costs) for group in groups_of(candidates)]
+
+    def _saved_bytes(self, tensor: int) -> int:
+        """Decrease of the file if a tensor is compressed, without the increase for TFLM_DECODE operators."""
+        operators = self.sizes.code + len(self.readers[tensor]) * self.sizes.operator
+        return self.sizes.plain + operators - self.trials[tensor].file_bytes
+
+    def _operator_tail_bytes(self) -> int:
+        """Bytes that a second TFLM_DECODE adds to the tail; 0 if no operator reads two of the constants."""
+        for i in range(len(self.graph.operators)):
+            pair = [tensor for tensor in self.trials if self.readers[tensor] == [i]][:2]
+            if len(pair) == 2:
+                alone = [self.trials[tensor].measured.tail_bytes - self.before.tail_bytes for tensor in pair]
+                return sum(alone) - (self._built(pair, None).measured.tail_bytes - self.before.tail_bytes)
+        return 0
+
+    def _live_bytes(self) -> list[int]:
+        """Bytes alive in the head while each operator runs."""
+        count = len(self.graph.operators)
+        if len(self.before.steps) != count + 1:  # subgraphs run in between
+            return [self.before.peak.bytes] * count
+        live = [0] * (count + 1)
+        for buffer in self.before.buffers:
+            for step in range(buffer.first_use, buffer.last_use + 1):
+                live[step] += -(-buffer.bytes // 16) * 16
+        return live[1:]
+
+    def _lowest_arena(self) -> int:
+        """The model's arena with the best imaginable plan."""
+        return self.before.minimum_arena_bytes - self.before.head_bytes + self.before.peak.bytes
+
+    def _fitting(self, groups: Sequence[Sequence[Option]], ram: int) -> _Built:
+        """The smallest file among those that run in `ram` bytes; the model as it is if none does.
+
+        The choice assumes the best imaginable plan. Where the real arena is larger or smaller, it is repeated.
+        """
+        best = self._unchanged()
+        tried: set[tuple[int, ...]] = set()
+        growth = ram - self._lowest_arena()
+        for _ in range(ATTEMPTS):
+            choice = most_saved_in(groups, self.before.peak.bytes, growth)
+            if choice.tensors in tried:
+                break
+            tried.add(choice.tensors)
+            built = self._built(choice.tensors, ram)
+            spare = ram - built.measured.minimum_arena_bytes
+            if spare >= 0 and len(built.data) < len(best.data):
+                best = built
+            growth = growth + spare if spare >= 0 else choice.growth_bytes + spare
+        return best
+
+    def _small_enough(self, groups: Sequence[Sequence[Option]], flash: int) -> _Built:
+        """The model with the smallest arena whose file has at most `flash` bytes; the smallest file if none has."""
+        wanted = len(self.model.data) - flash
+        if wanted <= 0:
+            return self._unchanged()
+        wanted += self.sizes.plain + self.sizes.code - len(self.model.data)
+        for _ in range(ATTEMPTS):
+            choice = least_arena_for(groups, self.before.peak.bytes, wanted)
+            if choice is None:
+                break
+            built = self._built(choice.tensors, 0)
+            if len(built.data) <= flash:
+                return built
+            wanted += len(built.data) - flash
+        return self._built(most_saved(groups), None)
+
+    # --- Models ------------------------------------------------------------------------------------------------------
+
+    def _unchanged(self) -> _Built:
+        return _Built((), bytes(self.model.data), self.before)
+
+    def _built(self, tensors: Sequence[int], ram: int | None) -> _Built:
+        """The model with some compressed tensors, and a plan if it had one, or does not fit `ram` without one."""
+        if not tensors:
+            return self._unchanged()
+        self.tell(f"compressing {len(tensors)} tensors")
+        data = with_decoded(self.model, self._encodings(tensors)).build()
+        built = _Built(tuple(sorted(tensors)), data, self._measure(Model(data)))
+        had_plan = self.model.metadata(METADATA_NAME) is not None
+        if not had_plan and (ram is None or built.measured.minimum_arena_bytes <= ram):
+            return built
+        planner = OptimalPlanner(step_limit=PLAN_STEPS)
+        planned = plan(Model(data), self.resolver, planner, target=self.target, kernels=self.library)
+        if planned.minimum_arena_bytes >= built.measured.minimum_arena_bytes:
+            return built
+        return built._replace(data=planned.data, measured=self._measure(planned.model))
+
+    def _encodings(self, tensors: Sequence[int]) -> Mapping[int, Encoding]:
+        return {tensor: self.trials[tensor].encoding for tensor in tensors}
+
+    def _measure(self, model: Model) -> ArenaMeasurement:
+        return measure_arena(model, self.resolver, target=self.target, kernels=self.library)
+
+    def _check(self, built: _Built, inputs: int) -> None:
+        self.tell("checking the memory plan")
+        model = Model(built.data)
+        check_tags(model, built.measured)
+        require_equal_answers(self.model, model, self.resolver, inputs, lambda run: self.tell(f"checking, {run}"))
+
+    def _tensor(self, tensor: int) -> CompressedTensor:
+        trial, readers = self.trials[tensor], tuple(self.readers[tensor])
+        operator = self.graph.operators[readers[0]]
+        return CompressedTensor(
+            name=self.graph.tensors[tensor].name or "",
+            operator=self.graph.registration(operator).name,
+            readers=readers,
+            encoding=trial.encoding.name,
+            decoded_bytes=self.graph.tensor_bytes(tensor),
+            encoded_bytes=len(trial.encoding.codes) + len(trial.encoding.metadata),
+            saved_bytes=self._saved_bytes(tensor),
+            added_ram_bytes=trial.measured.minimum_arena_bytes - self.before.minimum_arena_bytes,
+        )
+
+
+class _FileSizes(NamedTuple):
+    """Bytes of the file as this package writes it, of TFLM_DECODE's code, and of each operator."""
+
+    plain: int
+    code: int
+    operator: int
+
+
+def _file_sizes(model: Model) -> _FileSizes:
+    sizes = []
+    for count in range(3):
+        graph = Graph(model)
+        graph.operators = [*graph.operators, *(graph.make_custom_operator(TFLM_DECODE.name, [], []) for _ in range(count))]
+        sizes.append(len(graph.build()))
+    operator = sizes[2] - sizes[1]
+    return _FileSizes(sizes[0], sizes[1] - sizes[0] - operator, operator)
