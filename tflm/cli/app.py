@@ -10,6 +10,7 @@ import tflm
 from tflm.cli.arena import arena
 from tflm.cli.check import check
 from tflm.cli.compare import compare
+from tflm.cli.compress import compress
 from tflm.cli.device_log import device_log
 from tflm.cli.doctor import doctor
 from tflm.cli.evaluate import calibrate_report, evaluate
@@ -48,6 +49,7 @@ COMMANDS = (
     calibrate_report,
     check,
     compare,
+    compress,
     device_log,
     doctor,
     evaluate,

@@ -76,8 +76,12 @@ class CompressedModel(ImprovedModel):
         return shown(self).html()
 
 
-def shown(compressed: CompressedModel, name: str = "compressed model") -> Report:
-    """Report a compressed model: sizes before and after, and each compressed tensor."""
+def shown(compressed: CompressedModel, name: str = "compressed model", is_limited: bool = False) -> Report:
+    """Report a compressed model: sizes before and after, and each compressed tensor.
+
+    Args:
+        is_limited: whether RAM or flash was limited.
+    """
     before, after = compressed.before, compressed.after
     sizes = [
         ("file", compressed.file_bytes_before, len(compressed.data)),
@@ -88,7 +92,8 @@ def shown(compressed: CompressedModel, name: str = "compressed model") -> Report
     tables = [Table("", {"": TEXT, "before": NUMBER, "after": NUMBER}, sizes)]
     title = f"{name} on {after.target.name}"
     if not compressed.tensors:
-        return Report(title, [], tables, ["no constant becomes smaller: the model is unchanged"])
+        within = " within these limits" if is_limited else ""
+        return Report(title, [], tables, [f"no constant can be stored in fewer bytes{within}: the model is unchanged"])
     tables.append(_tensor_table(compressed))
     facts = [
         ("the firmware's resolver needs", ", ".join(compressed.needed_operators)),
@@ -101,7 +106,7 @@ def shown(compressed: CompressedModel, name: str = "compressed model") -> Report
 
 def _tensor_table(compressed: CompressedModel) -> Table:
     columns = {
-        "read by": TEXT,
+        "read by": NUMBER,
         "encoding": TEXT,
         "decoded": NUMBER,
         "encoded": NUMBER,
@@ -111,7 +116,7 @@ def _tensor_table(compressed: CompressedModel) -> Table:
     }
     rows = [
         (
-            f"{', '.join(map(str, tensor.readers))} {tensor.operator}",
+            ", ".join(map(str, tensor.readers)),
             tensor.encoding,
             tensor.decoded_bytes,
             tensor.encoded_bytes,
@@ -119,6 +124,6 @@ def _tensor_table(compressed: CompressedModel) -> Table:
             tensor.added_ram_bytes,
             tensor.name,
         )
-        for tensor in compressed.tensors
+        for tensor in sorted(compressed.tensors, key=lambda tensor: tensor.readers)
     ]
     return Table("Compressed tensors; RAM of each one alone", columns, rows)

@@ -1,0 +1,320 @@
+"""Models with compressed weights: the same answers here and in TFLM, in the predicted arena."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_server import figures, refusal, run
+from differential import assert_close, measured_figures, printed_figures
+from hypothesis import given
+from hypothesis import strategies as st
+from models import FLOAT32, INT8, INT16, INT32, INT64
+from oracle import Oracle
+
+import tflm
+from tflm.kernels.reference import decode
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.rewriting.compression.encodings import smallest_encoding
+from tflm.rewriting.compression.prefix_codes import huffman_code, look_up_tables, packed_codes
+from tflm.rewriting.compression.tensor_choice import (
+    Candidate,
+    Costs,
+    groups_of,
+    least_arena_for,
+    most_saved,
+    most_saved_in,
+    options_of,
+)
+from tflm.rewriting.verification import random_inputs
+from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
+from tflm.schema.options import FullyConnectedOptions
+
+SCHEMES = tuple(decode.SCHEMES.values())
+
+
+def sparse(shape: tuple[int, ...], kept: float, seed: int = 0) -> np.ndarray:
+    """Weights of int8 of which a share is not zero."""
+    rng = np.random.default_rng(seed)
+    return np.where(rng.random(shape) < kept, rng.integers(-127, 128, shape), 0).astype(np.int8)
+
+
+def layers(weights: list[np.ndarray], shared: bool = False) -> bytes:
+    """FULLY_CONNECTED layers one after the other; the last may read the first one's weights again."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, weights[0].shape[1]), INT8, tflm.quantized(0.5, 3))
+    constants = [main.constant(f"w{i}", each, tflm.quantized(0.01, 0)) for i, each in enumerate(weights)]
+    for i, w in enumerate([*constants, *(constants[:1] if shared else [])]):
+        rows = weights[i % len(weights)].shape[0]
+        y = main.tensor(f"y{i}", (1, rows), INT8, tflm.quantized(0.5, -1))
+        bias = main.constant(f"b{i}", np.arange(rows, dtype=np.int32), tflm.quantized(0.005, 0))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, bias], [y], FullyConnectedOptions())
+        x = y
+    main.output(x)
+    return builder.build()
+
+
+# --- Encodings -------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def constants(draw: Any) -> TfLiteTensor:
+    """Constants of each type that DECODE writes, with channels along any dimension, of few values or many."""
+    type = draw(st.sampled_from([INT8, INT8, INT16, INT32, INT64, FLOAT32, TensorType.BOOL]))
+    shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = np.dtype(tflm.schema.element_types.ELEMENT_TYPES[type].dtype)
+    table = np.frombuffer(rng.bytes(8 * dtype.itemsize * 200), np.uint8)[: 200 * dtype.itemsize]
+    table = rng.integers(0, 2, 200).astype(dtype) if type == TensorType.BOOL else table.view(dtype)
+    table = table[: draw(st.sampled_from([1, 2, 3, 9, 130, 200]))]
+    dimension = draw(st.integers(0, len(shape) - 1))
+    zeros = rng.integers(-3, 4, shape[dimension]).tolist() if type == INT8 else [0] * shape[dimension]
+    quantization = draw(
+        st.sampled_from([None, tflm.quantized(0.5, zeros[0]), tflm.quantized([0.5] * len(zeros), zeros, dimension)])
+    )
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.constant("c", rng.choice(table, shape), quantization))
+    model = tflm.Model(builder.build())
+    (tensor,) = model.subgraphs[0].tensors or ()
+    return TfLiteTensor(tensor, TfLiteEvalTensor(model, tensor))
+
+
+@given(tensor=constants())
+def test_encodings_lose_nothing_and_the_smallest_is_taken(tensor: TfLiteTensor) -> None:
+    """`smallest_encoding` decodes each encoding with TFLM_DECODE's kernel, and compares the bytes."""
+    best = smallest_encoding(tensor, SCHEMES)
+    each = [smallest_encoding(tensor, (scheme,)) for scheme in SCHEMES]
+    sizes = [encoding.file_bytes for encoding in each if encoding is not None]
+    assert (best is None) == (not sizes)
+    assert best is None or best.file_bytes == min(sizes)
+
+
+@given(counts=st.lists(st.integers(1, 10_000), min_size=1, max_size=300), data=st.data())
+def test_huffman_codes_are_optimal_prefix_codes_in_tables_without_repetition(
+    counts: list[int], data: st.DataObject
+) -> None:
+    code = huffman_code(counts)
+    lengths = code.lengths.tolist()
+    texts = [format(c, f"0{n}b") if n else "" for c, n in zip(code.codes.tolist(), lengths)]
+    assert all(not one.startswith(other) for one, other in zip(texts[1:], texts))
+    assert len(counts) == 1 or sum(2.0**-n for n in lengths) == 1
+    total = sum(counts)
+    bits = sum(counts[symbol] * n for symbol, n in zip(code.symbols.tolist(), lengths))
+    entropy = -sum(count * np.log2(count / total) for count in counts)
+    assert entropy - 1e-6 * total <= bits <= entropy + total
+    tables = look_up_tables(code, list(range(len(counts))), 32)
+    symbols = [entry & 0xFFFF for entry in tables.entries if entry >> 31]
+    assert sorted(symbols) == sorted(range(len(counts))) or len(counts) == 1
+    chosen = np.array(data.draw(st.lists(st.integers(0, len(counts) - 1), min_size=1, max_size=9)))
+    assert len(packed_codes(code, chosen)) % 4 == 0
+
+
+def test_equal_elements_take_no_bits() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.constant("c", np.full(5000, 9, np.int8), tflm.quantized(0.5)))
+    model = tflm.Model(builder.build())
+    (tensor,) = model.subgraphs[0].tensors or ()
+    encoding = smallest_encoding(TfLiteTensor(tensor, TfLiteEvalTensor(model, tensor)), SCHEMES)
+    assert encoding is not None
+    assert (encoding.name, len(encoding.codes), len(encoding.metadata)) == ("Huffman", 4, 20)
+
+
+# --- Models ----------------------------------------------------------------------------------------------------------
+
+KINDS = {
+    "look-up table": np.random.default_rng(1).choice(np.array([-90, 3, 5, 77], np.int8), (64, 96)),
+    "pruned": sparse((64, 96), 0.1),
+    "Huffman": (np.random.default_rng(2).standard_normal((64, 96)) * 6).astype(np.int8),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("shared", [False, True])
+def test_tflm_gives_the_same_answers_in_the_predicted_arena(oracle: Oracle, kind: str, shared: bool) -> None:
+    weights = [KINDS[kind], sparse((96, 64), 0.2)]
+    model = layers(weights, shared)
+    compressed = tflm.compress(tflm.Model(model), target=tflm.targets.HOST_WHEEL)
+    assert [tensor.encoding for tensor in compressed.tensors] == [kind, "pruned"]
+    assert compressed.tensors[0].readers == ((0, 2) if shared else (0,))
+    assert compressed.saved_bytes > 0.3 * sum(each.size for each in weights)
+    rng = np.random.default_rng(3)
+    invocations = [random_inputs(compressed.model, rng) for _ in range(3)]
+    expected = oracle.run(model, invocations)
+    for ours, theirs in zip(oracle.run(compressed.data, invocations), expected, strict=True):
+        assert_close(ours, theirs)
+    printed = printed_figures(oracle.allocations(compressed.data))
+    assert printed == measured_figures(compressed.data)
+    assert printed["total"] == compressed.after.arena_used_bytes
+
+
+def test_a_person_detector_shrinks_by_120_kilobytes(oracle: Oracle, corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / "vww_96_int8.tflite")
+    compressed = tflm.compress(model, target=tflm.targets.HOST_WHEEL, verify=1)
+    assert compressed.saved_bytes >= 120_000
+    rng = np.random.default_rng(4)
+    invocations = [random_inputs(model, rng) for _ in range(2)]
+    for ours, theirs in zip(oracle.run(compressed.data, invocations), oracle.run(bytes(model.data), invocations)):
+        assert_close(ours, theirs)
+    assert printed_figures(oracle.allocations(compressed.data)) == measured_figures(compressed.data)
+    within = tflm.compress(model, target=tflm.targets.HOST_WHEEL, verify=1, ram=compressed.minimum_arena_bytes_before)
+    assert within.minimum_arena_bytes <= compressed.minimum_arena_bytes_before
+    assert {tensor.name for tensor in within.tensors} == {tensor.name for tensor in compressed.tensors}
+
+
+def test_a_model_with_nothing_to_gain_is_unchanged() -> None:
+    model = layers([np.random.default_rng(0).integers(-128, 128, (16, 16)).astype(np.int8)])
+    compressed = tflm.compress(tflm.Model(model))
+    assert compressed.data == model
+    assert (compressed.tensors, compressed.needed_operators, compressed.saved_bytes) == ((), (), 0)
+
+
+def test_parameters_that_kernels_read_early_stay_constants() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    shape = np.array([2] * 8 + [1] * 992, np.int32)
+    x = main.input("x", (256,), INT8, tflm.quantized(0.5))
+    y = main.tensor("y", tuple(shape.tolist()), INT8, tflm.quantized(0.5))
+    main.operator(BuiltinOperator.RESHAPE, [x, main.constant("shape", shape)], [y])
+    main.output(y)
+    assert tflm.compress(tflm.Model(builder.build())).tensors == ()
+
+
+def test_releases_without_decode_are_refused_and_old_ones_get_what_they_decode() -> None:
+    model = tflm.Model(layers([KINDS["Huffman"], KINDS["pruned"].T]))
+    with pytest.raises(tflm.RewriteError, match="of 2025-10-16.* lacks TFLM_DECODE"):
+        tflm.compress(model, release="2025-10-16")
+    encodings = [
+        {tensor.encoding for tensor in tflm.compress(model, release=day).tensors}
+        for day in ("2025-10-18", "2025-10-24", "2025-11-01")
+    ]
+    assert encodings == [set(), {"pruned"}, {"pruned", "Huffman"}]
+
+
+def test_without_decode_in_the_resolver_nothing_is_compressed() -> None:
+    resolver = tflm.MicroMutableOpResolver(1)
+    resolver.add_fully_connected()
+    assert tflm.compress(tflm.Model(layers([KINDS["pruned"]])), resolver).tensors == ()
+
+
+# --- Limits ----------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def choices(draw: Any) -> tuple[list[Candidate], Costs]:
+    """Up to six constants of up to four operators, some of them read by two."""
+    count = draw(st.integers(1, 4))
+    live = draw(st.lists(st.integers(0, 20).map(lambda units: 16 * units), min_size=count, max_size=count))
+    candidates = [
+        Candidate(
+            i,
+            tuple(sorted(draw(st.sets(st.integers(0, count - 1), min_size=1, max_size=2)))),
+            draw(st.integers(-20, 300)),
+            16 * draw(st.integers(1, 20)),
+            4 * draw(st.integers(0, 12)),
+        )
+        for i in range(draw(st.integers(1, 6)))
+    ]
+    return candidates, Costs(draw(st.integers(0, 60)), 4 * draw(st.integers(0, 12)), live)
+
+
+def outcome(chosen: tuple[Candidate, ...], costs: Costs) -> tuple[int, int]:
+    """Bytes saved, and by which the arena grows, if the head is as small as its peak."""
+    readers = {reader for candidate in chosen for reader in candidate.readers}
+    loads = [
+        live + sum(candidate.decoded_bytes for candidate in chosen if i in candidate.readers)
+        for i, live in enumerate(costs.live_bytes)
+    ]
+    saved = sum(candidate.saved_bytes for candidate in chosen) - costs.operator_file_bytes * len(readers)
+    tail = sum(candidate.tail_bytes for candidate in chosen) + costs.operator_tail_bytes * len(readers)
+    return saved, max(loads) - max(costs.live_bytes) + tail
+
+
+@given(problem=choices(), limit=st.integers(0, 400), share=st.floats(0.1, 1))
+def test_tensors_are_chosen_optimally(problem: tuple[list[Candidate], Costs], limit: int, share: float) -> None:
+    """As good as the best of all subsets, for each kind of limit."""
+    candidates, costs = problem
+    groups = [options_of(group, costs) for group in groups_of(candidates)]
+    head = max(costs.live_bytes)
+    subsets = [s for n in range(len(candidates) + 1) for s in itertools.combinations(candidates, n)]
+    outcomes = [outcome(subset, costs) for subset in subsets]
+
+    def of(tensors: tuple[int, ...]) -> tuple[int, int]:
+        return outcome(tuple(candidates[tensor] for tensor in tensors), costs)
+
+    assert of(most_saved(groups))[0] == max(saved for saved, _ in outcomes)
+    limited = of(most_saved_in(groups, head, limit).tensors)
+    assert limited[1] <= limit
+    assert limited[0] == max(saved for saved, growth in outcomes if growth <= limit)
+    wanted = max(1, int(share * max(saved for saved, _ in outcomes)))
+    choice = least_arena_for(groups, head, wanted)
+    enough = [growth for saved, growth in outcomes if saved >= wanted]
+    assert (choice is None) == (not enough)
+    if choice is not None:
+        saved, growth = of(choice.tensors)
+        assert saved >= wanted
+        assert growth == choice.growth_bytes == min(enough)
+
+
+def test_an_arena_that_is_large_enough_already_takes_late_weights_only() -> None:
+    """The last layer's weights fit beside its small tensors; the first one's do not."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 3000), INT8, tflm.quantized(0.5, 3))
+    y = main.tensor("y", (1, 3000), INT8, tflm.quantized(0.5, 3))
+    z = main.tensor("z", (1, 3), INT8, tflm.quantized(0.5, 3))
+    end = main.tensor("end", (1, 700), INT8, tflm.quantized(0.5, 3))
+    early, late = (main.constant(name, sparse(s, 0.1), tflm.quantized(0.01, 0)) for name, s in SHAPES.items())
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [y, early, -1], [z], FullyConnectedOptions())
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [z, late, -1], [end], FullyConnectedOptions())
+    main.output(end)
+    model = tflm.Model(builder.build())
+    before = tflm.measure_arena(model, tflm.AllOpsResolver()).minimum_arena_bytes
+    assert len(tflm.compress(model).tensors) == 2
+    assert tflm.compress(model, ram=before).tensors == ()
+    within = tflm.compress(model, ram=before + 400)
+    assert [tensor.name for tensor in within.tensors] == ["late"]
+    assert within.minimum_arena_bytes <= before + 400
+    by_flash = tflm.compress(model, flash=len(model.data) - 1000)
+    assert [tensor.name for tensor in by_flash.tensors] == ["late"]
+
+
+SHAPES = {"early": (3, 3000), "late": (700, 3)}
+
+
+# --- The command -----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """A model with sparse weights, in a file."""
+    path = tmp_path / "layers.tflite"
+    path.write_bytes(layers([sparse((64, 96), 0.1), sparse((96, 64), 0.2)]))
+    return path
+
+
+def test_the_command_writes_the_model_and_what_it_cost(path: Path) -> None:
+    output = path.with_name("smaller.tflite")
+    printed = figures("compress", path, "-o", output, "--target", "cortex-m4", "--kernels", "cmsis-nn")
+    assert printed["file_bytes"] == output.stat().st_size < printed["file_bytes_before"]
+    assert printed["needed_operators"] == ["TFLM_DECODE"]
+    assert [tensor["encoding"] for tensor in printed["tensors"]] == ["pruned", "pruned"]
+    (arena,) = figures("arena", output, "--target", "cortex-m4", "--kernels", "cmsis-nn")["models"]
+    assert arena["minimum_arena_bytes"] == printed["minimum_arena_bytes"]
+    again = run("compress", output)
+    assert again.returncode == 0, again.stderr
+    assert "the model is unchanged" in again.stdout
+
+
+def test_a_limit_that_can_not_be_met_is_an_error(path: Path) -> None:
+    output = path.with_name("smaller.tflite")
+    for option, what in (("--ram", "arena"), ("--flash", "file")):
+        assert f"the smallest {what} found has" in refusal("compress", path, "-o", output, option, "100")
+    assert not output.exists()
+    assert "lacks TFLM_DECODE" in refusal("compress", path, "--target", "cortex-m4", "--kernels", "arduino")

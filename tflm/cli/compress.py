@@ -1,0 +1,74 @@
+"""`tflm compress`: store weights compressed, without loss, to take less flash."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+import tflm
+from tflm.application.compression_report import compression_figures, limits_missed
+from tflm.application.errors import CheckFailed
+from tflm.application.machine import MachineOptions
+from tflm.application.models import bytes_from, load_model, require_output, title_of
+from tflm.application.rewriting_report import VERIFIED_INPUTS, placed
+from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+from tflm.rewriting.compression.compression_report import shown
+
+
+def compress(
+    model: ModelPath,
+    output: Output = None,
+    on: MachineOptions = NAMED,
+    ram: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Largest arena, such as 64K; the smallest file that runs in it.")
+    ] = None,
+    flash: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Largest file, such as 200K; the smallest arena for it.")
+    ] = None,
+    verify: Annotated[
+        int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
+    ] = VERIFIED_INPUTS,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Store weights compressed, without loss, to take less flash.
+
+    Each constant is stored as a look-up table, as a bitmap with its nonzero values, or in Huffman codes, whichever is
+    smallest. The operator TFLM_DECODE expands it into the arena before use. Without a limit, the file becomes as small as
+    possible and the arena grows. A model that cannot be made smaller is left unchanged.
+
+    \b
+    Examples:
+      tflm compress model.tflite -o smaller.tflite
+      tflm compress model.tflite -o smaller.tflite --board esp32-s3-eye --ram 100K
+      tflm compress model.tflite -o smaller.tflite --flash 200K
+    """
+    machine = on.machine()
+    ram_bytes, flash_bytes = (None if size is None else bytes_from(size) for size in (ram, flash))
+    require_output(model, output, force)
+    loaded = load_model(model)
+    with status_line("encoding tensors") as tell:
+        found = tflm.compress(
+            loaded,
+            target=machine.target,
+            kernels=machine.kernels,
+            ram=ram_bytes,
+            flash=flash_bytes,
+            verify=verify,
+            progress=tell,
+        )
+    missed = limits_missed(found, ram_bytes, flash_bytes)
+    written = None if missed else output
+    if written is not None:
+        found.write(written)
+    where = placed(model, loaded, found, machine, None)
+    report = shown(found, title_of(model), is_limited=bool(ram or flash))
+    where.add_to(report)
+    answer(as_json, compression_figures(model, found, where), report)
+    if written is not None and not as_json:
+        wrote(written)
+    if missed:
+        kept = "" if output is None else f"; {output} is not written"
+        raise CheckFailed(f"{model}: {'; '.join(missed)}{kept}")
