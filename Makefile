@@ -157,6 +157,7 @@ faults: $(TESTING)
 long: $(TESTING)
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest
 	$(VENV)/bin/python tools/fuzz.py --count 100000
+	$(VENV)/bin/python tools/fuzz.py --count 10000 --compressed
 	$(VENV)/bin/python tools/soak.py
 
 clean:

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_server import figures, refusal, run
 from differential import assert_close, measured_figures, printed_figures
 from hypothesis import given
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16, INT32, INT64
 from oracle import Oracle
+from test_cli import figures, refusal, run
 
 import tflm
 from tflm.kernels.reference import decode
@@ -30,8 +30,8 @@ from tflm.rewriting.compression.tensor_choice import (
     options_of,
 )
 from tflm.rewriting.verification import random_inputs
-from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
-from tflm.schema.options import FullyConnectedOptions
+from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, TensorType
+from tflm.schema.options import FullyConnectedOptions, SVDFOptions
 
 SCHEMES = tuple(decode.SCHEMES.values())
 
@@ -174,26 +174,42 @@ def test_a_model_with_nothing_to_gain_is_unchanged() -> None:
     assert (compressed.tensors, compressed.needed_operators, compressed.saved_bytes) == ((), (), 0)
 
 
-def test_parameters_that_kernels_read_early_stay_constants() -> None:
+def svdf() -> bytes:
+    """An SVDF with sparse features."""
     builder = ModelBuilder()
     main = builder.subgraph()
-    shape = np.array([2] * 8 + [1] * 992, np.int32)
-    x = main.input("x", (256,), INT8, tflm.quantized(0.5))
-    y = main.tensor("y", tuple(shape.tolist()), INT8, tflm.quantized(0.5))
-    main.operator(BuiltinOperator.RESHAPE, [x, main.constant("shape", shape)], [y])
+    x = main.input("x", (1, 64), INT8, tflm.quantized(0.5, 3))
+    features = main.constant("features", sparse((64, 64), 0.1), tflm.quantized(0.01, 0))
+    time = main.constant("time", np.arange(128, dtype=np.int16).reshape(64, 2), tflm.quantized(0.01, 0))
+    bias = main.constant("bias", np.arange(64, dtype=np.int32), tflm.quantized(0.001, 0))
+    state = main.tensor("state", (1, 128), INT16, tflm.quantized(0.1, 0), is_variable=True)
+    y = main.tensor("y", (1, 64), INT8, tflm.quantized(0.5, -1))
+    options = SVDFOptions(rank=1, fused_activation_function=ActivationFunctionType.RELU)
+    main.operator(BuiltinOperator.SVDF, [x, features, time, bias, state], [y], options)
     main.output(y)
-    assert tflm.compress(tflm.Model(builder.build())).tensors == ()
+    return builder.build()
+
+
+def test_weights_that_a_kernel_library_needs_as_constants_stay_constants() -> None:
+    """With Helium, CMSIS-NN sums the features of SVDF while it prepares."""
+    model = tflm.Model(svdf())
+    parts = {
+        part: [tensor.name for tensor in tflm.compress(model, target=target, kernels="cmsis-nn").tensors]
+        for part in ("cortex-m4", "cortex-m55")
+        if (target := tflm.targets.by_name(part))
+    }
+    assert parts == {"cortex-m4": ["features"], "cortex-m55": []}
 
 
 def test_releases_without_decode_are_refused_and_old_ones_get_what_they_decode() -> None:
     model = tflm.Model(layers([KINDS["Huffman"], KINDS["pruned"].T]))
-    with pytest.raises(tflm.RewriteError, match="of 2025-10-16.* lacks TFLM_DECODE"):
+    with pytest.raises(tflm.RewriteError, match=r"of 2025-10-16.* lacks TFLM_DECODE"):
         tflm.compress(model, release="2025-10-16")
     encodings = [
         {tensor.encoding for tensor in tflm.compress(model, release=day).tensors}
         for day in ("2025-10-18", "2025-10-24", "2025-11-01")
     ]
-    assert encodings == [set(), {"pruned"}, {"pruned", "Huffman"}]
+    assert encodings == [{"look-up table"}, {"look-up table", "pruned"}, {"Huffman", "pruned"}]
 
 
 def test_without_decode_in_the_resolver_nothing_is_compressed() -> None:

@@ -13,6 +13,7 @@ import pytest
 import test_firmware_tree
 from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
+from test_compression import layers, sparse
 from typer.main import get_command
 from typer.testing import CliRunner
 
@@ -37,6 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "flex.tflite").write_bytes(builder.build())
     (path / "wide.tflite").write_bytes(_wide_model())
     (path / "reversing.tflite").write_bytes(reversing())
+    (path / "sparse.tflite").write_bytes(layers([sparse((64, 96), 0.1)]))
     (path / "log.txt").write_text(LOG)
     (path / "micro.json").write_text('{"micro": {}}')
     test_firmware_tree.write(path / "sources", 1)
@@ -100,6 +102,7 @@ INVOCATIONS: dict[str, list[str]] = {
         "check wide.tflite -t esp32s3 --kernels esp-nn@1.2.3 --tflm esphome",
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
+    "compress": [f"compress {INT8} --board nano33ble", "compress sparse.tflite --board nano33ble --ram 16K"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [

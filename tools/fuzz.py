@@ -2,6 +2,7 @@
 
     python tools/fuzz.py [--count N | --seconds S] [--seed N] [--jobs N] [--keep DIR] [MODEL...]
     python tools/fuzz.py --beside-tflite-micro [--count N] [MODEL...]
+    python tools/fuzz.py --compressed [--count N] [MODEL...]
     python tools/fuzz.py --atheris [MODEL...] [-- ARGUMENTS OF LIBFUZZER]
 
 A mutant is a model and a seed. The seed determines the number and kinds of changes: a field of a table gets an unusual
@@ -10,6 +11,7 @@ change. Mutants run in separate processes, which may crash or hang. A failing mu
 that still fail, and its file is kept.
 
 `--beside-tflite-micro` runs the same mutants in TFLM's own package, too, and prints how both end, side by side.
+`--compressed` mutates the models that `tflm compress` makes of those given, where it makes them smaller.
 `--atheris` lets libFuzzer choose the changes by what they reach; it needs the package atheris.
 """
 
@@ -457,6 +459,21 @@ def beside(paths: list[str], options: argparse.Namespace) -> None:
         print(f"| {kind} | {counts['tflm'][kind]} | {counts['tflite-micro'][kind]} |")
 
 
+def compressed(paths: list[str], folder: Path) -> list[str]:
+    """Compress the weights of models; returns the files of those that become smaller, in a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for path in paths:
+        try:
+            found = tflm.compress(tflm.Model.from_file(path), verify=1)
+        except tflm.TflmError:
+            continue
+        if found.tensors:
+            written.append(str(folder / Path(path).name))
+            found.write(written[-1])
+    return written
+
+
 def guided(paths: list[str], keep: Path, arguments: list[str]) -> None:
     """Let libFuzzer mutate files by coverage, until it finds a failure or its arguments end it.
 
@@ -487,6 +504,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), metavar="DIR", help="where bad ones go")
     parser.add_argument("--beside-tflite-micro", action="store_true", help="run the same in TFLM's own package")
+    parser.add_argument("--compressed", action="store_true", help="compress the models first")
     parser.add_argument("--atheris", action="store_true", help="let libFuzzer choose")
     parser.add_argument("--serve", choices=["tflm", "tflite-micro"], help=argparse.SUPPRESS)
     own, _, others = (" ".join(sys.argv[1:])).partition(" -- ")
@@ -497,6 +515,8 @@ def main() -> None:
     paths = options.models or [str(path) for path in sorted(DEFAULT_MODELS.glob("*.tflite"))]
     if not paths:
         sys.exit(f"no models are given, and there are none in {DEFAULT_MODELS}")
+    if options.compressed:
+        paths = compressed(paths, options.keep / "compressed")
     if options.atheris:
         guided(paths, options.keep, others.split())
     elif options.beside_tflite_micro:

@@ -36,8 +36,8 @@ def compress(
     """Store weights compressed, without loss, to take less flash.
 
     Each constant is stored as a look-up table, as a bitmap with its nonzero values, or in Huffman codes, whichever is
-    smallest. The operator TFLM_DECODE expands it into the arena before use. Without a limit, the file becomes as small as
-    possible and the arena grows. A model that cannot be made smaller is left unchanged.
+    smallest. The operator TFLM_DECODE expands it into the arena before use. Without a limit, the file becomes as small
+    as possible and the arena grows. A model that cannot be made smaller is left unchanged.
 
     \b
     Examples:

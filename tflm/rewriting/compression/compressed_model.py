@@ -180,7 +180,7 @@ class _Compressor:
         """A trial for each constant whose encoding is smaller and that its operators accept from TFLM_DECODE."""
         if TFLM_DECODE.name not in self.resolver or "ethos-u" in self._operator_names():
             return {}
-        trials = {}
+        trials: dict[int, _Trial] = {}
         for tensor in sorted(self.readers):
             encoding = self._encoding(tensor)
             if encoding is not None:
@@ -362,7 +362,10 @@ def _file_sizes(model: Model) -> _FileSizes:
     sizes = []
     for count in range(3):
         graph = Graph(model)
-        graph.operators = [*graph.operators, *(graph.make_custom_operator(TFLM_DECODE.name, [], []) for _ in range(count))]
+        graph.operators = [
+            *graph.operators,
+            *(graph.make_custom_operator(TFLM_DECODE.name, [], []) for _ in range(count)),
+        ]
         sizes.append(len(graph.build()))
     operator = sizes[2] - sizes[1]
     return _FileSizes(sizes[0], sizes[1] - sizes[0] - operator, operator)
