@@ -102,7 +102,7 @@ INVOCATIONS: dict[str, list[str]] = {
         "check wide.tflite -t esp32s3 --kernels esp-nn@1.2.3 --tflm esphome",
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
-    "compress": [f"compress {INT8} --board nano33ble", "compress sparse.tflite --board nano33ble --ram 16K"],
+    "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [

@@ -33,7 +33,7 @@ def compress(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Store weights compressed, without loss, to take less flash.
+    """Make a model smaller in flash by compressing its weights.
 
     Each constant is stored as a look-up table, as a bitmap with its nonzero values, or in Huffman codes, whichever is
     smallest. The operator TFLM_DECODE expands it into the arena before use. Without a limit, the file becomes as small
