@@ -6,10 +6,45 @@ from pathlib import Path
 from typing import Any
 
 import tflm
+from tflm.application.machine import Machine
 from tflm.application.rewriting_report import Placed
+from tflm.report import Report
+from tflm.rewriting.compression.compression_report import shown
 
 
-def compression_figures(path: Path, compressed: tflm.CompressedModel, where: Placed) -> Any:
+def firmware_flash_change(model: tflm.Model, compressed: tflm.CompressedModel, machine: Machine) -> int | None:
+    """Bytes by which the firmware's flash grows, negative if it shrinks: the model and the kernel of TFLM_DECODE.
+
+    Assumes that nothing else in the firmware uses the kernel. None if flash is not known for the target and kernels.
+    """
+    if not compressed.tensors:
+        return 0
+    try:
+        before, after = (
+            tflm.flash(each, target=machine.target, kernels=machine.kernels).flash_bytes
+            for each in (model, compressed.model)
+        )
+    except tflm.TflmError:
+        return None
+    return after - before
+
+
+def compression_report(
+    compressed: tflm.CompressedModel, name: str, flash_change: int | None, is_limited: bool
+) -> Report:
+    """Report a compressed model and, if known, the change of the firmware's flash."""
+    report = shown(compressed, name, is_limited)
+    if compressed.tensors and flash_change is not None:
+        report.facts.append(("the firmware's flash", f"{flash_change:+,} B with the kernel of TFLM_DECODE"))
+        if flash_change >= 0:
+            report.notes.append(
+                "the kernel of TFLM_DECODE takes more flash than the model saves; compress the model only if the "
+                "firmware has that kernel for another model"
+            )
+    return report
+
+
+def compression_figures(path: Path, compressed: tflm.CompressedModel, flash_change: int | None, where: Placed) -> Any:
     """Return the JSON document of a compressed model; sizes in bytes."""
     return {
         **where.figures(),
@@ -20,6 +55,7 @@ def compression_figures(path: Path, compressed: tflm.CompressedModel, where: Pla
         "gains": bool(compressed.tensors),
         "file_bytes_before": compressed.file_bytes_before,
         "file_bytes": len(compressed.data),
+        "firmware_flash_change_bytes": flash_change,
         "minimum_arena_bytes_before": compressed.minimum_arena_bytes_before,
         "minimum_arena_bytes": compressed.minimum_arena_bytes,
         "head_bytes_before": compressed.before.head_bytes,

@@ -7,14 +7,18 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.application.compression_report import compression_figures, limits_missed
+from tflm.application.compression_report import (
+    compression_figures,
+    compression_report,
+    firmware_flash_change,
+    limits_missed,
+)
 from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, require_output, title_of
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed
 from tflm.cli.output import answer, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
-from tflm.rewriting.compression.compression_report import shown
 
 
 def compress(
@@ -64,9 +68,10 @@ def compress(
     if written is not None:
         found.write(written)
     where = placed(model, loaded, found, machine, None)
-    report = shown(found, title_of(model), is_limited=bool(ram or flash))
+    change = firmware_flash_change(loaded, found, machine)
+    report = compression_report(found, title_of(model), change, is_limited=bool(ram or flash))
     where.add_to(report)
-    answer(as_json, compression_figures(model, found, where), report)
+    answer(as_json, compression_figures(model, found, change, where), report)
     if written is not None and not as_json:
         wrote(written)
     if missed:
