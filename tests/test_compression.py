@@ -320,6 +320,8 @@ def test_the_command_writes_the_model_and_what_it_cost(path: Path) -> None:
     printed = figures("compress", path, "-o", output, "--target", "cortex-m4", "--kernels", "cmsis-nn")
     assert printed["file_bytes"] == output.stat().st_size < printed["file_bytes_before"]
     assert printed["needed_operators"] == ["TFLM_DECODE"]
+    kernel = printed["firmware_flash_change_bytes"] + printed["file_bytes_before"] - printed["file_bytes"]
+    assert 10_000 < kernel < 30_000
     assert [tensor["encoding"] for tensor in printed["tensors"]] == ["pruned", "pruned"]
     (arena,) = figures("arena", output, "--target", "cortex-m4", "--kernels", "cmsis-nn")["models"]
     assert arena["minimum_arena_bytes"] == printed["minimum_arena_bytes"]

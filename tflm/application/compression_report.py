@@ -19,14 +19,17 @@ def firmware_flash_change(model: tflm.Model, compressed: tflm.CompressedModel, m
     """
     if not compressed.tensors:
         return 0
+    before, after = (_flash_bytes(each, machine) for each in (model, compressed.model))
+    return None if before is None or after is None else after - before
+
+
+def _flash_bytes(model: tflm.Model, machine: Machine) -> int | None:
+    """Flash of TFLM, the operators and the model; None if unknown."""
     try:
-        before, after = (
-            tflm.flash(each, target=machine.target, kernels=machine.kernels).flash_bytes
-            for each in (model, compressed.model)
-        )
+        found = tflm.flash(model, target=machine.target, kernels=machine.kernels)
     except tflm.TflmError:
         return None
-    return after - before
+    return None if found.flash_bytes is None else found.flash_bytes + found.model_bytes
 
 
 def compression_report(
