@@ -102,6 +102,7 @@ def test_tile_tells_what_it_checks_after_the_search(vision: Path) -> None:
 WRITERS = {
     "plan": ["plan"],
     "tile": ["tile"],
+    "compress": ["compress"],
     "fold": ["fold"],
     "strip": ["strip"],
     "resize": ["resize"],

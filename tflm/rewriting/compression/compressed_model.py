@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from tflm.boards.device_check import operator_findings
-from tflm.errors import RewriteError, TflmError
-from tflm.kernels.reference.decode import SCHEMES, TFLM_DECODE, Scheme
-from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.libraries import Kernels, library_for
 from tflm.memory import OptimalPlanner
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.planning import plan
 from tflm.releases import Releases
 from tflm.rewriting.compression.compression_report import CompressedModel, CompressedTensor
 from tflm.rewriting.compression.decode_operators import with_decoded
-from tflm.rewriting.compression.encodings import Encoding, smallest_encoding
+from tflm.rewriting.compression.encodings import Encoding
 from tflm.rewriting.compression.tensor_choice import (
     Candidate,
     Costs,
@@ -28,13 +22,11 @@ from tflm.rewriting.compression.tensor_choice import (
     most_saved_in,
     options_of,
 )
-from tflm.rewriting.graph import Graph
+from tflm.rewriting.compression.trials import Trials
 from tflm.rewriting.tiled_model import PLAN_STEPS
 from tflm.rewriting.verification import check_tags, require_equal_answers
-from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
-from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside
@@ -80,42 +72,9 @@ def compress(
     """
     model = with_data_inside(require_model(model))
     library = library_for(kernels, require_target(target), release)
-    compressor = _Compressor(
-        model,
-        AllOpsResolver() if resolver is None else resolver,
-        target,
-        library,
-        progress or (lambda _: None),
-    )
+    resolver = AllOpsResolver() if resolver is None else resolver
+    compressor = _Compressor(Trials(model, resolver, target, library, progress or (lambda _: None)))
     return compressor.result(compressor.chosen(ram, flash), verify)
-
-
-def decoded_schemes(library: KernelLibrary) -> tuple[Scheme, ...]:
-    """The schemes that a library's release of TFLM decodes.
-
-    Raises:
-        RewriteError: it has none.
-    """
-    release = library.release
-    schemes = tuple(scheme for scheme in SCHEMES.values() if release.answers_hold(scheme.since))
-    if not schemes:
-        reason = f"{release.name} lacks {TFLM_DECODE.name}, which decodes compressed tensors; use a newer TFLM"
-        raise RewriteError(reason)
-    return schemes
-
-
-class _Trial(NamedTuple):
-    """A model in which one constant is compressed.
-
-    Attributes:
-        encoding: the encoding of the constant.
-        file_bytes: bytes of the model.
-        measured: its arena.
-    """
-
-    encoding: Encoding
-    file_bytes: int
-    measured: ArenaMeasurement
 
 
 class _Built(NamedTuple):
@@ -132,24 +91,12 @@ class _Built(NamedTuple):
     measured: ArenaMeasurement
 
 
-@dataclass
 class _Compressor:
-    """Tries the constants of a model one by one, and builds the model with those that are chosen."""
+    """Builds the models whose constants are chosen from trials."""
 
-    model: Model
-    resolver: MicroMutableOpResolver
-    target: Target
-    library: KernelLibrary
-    tell: Callable[[str], None]
-
-    def __post_init__(self) -> None:
-        self.before = self._measure(self.model)
-        self.schemes = decoded_schemes(self.library)
-        self.graph = Graph(self.model)
-        self.readers = self.graph.readers()
-        self.concerns = self._concerns(self.model)
-        self.sizes = _file_sizes(self.model)
-        self.trials = self._trials()
+    def __init__(self, trials: Trials):
+        self.trials, self.model, self.before = trials, trials.model, trials.before
+        self.graph, self.readers, self.sizes, self.tell = trials.graph, trials.readers, trials.sizes, trials.tell
 
     def chosen(self, ram: int | None, flash: int | None) -> _Built:
         """The model with the tensors that the limits demand."""
@@ -174,51 +121,6 @@ class _Compressor:
             verified_inputs=verify if is_smaller else 0,
         )
 
-    # --- Trials ------------------------------------------------------------------------------------------------------
-
-    def _trials(self) -> dict[int, _Trial]:
-        """A trial for each constant whose encoding is smaller and that its operators accept from TFLM_DECODE."""
-        if TFLM_DECODE.name not in self.resolver or "ethos-u" in self._operator_names():
-            return {}
-        trials: dict[int, _Trial] = {}
-        for tensor in sorted(self.readers):
-            encoding = self._encoding(tensor)
-            if encoding is not None:
-                self.tell(f"trying tensor {tensor} of {len(self.graph.tensors)}")
-                trial = self._trial(tensor, encoding)
-                trials |= {} if trial is None else {tensor: trial}
-        return trials
-
-    def _operator_names(self) -> set[str]:
-        return {self.model.operator_name(operator) for operator in self.model.subgraphs[0].operators or ()}
-
-    def _encoding(self, tensor: int) -> Encoding | None:
-        """The smallest encoding of a constant, if it is smaller and the tensor is only read by builtin operators."""
-        graph = self.graph
-        table = graph.tensors[tensor]
-        is_end = tensor in (*graph.inputs, *graph.outputs)
-        if is_end or not graph.is_constant(tensor) or table.is_variable or table.sparsity is not None:
-            return None
-        if any(graph.code(graph.operators[reader]) is BuiltinOperator.CUSTOM for reader in self.readers[tensor]):
-            return None
-        values = TfLiteEvalTensor(self.model, (self.model.subgraphs[0].tensors or [])[tensor])
-        encoding = smallest_encoding(TfLiteTensor(table, values), self.schemes)
-        return encoding if encoding is not None and encoding.file_bytes < values.elements.nbytes else None
-
-    def _trial(self, tensor: int, encoding: Encoding) -> _Trial | None:
-        data = with_decoded(self.model, {tensor: encoding}).build()
-        model = Model(data)
-        try:
-            measured = self._measure(model)
-        except TflmError:  # a kernel needs the tensor as a constant
-            return None
-        return None if self._concerns(model) - self.concerns else _Trial(encoding, len(data), measured)
-
-    def _concerns(self, model: Model) -> Counter[tuple[str, str]]:
-        """What the kernel library does differently, or rejects, by operator."""
-        findings = operator_findings(model, target=self.target, kernels=self.library)
-        return Counter((finding.operator, finding.happens) for finding in findings)
-
     # --- Choices -----------------------------------------------------------------------------------------------------
 
     def _options(self) -> list[list[Option]]:
@@ -228,26 +130,21 @@ class _Compressor:
             Candidate(
                 tensor,
                 tuple(self.readers[tensor]),
-                self._saved_bytes(tensor),
+                self.trials.saved_bytes(tensor),
                 -(-self.graph.tensor_bytes(tensor) // 16) * 16,
                 trial.measured.tail_bytes - self.before.tail_bytes - len(self.readers[tensor]) * operator_tail,
             )
-            for tensor, trial in self.trials.items()
+            for tensor, trial in self.trials.found.items()
         ]
         costs = Costs(self.sizes.operator, operator_tail, self._live_bytes())
         return [options_of(group, costs) for group in groups_of(candidates)]
 
-    def _saved_bytes(self, tensor: int) -> int:
-        """Decrease of the file if a tensor is compressed, without the increase for TFLM_DECODE operators."""
-        operators = self.sizes.code + len(self.readers[tensor]) * self.sizes.operator
-        return self.sizes.plain + operators - self.trials[tensor].file_bytes
-
     def _operator_tail_bytes(self) -> int:
         """Bytes that a second TFLM_DECODE adds to the tail; 0 if no operator reads two of the constants."""
         for i in range(len(self.graph.operators)):
-            pair = [tensor for tensor in self.trials if self.readers[tensor] == [i]][:2]
+            pair = [tensor for tensor in self.trials.found if self.readers[tensor] == [i]][:2]
             if len(pair) == 2:
-                alone = [self.trials[tensor].measured.tail_bytes - self.before.tail_bytes for tensor in pair]
+                alone = [self.trials.found[tensor].measured.tail_bytes - self.before.tail_bytes for tensor in pair]
                 return sum(alone) - (self._built(pair, None).measured.tail_bytes - self.before.tail_bytes)
         return 0
 
@@ -313,30 +210,31 @@ class _Compressor:
             return self._unchanged()
         self.tell(f"compressing {len(tensors)} tensors")
         data = with_decoded(self.model, self._encodings(tensors)).build()
-        built = _Built(tuple(sorted(tensors)), data, self._measure(Model(data)))
+        built = _Built(tuple(sorted(tensors)), data, self.trials.measure(Model(data)))
         had_plan = self.model.metadata(METADATA_NAME) is not None
         if not had_plan and (ram is None or built.measured.minimum_arena_bytes <= ram):
             return built
         planner = OptimalPlanner(step_limit=PLAN_STEPS)
-        planned = plan(Model(data), self.resolver, planner, target=self.target, kernels=self.library)
+        planned = plan(
+            Model(data), self.trials.resolver, planner, target=self.trials.target, kernels=self.trials.library
+        )
         if planned.minimum_arena_bytes >= built.measured.minimum_arena_bytes:
             return built
-        return built._replace(data=planned.data, measured=self._measure(planned.model))
+        return built._replace(data=planned.data, measured=self.trials.measure(planned.model))
 
     def _encodings(self, tensors: Sequence[int]) -> Mapping[int, Encoding]:
-        return {tensor: self.trials[tensor].encoding for tensor in tensors}
-
-    def _measure(self, model: Model) -> ArenaMeasurement:
-        return measure_arena(model, self.resolver, target=self.target, kernels=self.library)
+        return {tensor: self.trials.found[tensor].encoding for tensor in tensors}
 
     def _check(self, built: _Built, inputs: int) -> None:
         self.tell("checking the memory plan")
         model = Model(built.data)
         check_tags(model, built.measured)
-        require_equal_answers(self.model, model, self.resolver, inputs, lambda run: self.tell(f"checking, {run}"))
+        require_equal_answers(
+            self.model, model, self.trials.resolver, inputs, lambda run: self.tell(f"checking, {run}")
+        )
 
     def _tensor(self, tensor: int) -> CompressedTensor:
-        trial, readers = self.trials[tensor], tuple(self.readers[tensor])
+        trial, readers = self.trials.found[tensor], tuple(self.readers[tensor])
         operator = self.graph.operators[readers[0]]
         return CompressedTensor(
             name=self.graph.tensors[tensor].name or "",
@@ -345,27 +243,6 @@ class _Compressor:
             encoding=trial.encoding.name,
             decoded_bytes=self.graph.tensor_bytes(tensor),
             encoded_bytes=len(trial.encoding.codes) + len(trial.encoding.metadata),
-            saved_bytes=self._saved_bytes(tensor),
+            saved_bytes=self.trials.saved_bytes(tensor),
             added_ram_bytes=trial.measured.minimum_arena_bytes - self.before.minimum_arena_bytes,
         )
-
-
-class _FileSizes(NamedTuple):
-    """Bytes of the file as this package writes it, of TFLM_DECODE's code, and of each operator."""
-
-    plain: int
-    code: int
-    operator: int
-
-
-def _file_sizes(model: Model) -> _FileSizes:
-    sizes = []
-    for count in range(3):
-        graph = Graph(model)
-        graph.operators = [
-            *graph.operators,
-            *(graph.make_custom_operator(TFLM_DECODE.name, [], []) for _ in range(count)),
-        ]
-        sizes.append(len(graph.build()))
-    operator = sizes[2] - sizes[1]
-    return _FileSizes(sizes[0], sizes[1] - sizes[0] - operator, operator)
