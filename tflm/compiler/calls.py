@@ -9,8 +9,9 @@ import os
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
-from tflm.compiler.language import Kernel
+from tflm.compiler.language import Kernel, Step
 
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 """The type of a kernel's entry, which takes the address of its arguments."""
@@ -24,14 +25,9 @@ def is_available() -> bool:
 
 def as_function(kernel: Kernel) -> Callable[..., int]:
     """A function that takes the parameters of a kernel by name, and returns what the kernel does."""
-    if not is_available():
+    entry = _entry(kernel)
+    if entry is None:
         return kernel.function
-    from tflm.compiler.machine_code import addresses
-
-    address = addresses([kernel]).get(kernel)
-    if address is None:
-        return kernel.function
-    entry = ENTRY(address)
 
     def call(**values: object) -> int:
         step = kernel.step(**values)
@@ -40,3 +36,33 @@ def as_function(kernel: Kernel) -> Callable[..., int]:
         return status
 
     return call
+
+
+def prepared(kernel: Kernel, **values: object) -> Callable[[], int]:
+    """A call of a kernel with the same arguments each time; the elements of arrays may change in between."""
+    entry = _entry(kernel)
+    if entry is None:
+        return functools.partial(kernel.function, **values)
+    step = kernel.step(**values)
+    return _PreparedCall(entry, step, np.array(step.arguments, np.int64))
+
+
+class _PreparedCall:
+    """A call of machine code; it keeps the arrays alive whose addresses it has."""
+
+    def __init__(self, entry: Callable[[int], int], step: Step, arguments: npt.NDArray[np.int64]):
+        self._entry, self._step, self._arguments = entry, step, arguments
+        self._address = arguments.ctypes.data
+
+    def __call__(self) -> int:
+        return self._entry(self._address)
+
+
+def _entry(kernel: Kernel) -> Callable[[int], int] | None:
+    """The machine code of a kernel; None where there is none."""
+    if not is_available():
+        return None
+    from tflm.compiler.machine_code import addresses
+
+    address = addresses([kernel]).get(kernel)
+    return None if address is None else ENTRY(address)

@@ -12,6 +12,24 @@ def int8_at(address: int) -> Int8s:
 
 
 @intrinsic
+def int8_from(elements: Int8s, count: int) -> Int8s:
+    """The elements behind the first `count`."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int16_from(elements: Int16s, count: int) -> Int16s:
+    """The elements behind the first `count`."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int32_from(elements: Int32s, count: int) -> Int32s:
+    """The elements behind the first `count`."""
+    raise NotImplementedError
+
+
+@intrinsic
 def uint8_at(address: int) -> UInt8s:
     """The uint8 elements at an address."""
     raise NotImplementedError

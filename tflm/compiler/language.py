@@ -1,4 +1,4 @@
-"""The language that kernels are written in: Python functions over addresses and integers, which LLVM compiles.
+"""The language that kernels are written in: Python functions over addresses and integers, for LLVM and for C.
 
 A kernel takes addresses, integers and floats, each by its name, and returns a status:
 
@@ -28,6 +28,16 @@ a table stands for one of the functions in it, which is called by its key:
 
 `each.step(function="ADD", x=array, y=array, count=8)` takes the types from the arrays: each set of types and functions
 is a kernel of its own, compiled when it is first called.
+
+`tflm.c.source` translates the same functions to C. Values are equal, but C has fewer bits where these are enough:
+
+- An `int` parameter has 32 bits in C. Annotate it with `Wide`, or with other `Bounds`, if it needs more or fewer, and
+  with `Address` if it is one.
+- Integers are computed in 32 bits if their range shows that nothing is lost, else in 64. What is used as an index alone
+  has 32. Wrap what is to wrap at 32 bits by `as_int32(...)`.
+- In a module with `NARROW_INTEGERS = True`, no operation overflows when operands of up to 32 bits are computed in 32
+  bits, and others in 64, as in C: only `as_int64(...)` widens.
+- A variable has one type in the whole function. Loops run over `range(...)`; a number is assigned before it is read.
 
 What several kernels share is a function under `@inlined`. What Python has no words for (vectors, a cast of bits) is an
 `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
@@ -68,6 +78,32 @@ Float32s = Annotated[MutableSequence[float], "float32"]
 Float64s = Annotated[MutableSequence[float], "float64"]
 Elements = Annotated[MutableSequence[Any], "any"]
 
+
+@dataclass(frozen=True)
+class Bounds:
+    """The range of an integer parameter, both ends included. C takes the type of the parameter from it."""
+
+    least: int
+    most: int
+
+
+INT32_BOUNDS = Bounds(-(1 << 31), (1 << 31) - 1)
+"""Of an integer parameter that is annotated with `int`, in C. LLVM passes all of its 64 bits."""
+
+ADDRESS = object()
+
+Address = Annotated[int, ADDRESS]
+"""An address of bytes."""
+
+Shift = Annotated[int, Bounds(0, 31)]
+"""A number of bits to shift values of 32 bits by."""
+
+Wide = Annotated[int, Bounds(-(1 << 63), (1 << 63) - 1)]
+"""An integer that may need 64 bits."""
+
+STANDALONE = "is_standalone"
+"""The attribute of functions under `standalone`."""
+
 PACKAGE = __name__.partition(".")[0] + "."
 """Names of kernels leave it out."""
 
@@ -94,15 +130,17 @@ class Step:
         kernel: what is called.
         arguments: one integer for each parameter: an address, a number, or the bits of a float64.
         owners: the arrays whose addresses are among them.
+        addresses: the parameters that an array was given for.
     """
 
     kernel: Kernel
     arguments: tuple[int, ...]
     owners: tuple[npt.NDArray[Any], ...]
+    addresses: frozenset[str] = frozenset()
 
     def owning(self, *arrays: npt.NDArray[Any]) -> Step:
         """The same step, which keeps more arrays alive."""
-        return Step(self.kernel, self.arguments, self.owners + arrays)
+        return Step(self.kernel, self.arguments, self.owners + arrays, self.addresses)
 
 
 class Kernel:
@@ -167,19 +205,20 @@ class Kernel:
             constants = {name: _choice(values[name]) for name in generic}
             member = self.of(**constants)
             return member.step(**{name: values[name] for name in member.parameters})
-        arguments, owners = [], []
+        arguments, owners, addresses = [], [], []
         for name, kind in self.parameters.items():
             value = values[name]
             if isinstance(value, np.ndarray):
                 if kind.is_pointer and _choice(value) != kind.dtype:
                     raise TypeError(f"{name} of {self.name} points to {kind.dtype}, not {value.dtype}")
                 owners.append(value)
+                addresses.append(name)
                 arguments.append(value.ctypes.data)
             elif kind == FLOAT:
                 arguments.append(int.from_bytes(struct.pack("<d", value), "little", signed=True))
             else:
                 arguments.append(int(value))
-        return Step(self, tuple(arguments), tuple(owners))
+        return Step(self, tuple(arguments), tuple(owners), frozenset(addresses))
 
 
 def _choice(value: npt.NDArray[Any] | str) -> str:
@@ -231,6 +270,15 @@ def inlined(function: Function) -> Function:
     return function
 
 
+def standalone(function: Function) -> Function:
+    """Mark a function that kernels call, and that C compilers should not make a part of them.
+
+    It has loops that need all registers of a small processor.
+    """
+    vars(function)[STANDALONE] = True
+    return function
+
+
 def intrinsic(function: Function) -> Function:
     """Let kernels call what the function of this name in `tflm.compiler.vectors` emits."""
     return typing.cast(Function, Intrinsic(typing.cast(FunctionType, function)))
@@ -255,6 +303,23 @@ def record_of(function: FunctionType, name: str) -> Any:
     return hint if hasattr(hint, "_fields") else None
 
 
+def hint_of(function: FunctionType, name: str) -> Any:
+    """The annotation of a parameter, or of a field, which is called "parameter.field"."""
+    name, _, field = name.partition(".")
+    return _field_hint(record_of(function, name), field) if field else _hint(function, name)
+
+
+def bounds_of(hint: Any) -> Bounds:
+    """The range of an integer parameter with this annotation."""
+    bounds = hint.__metadata__[0] if typing.get_origin(hint) is Annotated else INT32_BOUNDS
+    return bounds if isinstance(bounds, Bounds) else INT32_BOUNDS
+
+
+def is_address(hint: Any) -> bool:
+    """Whether a parameter with this annotation is an address of bytes."""
+    return hint is Address
+
+
 def _field_hint(record: Any, field: str) -> Any:
     hint = record.__annotations__[field]
     return vars(sys.modules[record.__module__]).get(hint.__forward_arg__)
@@ -268,7 +333,9 @@ def _hint(function: FunctionType, name: str) -> Any:
 def _kind(hint: Any) -> Kind:
     if typing.get_origin(hint) is Annotated:
         of = hint.__metadata__[0]
-        return Kind(of, True) if isinstance(of, str) else FUNCTION
+        if isinstance(of, str):
+            return Kind(of, True)
+        return FUNCTION if isinstance(of, Mapping) else INTEGER
     return FLOAT if hint is float else INTEGER
 
 

@@ -32,14 +32,26 @@ _engines: list[llvm.ExecutionEngine] = []
 """What owns machine code, as long as this process lives."""
 
 
-def addresses(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
-    """The addresses of the kernels' entries; a kernel that can't be compiled has none, and a warning says so."""
+def addresses(kernels: Iterable[Kernel], compiles: bool = True) -> dict[Kernel, int]:
+    """The addresses of the kernels' entries; a kernel that can't be compiled has none, and a warning says so.
+
+    Args:
+        kernels: the kernels.
+        compiles: whether to compile those that are not in the cache; if not, they have no address.
+    """
     wanted = list(dict.fromkeys(kernels))
     with _lock:
-        if _unknown(wanted):
+        if not compiles:
+            _link_from_cache(_unknown(wanted))
+        elif _unknown(wanted):
             _load(wanted)
-        found = ((kernel, _addresses[kernel.name]) for kernel in wanted)
+        found = ((kernel, _addresses.get(kernel.name)) for kernel in wanted)
         return {kernel: address for kernel, address in found if address is not None}
+
+
+def requested_kernels() -> dict[str, bool]:
+    """Returns the names of all kernels that this process has asked for, and whether each has machine code."""
+    return {name: address is not None for name, address in _addresses.items()}
 
 
 def _unknown(kernels: Iterable[Kernel]) -> list[Kernel]:

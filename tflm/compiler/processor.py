@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import platform
+from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import NamedTuple
-
-import llvmlite.binding as llvm
 
 from tflm.errors import ArgumentError
 
 VARIABLE = "TFLM_CPU"
-"""The environment variable that names one of `PATHS`; without it, all that the processor has is used."""
+"""The environment variable that names one of `PATHS`, or `PLAIN`; without it, all that the processor has is used."""
+
+PLAIN = "plain"
+"""The path with all that the processor has, but without matrix tiles, whose LLVM IR is written for its vectors."""
 
 PATHS = {"avx512vnni": "cascadelake", "avx512": "skylake-avx512", "avx2": "haswell", "sse2": "x86-64"}
 """The instruction sets of x86 that kernels are tested with, and the oldest processor that has each."""
@@ -35,17 +39,37 @@ class Processor(NamedTuple):
     is_x86: bool
 
 
+_tiles_are_allowed: ContextVar[bool] = ContextVar("tiles are allowed", default=True)
+
+
+@contextlib.contextmanager
+def without_tiles() -> Iterator[None]:
+    """Operators that are bound meanwhile have plain kernels in place of matrix tiles."""
+    token = _tiles_are_allowed.set(False)
+    try:
+        yield
+    finally:
+        _tiles_are_allowed.reset(token)
+
+
+def uses_tiles() -> bool:
+    """Whether operators that are bound now have matrix tiles."""
+    return _tiles_are_allowed.get() and os.environ.get(VARIABLE) != PLAIN
+
+
 @functools.cache
 def processor() -> Processor:
     """The processor that kernels are compiled for.
 
     Raises:
-        ArgumentError: `TFLM_CPU` names something else than one of `PATHS`.
+        ArgumentError: `TFLM_CPU` names something else than `PLAIN` or one of `PATHS`.
     """
+    import llvmlite.binding as llvm  # which is not needed to bind plain kernels
+
     path = os.environ.get(VARIABLE, "")
-    if path and path not in PATHS:
-        raise ArgumentError(f"{VARIABLE} is {path!r}, must be one of {', '.join(PATHS)}")
-    if path:
+    if path and path not in (*PATHS, PLAIN):
+        raise ArgumentError(f"{VARIABLE} is {path!r}, must be one of {', '.join(PATHS)}, {PLAIN}")
+    if path in PATHS:
         sets = list(PATHS)[list(PATHS).index(path) :]
         return Processor(PATHS[path], "", *_widths(sets))
     features = llvm.get_host_cpu_features()

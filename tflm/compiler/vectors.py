@@ -16,6 +16,14 @@ def int8_at(builder: ir.IRBuilder, address: Value) -> Value:
     return builder.inttoptr(address, INT8.as_pointer())
 
 
+def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
+    """A pointer that many elements behind another one."""
+    return builder.gep(elements, [count])
+
+
+int16_from = int32_from = int8_from
+
+
 def int16_at(builder: ir.IRBuilder, address: Value) -> Value:
     """A pointer to int16."""
     return builder.inttoptr(address, INT16.as_pointer())
