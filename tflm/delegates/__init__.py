@@ -40,8 +40,13 @@ __all__ = [
 ]
 
 
-def default_delegates(model: Model) -> list[Delegate]:
-    """The default delegates: Flex if the model has Flex operators, and the compiled engine if available and enabled."""
+def default_delegates(model: Model, compiles: bool = True) -> list[Delegate]:
+    """The default delegates: Flex if the model has Flex operators, and the compiled engine if available and enabled.
+
+    Args:
+        model: the model to run.
+        compiles: whether the engine may compile kernels, or uses only those in the cache.
+    """
     delegates: list[Delegate] = []
     codes = (code.custom_code or "" for code in model.operator_codes)
     if any(code.startswith(FLEX_PREFIX) for code in codes):
@@ -51,7 +56,7 @@ def default_delegates(model: Model) -> list[Delegate]:
     if os.environ.get(COMPILED_VARIABLE) != "0" and is_available():
         from tflm.delegates.compiled.delegate import Compiled
 
-        delegates.append(Compiled())
+        delegates.append(Compiled(compiles))
     return delegates
 
 

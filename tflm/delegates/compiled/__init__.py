@@ -5,6 +5,8 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
 - `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
   arithmetic that kernels share.
 - `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` prepare inputs and outputs.
+- `plain_products` and `interpolation` have what takes the place of tiles and of large tables where kernels are to be
+  plain: in C, on small processors, with `TFLM_CPU=plain`.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
 - `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`).
 
@@ -13,7 +15,8 @@ To add a kernel:
 1. Write a function under `@kernel` in the module of its family: parameters by name and type, `return DONE` at the end.
    numba works in 64 bits (int8 + int8 is an int64, as in Python): where a loop is to use narrow vectors, say
    `as_int32(...)` at each step. Integers shift, divide and compare as in Python. Write only what belongs to the output.
-   Read only what belongs to the inputs: tests put a page that can't be touched behind an arena.
+   Read only what belongs to the inputs: tests put a page that can't be touched behind an arena. The same function is
+   translated to C: `tflm.compiler.language` says what that takes. Add its arguments to `tests/kernel_cases.py`.
 2. Write what binds a node: from the context, the node and `node.op_data`, as the registration's `prepare` left it, to
    a list of steps, `kernel.step(x=array, ...)`. What can be worked out here (tables, packed weights, sums) is an array
    that the step owns. Give None where the case is not covered, or where 32 bits can't be shown to hold everything: the

@@ -12,6 +12,7 @@ from tflm.compiler.language import DONE, Elements, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import reduced_significand
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.batch_matmul import OpDataBatchMatmul, matrices
@@ -89,7 +90,7 @@ def matmul(
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     y = node.eval_output(0).elements
-    contiguous = [np.ascontiguousarray(side, None) for side in matrices(node)]
+    contiguous = [side if side.flags.c_contiguous else work_array(side.shape, side.dtype) for side in matrices(node)]
     copies = copy_steps(list(zip(contiguous, matrices(node))))
     if copies is None:
         return None
@@ -100,7 +101,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     places = np.stack([_matrices(side, y.shape[:-2]) for side in contiguous], axis=1).reshape(-1)
     sizes = {"batches": len(places) // 2, "rows": x.shape[-2], "depth": x.shape[-1], "columns": w.shape[-1]}
     type = y.dtype.name
-    arrays = {"x": x, "w": w, "y": y, "places": places, "sums": np.empty(w.shape[-1], SUMS[type])}
+    arrays = {"x": x, "w": w, "y": y, "places": places, "sums": work_array(w.shape[-1], SUMS[type])}
     return [*copies, matmul.step(product=type, output=type, **arrays, **sizes, **constants)]
 
 

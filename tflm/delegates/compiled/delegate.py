@@ -21,14 +21,20 @@ class Compiled(Delegate):
 
     Integer results equal those of the numpy kernels bit for bit. Operators without a suitable compiled kernel run with
     numpy. With a profiler, each operator is a separate node, so that it can be timed.
+
+    Args:
+        compiles: whether to compile kernels that are not in the cache; if not, numpy runs their operators.
     """
 
     runs_in_order = True
 
+    def __init__(self, compiles: bool = True):
+        self.compiles = compiles
+
     def prepare(self, context: DelegateContext) -> None:
         nodes = ((index, context.node_and_registration(index)[1]) for index in context.execution_plan())
         taken = [index for index, registration in nodes if has_kernels(registration)]
-        bind = partial(_bind, context.subgraph_index)
+        bind = partial(_bind, context.subgraph_index, self.compiles)
         registration = Registration(self.name, bind, min_version=LOWEST_VERSION, max_version=HIGHEST_VERSION)
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
@@ -38,9 +44,9 @@ class Compiled(Delegate):
         return StandaloneRun(segment.start, segment.finish) if isinstance(segment, Segment) else None
 
 
-def _bind(subgraph_index: int, context: KernelContext, node: Node) -> Run:
+def _bind(subgraph_index: int, compiles: bool, context: KernelContext, node: Node) -> Run:
     params: DelegateParams = node.op_data
-    return bind_program([_operator(subgraph_index, context, *of) for of in params.replaced])
+    return bind_program([_operator(subgraph_index, context, *of) for of in params.replaced], compiles)
 
 
 def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:

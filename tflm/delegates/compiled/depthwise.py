@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import Step
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
-from tflm.delegates.compiled.products import bind_convolution, convolution_scaling
+from tflm.delegates.compiled.products import bind_convolution, convolution_scaling, plain_convolution
 from tflm.delegates.compiled.scaling import Scaling, copied
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
 from tflm.kernels.layers.convolution import OpDataConv
@@ -141,6 +142,8 @@ def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None
     if not constant or np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
+    if not uses_tiles():
+        return plain_convolution(op, x, weights, bias, y, by_channel=True)
     by_channel = weights[0].transpose(2, 0, 1)
     if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
         of_one = by_channel[np.newaxis, ..., np.newaxis]

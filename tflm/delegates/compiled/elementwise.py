@@ -1,7 +1,7 @@
 """Functions of inputs that broadcast, element by element.
 
-Those of two inputs of 8 bits are looked up in a table of all pairs. Others are computed: an input that broadcasts is
-first copied to as many elements as the output has.
+Those of 8 bits are looked up in a table of all pairs, unless kernels are to be plain. Others are computed: an input
+that broadcasts is first copied to as many elements as the output has.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from tflm.compiler.language import (
     Elements,
     Float32s,
     Int8s,
-    Int16s,
     Int32s,
     Int64s,
     Step,
@@ -28,15 +27,18 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float64, as_int64
+from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.add_n import QuantizedSum
-from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, Sum
+from tflm.kernels.reference.arithmetic import Addend, Clamped, Product, Quotient, Sum
+from tflm.kernels.reference.comparisons import LEFT_SHIFT, Comparison, QuantizedNumber
 from tflm.kernels.reference.prelu import Prelu
 from tflm.kernels.reference.squared_difference import SquaredDifference
 from tflm.kernels.support.elementwise import BinaryFunction, broadcast_operands
@@ -60,6 +62,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "GREATER_EQUAL": lambda a, b: a >= b,
     "LESS": lambda a, b: a < b,
     "LESS_EQUAL": lambda a, b: a <= b,
+    "LOGICAL_AND": lambda a, b: a & b,
+    "LOGICAL_OR": lambda a, b: a | b,
     "MAXIMUM": lambda a, b: a if a > b else b,
     "MINIMUM": lambda a, b: a if a < b else b,
     "MUL": lambda a, b: a * b,
@@ -67,8 +71,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "PRELU": prelu,
     "SQUARED_DIFFERENCE": lambda a, b: (a - b) * (a - b),
     "SUB": lambda a, b: a - b,
+    "XOR": lambda a, b: a ^ b,
 }
-"""By operator."""
+"""By operator; XOR is NOT_EQUAL of truth values."""
 
 Function = Annotated[Callable[..., Any], FUNCTIONS]
 
@@ -156,6 +161,33 @@ def sum_int8(
 
 
 @kernel
+def accumulate(x: UInt8s, addends: Int64s, sums: Int32s, count: int, is_first: int) -> int:
+    """Add what the values of an input add, by their bits; the first input adds to what a stored zero adds."""
+    for i in range(count):
+        total = as_int32(addends[0]) if is_first else sums[i]
+        sums[i] = total + addends[x[i]]
+    return DONE
+
+
+@kernel
+def requantize_sums(
+    sums: Int32s,
+    y: Int8s,
+    count: int,
+    significand: int,
+    left: int,
+    right: int,
+    zero_point: int,
+    least: int,
+    most: int,
+) -> int:
+    """Set y to sums at its scale."""
+    for i in range(count):
+        y[i] = clamped(scaled(sums[i], significand, left, right) + zero_point, least, most)
+    return DONE
+
+
+@kernel
 def look_up_pairs(x1: UInt8s, x2: UInt8s, table: UInt8s, y: UInt8s, count: int) -> int:
     """The table has 256 elements for each value of x1."""
     for i in range(count):
@@ -164,11 +196,11 @@ def look_up_pairs(x1: UInt8s, x2: UInt8s, table: UInt8s, y: UInt8s, count: int) 
 
 
 @kernel
-def addends_int16(
+def combine_addends(
     function: Function,
-    x1: Int16s,
-    x2: Int16s,
-    y: Int16s,
+    x1: Elements,
+    x2: Elements,
+    y: Elements,
     count: int,
     left_shift: int,
     zero_point1: int,
@@ -196,10 +228,10 @@ def addends_int16(
 
 
 @kernel
-def product_int16(
-    x1: Int16s,
-    x2: Int16s,
-    y: Int16s,
+def multiply_quantized(
+    x1: Elements,
+    x2: Elements,
+    y: Elements,
     count: int,
     zero_point1: int,
     zero_point2: int,
@@ -218,10 +250,10 @@ def product_int16(
 
 
 @kernel
-def prelu_int16(
-    x1: Int16s,
+def prelu_quantized(
+    x1: Elements,
     x2: Int8s,
-    y: Int16s,
+    y: Elements,
     count: int,
     zero_point1: int,
     zero_point2: int,
@@ -244,15 +276,44 @@ def prelu_int16(
     return DONE
 
 
+@kernel
+def compare_quantized(
+    function: Function,
+    x1: Int8s,
+    x2: Int8s,
+    y: UInt8s,
+    count: int,
+    zero_point1: int,
+    significand1: int,
+    left1: int,
+    right1: int,
+    zero_point2: int,
+    significand2: int,
+    left2: int,
+    right2: int,
+) -> int:
+    """A comparison of numbers at their own scales."""
+    for i in range(count):
+        number1 = scaled((x1[i] - zero_point1) << LEFT_SHIFT, significand1, left1, right1)
+        number2 = scaled((x2[i] - zero_point2) << LEFT_SHIFT, significand2, left2, right2)
+        y[i] = function(number1, number2)
+    return DONE
+
+
 # --- Binding -----------------------------------------------------------------------------------------------------
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    inputs, y = broadcast_operands(node)
+    inputs, y = broadcast_operands(node, node.input_count if node.operator in STEPS else 2)
     spread = [_spread(x, y, node.eval_input(i).is_constant) for i, x in enumerate(inputs)]
     copies = copy_steps([copy for _, copies in spread for copy in copies])
+    if copies is None:
+        return None
+    operands = [*(x for x, _ in spread), y.reshape(-1)]
+    if node.operator == "ADD_N" and not uses_tiles():
+        return [*copies, *_plain_steps_of_sum(node, *operands)]
     step: Callable[..., Step] = STEPS.get(node.operator, _step_of_pairs)
-    return None if copies is None else [*copies, step(node, *(x for x, _ in spread), y.reshape(-1))]
+    return [*copies, step(node, *operands)]
 
 
 def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tuple[npt.NDArray[Any], list[Copy]]:
@@ -264,13 +325,15 @@ def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tupl
     if x.size == y.size and (in_place or not np.may_share_memory(x, y)):
         return x.reshape(-1), []
     view = np.broadcast_to(x, y.shape)
-    full = view.copy()
-    return full.reshape(-1), [] if is_constant else [(full, view)]
+    if is_constant:
+        return view.copy().reshape(-1), []
+    full = work_array(y.shape, x.dtype)
+    return full.reshape(-1), [(full, view)]
 
 
 def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
-    if x1.itemsize == x2.itemsize == y.itemsize == 1:
+    if x1.itemsize == x2.itemsize == y.itemsize == 1 and (uses_tiles() or isinstance(op, Quotient)):
         pairs = {name: array.view(np.uint8) for name, array in (("x1", x1), ("x2", x2), ("y", y))}
         table = pair_table(op, x1.dtype, x2.dtype, y.dtype).view(np.uint8)
         return look_up_pairs.step(**pairs, table=table, count=y.size)
@@ -281,17 +344,20 @@ def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: np
         return each_within.step(function=node.operator, **arrays, limits=limits)
     if isinstance(op, (Sum, SquaredDifference)):
         addends = {**_addend("1", op.addend1), **_addend("2", op.addend2), "left_shift": op.addend1.left_shift}
-        return addends_int16.step(function=node.operator, **arrays, **addends, **requantization(op.output))
+        return combine_addends.step(function=node.operator, **arrays, **addends, **requantization(op.output))
     if isinstance(op, Product):
-        return product_int16.step(
+        return multiply_quantized.step(
             **arrays, zero_point1=op.zero_point1, zero_point2=op.zero_point2, **requantization(op.output)
         )
     if isinstance(op, Prelu):
         zero_points = {"zero_point1": op.input_zero_point, "zero_point2": op.alpha_zero_point}
-        return prelu_int16.step(
+        return prelu_quantized.step(
             **arrays, **zero_points, **multiplier_parts("1", op.product), **requantization(op.output)
         )
-    return each.step(function=node.operator, **arrays)
+    if isinstance(op, Comparison):
+        numbers = {**_quantized_number("1", op.number1), **_quantized_number("2", op.number2)}
+        return compare_quantized.step(function=node.operator, **(arrays | {"y": y.view(np.uint8)}), **numbers)
+    return each.step(function="XOR" if op is np.bitwise_xor else node.operator, **arrays)
 
 
 def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:
@@ -303,6 +369,22 @@ def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:
     else:
         step = sum_float32.step(**arrays)
     return step.owning(*inputs)
+
+
+def _plain_steps_of_sum(node: Node, *operands: npt.NDArray[Any]) -> list[Step]:
+    """The sum of one input after the other, for kernels that are given no addresses in tables."""
+    *inputs, y = operands
+    op, size = node.op_data, {"count": y.size}
+    if isinstance(op, QuantizedSum):
+        sums = work_array(y.size, np.int32)
+        steps = [
+            accumulate.step(x=x.view(np.uint8), addends=op.addends, sums=sums, **size, is_first=not place)
+            for place, x in enumerate(inputs)
+        ]
+        return [*steps, requantize_sums.step(sums=sums, y=y, **size, **requantization(op.output))]
+    sums = work_array(y.size, np.float32)
+    add = [each.step(function="ADD", x1=sums, x2=x, y=sums, **size) for x in inputs[1:]]
+    return [*(copy_steps([(sums, inputs[0])]) or []), *add, *(copy_steps([(y, sums)]) or [])]
 
 
 def _step_of_select(node: Node, *operands: npt.NDArray[Any]) -> Step:
@@ -336,6 +418,10 @@ def pair_table(function: BinaryFunction, *dtypes: np.dtype[Any]) -> npt.NDArray[
 
 def _addend(name: str, addend: Addend) -> dict[str, int]:
     return {"zero_point" + name: addend.zero_point, **multiplier_parts(name, addend.multiplier)}
+
+
+def _quantized_number(name: str, number: QuantizedNumber) -> dict[str, int]:
+    return {"zero_point" + name: number.zero_point, **multiplier_parts(name, number.multiplier)}
 
 
 def multiplier_parts(name: str, multiplier: QuantizedMultiplier) -> dict[str, int]:

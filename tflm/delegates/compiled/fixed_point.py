@@ -35,6 +35,16 @@ def rounding_divided(value: int, exponent: int) -> int:
 
 
 @inlined
+def scaled_in_32_bits(value: int, significand: int, left: int, right: int) -> int:
+    """The same of a positive significand and shifts below 32, with no more than 32 bits after the product."""
+    high = as_int32((as_int64(as_int32(value << (left & 31))) * significand + (1 << 30)) >> 31)
+    mask = LARGEST >> ((31 - right) & 31)
+    rounds_up = (high & mask) > (mask >> 1) + (high < 0)
+    scaled: int = as_int32((high >> (right & 31)) + rounds_up)
+    return scaled
+
+
+@inlined
 def high_product(a: int, b: int) -> int:
     """Product of two Q0.31 that are not both -1: the high half of 2ab, rounded, halves up."""
     return (a * b + (1 << 30)) >> 31
@@ -43,12 +53,13 @@ def high_product(a: int, b: int) -> int:
 @inlined
 def one_over_one_plus(a: int) -> int:
     """1 / (1 + a) in Q0.31 for a in [0, 1) in Q0.31: three steps of Newton's method, in Q2.29."""
-    half_denominator = (a + (1 << 31)) >> 1
-    x = BEST_START + high_product(half_denominator, BEST_SLOPE)
+    half_denominator = as_int32((a + (1 << 31)) >> 1)
+    x = as_int32(BEST_START + high_product(half_denominator, BEST_SLOPE))
     for _ in range(3):
-        error = (1 << 29) - high_product(half_denominator, x)
-        x = x + (high_product(x, error) << 2)
-    return min(x << 1, LARGEST)
+        error = as_int32((1 << 29) - high_product(half_denominator, x))
+        x = as_int32(x + (high_product(x, error) << 2))
+    inverse: int = min(as_int64(x) << 1, LARGEST)
+    return inverse
 
 
 @inlined

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from tflm.compiler.language import DONE, Elements, Int32s, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_int16, as_int32, as_int64
 from tflm.delegates.compiled.signal import clear_steps
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.fft import FftOpData
 from tflm.kernels.reference.signal.kiss_fft import KissFftrConfig
@@ -398,8 +399,8 @@ def _constants(config: KissFftrConfig, lane: npt.DTypeLike) -> dict[str, npt.NDA
     parts = [config.scalar.samp_max // divisor for divisor in divisors]
     sign = 1 if config.inverse else -1
     return {
-        "work": np.empty(2 * n, lane),
-        "spare": np.empty(2 * n, lane),
+        "work": work_array(2 * n, lane),
+        "spare": work_array(2 * n, lane),
         "stages": np.array([len(stages), *stages], np.int64),
         "roots": roots.reshape(-1),
         "constants": np.array([sign, *parts, unit[n // 3, 1], *unit[n // 5], *unit[2 * n // 5]], lane),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from tflm.compiler.intrinsics import move_bytes
-from tflm.compiler.language import DONE, REFUSED, Elements, Int32s, Int64s, Step, inlined, kernel
+from tflm.compiler.language import DONE, REFUSED, Address, Elements, Int32s, Int64s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32
 from tflm.delegates.compiled.fixed_point import rounding_divided
 from tflm.delegates.compiled.products import take_rows
@@ -18,7 +18,9 @@ from tflm.kernels.reference.resize import STEP_BITS, Neighbours
 
 
 @kernel
-def gather(x: int, indices: Int32s, y: int, batches: int, outer: int, size: int, count: int, slice_bytes: int) -> int:
+def gather(
+    x: Address, indices: Int32s, y: Address, batches: int, outer: int, size: int, count: int, slice_bytes: int
+) -> int:
     """Copy slices at `count` indices of each batch, (outer, size, slice)."""
     outside = 0
     for i in range(batches * count):

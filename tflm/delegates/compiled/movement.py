@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.intrinsics import move_bytes
-from tflm.compiler.language import DONE, Elements, Int64s, Step, kernel
+from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, kernel
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
@@ -20,14 +20,14 @@ RANK = 6
 
 
 @kernel
-def move(target: int, source: int, count: int) -> int:
+def move(target: Address, source: Address, count: int) -> int:
     """Copy bytes in one piece; source and target may overlap."""
     move_bytes(target, source, count)
     return DONE
 
 
 @kernel
-def move_rows(target: int, source: int, rows: int, target_step: int, source_step: int, count: int) -> int:
+def move_rows(target: Address, source: Address, rows: int, target_step: int, source_step: int, count: int) -> int:
     """Copy rows of `count` bytes; the steps from one row to the next are in bytes."""
     for row in range(rows):
         move_bytes(target + row * target_step, source + row * source_step, count)
@@ -63,7 +63,7 @@ def fill(target: Elements, value: Elements, count: int) -> int:
 
 
 ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}
-"""Types for copying elements, by bytes per element."""
+"""By the bytes of an element: the type it is copied as, unless it is a float32, whose type C has to know."""
 
 SHORTEST_ROW = 16
 """Least bytes of a row for which memmove pays off."""
@@ -108,7 +108,8 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
         return move_rows.step(
             target=target, source=source, rows=rows, target_step=target_step, source_step=source_step, count=count
         )
-    target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
+    if target.dtype != np.float32:
+        target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
     if last[1:] == (item, 0) and not outer:
         return fill.step(target=target, value=source, count=last.size)
     sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int64)

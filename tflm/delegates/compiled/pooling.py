@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Elements, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Tap
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.pooling import OpDataPooling
@@ -91,7 +92,7 @@ def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
     is_float = y.dtype == np.float32
     if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
         return None  # sums of int16 may wrap
-    sums = np.empty(x.shape[3], np.float32 if is_float else np.int32)
+    sums = work_array(x.shape[3], np.float32 if is_float else np.int32)
     return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
 
 

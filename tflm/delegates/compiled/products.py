@@ -10,11 +10,21 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
+from tflm.delegates.compiled.plain_products import (
+    Scale,
+    bind_plain_convolution,
+    bind_plain_matrix,
+    bind_plain_transposed,
+    float_scale,
+    integer_scale,
+)
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
@@ -322,11 +332,38 @@ def bind_convolution(
     return None if scaling is None else bind_product(x, *axes, weights, image, scaling, y)
 
 
+def convolution_scale(op: OpDataConv) -> Scale | None:
+    """The scale of a convolution without tiles; None where it can't be shown to be exact."""
+    if op.multiplier is None or op.output is None:
+        return float_scale(*activation_range(op.activation, np.float32))
+    return integer_scale(op.multiplier, op.output)
+
+
+def plain_convolution(
+    op: OpDataConv,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+    *,
+    by_channel: bool = False,
+) -> list[Step] | None:
+    """The steps of a convolution without tiles; arguments as those of `bind_plain_convolution`."""
+    scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
+    if scale is None:
+        return None
+    return bind_plain_convolution(
+        x, (op.rows, op.columns), weights, bias, scale, y, by_channel=by_channel, zero_points=zero_points
+    )
+
+
 def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
     if not constant or np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
+    if not uses_tiles():
+        return plain_convolution(op, x, weights[: y.shape[3]], bias, y)
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
     return bind_convolution(op, (op.rows, op.columns), x, by_group, bias, y)
@@ -336,6 +373,8 @@ def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] 
     x, weights, bias, y, constant = fully_connected.bound(node)
     if not constant:
         return None
+    if not uses_tiles():
+        return _plain_fully_connected(node)
     weights = weights[np.newaxis]
     scaling: Scaling | None
     if x.dtype == np.float32:
@@ -351,6 +390,19 @@ def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] 
     return bind_matrix(x[0], weights[0], image, scaling, y)
 
 
+def _plain_fully_connected(node: Node) -> list[Step] | None:
+    x, weights, bias, y, _ = fully_connected.bound(node)
+    if x.dtype == np.float32:
+        scale = float_scale(*activation_range(fused_activation(node, FullyConnectedOptions), np.float32))
+        return bind_plain_matrix(x[0], weights, bias, scale, y[0])
+    op: fully_connected.OpDataFullyConnected = node.op_data
+    integer = integer_scale(op.multiplier, op.output)
+    if integer is None:
+        return None
+    zero_points = op.input_zero_point, op.weights_zero_point
+    return bind_plain_matrix(x[0], weights, bias, integer, y[0], zero_points=zero_points)
+
+
 @kernel
 def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target: UInt8s) -> int:
     """Row i of the target is row places[i] of the source."""
@@ -364,12 +416,18 @@ def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target
 def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = transpose_conv.INPUTS.bound(node)
     op: OpDataConv = node.op_data
+    if constant and not uses_tiles():
+        scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
+        if scale is None or np.may_share_memory(x, y):
+            return None
+        axes = op.rows, op.columns
+        return bind_plain_transposed(x, axes, weights[: y.shape[3]], bias, scale, y, zero_points=zero_points)
     rows, columns, channels = phases(op.rows), phases(op.columns), y.shape[3]
     copies, windows = rows.count * columns.count, (rows.windows, columns.windows)
     shape = (x.shape[0], *(axis.windows for axis in windows), copies * channels)
     if not constant or math.prod(shape) > 64 * (x.size + weights.size + y.size) + (1 << 20):
         return None
-    by_window = aligned(shape, y.dtype)
+    by_window = work_array(shape, y.dtype)
     multiply = bind_convolution(
         op,
         windows,

@@ -58,10 +58,15 @@ class Operator:
         self._numpy()
 
 
-def bind_program(operators: Sequence[Operator]) -> Run:
-    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled."""
+def bind_program(operators: Sequence[Operator], compiles: bool) -> Run:
+    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled.
+
+    Args:
+        operators: the operators.
+        compiles: whether to compile kernels that are not in the cache; if not, numpy runs their operators.
+    """
     kernels = (step.kernel for operator in operators for step in operator.steps or ())
-    available = addresses([*ALWAYS_NEEDED, *kernels])
+    available = addresses([*ALWAYS_NEEDED, *kernels], compiles)
     runs: list[Run] = []
     for is_compiled, group in itertools.groupby(operators, partial(_can_run, available)):
         if is_compiled:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Float32s, Int8s, Int16s, Int32s, Step, kernel
+from tflm.compiler.language import DONE, Elements, Float32s, Int8s, Int16s, Int32s, Shift, Step, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
-from tflm.delegates.compiled.fixed_point import clamped, scaled
+from tflm.delegates.compiled.fixed_point import clamped, scaled, scaled_in_32_bits
 from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
-from tflm.delegates.compiled.images import aligned, image_of
+from tflm.delegates.compiled.images import image_of
+from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.movement import copy_steps, move
+from tflm.delegates.compiled.plain_products import bind_plain_matrix, float_scale, integer_scale
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
-from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
+from tflm.delegates.compiled.work_arrays import work_array
+from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import svdf
@@ -36,15 +41,45 @@ from tflm.schema.options import SVDFOptions
 
 LOW_16_BITS = 0xFFFF
 
+Matrix = Callable[..., "list[Step] | None"]
+"""Binds a product as `quantized_matrix` does."""
+
+CELL_FRACTION_BITS = 12
+"""Of a cell state that is exact in Q3.12."""
+
 # --- UNIDIRECTIONAL_SEQUENCE_LSTM --------------------------------------------------------------------------------
+
+
+GATES: dict[str, Callable[..., Any]] = {
+    "table": lambda gate, table: table[gate & LOW_16_BITS],
+    "interpolated": lambda gate, table: sigmoid_of_steps(3 * gate, table),
+}
+CELL_GATES: dict[str, Callable[..., Any]] = {
+    "table": lambda gate, table: table[(gate & LOW_16_BITS) + (1 << 16)],
+    "tanh": lambda gate, table: tanh_of_steps(3 * gate, table),
+    "none": lambda gate, table: gate,
+}
+CELLS: dict[str, Callable[..., Any]] = {
+    "table": lambda cell, table, factor, half, shift: table[(cell & LOW_16_BITS) + (2 << 16)],
+    "interpolated": lambda cell, table, factor, half, shift: tanh_of_steps(
+        as_int32(cell * factor + half) >> shift, table
+    ),
+}
+Gate = Annotated[Callable[..., Any], GATES]
+CellGate = Annotated[Callable[..., Any], CELL_GATES]
+Cell = Annotated[Callable[..., Any], CELLS]
+"""Functions of gates in Q3.12 and of the cell state, in Q0.15: from a table of all results of each, by their bits, or
+between the entries of a small table of the sigmoid."""
 
 
 @kernel
 def lstm_step_integers(
+    sigmoid_of_gate: Gate,
+    cell_gate: CellGate,
+    tanh_of_cell: Cell,
     from_input: Int16s,
     from_hidden: Int16s,
-    functions: Int16s,
-    tanh_of_cell: Int16s,
+    table: Elements,
     hidden: Elements,
     cell: Int16s,
     batches: int,
@@ -63,13 +98,15 @@ def lstm_step_integers(
     hidden_zero_point: int,
     hidden_least: int,
     hidden_most: int,
+    cell_factor: int,
+    cell_half: int,
+    cell_shift: Shift,
 ) -> int:
     """One step, from the gates' products with the input and the hidden state, in Q3.12.
 
     Args:
         from_input, from_hidden: for each batch, the input, forget, output and cell gates of all units.
-        functions: sigmoid of each Q3.12 by its bits; then the function of the cell gate. In Q0.15.
-        tanh_of_cell: tanh in Q0.15 of each state of a cell by its bits.
+        cell_factor, cell_half, cell_shift: from the cell state to steps of 1 / 12288.
     """
     for batch in range(batches):
         for unit in range(units):
@@ -81,20 +118,37 @@ def lstm_step_integers(
             output = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
             first += units
             change = clamped(as_int64(from_input[first]) + from_hidden[first], INT16_MIN, INT16_MAX)
-            kept = as_int64(cell[state]) * functions[forget & LOW_16_BITS]
-            kept = clamped(scaled(kept, significand_forget, left_forget, right_forget), INT16_MIN, INT16_MAX)
-            added = as_int64(functions[update & LOW_16_BITS]) * functions[(change & LOW_16_BITS) + LOW_16_BITS + 1]
-            added = clamped(scaled(added, significand_update, left_update, right_update), INT16_MIN, INT16_MAX)
-            total = clamped(kept + added, cell_least, cell_most)
+            kept = as_int32(as_int32(cell[state]) * sigmoid_of_gate(forget, table))
+            kept = scaled_in_32_bits(kept, significand_forget, left_forget, right_forget)
+            added = as_int32(as_int32(sigmoid_of_gate(update, table)) * cell_gate(change, table))
+            added = scaled_in_32_bits(added, significand_update, left_update, right_update)
+            both = clamped(kept, INT16_MIN, INT16_MAX) + clamped(added, INT16_MIN, INT16_MAX)
+            total = as_int32(clamped(both, cell_least, cell_most))
             cell[state] = total
-            shown = as_int64(tanh_of_cell[total & LOW_16_BITS]) * functions[output & LOW_16_BITS]
-            shown = scaled(shown, significand_output, left_output, right_output) + hidden_zero_point
-            hidden[state] = clamped(shown, hidden_least, hidden_most)
+            tanh = as_int32(tanh_of_cell(total, table, cell_factor, cell_half, cell_shift))
+            shown = as_int32(tanh * sigmoid_of_gate(output, table))
+            shown = scaled_in_32_bits(shown, significand_output, left_output, right_output)
+            hidden[state] = clamped(as_int32(shown + hidden_zero_point), hidden_least, hidden_most)
     return DONE
+
+
+REAL_SIGMOIDS: dict[str, Callable[..., Any]] = {
+    "series": lambda x: as_float32(sigmoid(as_float64(x))),
+    "library": lambda x: as_float32(1) / (as_float32(1) + np.exp(-x)),
+}
+REAL_TANHS: dict[str, Callable[..., Any]] = {
+    "series": lambda x: as_float32(hyperbolic_tangent(as_float64(x))),
+    "library": lambda x: np.tanh(x),
+}
+RealSigmoid = Annotated[Callable[..., Any], REAL_SIGMOIDS]
+RealTanh = Annotated[Callable[..., Any], REAL_TANHS]
+"""Of float32: by series of float64, which vectors compute, or by C's library, which needs no double precision."""
 
 
 @kernel
 def lstm_step_float32(
+    sigmoid_of_gate: RealSigmoid,
+    tanh: RealTanh,
     from_input: Float32s,
     from_hidden: Float32s,
     hidden: Float32s,
@@ -109,30 +163,31 @@ def lstm_step_float32(
     for batch in range(batches):
         for unit in range(units):
             first, state = 4 * units * batch + unit, units * batch + unit
-            update = as_float32(sigmoid(as_float64(from_input[first] + from_hidden[first])))
+            update = sigmoid_of_gate(from_input[first] + from_hidden[first])
             first += units
-            forget = as_float32(sigmoid(as_float64(from_input[first] + from_hidden[first])))
+            forget = sigmoid_of_gate(from_input[first] + from_hidden[first])
             first += units
-            output = as_float32(sigmoid(as_float64(from_input[first] + from_hidden[first])))
+            output = sigmoid_of_gate(from_input[first] + from_hidden[first])
             first += units
             change = from_input[first] + from_hidden[first]
-            change = as_float32(hyperbolic_tangent(as_float64(change))) if is_tanh else change
+            change = tanh(change) if is_tanh else change
             total = forget * cell[state] + update * change
             total = limit if total > limit else total
             total = -limit if total < -limit else total
             cell[state] = total
-            hidden[state] = as_float32(hyperbolic_tangent(as_float64(total))) * output
+            hidden[state] = tanh(total) * output
     return DONE
 
 
-def _bind_lstm(context: KernelContext, node: Node) -> list[Step] | None:
+def bind_lstm(context: KernelContext, node: Node, find: Matrix | None = None) -> list[Step] | None:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM; `find` binds its products of integers, `quantized_matrix` if it is None."""
     t, op = LstmTensors.of(node), node.op_data
     if not t.constant:
         return None
-    rows, hidden, cell = aligned(t.x.shape, t.x.dtype), t.hidden, t.cell
+    rows, hidden, cell = work_array(t.x.shape, t.x.dtype), t.hidden, t.cell
     gates_type = np.float32 if t.x.dtype == np.float32 else np.int16
-    gates, from_hidden = (aligned((*size, 4 * t.y.shape[2]), gates_type) for size in (t.y.shape[:2], t.y.shape[1:2]))
-    products = _gate_products(t, op, rows.reshape(-1, rows.shape[2]), gates, from_hidden)
+    gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in (t.y.shape[:2], t.y.shape[1:2]))
+    products = _gate_products(find or quantized_matrix, t, op, rows.reshape(-1, rows.shape[2]), gates, from_hidden)
     copy_rows = copy_steps([(rows, t.x)])
     if products is None or copy_rows is None:
         return None
@@ -152,6 +207,7 @@ def _bind_lstm(context: KernelContext, node: Node) -> list[Step] | None:
 
 
 def _gate_products(
+    find: Matrix,
     t: LstmTensors,
     op: OpDataLSTM | OpDataFloatLSTM,
     rows: npt.NDArray[Any],
@@ -168,10 +224,8 @@ def _gate_products(
     input_zeros, recurrent_zeros = op.weights_zero_points
     of_input, of_hidden = stacked(t.input_weights, input_zeros), stacked(t.recurrent_weights, recurrent_zeros)
     stage = OutputStage.whole(0, np.int16)
-    find_input = quantized_matrix(rows, of_input, bias, op.input_zero_point, op.input_multiplier, stage, gates)
-    find_hidden = quantized_matrix(
-        t.hidden, of_hidden, None, op.hidden_zero_point, op.recurrent_multiplier, stage, from_hidden
-    )
+    find_input = find(rows, of_input, bias, op.input_zero_point, op.input_multiplier, stage, gates)
+    find_hidden = find(t.hidden, of_hidden, None, op.hidden_zero_point, op.recurrent_multiplier, stage, from_hidden)
     return None if find_input is None or find_hidden is None else (find_input, find_hidden)
 
 
@@ -179,6 +233,8 @@ def float_matrix(
     x: npt.NDArray[Any], weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, y: npt.NDArray[Any]
 ) -> list[Step]:
     """The steps that set y (positions, rows of weights) to x (positions, depth) times weights, plus the bias."""
+    if not uses_tiles():
+        return bind_plain_matrix(x, weights, bias, float_scale(-np.inf, np.inf), y)
     scaling = float_layer_scaling(weights[np.newaxis], bias, ActivationFunctionType.NONE)
     return bind_matrix(x, weights, image_of(x.dtype, 0, bytes_allowed=True), scaling, y)
 
@@ -193,21 +249,23 @@ def quantized_matrix(
     y: npt.NDArray[Any],
 ) -> list[Step] | None:
     """The steps that set y (positions, rows of weights) to x (positions, depth) times weights; None if not exact."""
+    if not uses_tiles():
+        scale = integer_scale(multiplier, output)
+        return None if scale is None else bind_plain_matrix(x, weights, bias, scale, y, zero_points=(zero_point, 0))
     image = image_of(x.dtype, zero_point, bytes_allowed=weights.dtype == np.int8)
     scaling = layer_scaling(multiplier, output, weights[np.newaxis], bias, image, y.dtype)
     return None if scaling is None else bind_matrix(x, weights, image, scaling, y)
 
 
 def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
-    return {"clip": np.array([op.cell_clip], None), "is_tanh": op.is_tanh}
+    functions = dict.fromkeys(("sigmoid_of_gate", "tanh"), "series" if uses_tiles() else "library")
+    return {**functions, "clip": np.array([op.cell_clip], None), "is_tanh": op.is_tanh}
 
 
 def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
-    functions = [sigmoid_table(), cell_gate_table(op.is_tanh)]
     return {
-        "functions": np.concatenate(functions).astype(np.int16),
-        "tanh_of_cell": tanh_table(op.cell_power).astype(np.int16),
+        **(_functions_from_tables(op) if uses_tiles() else _interpolated_functions(op)),
         **multiplier_parts("_forget", op.forget_cell),
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),
@@ -217,6 +275,30 @@ def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
         "hidden_zero_point": op.hidden_zero_point,
         "hidden_least": int(limits.min),
         "hidden_most": int(limits.max),
+    }
+
+
+def _functions_from_tables(op: OpDataLSTM) -> dict[str, Any]:
+    tables = [sigmoid_table(), cell_gate_table(op.is_tanh), tanh_table(op.cell_power)]
+    return {
+        **dict.fromkeys(("sigmoid_of_gate", "cell_gate", "tanh_of_cell"), "table"),
+        "table": np.concatenate(tables).astype(np.int16),
+        **dict.fromkeys(("cell_factor", "cell_half", "cell_shift"), 0),
+    }
+
+
+def _interpolated_functions(op: OpDataLSTM) -> dict[str, Any]:
+    left = op.cell_power + CELL_FRACTION_BITS
+    right = max(-left, 0) & 31  # C leaves larger counts undefined: this follows x86
+    factor, half = (3 << (left & 31), 0) if left >= 0 else (3, 1 << ((-left - 1) & 31))
+    return {
+        "sigmoid_of_gate": "interpolated",
+        "cell_gate": "tanh" if op.is_tanh else "none",
+        "tanh_of_cell": "interpolated",
+        "table": SIGMOID_TABLE.astype(np.uint16),
+        "cell_factor": int(wrap_int32(factor)),
+        "cell_half": int(wrap_int32(half)),
+        "cell_shift": right,
     }
 
 
@@ -303,7 +385,7 @@ def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
     batches, filters, memory = t.state.shape
     if not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
         return None
-    newest = aligned((batches, filters), t.time.dtype)
+    newest = work_array((batches, filters), t.time.dtype)
     find: list[Step] | None
     if t.x.dtype == np.float32:
         limits = SVDF_LIMITS.get(node.options(SVDFOptions).fused_activation_function)
@@ -328,4 +410,4 @@ def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
     return [*find, forget, remember.step(**arrays, **sizes, **constants)]
 
 
-BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": _bind_lstm}
+BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": bind_lstm}

@@ -18,6 +18,7 @@ from tflm.delegates.compiled.casts import as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.arg_min_max import check_dimension
@@ -104,14 +105,14 @@ def index_of_extreme(better: Comparison, x: Elements, y: Int32s, outer: int, alo
 def _bind_sum(node: Node, x: npt.NDArray[Any], y: npt.NDArray[Any], sizes: dict[str, int]) -> Step:
     divisor = sizes["along"] if node.operator == "MEAN" else 1
     if x.dtype == np.float32:
-        sums = np.empty(sizes["inner"], np.float32)
+        sums = work_array(sizes["inner"], np.float32)
         return sum_floats.step(x=x, y=y, sums=sums, divisor=np.array([divisor], np.float32), **sizes)
     op: Rescaling = node.op_data
     least, most = lowest_and_highest(y.dtype)
     return sum_integers.step(
         x=x,
         y=y,
-        sums=np.empty(sizes["inner"], np.int32),
+        sums=work_array(sizes["inner"], np.int32),
         zero_points=sizes["along"] * op.input_zero_point,
         **multiplier_parts("", op.multiplier(divisor)),
         zero_point=op.output_zero_point,
@@ -151,7 +152,7 @@ def _with_adjacent_axes(
         outer, along, inner = (math.prod(part) for part in (x.shape[:first], x.shape[first:last], x.shape[last:]))
         return [], x, {"outer": outer, "along": along, "inner": inner}
     source = x.transpose([*axes, *(i for i in range(x.ndim) if i not in axes)])
-    transposed = np.empty(source.shape, x.dtype)
+    transposed = work_array(source.shape, x.dtype)
     along = math.prod(source.shape[: len(axes)])
     return copy_steps([(transposed, source)]), transposed, {"outer": 1, "along": along, "inner": x.size // along}
 

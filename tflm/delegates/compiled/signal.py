@@ -20,6 +20,7 @@ from tflm.compiler.language import (
     UInt8s,
     UInt32s,
     UInt64s,
+    Wide,
     inlined,
     kernel,
 )
@@ -161,7 +162,7 @@ def spectral_subtraction(
 
 
 @kernel
-def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, largest: int, shift: int, count: int) -> int:
+def automatic_gain(x: UInt32s, noise: UInt32s, gains: Int32s, y: UInt32s, largest: Wide, shift: int, count: int) -> int:
     """Each channel by the gain for its noise estimate, then compressed.
 
     Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -14,15 +15,18 @@ from tflm.compiler.language import (
     Int8s,
     Int16s,
     Int32s,
-    Int64s,
     Step,
+    Wide,
     inlined,
     kernel,
 )
-from tflm.delegates.compiled.casts import as_float32, as_float64
-from tflm.delegates.compiled.fixed_point import one_over_one_plus
+from tflm.compiler.processor import uses_tiles
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32
+from tflm.delegates.compiled.elementwise import multiplier_parts
+from tflm.delegates.compiled.fixed_point import clamped, one_over_one_plus, scaled
 from tflm.delegates.compiled.functions import exponential
-from tflm.kernels.arithmetic.fixed_point import INT32_MAX, rounding_divide_by_pot
+from tflm.delegates.compiled.interpolation import look_up_between
+from tflm.kernels.arithmetic.fixed_point import INT32_MAX, QuantizedMultiplier, rounding_divide_by_pot
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.softmax import (
     ACCUMULATION_INTEGER_BITS,
@@ -43,9 +47,32 @@ def largest_of(x: Any, first: int, depth: int) -> Any:
     return largest
 
 
+@inlined
+def exp_between(distance: int, table: Any, significand: int, left: int, right: int) -> int:
+    """exp of minus a distance, in Q0.15, from a table of 513 entries."""
+    steps = scaled(-distance, significand, left, right)
+    return look_up_between(clamped(steps + 32767, -32768, 32767), table)
+
+
+@inlined
+def inverse_between(fraction: int, table: Any) -> int:
+    """1 / (1 + f) in Q0.15, likewise."""
+    return look_up_between(min(fraction - 32768, 32767), table)
+
+
+EXPS: dict[str, Callable[..., Any]] = {
+    "table": lambda distance, table, significand, left, right: table[distance],
+    "between": exp_between,
+}
+INVERSES: dict[str, Callable[..., Any]] = {"table": lambda fraction, table: table[fraction], "between": inverse_between}
+Exp = Annotated[Callable[..., Any], EXPS]
+Inverse = Annotated[Callable[..., Any], INVERSES]
+"""Functions of SOFTMAX of int16: from tables of all results, or between the entries of small ones."""
+
+
 @kernel
 def softmax_int8(
-    x: Int8s, y: Elements, exps: Int64s, addends: Int64s, rows: int, depth: int, largest_sum: int, bits: int
+    x: Int8s, y: Elements, exps: Int32s, addends: Int32s, rows: int, depth: int, largest_sum: Wide, bits: int
 ) -> int:
     """From int8 to int8 or int16, of so many bits. Exps are Q0.31, addends of the sum Q12.19.
 
@@ -68,19 +95,32 @@ def softmax_int8(
 
 
 @kernel
-def softmax_int16(x: Int16s, y: Int16s, exps: Int32s, inverses: Int32s, rows: int, depth: int) -> int:
-    """Exps are Q0.15, their sum is Q16.15: 2^n (1 + f), where a table inverts f in steps of 2^-16."""
+def softmax_int16(
+    exp: Exp,
+    inverse: Inverse,
+    x: Int16s,
+    y: Int16s,
+    exps: Elements,
+    inverses: Elements,
+    rows: int,
+    depth: int,
+    significand: int,
+    left: int,
+    right: int,
+) -> int:
+    """Exps are Q0.15, their sum is Q16.15: 2^n (1 + f), where another function inverts f in steps of 2^-16."""
     for first in range(0, rows * depth, depth):
         largest = largest_of(x, first, depth)
         total = 0
         for i in range(first, first + depth):
-            total += exps[largest - x[i]]
+            y[i] = exp(as_int32(largest - x[i]), exps, significand, left, right)
+            total += y[i]
         total = min(total, INT32_MAX)
         headroom = leading_zeros(total) - 33
-        scale = inverses[(((total << headroom) + (1 << 13)) >> 14) - (1 << 16)]
+        scale = as_int32(inverse(as_int32((((total << headroom) + (1 << 13)) >> 14) - (1 << 16)), inverses))
         shift = 30 - headroom
         for i in range(first, first + depth):
-            share = (exps[largest - x[i]] * scale + (1 << (shift - 1))) >> shift
+            share = (y[i] * scale + (1 << (shift - 1))) >> shift
             y[i] = min(share, 32767)
     return DONE
 
@@ -113,11 +153,16 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     if x.dtype == np.float32:
         return [softmax_float32.step(**arrays, beta=np.array([op], np.float32))]
     if x.dtype == np.int16:
+        multiplier = multiplier_parts("", QuantizedMultiplier(op.significand, op.shift))
+        if not uses_tiles():
+            tables = {"exps": op.exp_lut, "inverses": op.one_over_one_plus_x_lut}
+            return [softmax_int16.step(exp="between", inverse="between", **arrays, **tables, **multiplier)]
         numbers = np.arange((1 << 16) + 1, dtype=np.int64)
-        inverses = reciprocals_int16(numbers, op).astype(np.int32)
-        return [softmax_int16.step(**arrays, exps=exps_int16(numbers, op).astype(np.int32), inverses=inverses)]
-    exps = exps_int8(np.arange(256, dtype=np.int64), op)
-    addends = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS)
+        tables = {"exps": exps_int16(numbers, op), "inverses": reciprocals_int16(numbers, op)}
+        narrow = {name: table.astype(np.int32) for name, table in tables.items()}
+        return [softmax_int16.step(exp="table", inverse="table", **arrays, **narrow, **multiplier)]
+    exps = exps_int8(np.arange(256, dtype=np.int64), op).astype(np.int32)
+    addends = rounding_divide_by_pot(exps, ACCUMULATION_INTEGER_BITS).astype(np.int32)
     bits = 8 * y.itemsize
     return [softmax_int8.step(**arrays, exps=exps, addends=addends, largest_sum=LARGEST_SUMS[bits], bits=bits)]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tflm.compiler.intrinsics import move_bytes
-from tflm.compiler.language import ABORTED, DONE, REFUSED, Int32s, Step, UInt8s, kernel
+from tflm.compiler.language import ABORTED, DONE, REFUSED, Address, Int32s, Step, UInt8s, kernel
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.errors import OperatorError
 from tflm.kernels.node import KernelContext, Node
@@ -22,8 +22,8 @@ def call_once(pending: UInt8s) -> int:
 
 
 @kernel
-def take_turns(buffer: int, newest: int, buffer_bytes: int, newest_bytes: int, cycles: Int32s) -> int:
-    """Replace the oldest slot of a buffer by the newest; end the invoke except once in cycles[1] times."""
+def take_turns(buffer: Address, newest: Address, buffer_bytes: int, newest_bytes: int, cycles: Int32s) -> int:
+    """Forget the oldest of a buffer for the newest; end the invoke but once in cycles[1] times."""
     kept = buffer_bytes - newest_bytes
     move_bytes(buffer, buffer + newest_bytes, kept)
     move_bytes(buffer + kept, newest, newest_bytes)

@@ -1,4 +1,7 @@
-"""Functions of one number: integers of 8 and 16 bits are looked up in a table of all results, others computed."""
+"""Functions of one number: integers of 8 and 16 bits are looked up in a table of all results, others computed.
+
+Plain kernels compute those of 16 bits, too, but for RSQRT.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,22 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, inlined, kernel
+from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int16s, Shift, Step, UInt16s, inlined, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
-from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
-from tflm.delegates.compiled.elementwise import output_stage, requantization
+from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
+from tflm.delegates.compiled.elementwise import multiplier_parts, output_stage, requantization
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
 from tflm.delegates.compiled.functions import exponential, exponential_minus_one, hyperbolic_tangent
+from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
+from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier
 from tflm.kernels.arithmetic.lookup import lookup_table
 from tflm.kernels.arithmetic.requantization import Requantization
 from tflm.kernels.node import KernelContext, Node
-from tflm.kernels.reference.quantize import AffineQuantize
-from tflm.kernels.reference.relu import Clamp, FloatLeakyRelu
-from tflm.kernels.reference.unary import Rsqrt
+from tflm.kernels.reference.quantize import AffineDequantize, AffineQuantize
+from tflm.kernels.reference.relu import Clamp, FloatLeakyRelu, LeakyRelu
+from tflm.kernels.reference.sigmoid import Int16Input, logistic_int16
+from tflm.kernels.reference.unary import Abs, Rsqrt
 
 LOWEST_SIGMOID = -9.0
 """Below this, LOGISTIC is exp(x)."""
@@ -70,6 +77,9 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "TANH": lambda x: hyperbolic_tangent(as_float64(x)),
 }
 """By operator, of float32; of truth values as bytes."""
+
+SIGMOIDS: dict[str, Callable[..., Any]] = {"LOGISTIC": sigmoid_of_steps, "TANH": tanh_of_steps}
+Sigmoid = Annotated[Callable[..., Any], SIGMOIDS]
 
 Function = Annotated[Callable[..., Any], FUNCTIONS]
 
@@ -134,7 +144,7 @@ def quantize(x: Float32s, y: Elements, scale: Float32s, zero_point: int, least: 
 
 @kernel
 def requantize(
-    x: Int32s,
+    x: Elements,
     y: Elements,
     significand: int,
     left: int,
@@ -145,11 +155,113 @@ def requantize(
     most: int,
     count: int,
 ) -> int:
-    """Integers of 32 bits to those of another scale and zero point."""
+    """Integers to those of another scale and zero point."""
     for i in range(count):
         value = scaled(x[i] - input_zero_point, significand, left, right)
         y[i] = clamped(wrapped(value + zero_point), least, most)
     return DONE
+
+
+@kernel
+def dequantize(x: Elements, y: Float32s, scale: float, zero_point: int, count: int) -> int:
+    """The real numbers that integers stand for."""
+    for i in range(count):
+        y[i] = scale * (x[i] - zero_point)
+    return DONE
+
+
+@kernel
+def sigmoid_int16(
+    function: Sigmoid, x: Int16s, y: Int16s, table: UInt16s, factor: int, shift: Shift, count: int
+) -> int:
+    """LOGISTIC or TANH: numbers to steps of 1 / 12288, and the function of these in Q0.15."""
+    for i in range(count):
+        steps = as_int32(x[i] * factor + ((1 << shift) >> 1)) >> shift
+        y[i] = function(steps, table)
+    return DONE
+
+
+@kernel
+def leaky_relu_int16(
+    x: Int16s,
+    y: Int16s,
+    count: int,
+    input_zero_point: int,
+    significand: int,
+    left: int,
+    right: int,
+    significand_alpha: int,
+    left_alpha: int,
+    right_alpha: int,
+    alpha_sign: int,
+    zero_point: int,
+    least: int,
+    most: int,
+) -> int:
+    """What is negative by one multiplier with a sign, the rest by another."""
+    for i in range(count):
+        value = x[i] - input_zero_point
+        identity = scaled(value, significand, left, right)
+        product = scaled(value, significand_alpha, left_alpha, right_alpha) * alpha_sign
+        y[i] = clamped(wrapped((identity if value >= 0 else product) + zero_point), least, most)
+    return DONE
+
+
+@kernel
+def absolute_int16(
+    x: Int16s,
+    y: Int16s,
+    count: int,
+    input_zero_point: int,
+    significand: int,
+    left: int,
+    right: int,
+    zero_point: int,
+    least: int,
+    most: int,
+) -> int:
+    """Absolute values at another scale."""
+    for i in range(count):
+        value = scaled(abs(as_int32(x[i]) - input_zero_point), significand, left, right)
+        y[i] = clamped(wrapped(value + zero_point), least, most)
+    return DONE
+
+
+def _plain_step(op: Any, arrays: dict[str, Any]) -> Step | None:
+    """The call that computes results, for integers that have no small table; None where there is no such kernel."""
+    if isinstance(op, AffineDequantize):
+        return dequantize.step(**arrays, scale=float(op.scale), zero_point=op.zero_point)
+    if arrays["x"].itemsize == 1:
+        return None
+    if isinstance(op, Int16Input):
+        name = "LOGISTIC" if op.function is logistic_int16 else "TANH"
+        return sigmoid_int16.step(
+            function=name, **arrays, table=SIGMOID_TABLE.astype(np.uint16), factor=op.multiplier, shift=op.shift
+        )
+    if isinstance(op, Requantization):
+        return requantize.step(**arrays, input_zero_point=op.input_zero_point, **requantization(op))
+    if isinstance(op, LeakyRelu):
+        return leaky_relu_int16.step(
+            **arrays,
+            input_zero_point=op.input_zero_point,
+            **multiplier_parts("", op.identity),
+            **multiplier_parts("_alpha", op.alpha),
+            alpha_sign=op.alpha_sign,
+            **output_stage(op.output),
+        )
+    if isinstance(op, Abs):
+        multiplier = op.multiplier or ONE
+        return absolute_int16.step(
+            **arrays,
+            input_zero_point=op.input_zero_point,
+            **multiplier_parts("", multiplier),
+            **output_stage(op.output),
+        )
+    return None
+
+
+ONE = QuantizedMultiplier(1 << 30, 1)
+"""Of integers of up to 31 bits, for which both roundings are exact."""
 
 
 def _bind(context: KernelContext, node: Node) -> list[Step]:
@@ -165,6 +277,9 @@ def _bind(context: KernelContext, node: Node) -> list[Step]:
         return [requantize.step(**arrays, input_zero_point=op.input_zero_point, **requantization(op))]
     if x.dtype in (np.float32, np.bool_):
         return [each.step(function=node.operator, **arrays)]
+    plain = None if uses_tiles() else _plain_step(op, arrays)
+    if plain is not None:
+        return [plain]
     arrays["x"] = x.view(f"u{x.itemsize}")
     look_ups = [look_up.step(**arrays, table=lookup_table(op, x.dtype, y.dtype))]
     if isinstance(op, Rsqrt):

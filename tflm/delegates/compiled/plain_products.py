@@ -1,0 +1,461 @@
+"""CONV_2D, DEPTHWISE_CONV_2D, FULLY_CONNECTED, TRANSPOSE_CONV without tiles: one product after the other.
+
+They read weights in the layout of the model, and work on any processor. `Windows` says where in the image the windows
+lie, `Layer` which weights and channels belong together, and how sums become outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.compiler.language import DONE, Bounds, Elements, Float32s, Int8s, Int32s, Step, inlined, kernel
+from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
+from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
+from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.layers.geometry import Axis
+
+Positive = Annotated[int, Bounds(1, (1 << 31) - 1)]
+
+MOST_RIGHT = 62
+"""Bits that a wide product is shifted to the right by, at most."""
+
+
+class Windows(NamedTuple):
+    """Windows over images, as two of `Axis`.
+
+    Attributes:
+        batches: the number of images.
+        x_step, y_step: elements from one position to the next.
+        y_channels: of a position.
+    """
+
+    batches: int
+    x_rows: int
+    x_columns: int
+    x_step: int
+    y_rows: int
+    y_columns: int
+    y_step: int
+    y_channels: int
+    row_taps: int
+    column_taps: int
+    row_stride: Positive
+    column_stride: Positive
+    row_dilation: int
+    column_dilation: int
+    rows_before: int
+    columns_before: int
+
+
+class Layer(NamedTuple):
+    """Weights and what becomes of sums.
+
+    Attributes:
+        depth: channels of the input that a channel of the output sees.
+        group: channels of the output that see the same ones.
+        channel_step, tap_step: elements from the weights of a channel, and of a tap, to those of the next.
+        x_zero_point, weights_zero_point, zero_point: of input, weights and output.
+        bias_step, scale_step: 1 where each channel has a bias, and a multiplier, of its own; 0 for one for all.
+    """
+
+    depth: int
+    group: Positive
+    channel_step: int
+    tap_step: int
+    x_zero_point: int
+    weights_zero_point: int
+    zero_point: int
+    bias_step: int
+    scale_step: int
+
+
+# --- Sums --------------------------------------------------------------------------------------------------------
+
+STARTS: dict[str, Callable[..., Any]] = {
+    "float32": lambda: as_float32(0.0),
+    "int32": lambda: as_int32(0),
+    "int64": lambda: as_int64(0),
+}
+Start = Annotated[Callable[..., Any], STARTS]
+
+
+@inlined
+def add_float32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
+    """A sum with one more product."""
+    return total + x * weight
+
+
+@inlined
+def add_int32(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
+    """A sum, which wraps to 32 bits, with one more product."""
+    return as_int32(total + as_int32(x - x_zero_point) * as_int32(weight - weights_zero_point))
+
+
+@inlined
+def add_int64(total: Any, x: Any, weight: Any, x_zero_point: int, weights_zero_point: int) -> Any:
+    """A sum of 64 bits with one more product."""
+    return total + as_int64(as_int32(x - x_zero_point)) * as_int32(weight - weights_zero_point)
+
+
+ADDITIONS = {"float32": add_float32, "int32": add_int32, "int64": add_int64}
+Addition = Annotated[Callable[..., Any], ADDITIONS]
+
+# --- Outputs -----------------------------------------------------------------------------------------------------
+
+
+@inlined
+def activated(total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: Any, most: Any) -> Any:
+    """A sum of floats with the bias, within limits; what is not a number stays so."""
+    value = total + bias
+    value = least if value < least else value
+    return most if value > most else value
+
+
+@inlined
+def requantized(total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: int, most: int) -> int:
+    """A sum of 32 bits, times a multiplier, rounded twice; `shift` is to the left, or to the right if negative."""
+    value = scaled(wrapped(total + bias), significand, max(shift, 0) & 31, max(-shift, 0) & 31)
+    return clamped(wrapped(value + zero_point), least, most)
+
+
+@inlined
+def requantized_wide(
+    total: Any, bias: Any, significand: int, shift: int, zero_point: int, least: int, most: int
+) -> int:
+    """A sum of 64 bits, times a multiplier of 15 bits, rounded once; `shift` is to the right, at least 1."""
+    value = wrapped(((total + bias) * significand + (1 << (shift - 1))) >> shift)
+    return clamped(wrapped(value + zero_point), least, most)
+
+
+OUTPUTS: dict[str, Callable[..., Any]] = {
+    "float32": activated,
+    "int32": requantized,
+    "int64": requantized_wide,
+}
+Output = Annotated[Callable[..., Any], OUTPUTS]
+
+# --- Kernels -----------------------------------------------------------------------------------------------------
+
+
+@kernel
+def convolve(
+    start: Start,
+    add: Addition,
+    output: Output,
+    windows: Windows,
+    layer: Layer,
+    x: Elements,
+    weights: Elements,
+    bias: Elements,
+    significands: Int32s,
+    shifts: Int8s,
+    limits: Elements,
+    y: Elements,
+) -> int:
+    """Sums of the products of windows and weights, in the order of the window. Taps outside of the image are left out.
+
+    Args:
+        bias, significands, shifts: one for each channel, or one for all.
+        limits: the least and the largest output.
+    """
+    least, most = limits[0], limits[1]
+    for batch in range(windows.batches):
+        for row in range(windows.y_rows):
+            for column in range(windows.y_columns):
+                above = row * windows.row_stride - windows.rows_before
+                left = column * windows.column_stride - windows.columns_before
+                to = ((batch * windows.y_rows + row) * windows.y_columns + column) * windows.y_step
+                for channel in range(windows.y_channels):
+                    first = channel // layer.group * layer.depth
+                    total = start()
+                    for i in range(windows.row_taps):
+                        line = above + i * windows.row_dilation
+                        if line >= 0 and line < windows.x_rows:
+                            for j in range(windows.column_taps):
+                                place = left + j * windows.column_dilation
+                                if place >= 0 and place < windows.x_columns:
+                                    position = (batch * windows.x_rows + line) * windows.x_columns + place
+                                    seen = position * windows.x_step + first
+                                    tap = i * windows.column_taps + j
+                                    weight = channel * layer.channel_step + tap * layer.tap_step
+                                    for k in range(layer.depth):
+                                        total = add(
+                                            total,
+                                            x[seen + k],
+                                            weights[weight + k],
+                                            layer.x_zero_point,
+                                            layer.weights_zero_point,
+                                        )
+                    y[to + channel] = output(
+                        total,
+                        bias[channel * layer.bias_step],
+                        significands[channel * layer.scale_step],
+                        shifts[channel * layer.scale_step],
+                        layer.zero_point,
+                        least,
+                        most,
+                    )
+    return DONE
+
+
+@kernel
+def convolve_transposed(
+    start: Start,
+    add: Addition,
+    output: Output,
+    windows: Windows,
+    layer: Layer,
+    x: Elements,
+    weights: Elements,
+    bias: Elements,
+    significands: Int32s,
+    shifts: Int8s,
+    limits: Elements,
+    y: Elements,
+) -> int:
+    """The same of windows that lie along the output, one for each position of the input, in the order of the input."""
+    least, most = limits[0], limits[1]
+    for batch in range(windows.batches):
+        for row in range(windows.y_rows):
+            for column in range(windows.y_columns):
+                to = ((batch * windows.y_rows + row) * windows.y_columns + column) * windows.y_step
+                for channel in range(windows.y_channels):
+                    total = start()
+                    for i in range(windows.row_taps - 1, -1, -1):
+                        above = row + windows.rows_before - i
+                        line = above // windows.row_stride
+                        if line >= 0 and line < windows.x_rows and line * windows.row_stride == above:
+                            for j in range(windows.column_taps - 1, -1, -1):
+                                left = column + windows.columns_before - j
+                                place = left // windows.column_stride
+                                if place >= 0 and place < windows.x_columns and place * windows.column_stride == left:
+                                    position = (batch * windows.x_rows + line) * windows.x_columns + place
+                                    seen = position * windows.x_step
+                                    tap = i * windows.column_taps + j
+                                    weight = channel * layer.channel_step + tap * layer.tap_step
+                                    for k in range(layer.depth):
+                                        total = add(
+                                            total,
+                                            x[seen + k],
+                                            weights[weight + k],
+                                            layer.x_zero_point,
+                                            layer.weights_zero_point,
+                                        )
+                    y[to + channel] = output(
+                        total,
+                        bias[channel * layer.bias_step],
+                        significands[channel * layer.scale_step],
+                        shifts[channel * layer.scale_step],
+                        layer.zero_point,
+                        least,
+                        most,
+                    )
+    return DONE
+
+
+@kernel
+def multiply_float32(
+    x: Float32s,
+    weights: Float32s,
+    bias: Float32s,
+    limits: Float32s,
+    y: Float32s,
+    positions: int,
+    depth: int,
+    channels: int,
+    bias_step: int,
+) -> int:
+    """The products of a matrix of floats, each sum in the order of the depth."""
+    least, most = limits[0], limits[1]
+    for position in range(positions):
+        begin, weight = position * depth, 0
+        for channel in range(channels):
+            total = as_float32(0.0)
+            for k in range(begin, begin + depth):
+                total += x[k] * weights[weight]
+                weight += 1
+            y[position * channels + channel] = activated(total, bias[channel * bias_step], 0, 0, 0, least, most)
+    return DONE
+
+
+# --- Binding -----------------------------------------------------------------------------------------------------
+
+
+class Scale(NamedTuple):
+    """How sums become outputs.
+
+    Attributes:
+        sums: the type of sums.
+        limits: least and largest output.
+        significands, shifts: one for each channel, or one for all.
+        zero_point: of the output.
+    """
+
+    sums: str
+    limits: npt.NDArray[Any]
+    significands: npt.NDArray[np.int32]
+    shifts: npt.NDArray[np.int8]
+    zero_point: int = 0
+
+
+def integer_scale(multiplier: QuantizedMultiplier, stage: OutputStage) -> Scale | None:
+    """The scale of integer sums; None where the shift of a wide multiplier is out of range."""
+    limits = np.array([stage.minimum, stage.maximum], np.int32)
+    shift = np.atleast_1d(np.asarray(multiplier.shift, np.int64))
+    significand = np.atleast_1d(np.asarray(multiplier.significand, np.int64))
+    if isinstance(multiplier, WideQuantizedMultiplier):
+        right = 15 - shift
+        if right.min() < 1 or right.max() > MOST_RIGHT:
+            return None
+        reduced = reduced_significand(significand).astype(np.int32)
+        return Scale("int64", limits, reduced, right.astype(np.int8), stage.zero_point)
+    shift = (np.maximum(shift, 0) & 31) - np.minimum(np.maximum(-shift, 0), 31)
+    return Scale("int32", limits, significand.astype(np.int32), shift.astype(np.int8), stage.zero_point)
+
+
+def float_scale(least: Any, most: Any) -> Scale:
+    """The limits of float sums."""
+    return Scale("float32", np.array([least, most], np.float32), np.zeros(1, np.int32), np.zeros(1, np.int8))
+
+
+def bind_plain_convolution(
+    x: npt.NDArray[Any],
+    axes: tuple[Axis, Axis],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    scale: Scale,
+    y: npt.NDArray[Any],
+    *,
+    by_channel: bool = False,
+    zero_points: tuple[int, int] = (0, 0),
+) -> list[Step]:
+    """The step that sets y to the windows of x times weights.
+
+    Args:
+        x, y: (batches, rows, columns, channels), contiguous; y may have a larger step from column to column.
+        axes: the windows along rows and columns.
+        weights: (channels, rows, columns, depth), or (1, rows, columns, channels) if `by_channel`, contiguous.
+        bias: one for each channel, or None.
+        zero_points: of x and of the weights.
+    """
+    rows, columns = axes
+    windows = _windows(x, y, rows, columns, rows.windows, columns.windows)
+    channels = y.shape[3]
+    if by_channel:
+        depth, group, steps = 1, channels // x.shape[3], (1, weights.shape[3])
+    else:
+        depth = weights.shape[3]
+        group, steps = channels // (x.shape[3] // depth), (weights[0].size, depth)
+    layer = _layer(depth, group, steps, bias, scale, zero_points)
+    return [_step(convolve, windows, layer, x, weights, bias, scale, y)]
+
+
+def bind_plain_transposed(
+    x: npt.NDArray[Any],
+    axes: tuple[Axis, Axis],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    scale: Scale,
+    y: npt.NDArray[Any],
+    *,
+    zero_points: tuple[int, int] = (0, 0),
+) -> list[Step]:
+    """The same of a transposed convolution; the axes are those of a convolution from y to x."""
+    windows = _windows(x, y, *axes, y.shape[1], y.shape[2])
+    layer = _layer(weights.shape[3], y.shape[3], (weights[0].size, weights.shape[3]), bias, scale, zero_points)
+    return [_step(convolve_transposed, windows, layer, x, weights, bias, scale, y)]
+
+
+def bind_plain_matrix(
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    scale: Scale,
+    y: npt.NDArray[Any],
+    *,
+    zero_points: tuple[int, int] = (0, 0),
+) -> list[Step]:
+    """The same of a matrix: y (positions, rows of weights) is x (positions, depth) times weights."""
+    if x.dtype == np.float32:
+        has_bias = bias is not None
+        arrays = {"x": x, "weights": weights, "bias": bias if has_bias else np.zeros(1, np.float32), "y": y}
+        sizes = {"positions": len(x), "depth": x.shape[1], "channels": len(weights), "bias_step": int(has_bias)}
+        return [multiply_float32.step(**arrays, limits=scale.limits, **sizes)]
+    positions = Axis(len(x), 1, len(x))
+    return bind_plain_convolution(
+        x[np.newaxis, np.newaxis],
+        (Axis(1, 1, 1), positions),
+        weights[:, np.newaxis, np.newaxis],
+        bias,
+        scale,
+        y.reshape(1, 1, -1, len(weights)),
+        zero_points=zero_points,
+    )
+
+
+def _windows(
+    x: npt.NDArray[Any], y: npt.NDArray[Any], rows: Axis, columns: Axis, y_rows: int, y_columns: int
+) -> Windows:
+    return Windows(
+        batches=x.shape[0],
+        x_rows=x.shape[1],
+        x_columns=x.shape[2],
+        x_step=x.shape[3],
+        y_rows=y_rows,
+        y_columns=y_columns,
+        y_step=y.strides[2] // y.itemsize,
+        y_channels=y.shape[3],
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        row_stride=rows.stride,
+        column_stride=columns.stride,
+        row_dilation=rows.dilation,
+        column_dilation=columns.dilation,
+        rows_before=rows.before,
+        columns_before=columns.before,
+    )
+
+
+def _layer(
+    depth: int,
+    group: int,
+    steps: tuple[int, int],
+    bias: npt.NDArray[Any] | None,
+    scale: Scale,
+    zero_points: tuple[int, int],
+) -> Layer:
+    has_bias, has_scales = bias is not None, scale.significands.size > 1
+    return Layer(depth, group, *steps, *zero_points, scale.zero_point, int(has_bias), int(has_scales))
+
+
+def _step(
+    of: Any,
+    windows: Windows,
+    layer: Layer,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    scale: Scale,
+    y: npt.NDArray[Any],
+) -> Step:
+    no_bias = np.zeros(1, np.float32 if scale.sums == "float32" else np.int32)
+    step: Step = of.step(
+        start=scale.sums,
+        add=scale.sums,
+        output=scale.sums,
+        windows=windows,
+        layer=layer,
+        x=x,
+        weights=weights,
+        bias=no_bias if bias is None else bias,
+        significands=scale.significands,
+        shifts=scale.shifts,
+        limits=scale.limits,
+        y=y,
+    )
+    return step
