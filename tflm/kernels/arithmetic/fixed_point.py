@@ -91,7 +91,7 @@ class Float64Multiplier:
 
     def __init__(self, factor: npt.NDArray[np.float64], right: Raw):
         power = np.ldexp(1.0, -right)
-        self._factor, self._half = factor * power, np.array(0.5)
+        self._factor, self._half = factor * power, np.array(0.5, np.float64)
         self._half_step = np.where(right > 0, 0.5 * power, 0.0)
         self._both_halves = np.where(right > 0, 0.5 + 0.5 * power, 0.5)
         for constants in (self._factor, self._half_step, self._both_halves):
@@ -212,7 +212,7 @@ class WideQuantizedMultiplier(QuantizedMultiplier):
     def in_int64(self, limit: int) -> Int64Multiplier | None:
         """The same for integers of absolute value `limit` at most; None where a result may leave 31 bits."""
         fraction_bits = 15 - np.asarray(self.shift, np.int64)
-        reduced = np.asarray(reduced_significand(self.significand))
+        reduced = np.asarray(reduced_significand(self.significand), np.int64)
         fewest, largest = int(fraction_bits.min()), limit * int(reduced.max())
         if fewest < 1 or largest >= 1 << 62 or largest >> fewest >= 1 << 30:
             return None

@@ -50,7 +50,7 @@ def _product_of_small_matrices(
     """`float_product` with an inner loop along the batches, of which there are many."""
     x, w = (
         np.ascontiguousarray(
-            np.broadcast_to(a, (*batches, *a.shape[-2:])).reshape(-1, *a.shape[-2:]).transpose(1, 2, 0)
+            np.broadcast_to(a, (*batches, *a.shape[-2:])).reshape(-1, *a.shape[-2:]).transpose(1, 2, 0), None
         )
         for a in (x, w)
     )

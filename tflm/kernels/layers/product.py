@@ -48,7 +48,7 @@ class FloatLayer:
 
     def __init__(self, weights: Array, bias: Array | None, minimum: Any, maximum: Any, *, constant: bool):
         # Channels are contiguous, so that `float_product` need not copy the weights.
-        self.weights = track_host_array(np.asfortranarray(weights)) if constant else weights
+        self.weights = track_host_array(np.asfortranarray(weights, None)) if constant else weights
         self._bias, self._minimum, self._maximum = bias, minimum, maximum
 
     def inputs(self, x: Array) -> Array:
@@ -101,7 +101,9 @@ class IntegerLayer:
         largest_sum = largest_distance(x_dtype, x_zero_point) * self._largest_sum_of_weights(constant)
         self.dtype = exact_type(largest_sum)
         self._requantize = AccumulatorRequantization(multiplier, output, largest_sum + self._largest_bias(constant))
-        self._constant_weights = track_host_array(self._less_zero_point()) if constant else None
+        self._constant = constant
+        if constant:
+            self._weights = track_host_array(self._less_zero_point())
 
     def __call__(self, x: Array) -> Array:
         """The output of an input (positions, depth)."""
@@ -110,7 +112,7 @@ class IntegerLayer:
     @property
     def weights(self) -> Array:
         """The weights less their zero point, (channels, depth)."""
-        return self._less_zero_point() if self._constant_weights is None else self._constant_weights
+        return self._weights if self._constant else self._less_zero_point()
 
     def inputs(self, x: Array) -> Array:
         """The operand that the weights multiply: the input less its zero point."""

@@ -20,10 +20,13 @@ NEVER = np.int64(1) << np.int64(60)
 
 Addresses = npt.NDArray[np.int64]
 
+Windows = tuple[Axis, Axis]
+"""Windows along rows and columns."""
 
-def behind_all_channels(operator: OperatorFacts, input: int) -> range:
+
+def behind_all_channels(operator: OperatorFacts, input: int, both: Windows | None = None) -> range:
     """CONV_2D: each channel of a window reads all channels of the input."""
-    reads = first_reads(operator) if input == 0 else None
+    reads = first_reads(operator, both) if input == 0 else None
     if reads is None:
         return NOWHERE
     channels, written = operator.outputs[0].dims[3], operator.outputs[0].itemsize
@@ -35,9 +38,9 @@ def behind_all_channels(operator: OperatorFacts, input: int) -> range:
     return range(max(int(distance), 1 - FAR), FAR)
 
 
-def behind_each_channel(operator: OperatorFacts, input: int) -> range:
+def behind_each_channel(operator: OperatorFacts, input: int, both: Windows | None = None) -> range:
     """DEPTHWISE_CONV_2D and AVERAGE_POOL_2D: a channel reads one channel of the input."""
-    reads = first_reads(operator) if input == 0 else None
+    reads = first_reads(operator, both) if input == 0 else None
     x, y = operator.inputs[0], operator.outputs[0]
     if reads is None or x is None or y.dims[3] % x.dims[3]:
         return NOWHERE
@@ -51,9 +54,9 @@ def behind_each_channel(operator: OperatorFacts, input: int) -> range:
     return range(max(int(distance), 1 - FAR), FAR)
 
 
-def behind_each_window(operator: OperatorFacts, input: int) -> range:
-    """MAX_POOL_2D: the output holds the largest element so far, so it is written before its window is fully read."""
-    reads = first_reads(operator) if input == 0 else None
+def behind_each_window(operator: OperatorFacts, input: int, both: Windows | None = None) -> range:
+    """MAX_POOL_2D: a window's output holds the largest element so far, so it is written before the window is read."""
+    reads = first_reads(operator, both) if input == 0 else None
     if reads is None:
         return NOWHERE
     width = operator.outputs[0].dims[3] * operator.outputs[0].itemsize
@@ -86,8 +89,8 @@ def behind_blocks(operator: OperatorFacts, input: int, size: int, run: int) -> r
     return range(max(int(distance), 1 - FAR), FAR)
 
 
-def windows(operator: OperatorFacts) -> tuple[Axis, Axis] | None:
-    """Windows of a convolution or pooling along rows and columns; None if unknown."""
+def windows(operator: OperatorFacts) -> Windows | None:
+    """Where the windows of a convolution or a pool lie along rows and columns; None where that is not known."""
     x, y, of = operator.inputs[0], operator.outputs[0], operator.options
     weights = operator.inputs[1] if len(operator.inputs) > 1 else None
     if x is None or not len(x.dims) == len(y.dims) == 4 or min(*x.dims, *y.dims) < 1 or x.dims[0] != y.dims[0]:
@@ -106,9 +109,14 @@ def windows(operator: OperatorFacts) -> tuple[Axis, Axis] | None:
         return None
 
 
-def first_reads(operator: OperatorFacts) -> Addresses | None:
-    """For each window, the lowest byte of the input that it reads; None if unknown."""
-    x, both = operator.inputs[0], windows(operator)
+def first_reads(operator: OperatorFacts, both: Windows | None = None) -> Addresses | None:
+    """For each window, the lowest byte of the input that it reads; None where that is not known.
+
+    Args:
+        operator: with the shapes of what is read and made, which may be some rows only.
+        both: where windows lie along rows and columns of these; by the options, if it is not given.
+    """
+    x, both = operator.inputs[0], both or windows(operator)
     if x is None or both is None:
         return None
     rows, columns = (_first_inside(axis) for axis in both)

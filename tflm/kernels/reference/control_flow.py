@@ -202,7 +202,16 @@ def _or_refuse_when_run(bind: Callable[[], Run]) -> Run:
 def _bind_copies(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEvalTensor]) -> Run:
     if len(sources) != len(targets):
         raise OperatorError(f"has {len(sources)} tensors to copy to the {len(targets)} of a subgraph, or from them")
-    return bind_copies([_copy(source, target) for source, target in zip(sources, targets)])
+    return bind_copies(copies_between(sources, targets))
+
+
+def copies_between(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEvalTensor]) -> list[Copy]:
+    """The copies of tensors to others, byte by byte.
+
+    Raises:
+        OperatorError: a target has another size than its source, or is a constant.
+    """
+    return [_copy(source, target) for source, target in zip(sources, targets)]
 
 
 def _copy(source: TfLiteEvalTensor, target: TfLiteEvalTensor) -> Copy:

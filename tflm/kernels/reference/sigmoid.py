@@ -106,6 +106,10 @@ class Int16Input:
     """A function from int16 to Q0.15: rescales the input to steps of 1 / 12288, then applies `function`.
 
     An input scale of 2^-12 (or, where `largest_exact_shift` allows it, a larger power of two) is exact.
+
+    Attributes:
+        function: of steps.
+        multiplier, shift: from the input to steps: times the multiplier, shifted to the right, rounded.
     """
 
     def __init__(
@@ -122,19 +126,19 @@ class Int16Input:
             raise OperatorError(f"has scale {output.scale:g}, must have 1/32768", tensor=output.name)
         power, is_power = checked_log2(require_scale(input))
         exact_shift = power + 12
-        self._function = function
+        self.function = function
         if is_power and 0 <= exact_shift <= largest_exact_shift:
-            self._multiplier, self._shift = 3 << exact_shift, 0
+            self.multiplier, self.shift = 3 << exact_shift, 0
         else:
-            multiplier, self._shift = input.scale * INT16_UNIT, 0
-            while multiplier <= 32767 / 2 and self._shift <= 30:
-                multiplier, self._shift = multiplier * 2, self._shift + 1
-            self._multiplier = int(int32_from_float(multiplier))
+            multiplier, self.shift = input.scale * INT16_UNIT, 0
+            while multiplier <= 32767 / 2 and self.shift <= 30:
+                multiplier, self.shift = multiplier * 2, self.shift + 1
+            self.multiplier = int(int32_from_float(multiplier))
 
     def __call__(self, x: Raw) -> Raw:
-        half = (1 << self._shift) >> 1
-        steps = wrap_int32(x * self._multiplier + half) >> self._shift
-        return self._function(steps)
+        half = (1 << self.shift) >> 1
+        steps = wrap_int32(x * self.multiplier + half) >> self.shift
+        return self.function(steps)
 
 
 def checked_log2(value: float) -> tuple[int, bool]:

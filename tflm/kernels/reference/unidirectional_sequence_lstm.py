@@ -475,7 +475,9 @@ class IntegerLstm:
         of_input, of_hidden = map(stacked, (t.input_weights, t.recurrent_weights), op.weights_zero_points)
         int16, hidden = OutputStage.whole(0, np.int16), OutputStage.whole(op.hidden_zero_point, t.hidden.dtype)
         layer = partial(IntegerLayer, output=int16, x_dtype=t.x.dtype, constant=True)
-        self._input = layer(of_input, np.concatenate(t.biases), op.input_multiplier, x_zero_point=op.input_zero_point)
+        self._input = layer(
+            of_input, track_host_array(np.concatenate(t.biases)), op.input_multiplier, x_zero_point=op.input_zero_point
+        )
         self._recurrent = layer(of_hidden, None, op.recurrent_multiplier, x_zero_point=op.hidden_zero_point)
         self._sigmoid, self._cell_gate = sigmoid_table(), cell_gate_table(op.is_tanh)
         self._tanh = tanh_table(op.cell_power)

@@ -21,9 +21,9 @@ UnaryFunction = Callable[[npt.NDArray[Any]], npt.NDArray[Any]]
 BinaryFunction = Callable[[npt.NDArray[Any], npt.NDArray[Any]], npt.NDArray[Any]]
 
 
-def broadcast_operands(node: Node) -> tuple[list[npt.NDArray[Any]], npt.NDArray[Any]]:
-    """The inputs of a node, and its output in their broadcast shape; bools as bytes."""
-    inputs = [np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(node.input_count)]
+def broadcast_operands(node: Node, count: int = 2) -> tuple[list[npt.NDArray[Any]], npt.NDArray[Any]]:
+    """The first `count` inputs of a node, and its output in their broadcast shape; bools as bytes."""
+    inputs = [np.atleast_1d(as_numbers(node.eval_input(i).elements)) for i in range(count)]
     y = as_numbers(node.eval_output(0).elements)
     return inputs, y.reshape(np.broadcast_shapes(*(x.shape for x in inputs)))
 
