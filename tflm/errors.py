@@ -88,8 +88,16 @@ class VersionAssumed(UserWarning):
     """A TFLM release does not determine the version of a kernel library; the message says which one is assumed."""
 
 
+class CompileError(TflmError):
+    """A model cannot be compiled to C: it has operators without C kernels, or does not fit the RAM that is allowed."""
+
+
 class RewriteError(TflmError):
     """A rewritten model's results differ from the original's: a bug in this package, found before writing the model."""
+
+
+class QuantizerError(TflmError):
+    """litert-quantizer fails on a model; the message has its error."""
 
 
 class ResolverError(TflmError):

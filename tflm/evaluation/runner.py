@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,8 +88,12 @@ class Runner:
         if len(units) == len(self.inputs):
             self.inputs = list(map(ReferenceInput, self.inputs, units))
 
-    def run(self, sample: Sample) -> Outcome:
-        """The outputs of the last step of a sample. State is kept from step to step, and reset before the first."""
+    def run(self, sample: Sample, after_step: Callable[[], None] | None = None) -> Outcome:
+        """The outputs of the last step of a sample. State is kept from step to step, and reset before the first.
+
+        Args:
+            after_step: called after each step.
+        """
         try:
             if self._remembers:
                 self.interpreter.reset()
@@ -97,6 +101,8 @@ class Runner:
                 for given, values in zip(self._given, step):
                     given[...] = values
                 self.interpreter.invoke()
+                if after_step is not None:
+                    after_step()
         except TflmError as error:
             return Outcome(sample.name, None, f"{sample.name}: {error}", sample.label)
         return Outcome(sample.name, [got.copy() for got in self._got], "", sample.label)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflm.compiler.calls import as_function
+from tflm.compiler.calls import prepared
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.buffer import Integers
 from tflm.planning.bars import Trailing, barred_pairs, bars_of
@@ -32,10 +32,11 @@ class BodyPlacement:
     """A placement problem.
 
     Args:
-        bodies: the bodies to place.
-        scratch: buffers that the device places itself, after all others, as bodies.
-        on_device: the bodies with the lifetimes that a device assumes when it places those buffers.
-        trailing: outputs that may overlap inputs.
+        bodies: what is placed.
+        scratch: buffers that the device places itself, as bodies; they come after all others.
+        on_device: the bodies as they stand in the way of those: as a device counts the lives of their tensors.
+        trailing: outputs that may reach into inputs.
+        alignment: of all bodies, in bytes.
     """
 
     def __init__(
@@ -44,7 +45,9 @@ class BodyPlacement:
         scratch: Sequence[Body] = (),
         on_device: Sequence[Body] = (),
         trailing: Sequence[Trailing] = (),
+        alignment: int = ARENA_ALIGNMENT,
     ):
+        self._alignment = alignment
         self._bodies = [*bodies, *scratch]
         pairs = [barred_pairs(bodies, bodies, own=0, trailing=trailing)]
         if scratch:
@@ -53,7 +56,19 @@ class BodyPlacement:
             back = other < len(bodies)
             pairs += [(body, other, low, high), (other[back], body[back], -high[back], -low[back])]
         self._bars = bars_of([body.bytes for body in self._bodies], pairs)
-        self._place = as_function(place)
+        count = len(self._bodies)
+        self._order, self._is_high, self._offsets = np.zeros((3, count), np.int64)
+        self._top = np.zeros(1, np.int64)
+        self._place = prepared(
+            place,
+            count=count,
+            bars=self._bars,
+            order=self._order,
+            is_high=self._is_high,
+            top=self._top,
+            alignment=alignment,
+            offsets=self._offsets,
+        )
 
     def search(self, bound: int, seconds: float | None = None, rounds: int = ROUNDS_PER_BODY) -> list[int]:
         """Search offsets of all bodies, over several orders and small changes to them.
@@ -67,7 +82,7 @@ class BodyPlacement:
         chance = random.Random(0)
         best = min(self._beginnings(bound), key=_height)
         for share in SHARES:
-            top = align_up(bound + int(share * (best.height - bound)), ARENA_ALIGNMENT)
+            top = align_up(bound + int(share * (best.height - bound)), self._alignment)
             now = min(self._beginnings(top), key=_height)
             for _ in range(rounds * len(self._bodies)):
                 if now.height <= top or (end is not None and time.monotonic() > end):
@@ -97,16 +112,16 @@ class BodyPlacement:
                 yield self._placed(order, is_high, top)
 
     def _placed(self, order: Integers, is_high: Integers, top: int) -> _Placed:
-        offsets = np.empty(len(order), np.int64)
-        height = self._place(count=len(order), bars=self._bars, order=order, is_high=is_high, top=top, offsets=offsets)
-        return _Placed(int(height), offsets, order, is_high)
+        self._order[:], self._is_high[:], self._top[0] = order, is_high, top
+        height = self._place()
+        return _Placed(int(height), self._offsets.copy(), order, is_high)
 
     def _changed(self, placed: _Placed, top: int, chance: random.Random) -> _Placed:
         """A changed order: one of the highest bodies, or a random one, moves forward, sometimes to the other end."""
         order, is_high = placed.order, placed.is_high
         at = chance.randrange(len(order))
         if chance.random() < 0.7:
-            is_highest = placed.offsets + self._bars.size > placed.height - ARENA_ALIGNMENT
+            is_highest = placed.offsets + self._bars.size > placed.height - self._alignment
             at = chance.choice(np.flatnonzero(is_highest[order]).tolist())
         if chance.random() < 0.3:
             is_high = is_high.copy()

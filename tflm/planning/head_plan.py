@@ -159,7 +159,7 @@ class Head:
                 once = inputs.count(tensor) == 1 and tensor in parts and parts[tensor].body not in kept
                 allowed = self._allowed(registration, facts, i) if once else NOWHERE
                 if allowed.stop >= FAR:
-                    found.append(Trailing(steps[index], parts[tensor], parts[outputs[0]], allowed.start))
+                    found.append(Trailing(steps[index], parts[tensor], parts[outputs[0]], (allowed,)))
         return found
 
     def left_to_greedy(self) -> HeadPlan:

@@ -6,7 +6,6 @@ It is compiled; see `tflm.compiler.language`.
 from __future__ import annotations
 
 from tflm.compiler.language import kernel
-from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.buffer import Integers
 from tflm.planning.bars import Bars
 
@@ -14,10 +13,13 @@ UNPLACED = -1
 
 
 @kernel
-def place(count: int, bars: Bars, order: Integers, is_high: Integers, top: int, offsets: Integers) -> int:
-    """Fill `offsets`, each a multiple of the arena's alignment; returns the total size in bytes.
+def place(
+    count: int, bars: Bars, order: Integers, is_high: Integers, top: Integers, alignment: int, offsets: Integers
+) -> int:
+    """Fill `offsets`, each a multiple of the alignment; gives the bytes that all take.
 
-    Each body gets the lowest allowed offset; one that `is_high`, the highest below `top`, if there is one.
+    Each body goes to the lowest place that is not barred; one that `is_high` to the highest below `top[0]`, where there
+    is one.
     """
     for body in range(count):
         offsets[body] = UNPLACED
@@ -26,14 +28,14 @@ def place(count: int, bars: Bars, order: Integers, is_high: Integers, top: int, 
         body = order[i]
         at = UNPLACED
         if is_high[body]:
-            at = (top - bars.size[body]) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+            at = (top[0] - bars.size[body]) // alignment * alignment
             moved = True
             while moved and at >= 0:
                 moved = False
                 for bar in range(bars.start[body], bars.start[body + 1]):
                     base = offsets[bars.other[bar]]
                     if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
-                        at = (base + bars.low[bar] - 1) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+                        at = (base + bars.low[bar] - 1) // alignment * alignment
                         moved = True
         if at < 0:
             at, moved = 0, True
@@ -42,9 +44,9 @@ def place(count: int, bars: Bars, order: Integers, is_high: Integers, top: int, 
                 for bar in range(bars.start[body], bars.start[body + 1]):
                     base = offsets[bars.other[bar]]
                     if base >= 0 and base + bars.low[bar] <= at <= base + bars.high[bar]:
-                        at = (base + bars.high[bar]) // ARENA_ALIGNMENT * ARENA_ALIGNMENT + ARENA_ALIGNMENT
+                        at = (base + bars.high[bar]) // alignment * alignment + alignment
                         moved = True
         offsets[body] = at
-        end = (at + bars.size[body] + ARENA_ALIGNMENT - 1) // ARENA_ALIGNMENT * ARENA_ALIGNMENT
+        end = (at + bars.size[body] + alignment - 1) // alignment * alignment
         height = max(height, end)
     return height

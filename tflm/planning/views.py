@@ -179,7 +179,7 @@ class Views:
             if any(last >= first for (_, last), (first, _) in itertools.pairwise(times)):
                 return None
             pieces += [Piece(borders[i], borders[i + 1], *time) for time in times]
-        return _in_one(pieces)
+        return merged(pieces)
 
     def _needed(self, tensor: int) -> tuple[int, int]:
         """The first step at which a tensor owns its bytes, and the last at which they are read."""
@@ -206,16 +206,16 @@ def _lifetime(buffer: Buffer) -> tuple[int, int]:
     return min(first, last), max(first, last)
 
 
-def _in_one(pieces: list[Piece]) -> list[Piece]:
-    """The same, with adjacent pieces of equal lifetime merged."""
-    merged: list[Piece] = []
+def merged(pieces: list[Piece]) -> list[Piece]:
+    """The same, where neighbours that are needed at the same steps are one."""
+    joined: list[Piece] = []
     for piece in sorted(pieces, key=lambda piece: (piece.first, piece.last, piece.begin)):
-        before = merged[-1] if merged else None
+        before = joined[-1] if joined else None
         if before is not None and (before.first, before.last, before.end) == (piece.first, piece.last, piece.begin):
-            merged[-1] = before._replace(end=piece.end)
+            joined[-1] = before._replace(end=piece.end)
         else:
-            merged.append(piece)
-    return merged
+            joined.append(piece)
+    return joined
 
 
 def _held_values(model: Model, parts: Mapping[int, Sequence[View]]) -> dict[int, list[_Held]]:

@@ -55,9 +55,14 @@ class StageCost(NamedTuple):
 
 
 class Liveness:
-    """Lifetimes of a graph's tensors when its operators run in order."""
+    """Which tensors of a graph are needed when its operators run one after the other.
 
-    def __init__(self, graph: Graph):
+    Args:
+        graph: the graph.
+        alignment: that sizes of tensors are rounded up to, in bytes.
+    """
+
+    def __init__(self, graph: Graph, alignment: int = ARENA_ALIGNMENT):
         self._graph = graph
         readers = graph.readers()
         over = len(graph.operators)
@@ -66,7 +71,7 @@ class Liveness:
         plain = [t for t in made if not graph.tensors[t].is_variable]
         self._life = {t: (made[t], over if t in outputs else max(readers.get(t, [made[t]]))) for t in plain}
         self._readers = readers
-        self.size = {t: align_up(graph.tensor_bytes(t), ARENA_ALIGNMENT) for t in plain}
+        self.size = {t: align_up(graph.tensor_bytes(t), alignment) for t in plain}
 
     def at(self, index: int) -> int:
         """Bytes needed while an operator runs."""

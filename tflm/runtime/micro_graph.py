@@ -139,7 +139,7 @@ class MicroGraph:
             self._init(context, planned)
             context.allocate_requested(node)
 
-        self._for_each_node(init)
+        self.for_each_node(init)
 
     def _init(self, context: KernelContext, planned: PlannedNode) -> None:
         node, registration = planned.node, planned.registration
@@ -171,7 +171,7 @@ class MicroGraph:
             finish_node(position[self.subgraph_index])
             position[self.subgraph_index] += 1
 
-        self._for_each_node(prepare)
+        self.for_each_node(prepare)
 
     def prepare_host_delegates(self, context: KernelContext) -> None:
         """Initialise and prepare the nodes of delegates of the host, now that every tensor has its data."""
@@ -182,7 +182,7 @@ class MicroGraph:
                 if planned.registration.prepare is not None:
                     planned.registration.prepare(context, planned.node)
 
-        self._for_each_node(init_and_prepare, running=True)
+        self.for_each_node(init_and_prepare, running=True)
 
     def bind_subgraphs(self, context: KernelContext, profiler: MicroProfilerInterface | None) -> None:
         """Make every node runnable, now that all addresses are known."""
@@ -194,7 +194,7 @@ class MicroGraph:
                 run = _profiled(run, planned.tag, (self.subgraph_index, planned.operators[0]), profiler)
             self._runs[self.subgraph_index].append(run)
 
-        self._for_each_node(bind, running=True)
+        self.for_each_node(bind, running=True)
 
     def standalone_run(self) -> StandaloneRun | None:
         """What runs the whole model, if the model is a single node of a standalone delegate; otherwise None."""
@@ -235,8 +235,8 @@ class MicroGraph:
             if planned.registration.reset is not None:
                 planned.registration.reset(context, planned.node)
 
-        self._for_each_node(reset)
-        self._for_each_node(lambda planned: reset(planned) if planned.is_on_host else None, running=True)
+        self.for_each_node(reset)
+        self.for_each_node(lambda planned: reset(planned) if planned.is_on_host else None, running=True)
 
     def reset_variable_tensors(self) -> None:
         """Set every variable tensor to zero: int8 ones to their zero point, the others to zero bytes."""
@@ -245,8 +245,12 @@ class MicroGraph:
                 if table.is_variable:
                     _reset_variable(table, tensor)
 
-    def _for_each_node(self, phase: Callable[[PlannedNode], Any], *, running: bool = False) -> None:
-        """Run a phase of every device or running node; errors name the node."""
+    def for_each_node(self, phase: Callable[[PlannedNode], Any], *, running: bool = False) -> None:
+        """Take every node, of the device or those that run, through a phase; errors name the node.
+
+        Args:
+            phase: is called with each node, while `subgraph_index` and `node` say which it is.
+        """
         planned: PlannedNode | None = None
         try:
             for self.subgraph_index, plan in enumerate(self.plans):  # noqa: B020

@@ -83,7 +83,7 @@ def _encoded(name: str, scheme: Scheme, encode: Encode, tensor: TfLiteTensor) ->
         by_channel = form.by_channel()
     except OperatorError:
         return None
-    values = _as_integers(np.asarray(tensor.data))
+    values = _as_integers(np.asarray(tensor.data, None))
     zeros = np.asarray(form.zero_points, np.int64)[by_channel]
     found = encode(_Constant(values, by_channel, len(form.zero_points), zeros, tensor.type))
     if found is None:
@@ -100,7 +100,7 @@ _NO_BYTES = np.zeros(0, np.uint8)
 
 def _as_integers(data: Values) -> Values:
     """Elements in one dimension, as integers with the same bits: negative zero and NaNs are values of their own."""
-    flat = np.ascontiguousarray(data).reshape(-1)
+    flat = np.ascontiguousarray(data, None).reshape(-1)
     return flat.view(f"i{flat.dtype.itemsize}")
 
 
@@ -109,12 +109,12 @@ def _metadata(scheme: Scheme, table: Values, parameters: int = 0, stride: int = 
     head[decode.TYPE_BYTE] = next(number for number, each in decode.SCHEMES.items() if each is scheme)
     head[[decode.VERSION_BYTE, decode.SCHEME_VERSION_BYTE]] = decode.VERSION
     head[decode.PARAMETERS_BYTE], head[decode.STRIDE_BYTE] = parameters, stride
-    return np.concatenate([head, np.ascontiguousarray(table).reshape(-1).view(np.uint8)])
+    return np.concatenate([head, np.ascontiguousarray(table, None).reshape(-1).view(np.uint8)])
 
 
 def _indices(values: npt.NDArray[np.int64], width: int) -> npt.NDArray[np.uint8]:
     """Indices of `width` bits each, from the highest bit of the first byte."""
-    bits = values[:, None] >> np.arange(width)[::-1] & 1
+    bits = values[:, None] >> np.arange(width, dtype=np.int64)[::-1] & 1
     return np.packbits(bits.astype(np.uint8))
 
 

@@ -113,9 +113,9 @@ def packed_codes(code: PrefixCode, symbols: npt.NDArray[np.int64]) -> npt.NDArra
     There is at least one word, which the decoder reads in any case.
     """
     places = np.empty(len(code.symbols), np.int64)
-    places[code.symbols] = np.arange(len(places))
+    places[code.symbols] = np.arange(len(places), dtype=np.int64)
     lengths, codes = code.lengths[places[symbols]], code.codes[places[symbols]]
-    ends = np.cumsum(lengths)
+    ends = np.cumsum(lengths, dtype=np.int64)
     total = int(ends[-1])
     bits = np.zeros(max(-(-total // WORD_BITS), 1) * WORD_BITS, np.uint8)
     for bit in range(int(lengths.max())):
