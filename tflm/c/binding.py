@@ -1,0 +1,300 @@
+"""The operators of a model as calls of kernels, bound in memory of the host in which no two buffers share bytes."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.compiler.language import Step
+from tflm.delegates.compiled.bindings import bind_steps
+from tflm.delegates.compiled.movement import copy_steps
+from tflm.errors import ArenaExhausted, CompileError, OperatorError
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.control_flow import copies_between
+from tflm.kernels.registration import Registration
+from tflm.kernels.requests import Reads
+from tflm.memory.arena import Arena
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.runtime.execution_plan import PlannedNode
+from tflm.runtime.micro_allocator import MicroAllocator
+from tflm.runtime.micro_graph import MicroGraph
+from tflm.runtime.micro_interpreter import Layout, lay_out
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.model import Model
+from tflm.schema.options import IfOptions, WhileOptions
+from tflm.targets import CORTEX_M
+
+FIRST_ARENA_BYTES = 1 << 20
+
+BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Step], None]]
+"""What binds a node: None where there are no kernels for what it asks for."""
+
+
+@dataclass(frozen=True)
+class SubgraphCall:
+    """The execution of another subgraph: its inputs are copied first, its outputs afterwards."""
+
+    before: Sequence[Step]
+    subgraph: int
+    after: Sequence[Step]
+
+
+@dataclass(frozen=True)
+class Branch:
+    """IF: one of two subgraphs; the first byte of the condition decides."""
+
+    condition: npt.NDArray[np.uint8]
+    then: SubgraphCall
+    otherwise: SubgraphCall
+
+
+@dataclass(frozen=True)
+class Loop:
+    """WHILE: the subgraph of the condition, then the body for as long as the first byte of `holds` is not 0.
+
+    Attributes:
+        before: copies inputs to the condition and to the outputs.
+        condition: the subgraph.
+        body: copies outputs to the body and back, then to the condition.
+    """
+
+    before: Sequence[Step]
+    condition: int
+    holds: npt.NDArray[np.uint8]
+    body: SubgraphCall
+
+
+@dataclass(frozen=True)
+class Once:
+    """CALL_ONCE: a subgraph that runs while the first byte of `pending` is not 0, which it then becomes."""
+
+    pending: npt.NDArray[np.uint8]
+    subgraph: int
+
+
+Action = Union[Step, Branch, Loop, Once]
+
+
+@dataclass(frozen=True)
+class BoundOperator:
+    """An operator and what runs it.
+
+    Attributes:
+        subgraph, index: its place in the model.
+        node: the node, prepared.
+        actions: in order.
+    """
+
+    subgraph: int
+    index: int
+    node: Node
+    actions: Sequence[Action]
+
+    def steps(self) -> Iterator[Step]:
+        """All calls of kernels in it."""
+        for action in self.actions:
+            if isinstance(action, Step):
+                yield action
+            elif isinstance(action, Branch):
+                for call in (action.then, action.otherwise):
+                    yield from (*call.before, *call.after)
+            elif isinstance(action, Loop):
+                yield from (*action.before, *action.body.before, *action.body.after)
+
+
+class TrackingAllocator(MicroAllocator):
+    """An allocator that remembers the persistent buffers that it gave."""
+
+    def __init__(self, arena: Arena):
+        self.persistent: list[npt.NDArray[np.uint8]] = []
+        super().__init__(arena, "linear", CORTEX_M)
+
+    def allocate_persistent_buffer(
+        self, size: int, what: str = "a persistent buffer", reads: Reads | None = None
+    ) -> npt.NDArray[np.uint8]:
+        """Bytes of the tail, aligned to 16; see `MicroAllocator`."""
+        self.persistent.append(super().allocate_persistent_buffer(size, what, reads))
+        return self.persistent[-1]
+
+
+@dataclass
+class BoundModel:
+    """A model whose operators are bound.
+
+    Attributes:
+        model: the model.
+        graph, layout: as they are after `reset`.
+        arena: the host's memory for tensors, scratch buffers and what operators keep.
+        persistent: what operators keep, as arrays of the arena.
+        operators: of each subgraph.
+    """
+
+    model: Model
+    graph: MicroGraph
+    layout: Layout
+    arena: npt.NDArray[np.uint8]
+    persistent: list[npt.NDArray[np.uint8]]
+    operators: list[list[BoundOperator]] = field(default_factory=list)
+
+    def shown(self) -> list[npt.NDArray[Any]]:
+        """The elements of inputs and outputs."""
+        main = self.model.subgraphs[0]
+        return [self.tensors()[i].elements for i in (*(main.inputs or ()), *(main.outputs or ()))]
+
+    def tensors(self, subgraph: int = 0) -> list[TfLiteEvalTensor]:
+        """The tensors of a subgraph."""
+        return self.graph.allocations[subgraph].tensors
+
+
+def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
+    """Prepare a model and bind all of its operators.
+
+    Raises:
+        CompileError: there are operators without kernels; it names all of them.
+        TflmError: the model cannot be run.
+    """
+    bound = _prepared(model)
+    bound.operators = [[] for _ in model.subgraphs]
+    missing: list[str] = []
+
+    def bind_one(planned: PlannedNode) -> None:
+        actions = _actions(bound.layout.context, planned, bind)
+        if actions is None:
+            missing.append(f"{planned.node.operator} ({_types(planned.node)})")
+        else:
+            subgraph = bound.graph.subgraph_index
+            bound.operators[subgraph].append(BoundOperator(subgraph, planned.node.index, planned.node, actions))
+
+    bound.graph.for_each_node(bind_one)
+    if missing:
+        names = ", ".join(dict.fromkeys(missing))
+        raise CompileError(f"no C kernels for {names}; run this model with TFLM's interpreter (tflm export)")
+    return bound
+
+
+def _prepared(model: Model) -> BoundModel:
+    """The model laid out in an arena in which each buffer has bytes of its own, with variables reset."""
+    size = FIRST_ARENA_BYTES + 2 * sum(
+        math.prod(tensor.shape or ()) * ELEMENT_TYPES[tensor.type].dtype.itemsize
+        for subgraph in model.subgraphs
+        for tensor in subgraph.tensors or ()
+    )
+    while True:
+        arena = Arena(np.zeros(size, np.uint8))
+        allocator = TrackingAllocator(arena)
+        graph = MicroGraph(model, AllOpsResolver())
+        try:
+            with np.errstate(all="ignore"):
+                layout = lay_out(graph, allocator)
+        except ArenaExhausted:
+            size *= 4
+            continue
+        layout.reset()
+        return BoundModel(model, graph, layout, arena.bytes, allocator.persistent)
+
+
+def _actions(context: KernelContext, planned: PlannedNode, bind: BindSteps) -> Sequence[Action] | None:
+    node = planned.node
+    control_flow = CONTROL_FLOW.get(node.operator)
+    if control_flow is not None:
+        return control_flow(context, node)
+    return bind(context, node, planned.registration)
+
+
+def _bind_if(context: KernelContext, node: Node) -> Sequence[Action]:
+    options: IfOptions = node.op_data
+    inputs, outputs = _inputs(node)[1:], _outputs(node)
+    then, otherwise = (
+        _subgraph_call(context, inputs, index, outputs)
+        for index in (options.then_subgraph_index, options.else_subgraph_index)
+    )
+    return [Branch(_bytes(node.eval_input(0)), then, otherwise)]
+
+
+def _bind_while(context: KernelContext, node: Node) -> Sequence[Action]:
+    options: WhileOptions = node.op_data
+    inputs, outputs, condition = _inputs(node), _outputs(node), options.cond_subgraph_index
+    condition_inputs = context.subgraph_inputs(condition)
+    body = _subgraph_call(context, outputs, options.body_subgraph_index, outputs)
+    return [
+        Loop(
+            [*_copies(inputs, condition_inputs), *_copies(inputs, outputs)],
+            condition,
+            _bytes(context.subgraph_outputs(condition)[0]),
+            SubgraphCall(body.before, body.subgraph, [*body.after, *_copies(outputs, condition_inputs)]),
+        )
+    ]
+
+
+def _bind_call_once(context: KernelContext, node: Node) -> Sequence[Action]:
+    return [Once(node.op_data.pending, node.op_data.subgraph_index)]
+
+
+CONTROL_FLOW: dict[str, Callable[[KernelContext, Node], Sequence[Action]]] = {
+    "CALL_ONCE": _bind_call_once,
+    "IF": _bind_if,
+    "WHILE": _bind_while,
+}
+
+
+def _subgraph_call(
+    context: KernelContext, inputs: list[TfLiteEvalTensor], index: int, outputs: list[TfLiteEvalTensor]
+) -> SubgraphCall:
+    return SubgraphCall(
+        _copies(inputs, context.subgraph_inputs(index)), index, _copies(context.subgraph_outputs(index), outputs)
+    )
+
+
+def _copies(sources: Sequence[TfLiteEvalTensor], targets: Sequence[TfLiteEvalTensor]) -> Sequence[Step]:
+    steps = copy_steps(copies_between(sources, targets))
+    if steps is None:
+        raise OperatorError("copies tensors that overlap")
+    return steps
+
+
+def _inputs(node: Node) -> list[TfLiteEvalTensor]:
+    return [node.eval_input(i) for i in range(len(node.inputs))]
+
+
+def _outputs(node: Node) -> list[TfLiteEvalTensor]:
+    return [node.eval_output(i) for i in range(len(node.outputs))]
+
+
+def _bytes(tensor: TfLiteEvalTensor) -> npt.NDArray[np.uint8]:
+    return tensor.elements.reshape(-1).view(np.uint8)
+
+
+def _types(node: Node) -> str:
+    """The element types of a node's inputs and outputs, for messages."""
+    inputs = (node.eval_input(i) for i, tensor in enumerate(node.inputs) if tensor >= 0)
+    sides = [inputs, _outputs(node)]
+    return " to ".join("/".join(tensor.type.name.lower() for tensor in side) or "nothing" for side in sides)
+
+
+class ArenaRegions:
+    """The buffers of an arena, found by address.
+
+    Args:
+        arena: the memory.
+        buffers: arrays in it that do not overlap, each with its key.
+    """
+
+    def __init__(self, arena: npt.NDArray[np.uint8], buffers: dict[Any, npt.NDArray[Any]]):
+        self._arena = arena
+        self._keys = sorted(buffers, key=lambda key: buffers[key].ctypes.data)
+        self._starts = [buffers[key].ctypes.data for key in self._keys]
+
+    def __contains__(self, array: npt.NDArray[Any]) -> bool:
+        start = self._arena.ctypes.data
+        return start <= array.ctypes.data < start + self._arena.nbytes
+
+    def find(self, array: npt.NDArray[Any]) -> Any:
+        """The key of the buffer that an array with elements lies in."""
+        return self._keys[bisect.bisect_right(self._starts, array.ctypes.data) - 1]

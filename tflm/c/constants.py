@@ -1,0 +1,86 @@
+"""Constants as C: literals of numbers, and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LINE_LENGTH = 120
+
+C_TYPES = {
+    "int8": "int8_t",
+    "uint8": "uint8_t",
+    "int16": "int16_t",
+    "uint16": "uint16_t",
+    "int32": "int32_t",
+    "uint32": "uint32_t",
+    "int64": "int64_t",
+    "uint64": "uint64_t",
+    "float32": "float",
+    "float64": "double",
+    "bool": "uint8_t",
+    "complex64": "float",
+}
+"""The type of an element in C, by the name of its dtype; a complex number is two floats."""
+
+
+def c_type(dtype: np.dtype[Any]) -> str:
+    """The type of an element; bytes for what C lacks."""
+    return C_TYPES.get(dtype.name, "uint8_t")
+
+
+def integer_literal(value: int) -> str:
+    """An integer of any type up to 64 bits."""
+    if value == -(2**31):
+        return "INT32_MIN"
+    if value == -(2**63):
+        return "INT64_MIN"
+    if -(2**31) < value < 2**31:
+        return str(value)
+    if value < 2**32 and value > 0:
+        return f"{value}u"
+    return f"INT64_C({value})" if value < 2**63 else f"UINT64_C({value})"
+
+
+def float_literal(value: float, suffix: str = "") -> str:
+    """A float: the shortest decimal number that reads as it; "f" for a float32."""
+    if math.isnan(value):
+        return "NAN"
+    if math.isinf(value):
+        return "INFINITY" if value > 0 else "-INFINITY"
+    if suffix:
+        value_text = str(np.float32(value))
+        return (value_text if "." in value_text or "e" in value_text else value_text + ".0") + suffix
+    return repr(float(value))
+
+
+def table_definition(name: str, values: npt.NDArray[Any]) -> str:
+    """A `static const` array."""
+    if values.dtype.kind == "c":
+        values = values.view(np.float32)
+    kind = c_type(values.dtype)
+    if kind == "uint8_t":
+        values = values.view(np.uint8)
+    if values.dtype.kind == "f":
+        suffix = "f" if values.dtype == np.float32 else ""
+        literals = [float_literal(value, suffix) for value in values.tolist()]
+    else:
+        literals = [integer_literal(value) for value in values.tolist()]
+    body = "\n".join(lines_of(literals))
+    return f"static const {kind} {name}[{len(literals)}] = {{\n{body}\n}};\n"
+
+
+def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
+    """Indented lines of words, with a comma after each."""
+    line = ""
+    for word in words:
+        if line and len(indent) + len(line) + len(word) + 2 > LINE_LENGTH:
+            yield indent + line
+            line = ""
+        line += f" {word}," if line else f"{word},"
+    if line:
+        yield indent + line

@@ -1,0 +1,486 @@
+"""The C file of a compiled model: its kernels, its constants, and a function for each subgraph."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from string import Template
+from typing import NamedTuple
+
+import numpy as np
+
+from tflm.c import source
+from tflm.c.constants import C_TYPES, c_type, float_literal, integer_literal, table_definition
+from tflm.c.expressions import MATH as MATH_FUNCTIONS
+from tflm.c.header import TensorInterface, comment_text, interfaces, ram_parameter
+from tflm.c.program import (
+    CalledSubgraph,
+    Code,
+    If,
+    KernelCall,
+    MovedRows,
+    Operand,
+    OperatorCode,
+    Pointer,
+    Program,
+    RamBuffer,
+    Statement,
+    Table,
+    While,
+)
+from tflm.c.stage_table import Argument, stage_table
+from tflm.compiler.language import Kernel
+from tflm.errors import CompileError
+from tflm.targets import align_up
+
+LINE_LENGTH = 120
+INDENT = "    "
+
+MEMORY_FUNCTIONS = {
+    "memcpy": "void *memcpy(void *target, const void *source, size_t count);",
+    "memmove": "void *memmove(void *target, const void *source, size_t count);",
+    "memset": "void *memset(void *target, int value, size_t count);",
+}
+"""What code may use of the C library. It is declared here, because compilers without a library have no <string.h>. They
+call these functions themselves."""
+
+MATH_NAMES = (*MATH_FUNCTIONS.values(), "copysign", "fabs", "fmod", "isinf", "isnan", "ldexp")
+MATH = re.compile(rf"\b(NAN|INFINITY|({'|'.join(MATH_NAMES)})f?\()")
+
+FILE = Template("""\
+/* $origin */
+#include "$name.h"
+
+$includes
+$checks
+$kernels
+$tables
+$functions""")
+
+KERNEL_HEADER = Template("""\
+/* $origin */
+#ifndef ${guard}_H
+#define ${guard}_H
+
+#include <stdint.h>
+
+$structures
+$declarations
+
+#endif
+""")
+
+CHECKS = """\
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "This code needs a little-endian processor."
+#endif
+#if (-1 >> 1) != -1
+#error "This code needs arithmetic right shifts of negative numbers."
+#endif
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#endif
+"""
+"""What the code assumes beyond C99."""
+
+
+def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str, str]:
+    """The files NAME.h and NAME.c of kernels that several models share.
+
+    Args:
+        kernels: each once.
+        name: a C identifier.
+        origin: a line that says where the files are from.
+    """
+    unique = list(dict.fromkeys(kernels))
+    declarations = "\n".join(source.declaration(kernel, linkage="") for kernel in unique)
+    header = KERNEL_HEADER.substitute(
+        origin=origin, guard=name.upper(), structures=source.structures(unique), declarations=declarations
+    )
+    definitions = source.translate(unique, linkage="")
+    body = FILE.substitute(
+        origin=origin,
+        name=name,
+        includes=includes_of(definitions),
+        checks=CHECKS,
+        kernels=definitions,
+        tables="",
+        functions="",
+    )
+    return {f"{name}.h": header, f"{name}.c": body}
+
+
+def c_file(program: Program, name: str, origin: str, kernel_header: str | None = None) -> str:
+    """The text of NAME.c.
+
+    Args:
+        program: the model, with its RAM planned.
+        name: a C identifier, the prefix of everything that is declared.
+        origin: a line that says where the file is from.
+        kernel_header: the header that declares the kernels; None to define them in this file.
+    """
+    writer = _Writer(program, name)
+    functions = writer.functions()
+    used = kernels_of(program)
+    kernels = source.structures(used) + source.translate(used) if kernel_header is None else ""
+    tables = "\n".join((*(table_definition(table.name, table.values) for table in program.tables), *writer.records))
+    return FILE.substitute(
+        origin=origin,
+        name=name,
+        includes=("" if kernel_header is None else f'#include "{kernel_header}"\n')
+        + includes_of(kernels + tables + functions),
+        checks=CHECKS,
+        kernels=kernels,
+        tables=tables,
+        functions=functions,
+    )
+
+
+def includes_of(code: str, own: str | None = None) -> str:
+    """What a piece of code includes and declares: a header of its own, if any, and what it needs of the C library."""
+    used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
+    headers = ["math.h"] * bool(MATH.search(code)) + ["stdbool.h"] + ["stddef.h"] * bool(used)
+    lines = [f'#include "{own}"'] * bool(own) + [f"#include <{header}>" for header in headers] + used
+    return "".join(f"{line}\n" for line in lines)
+
+
+def kernels_of(program: Program) -> list[Kernel]:
+    """The kernels that a program calls, each once."""
+    return list(dict.fromkeys(call.kernel for call in program.calls()))
+
+
+DTYPES = {kind: dtype for dtype, kind in reversed(C_TYPES.items())}
+"""By the type of a number in C."""
+
+
+class PartCall(NamedTuple):
+    """A call of a stage.
+
+    Attributes:
+        name: the function.
+        key: unlike that of other calls of it.
+        comment: what it computes.
+        failure: as `source.failure_of` gives it.
+    """
+
+    name: str
+    key: object
+    comment: str
+    failure: str | None
+
+
+def _is_part(code: Code) -> bool:
+    """Whether something belongs to a stage."""
+    return isinstance(code, MovedRows) or code.rows is not None
+
+
+def _structure_bytes(parameter: source.Parameter) -> int:
+    """Bytes of a structure on a 32-bit processor."""
+    size = 0
+    for field in parameter.fields:
+        bytes = 4 if field.c_type.endswith("*") else np.dtype(DTYPES[field.c_type]).itemsize
+        size = align_up(size, bytes) + bytes
+    return align_up(size, 4)
+
+
+def _array_of_structs(name: str, kind: str, elements: Sequence[Sequence[str]]) -> str:
+    lines = [line for fields in elements for line in _wrapped(f"{INDENT}{{", fields, "},")]
+    return "\n".join([f"static {kind} {name}[{len(elements)}] = {{", *lines, "};"]) + "\n"
+
+
+class _Writer:
+    """Writes the functions of a program.
+
+    Attributes:
+        records: definitions of constant structures, which calls refer to.
+        stages: functions in which operators take turns.
+    """
+
+    def __init__(self, program: Program, name: str):
+        self._program = program
+        self._name = name
+        self._is_split = program.is_split
+        self.records: list[str] = []
+        self.stages: list[str] = []
+        self._parts: dict[str, tuple[str, list[list[str]]]] = {}
+
+    def functions(self) -> str:
+        """All functions, in the order in which they call each other."""
+        called = [i for i in _in_call_order(self._program.subgraphs) if i]
+        parts = [*(self._subgraph(i) for i in called), self._reset(), self._invoke()]
+        parts[:0] = self.stages
+        self.records += [_array_of_structs(name, *found) for name, found in self._parts.items()]
+        parts += [self._accessor(tensor) for tensor in interfaces(self._program)]
+        return "\n".join(parts)
+
+    @property
+    def _ram_parameter(self) -> str:
+        return ram_parameter(self._program)
+
+    def _function(self, head: str, body: Iterable[str]) -> str:
+        """A function with the given lines, which begins with the addresses that they use."""
+        lines = list(body)
+        text = "\n".join(lines)
+        memories = sorted({int(number) for number in re.findall(r"\bbase_(\d+)\b", text)})
+        first = [f"{INDENT}uint8_t *base_{i} = ram{f'[{i}]' if self._is_split else ''};" for i in memories]
+        if not self._is_split:
+            first, lines = (
+                [line.replace("base_0", "base") for line in first],
+                text.replace("base_0", "base").split("\n"),
+            )
+        unused = [] if memories or "ram" in text else [f"{INDENT}(void)ram;"]
+        return "\n".join([head, "{", *first, *unused, *(line for line in lines if line or len(lines) > 1), "}", ""])
+
+    def _subgraph(self, index: int) -> str:
+        lines = self._codes(index)
+        head = f"static int run_subgraph_{index}({self._ram_parameter})"
+        return self._function(head, [*lines, f"{INDENT}return 0;"])
+
+    def _invoke(self) -> str:
+        lines = self._codes(0)
+        head = f"int {self._name}_invoke({self._ram_parameter})"
+        return self._function(head, [*lines, f"{INDENT}return 0;"])
+
+    def _codes(self, subgraph: int) -> list[str]:
+        lines: list[str] = []
+        for is_stage, group in itertools.groupby(self._program.subgraphs[subgraph], _is_part):
+            codes = list(group)
+            if is_stage:
+                lines += self._stage(codes)
+            else:
+                lines += [line for code in codes if isinstance(code, OperatorCode) for line in self._operator(code)]
+        return lines
+
+    def _stage(self, codes: Sequence[Code]) -> Iterator[str]:
+        """Operators that take turns: a call of the function that runs them."""
+        calls = [call for code in codes for call in self._part_calls(code)]
+        table = stage_table(calls)
+        if table is None or any(call.failure for call, _ in calls):
+            raise CompileError("the calls of a stage differ in more than places and sizes; please report this model")
+        number = len(self.stages)
+        values = Table(f"stage_{number}", table.rows.reshape(-1))
+        self._program.tables.append(values)
+        rows, width = table.rows.shape
+        body = [
+            f"{INDENT}int i;",
+            f"{INDENT}for (i = 0; i < {rows}; ++i) {{",
+            f"{INDENT * 2}const {c_type(table.rows.dtype)} *v = {values.name} + {width} * i;",
+            f"{INDENT * 2}switch (v[0]) {{",
+        ]
+        for case, (call, arguments) in enumerate(table.cases.items()):
+            body.append(f"{INDENT * 2}case {case}:{call.comment}")
+            body += _wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
+            body.append(f"{INDENT * 3}break;")
+        body += [f"{INDENT * 2}}}", f"{INDENT}}}"]
+        self.stages.append(self._function(f"static void run_stage_{number}({self._ram_parameter})", body))
+        yield from self._stage_comment(codes)
+        yield f"{INDENT}run_stage_{number}(ram);"
+
+    def _stage_comment(self, codes: Sequence[Code]) -> Iterator[str]:
+        indices = sorted({code.operator.index for code in codes if isinstance(code, OperatorCode)})
+        title = "row by row" if len(indices) == 1 else "which take turns, some rows at a time"
+        yield f"{INDENT}/* operators {', '.join(map(str, indices))}, {title} */"
+
+    def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
+        """The calls of some rows of an operator, or of rows that move."""
+        if isinstance(code, MovedRows):
+            places = [self._argument_at(place, "uint8_t *") for place in (code.target, code.source)]
+            yield (
+                PartCall("memmove", 0, " /* rows that the next band reads again */", None),
+                [*places, Argument("{}", code.bytes)],
+            )
+            return
+        for place, call in enumerate(code.statements):
+            assert isinstance(call, KernelCall)
+            name = source.name_of(call.kernel)
+            comment = f" /* {code.operator.index} {comment_text(code.operator.node.operator)} */"
+            part = PartCall(name, (code.operator.index, place), comment, source.failure_of(call.kernel))
+            yield part, [self._part_argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
+
+    def _part_argument(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> Argument:
+        if parameter.fields:
+            name = f"{code.operator.node.operator.lower()}_{code.operator.index}_{parameter.name}"
+            known = self._parts.setdefault(name, (parameter.c_type.rstrip(" *"), []))[1]
+            values = self._fields(parameter, call)
+            if values not in known:
+                known.append(values)
+                self._program.structure_bytes += _structure_bytes(parameter)
+            return Argument(f"{name} + {{}}", known.index(values))
+        operand = call.operands[parameter.name]
+        if isinstance(operand, Pointer):
+            return self._argument_at(operand, parameter.c_type)
+        if isinstance(operand, int) and parameter.c_type not in ("float", "double"):
+            return Argument("{}", operand)
+        return Argument(self._expression(operand, parameter.c_type, call))
+
+    def _argument_at(self, pointer: Pointer, kind: str) -> Argument:
+        base, offset = pointer
+        if not isinstance(base, RamBuffer):
+            return Argument(self._address(pointer, kind))
+        cast = "" if kind == "uint8_t *" else f"({kind})"
+        return Argument(f"{cast}(base_{base.memory} + {{}})", base.offset + offset)
+
+    def _operator(self, code: OperatorCode) -> Iterator[str]:
+        operator = code.operator
+        tensors = self._program.bound.tensors(operator.subgraph)
+        outputs = [tensors[i] for i in operator.node.outputs]
+        made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
+        title = f"{operator.index} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
+        yield f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
+        for statement in code.statements:
+            yield from self._statement(statement, code, INDENT)
+
+    def _statement(self, statement: Statement, code: OperatorCode, indent: str) -> Iterator[str]:
+        if isinstance(statement, KernelCall):
+            yield from self._call(statement, code, indent)
+        elif isinstance(statement, If):
+            yield f"{indent}if (*{self._byte(statement.condition)}) {{"
+            yield from self._called(statement.then, code, indent + INDENT)
+            yield f"{indent}}} else {{"
+            yield from self._called(statement.otherwise, code, indent + INDENT)
+            yield f"{indent}}}"
+        elif isinstance(statement, While):
+            for call in statement.before:
+                yield from self._call(call, code, indent)
+            yield from self._run(statement.condition, code, indent)
+            yield f"{indent}while (*{self._byte(statement.holds)}) {{"
+            yield from self._called(statement.body, code, indent + INDENT)
+            yield from self._run(statement.condition, code, indent + INDENT)
+            yield f"{indent}}}"
+        else:
+            yield f"{indent}if (*{self._byte(statement.pending)}) {{"
+            yield from self._run(statement.subgraph, code, indent + INDENT)
+            yield f"{indent}{INDENT}*{self._byte(statement.pending)} = 0;"
+            yield f"{indent}}}"
+
+    def _called(self, called: CalledSubgraph, code: OperatorCode, indent: str) -> Iterator[str]:
+        for call in called.before:
+            yield from self._call(call, code, indent)
+        yield from self._run(called.subgraph, code, indent)
+        for call in called.after:
+            yield from self._call(call, code, indent)
+
+    def _run(self, subgraph: int, code: OperatorCode, indent: str) -> Iterator[str]:
+        yield f"{indent}if (run_subgraph_{subgraph}(ram) != 0) {{"
+        yield f"{indent}{INDENT}return {code.operator.index + 1};"
+        yield f"{indent}}}"
+
+    def _call(self, call: KernelCall, code: OperatorCode, indent: str) -> Iterator[str]:
+        name = source.name_of(call.kernel)
+        arguments = [self._argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
+        failure = source.failure_of(call.kernel)
+        if failure is None:
+            yield from _wrapped(f"{indent}{name}(", arguments, ");")
+            return
+        yield from _wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
+        # An operator that waits for more input ends the invoke, which has not failed then.
+        yield f"{indent}{INDENT}return {0 if failure == 'aborted' else code.operator.index + 1};"
+        yield f"{indent}}}"
+
+    def _argument(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> str:
+        if parameter.fields:
+            return "&" + self._record(parameter, call, code)
+        return self._expression(call.operands[parameter.name], parameter.c_type, call)
+
+    def _record(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> str:
+        """Define the struct that a call is given; returns its name."""
+        operator = code.operator
+        name = f"{operator.node.operator.lower()}_{operator.index}_{parameter.name}_{len(self.records)}"
+        kind = parameter.c_type.rstrip(" *")
+        values = self._fields(parameter, call)
+        self._program.structure_bytes += _structure_bytes(parameter)
+        self.records.append("\n".join(_wrapped(f"static {kind} {name} = {{", values, "};")) + "\n")
+        return name
+
+    def _fields(self, parameter: source.Parameter, call: KernelCall) -> list[str]:
+        """The initializers of a struct."""
+        return [
+            f".{field.name} = {self._expression(call.operands[f'{parameter.name}.{field.name}'], field.c_type, call)}"
+            for field in parameter.fields
+        ]
+
+    def _expression(self, operand: Operand, kind: str, call: KernelCall) -> str:
+        if isinstance(operand, Pointer):
+            return self._address(operand, kind)
+        if kind in ("float", "double"):
+            return float_literal(float(operand), "f" if kind == "float" else "")
+        limits = np.iinfo(kind.removesuffix("_t"))
+        if not limits.min <= operand <= limits.max:
+            raise CompileError(f"{call.kernel.name} is given {operand}, which is no {kind}; please report this model")
+        return integer_literal(int(operand))
+
+    def _address(self, pointer: Pointer, kind: str) -> str:
+        base, offset = pointer
+        target = kind.replace("const ", "").replace(" ", "").removesuffix("*")
+        if isinstance(base, RamBuffer):
+            place = f"base_{base.memory}" + (f" + {base.offset + offset}" if base.offset + offset else "")
+            if target == "uint8_t":
+                return place
+            return f"({kind})({place})" if "+" in place else f"({kind}){place}"
+        held = c_type(base.values.dtype)
+        size = base.values.itemsize
+        if held == target and offset % size == 0:
+            return base.name + (f" + {offset // size}" if offset else "")
+        if not offset:
+            return f"({kind}){base.name}"
+        return f"({kind})((const uint8_t *){base.name} + {offset})"
+
+    def _byte(self, pointer: Pointer) -> str:
+        address = self._address(pointer, "uint8_t *")
+        return f"({address})" if "+" in address else address
+
+    def _reset(self) -> str:
+        """Writes what state holds before the first invoke."""
+        lines = []
+        for buffer in self._program.buffers:
+            if buffer.initial is None:
+                continue
+            target = self._address(Pointer(buffer, 0), "uint8_t *")
+            lines.append(f"{INDENT}/* {comment_text(buffer.name)} */")
+            if (buffer.initial == buffer.initial[0]).all():
+                lines.append(f"{INDENT}memset({target}, {buffer.initial[0]}, {buffer.bytes});")
+            else:
+                table = Table(f"initial_{len(self._program.tables)}", buffer.initial)
+                self._program.tables.append(table)
+                lines.append(f"{INDENT}memcpy({target}, {table.name}, {buffer.bytes});")
+        return self._function(f"void {self._name}_reset({self._ram_parameter})", lines)
+
+    def _accessor(self, tensor: TensorInterface) -> str:
+        address = self._address(tensor.place, f"{tensor.element} *")
+        if isinstance(tensor.place.base, Table):  # an output that is a constant of the model
+            address = f"({tensor.element} *)({address})"
+        return self._function(tensor.accessor(self._name, self._ram_parameter), [f"{INDENT}return {address};"])
+
+
+def _in_call_order(subgraphs: Sequence[Sequence[Code]]) -> Iterator[int]:
+    """Subgraphs that are reached from the first, each after those that it runs."""
+    done: list[int] = []
+
+    def visit(index: int) -> None:
+        for code in subgraphs[index]:
+            for called in code.operator.node.called_subgraphs if isinstance(code, OperatorCode) else ():
+                if called not in done:
+                    visit(called)
+        done.append(index)
+
+    visit(0)
+    yield from done
+
+
+def _wrapped(first: str, words: Sequence[str], last: str) -> Iterator[str]:
+    """A call or initializer on one line, or on several ones."""
+    line = first + ", ".join(words) + last
+    if len(line) <= LINE_LENGTH:
+        yield line
+        return
+    indent = " " * (len(first) - len(first.lstrip()) + 8)
+    yield first.rstrip()
+    line = ""
+    for i, word in enumerate(words):
+        word += "," if i < len(words) - 1 else last
+        if line and len(indent) + len(line) + 1 + len(word) > LINE_LENGTH:
+            yield indent + line
+            line = ""
+        line += f" {word}" if line else word
+    yield indent + line

@@ -1,0 +1,466 @@
+"""Functions of the language as functions of C."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from tflm.c import terms
+from tflm.c.expressions import ExpressionWriter
+from tflm.c.instances import Instance, Instances, identifier, promoted, return_type
+from tflm.c.scopes import Scopes, names_in
+from tflm.c.syntax import TranslationError, body_of, parameters_of, tree_of
+from tflm.c.terms import PRIMARY, SUM, Term
+from tflm.c.values import (
+    INT32,
+    INT64,
+    INTEGER_BITS,
+    Callee,
+    Constant,
+    Number,
+    Pointer,
+    Range,
+    Results,
+    Value,
+    accumulated,
+    joined,
+    range_of,
+    widened,
+)
+
+MOST_PASSES = 24
+"""Passes over a function until what is known of its variables changes no more."""
+
+
+class FunctionWriter(ExpressionWriter):
+    """Writes the body of an instance, again and again until what is known of its variables changes no more.
+
+    Attributes:
+        starts: what each variable is assigned.
+        added: what loops add to each variable.
+    """
+
+    def __init__(self, instance: Instance, instances: Instances):
+        super().__init__(instance, instances)
+        self.tree = tree_of(instance.function)
+        self.body = body_of(self.tree)
+        self.scopes = Scopes(self.body, parameters_of(self.tree))
+        self.starts: dict[str, Value] = dict(instance.arguments)
+        self.added: dict[str, Range] = {}
+        self.passes = self.temporaries = 0
+
+    def write(self) -> None:
+        """Write the body.
+
+        Raises:
+            TranslationError: the language has something that C has not; it says where.
+        """
+        for self.passes in range(MOST_PASSES):
+            before, written = dict(self.variables), set(self.instance.written)
+            self.instance.calls.clear()
+            self.temporaries = 0
+            self.lines: list[str] = []
+            self.depth = 1
+            self._block(self.body, is_last=True)
+            if self.variables == before and self.instance.written == written:
+                break
+        else:
+            raise TranslationError(f"the ranges of {self.instance.name} do not settle")
+        unused = [name for name in self._parameter_names() if name not in set(names_in(self.tree))]
+        top = [self._declaration(name) + " = 0;" for name in self.scopes.at_top]
+        top += [f"(void){identifier(name)};" for name in unused]
+        self.instance.lines = ["    " + line for line in top] + self.lines
+
+    def _parameter_names(self) -> list[str]:
+        return [name for name, value in self.instance.arguments.items() if not isinstance(value, Callee)]
+
+    # --- Statements ------------------------------------------------------------------------------------------
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " * self.depth + text)
+
+    @contextmanager
+    def _indented(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def _block(self, statements: Sequence[ast.stmt], *, is_last: bool = False) -> None:
+        for place, statement in enumerate(statements):
+            for name in self.scopes.before.get(id(statement), ()):
+                if name in self.variables:
+                    self._line(self._declaration(name) + ";")
+            try:
+                self._statement(statement, is_last=is_last and place == len(statements) - 1)
+            except TranslationError as error:
+                if "line " in str(error):
+                    raise
+                where = f"{self.instance.function.__qualname__}, line {statement.lineno}"
+                raise TranslationError(f"{where}: {ast.unparse(statement)}: {error}") from error
+
+    def _statement(self, node: ast.stmt, *, is_last: bool = False) -> None:
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                self._assign(node, target, node.value)
+        elif isinstance(node, ast.AnnAssign):
+            if node.value is not None:
+                self._assign(node, node.target, node.value)
+        elif isinstance(node, ast.AugAssign):
+            self._augment(node)
+        elif isinstance(node, ast.For):
+            self._for(node)
+        elif isinstance(node, ast.While):
+            self._while(node)
+        elif isinstance(node, ast.If):
+            self._if(node)
+        elif isinstance(node, ast.Return):
+            self._return(node, is_last)
+        elif isinstance(node, ast.Expr):
+            self._expression_statement(node.value)
+        elif isinstance(node, (ast.Break, ast.Continue)):
+            self._line("break;" if isinstance(node, ast.Break) else "continue;")
+        elif not isinstance(node, (ast.Pass, ast.Assert)):
+            raise TranslationError("no such statement in C")
+
+    def _expression_statement(self, node: ast.expr) -> None:
+        if isinstance(node, ast.Constant):
+            return
+        self._line(self.term(node).text + ";")
+
+    def _assign(self, node: ast.stmt, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Tuple) and isinstance(value, ast.Call):
+            self._assign_results(node, target.elts, self.term(value))
+        elif isinstance(target, ast.Tuple):
+            self._assign_all(node, target.elts, _elements(value))
+        elif isinstance(target, ast.Subscript):
+            self._store(target, self._stored(target, value))
+        elif isinstance(target, ast.Name):
+            term = self.term(value, as_index=target.id in self.indices)
+            self._set(node, target.id, term)
+        else:
+            raise TranslationError("only variables and elements are assigned")
+
+    def _assign_results(self, node: ast.stmt, targets: Sequence[ast.expr], results: Term) -> None:
+        """Assign what a function returns to several variables."""
+        if not isinstance(results.value, Results) or len(results.value.parts) != len(targets):
+            raise TranslationError("as many values as targets are assigned")
+        self.temporaries += 1
+        name = f"results_{self.temporaries}"
+        self._line(f"const {results.c_type} {name} = {results.text};")
+        for place, (target, number) in enumerate(zip(targets, results.value.parts)):
+            if not isinstance(target, ast.Name):
+                raise TranslationError("results of functions are assigned to variables")
+            term = Term(f"{name}.value{place}", PRIMARY, number, promoted(number.c_type))
+            self._set(node, target.id, term)
+
+    def _assign_all(self, node: ast.stmt, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> None:
+        """Assign several values; through temporaries, if one of them may depend on an earlier target."""
+        if len(targets) != len(values):
+            raise TranslationError("as many values as targets are assigned")
+        if not _depend(targets, values):
+            for target, value in zip(targets, values):
+                self._assign(node, target, value)
+            return
+        for target, term in zip(targets, self._temporaries_of(targets, values)):
+            if isinstance(target, ast.Subscript):
+                self._store(target, term)
+            else:
+                assert isinstance(target, ast.Name)
+                self._set(node, target.id, term)
+
+    def _temporaries_of(self, targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> list[Term]:
+        """Values in variables of their own."""
+        found = []
+        for target, value in zip(targets, values):
+            if isinstance(target, ast.Subscript):
+                term = self._stored(target, value)
+            else:
+                term = self.term(value, as_index=isinstance(target, ast.Name) and target.id in self.indices)
+            self.temporaries += 1
+            name = f"new_{identifier(names_of_target(target))}_{self.temporaries}"
+            self._line(f"{self._variable_type(term.value)}{name} = {term.text};")
+            found.append(Term(name, PRIMARY, term.value, term.c_type))
+        return found
+
+    def _set(self, node: ast.stmt, name: str, term: Term) -> None:
+        """Assign a variable, and declare it if this is where it is declared."""
+        value = term.value
+        if isinstance(value, Constant):
+            raise TranslationError(f"{term.text} is no value of C")
+        self._learn(name, value)
+        variable = self.variables[name]
+        if isinstance(variable, Number):
+            term = self._as_variable(term, name)
+        if self.scopes.first.get(name) == id(node):
+            self._line(f"{self._declaration(name)} = {term.text};")
+        else:
+            self._line(f"{identifier(name)} = {term.text};")
+
+    def _as_variable(self, term: Term, name: str) -> Term:
+        variable = self.variables[name]
+        assert isinstance(variable, Number)
+        if variable.dtype in ("float32", "float64", "bool"):
+            return terms.as_number(term, variable.dtype)
+        return terms.implicit(term, self._c_type(name))
+
+    def _learn(self, name: str, value: Value) -> None:
+        """Take it that a variable may have this value."""
+        if name in self.instance.arguments and not isinstance(value, Pointer):
+            self.variables[name] = self._bounded(name, joined(self.instance.arguments[name], value))
+            return
+        self.starts[name] = joined(self.starts[name], value) if name in self.starts else value
+        self._find_range(name)
+
+    def _find_range(self, name: str) -> None:
+        value = self.starts[name]
+        if isinstance(value, Number) and value.is_integer:
+            if name in self.added:
+                value = Number(value.dtype, accumulated(value.range, self.added[name]))
+            value = self._bounded(name, value)
+        self.variables[name] = value
+
+    def _bounded(self, name: str, value: Value) -> Value:
+        """The value with a range that its type has; one that settles, after some passes."""
+        if not isinstance(value, Number) or not value.is_integer:
+            return value
+        limits = range_of(value.dtype) if value.dtype in INTEGER_BITS else Range(0, 1)
+        if name in self.indices:
+            limits = INT32
+        if value.range not in limits:
+            value = Number(value.dtype, limits)
+        if self.passes > 2 and self.variables.get(name) != value:
+            value = widened(value)
+        return value
+
+    def _augment(self, node: ast.AugAssign) -> None:
+        name = type(node.op).__name__
+        if isinstance(node.target, ast.Subscript):
+            self._augment_element(node.target, name, node)
+            return
+        assert isinstance(node.target, ast.Name)
+        target = node.target.id
+        as_index = target in self.indices
+        added = self.term(node.value, as_index=as_index)
+        accumulates = self._variable(target).number.is_integer and added.number.is_integer and name in ("Add", "Sub")
+        if accumulates:
+            self._learn_accumulation(target, name, added)
+        current = self._variable(target)
+        result = terms.operation(name, current, added, as_index=as_index, narrow=self.narrow)
+        if not accumulates:
+            self._learn(target, result.value)
+        is_plain = result.c_type == current.c_type and result.text.startswith(current.text + " ")
+        if is_plain or (accumulates and self._never_overflows(target)):
+            added = self._augmenting(added, current)
+            self._line(f"{current.text} {terms.SYMBOLS[name][0]}= {added.text};")
+        else:
+            self._line(f"{current.text} = {self._as_variable(result, target).text};")
+
+    def _never_overflows(self, name: str) -> bool:
+        """Whether a variable that a loop adds to keeps what its type in C holds."""
+        if self.narrow or name in self.indices:
+            return True
+        start = self.starts.get(name)
+        if name in self.instance.arguments or not isinstance(start, Number):
+            return False
+        limits = {"int32_t": INT32, "int64_t": INT64}.get(self._c_type(name))
+        return limits is not None and accumulated(start.range, self.added[name]) in limits
+
+    def _learn_accumulation(self, name: str, operation: str, added: Term) -> None:
+        """Take it that a number is added to a variable, or subtracted, as often as loops go."""
+        current = self._variable(name)
+        dtype = terms.operation(operation, current, added).number.dtype
+        if name in self.instance.arguments:
+            self._learn(name, Number(dtype, INT32 if name in self.indices else INT64))
+            return
+        if self.narrow:
+            wide = "int64_t" in (added.c_type, current.c_type)
+            self._learn(name, Number(dtype, INT64 if wide else INT32))
+            return
+        start = self.starts[name]
+        assert isinstance(start, Number)
+        self.starts[name] = joined(start, Number(dtype, start.range))
+        term = terms.negated(added).number.range if operation == "Sub" else added.number.range
+        self.added[name] = self.added.get(name, term) | term
+        self._find_range(name)
+
+    @staticmethod
+    def _augmenting(added: Term, current: Term) -> Term:
+        if not added.number.is_integer or current.c_type in ("float", "double"):
+            assert isinstance(current.value, Number)
+            return terms.as_number(added, current.value.dtype)
+        return terms.c_cast(added, current.c_type) if added.c_type.startswith("uint") else added
+
+    def _augment_element(self, target: ast.Subscript, name: str, node: ast.AugAssign) -> None:
+        current = self.term(target)
+        if not current.number.is_integer:
+            added = self.term(node.value)
+            if terms.operation(name, current, added).c_type == current.c_type:
+                self._mark(target)
+                self._line(f"{current.text} {terms.SYMBOLS[name][0]}= {added.text};")
+                return
+        loaded = ast.copy_location(ast.Subscript(target.value, target.slice, ast.Load()), target)
+        as_binary = ast.copy_location(ast.BinOp(loaded, node.op, node.value), node)
+        self._store(target, self._stored(target, as_binary))
+
+    def _stored(self, target: ast.Subscript, value: ast.expr) -> Term:
+        """A value as an element of the target."""
+        pointer = self.term(target.value).value
+        if not isinstance(pointer, Pointer):
+            raise TranslationError("only pointers have elements that are assigned")
+        return self._cast(value, pointer.dtype)
+
+    def _store(self, target: ast.Subscript, term: Term) -> None:
+        self._mark(target)
+        self._line(f"{self.term(target).text} = {term.text};")
+
+    def _mark(self, target: ast.Subscript) -> None:
+        """Take note that memory is written."""
+        pointer = self.term(target.value).value
+        assert isinstance(pointer, Pointer)
+        self.instance.written |= pointer.roots
+
+    def _for(self, node: ast.For) -> None:
+        assert isinstance(node.target, ast.Name)
+        bounds = _range_arguments(node.iter)
+        name, variable = node.target.id, identifier(node.target.id)
+        start, stop, step = (terms.c_cast(self.term(bound, as_index=True), "int32_t") for bound in bounds)
+        if _may_change(bounds[1], node):
+            self.temporaries += 1
+            end = f"{variable}_end_{self.temporaries}"
+            self._line(f"const int32_t {end} = {stop.text};")
+            stop = replace(stop, text=end, binding=PRIMARY)
+        self._learn(name, Number("int64", _counted(start, stop, step)))
+        test = f"{variable} {'<' if _goes_up(step) else '>'} {stop.inside(SUM)}"
+        steps = {1: f"{variable}++", -1: f"{variable}--"}
+        following = steps.get(int(step.constant or 0), f"{variable} += {step.text}")
+        self._line(f"for (int32_t {variable} = {start.text}; {test}; {following}) {{")
+        self.loops.append(name)
+        with self._indented():
+            self._block(node.body)
+        self.loops.pop()
+        self._line("}")
+
+    def _while(self, node: ast.While) -> None:
+        if isinstance(node.test, ast.Constant) and node.test.value is True:
+            self._line("for (;;) {")
+        else:
+            self._line(f"while ({terms.condition(self.term(node.test)).text}) {{")
+        with self._indented():
+            self._block(node.body)
+        self._line("}")
+
+    def _if(self, node: ast.If, prefix: str = "") -> None:
+        self._line(f"{prefix}if ({terms.condition(self.term(node.test)).text}) {{")
+        with self._indented():
+            self._block(node.body)
+        if (
+            len(node.orelse) == 1
+            and isinstance(node.orelse[0], ast.If)
+            and not self.scopes.before.get(id(node.orelse[0]))
+        ):
+            self._if(node.orelse[0], "} else ")
+            return
+        if node.orelse:
+            self._line("} else {")
+            with self._indented():
+                self._block(node.orelse)
+        self._line("}")
+
+    def _return_results(self, given: Sequence[Term]) -> None:
+        """Return several numbers in a structure."""
+        value, returned = Results(tuple(term.number for term in given)), self.instance.returned
+        joint = value if returned is None else joined(returned, value)
+        assert isinstance(joint, Results)
+        self.instance.returned = joint
+        texts = (
+            terms.implicit(term, promoted(number.c_type)) if number.is_integer else terms.as_number(term, number.dtype)
+            for term, number in zip(given, joint.parts)
+        )
+        self._line(f"return ({return_type(self.instance)}){{{', '.join(term.text for term in texts)}}};")
+
+    def _return(self, node: ast.Return, is_last: bool) -> None:
+        if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):
+            if not is_last:
+                self._line("return;")
+            return
+        if isinstance(node.value, ast.Tuple):
+            self._return_results([self.term(part) for part in node.value.elts])
+            return
+        term = self.term(node.value)
+        value = term.value
+        returned = self.instance.returned
+        self.instance.returned = value if returned is None else joined(returned, value)
+        self.instance.returns.add(term.text)
+        if self.instance.is_void:
+            if not is_last:
+                self._line("return;")
+            return
+        if isinstance(value, Number):
+            assert isinstance(self.instance.returned, Number)
+            if self.instance.returned.is_integer:
+                term = terms.implicit(term, return_type(self.instance))
+            else:
+                term = terms.as_number(term, self.instance.returned.dtype)
+        self._line(f"return {term.text};")
+
+
+def names_of_target(target: ast.expr) -> str:
+    """The variable that is assigned, or whose elements are."""
+    return target.id if isinstance(target, ast.Name) else names_of_target(target.value)  # type: ignore[attr-defined]
+
+
+def _elements(value: ast.expr) -> list[ast.expr]:
+    """The elements of a tuple; each is a choice, if there is one between tuples."""
+    if isinstance(value, ast.Tuple):
+        return value.elts
+    if isinstance(value, ast.IfExp):
+        sides = zip(_elements(value.body), _elements(value.orelse))
+        return [ast.copy_location(ast.IfExp(value.test, *pair), value) for pair in sides]
+    raise TranslationError("only tuples are unpacked")
+
+
+def _depend(targets: Sequence[ast.expr], values: Sequence[ast.expr]) -> bool:
+    """Whether a value may depend on a target that is assigned before it."""
+    for place, value in enumerate(values):
+        earlier = targets[:place]
+        names = set(names_in(value))
+        if any(isinstance(target, ast.Name) and target.id in names for target in earlier):
+            return True
+        loads = any(isinstance(part, ast.Subscript) for part in ast.walk(value))
+        if loads and any(isinstance(target, ast.Subscript) for target in earlier):
+            return True
+        places = {name for target in targets[place:] for name in names_in(target) if isinstance(target, ast.Subscript)}
+        if any(isinstance(target, ast.Name) and target.id in places for target in earlier):
+            return True
+    return False
+
+
+def _range_arguments(node: ast.expr) -> tuple[ast.expr, ast.expr, ast.expr]:
+    """Start, stop and step of a range that a loop runs over."""
+    if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "range"):
+        raise TranslationError("loops run over range(...) only")
+    zero, one = ast.Constant(0), ast.Constant(1)
+    if len(node.args) == 1:
+        return zero, node.args[0], one
+    return node.args[0], node.args[1], node.args[2] if len(node.args) == 3 else one
+
+
+def _may_change(bound: ast.expr, loop: ast.For) -> bool:
+    """Whether a loop may change what its bound is computed from."""
+    if any(isinstance(part, (ast.Subscript, ast.Call)) for part in ast.walk(bound)):
+        return True
+    assigned = {part.id for part in ast.walk(loop) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+    return not assigned.isdisjoint(names_in(bound))
+
+
+def _goes_up(step: Term) -> bool:
+    return step.constant is None or step.constant > 0
+
+
+def _counted(start: Term, stop: Term, step: Term) -> Range:
+    """The values of the variable of a loop."""
+    first, last = start.number.range, stop.number.range
+    least, most = (first.least, last.most - 1) if _goes_up(step) else (last.least + 1, first.most)
+    return Range(least, max(least, most))

@@ -1,0 +1,148 @@
+"""The header of a compiled model: sizes of its RAM, functions, and what inputs and outputs are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from string import Template
+from typing import NamedTuple
+
+from tflm.c.constants import c_type, float_literal
+from tflm.c.program import Pointer, Program
+from tflm.memory.tensor import TfLiteTensor
+
+HEADER = Template("""\
+/* $origin */
+#ifndef ${guard}_H
+#define ${guard}_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+$ram
+$tensors
+/* Sets variables and other state to what they are before the first invoke. Call it once before the first invoke. */
+void ${name}_reset($ram_parameter);
+
+/* Runs the model, which may overwrite the inputs. Returns 0, or 1 + the index of the operator that failed, for example
+   a GATHER whose index is out of range. */
+int ${name}_invoke($ram_parameter);
+
+$accessors
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+
+
+class TensorInterface(NamedTuple):
+    """An input or output of a compiled model.
+
+    Attributes:
+        side, number: "input" or "output", counted from 0.
+        tensor: as the model has it.
+        place: where it is.
+    """
+
+    side: str
+    number: int
+    tensor: TfLiteTensor
+    place: Pointer
+
+    @property
+    def element(self) -> str:
+        """The type of an element in C."""
+        return c_type(self.tensor.data.dtype)
+
+    def accessor(self, name: str, ram_parameter: str) -> str:
+        """The declaration of the function that returns its address."""
+        return f"{self.element} *{name}_{self.side}_{self.number}({ram_parameter})"
+
+    def macros(self, name: str) -> Iterator[str]:
+        """Its size, shape and quantization."""
+        tensor, prefix = self.tensor, f"{name.upper()}_{self.side.upper()}_{self.number}"
+        shape = "x".join(map(str, tensor.dims)) or "a scalar"
+        yield f"/* {self.side} {self.number}: {comment_text(tensor.name)}, {tensor.type.name.lower()}, {shape} */"
+        yield f"#define {prefix}_BYTES {tensor.bytes}"
+        yield f"#define {prefix}_ELEMENTS {tensor.data.size}"
+        yield f"#define {prefix}_RANK {len(tensor.dims)}"
+        yield f"#define {prefix}_DIMS {{{', '.join(map(str, tensor.dims)) or 1}}}"
+        if tensor.scale:
+            yield f"#define {prefix}_SCALE {float_literal(tensor.scale, 'f')}"
+            yield f"#define {prefix}_ZERO_POINT {tensor.zero_point}"
+
+
+NAME_LENGTH = 60
+
+
+def comment_text(text: str) -> str:
+    """A name from a model's file as text of a comment: printable, on one line, and without an end of a comment.
+
+    Converters join the names of tensors that they merge: the first is shown.
+    """
+    first = text.partition(";")[0][:NAME_LENGTH]
+    printable = "".join(character if character.isprintable() else "?" for character in first)
+    return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
+
+
+def interfaces(program: Program) -> list[TensorInterface]:
+    """The inputs, then the outputs of a model."""
+    layout = program.bound.layout
+    return [
+        TensorInterface(side, i, tensor, place)
+        for side, tensors, places in (
+            ("input", layout.inputs, program.inputs),
+            ("output", layout.outputs, program.outputs),
+        )
+        for i, (tensor, place) in enumerate(zip(tensors, places))
+    ]
+
+
+def ram_parameter(program: Program) -> str:
+    """The parameter that functions get the RAM by."""
+    return "void *const ram[]" if program.is_split else "void *ram"
+
+
+def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[str]) -> str:
+    """Sizes and alignment of the RAM that a model needs.
+
+    Args:
+        program: the model.
+        name: the prefix of everything that is declared.
+        alignment: in bytes.
+        memories: names of several memories, for comments.
+    """
+    prefix = name.upper()
+    lines = ["/* Bytes of RAM that the caller supplies, and their alignment. */"]
+    if program.is_split:
+        for i, (size, memory) in enumerate(zip(program.plan.memories, memories)):
+            lines.append(f"#define {prefix}_RAM_{i}_BYTES {max(size, 1)} /* ram[{i}], {comment_text(memory)} */")
+        lines.append(f"#define {prefix}_RAM_COUNT {len(program.plan.memories)}")
+    lines.append(f"#define {prefix}_RAM_BYTES {max(program.plan.ram_bytes, 1)}" + " /* together */" * program.is_split)
+    lines.append(f"#define {prefix}_RAM_ALIGNMENT {alignment}")
+    return "\n".join(lines) + "\n"
+
+
+def header_of(program: Program, name: str, origin: str, ram: str) -> str:
+    """The text of NAME.h.
+
+    Args:
+        program: the model.
+        name: a C identifier, the prefix of everything that is declared.
+        origin: a line that says where the file is from.
+        ram: definitions of the sizes of RAM.
+    """
+    tensors = interfaces(program)
+    return HEADER.substitute(
+        origin=origin,
+        guard=name.upper(),
+        name=name,
+        ram=ram,
+        ram_parameter=ram_parameter(program),
+        tensors="".join("\n".join(tensor.macros(name)) + "\n\n" for tensor in tensors),
+        accessors="".join(f"{tensor.accessor(name, ram_parameter(program))};\n" for tensor in tensors),
+    )

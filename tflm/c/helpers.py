@@ -1,0 +1,98 @@
+"""Functions of C that expressions of the language become, where C has no operator for them."""
+
+from __future__ import annotations
+
+import re
+
+_LEADING_ZEROS = """\
+/* Zero bits above the highest one bit, of 64 bits. */
+static inline int32_t leading_zeros(uint64_t value)
+{
+    int32_t count = 64;
+    int32_t step = 32;
+    while (step > 0) {
+        if (value >> step != 0) {
+            count -= step;
+            value >>= step;
+        }
+        step /= 2;
+    }
+    return value != 0 ? count - 1 : count;
+}
+"""
+
+_TRUNCATED = """\
+/* A float cut off towards zero; the least integer for what does not fit in 64 bits, or is not a number. */
+static inline int64_t truncated(double value)
+{
+    return value >= -9223372036854775808.0 && value < 9223372036854775808.0 ? (int64_t)value : INT64_MIN;
+}
+"""
+
+_FLOAT64_OF_BITS = """\
+/* The double that has these bits. */
+static inline double float64_of_bits(int64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+"""
+
+_FLOOR_DIV = """\
+/* Quotient, rounded down. */
+static inline TYPE floor_div_NAME(TYPE a, TYPE b)
+{
+    TYPE quotient = a / b;
+    return a % b != 0 && (a < 0) != (b < 0) ? quotient - 1 : quotient;
+}
+"""
+
+_FLOOR_MOD = """\
+/* Remainder, with the sign of b. */
+static inline TYPE floor_mod_NAME(TYPE a, TYPE b)
+{
+    TYPE remainder = a % b;
+    return remainder != 0 && (remainder < 0) != (b < 0) ? remainder + b : remainder;
+}
+"""
+
+_MIN = """\
+static inline TYPE min_NAME(TYPE a, TYPE b)
+{
+    return b < a ? b : a;
+}
+"""
+
+_MAX = _MIN.replace("min", "max").replace("b < a", "b > a")
+
+_NAMES = {
+    "int32": "int32_t",
+    "int64": "int64_t",
+    "uint32": "uint32_t",
+    "uint64": "uint64_t",
+    "float": "float",
+    "double": "double",
+}
+
+_TEMPLATES = {"floor_div": _FLOOR_DIV, "floor_mod": _FLOOR_MOD, "min": _MIN, "max": _MAX}
+
+HELPERS = {
+    "leading_zeros": _LEADING_ZEROS,
+    "truncated": _TRUNCATED,
+    "float64_of_bits": _FLOAT64_OF_BITS,
+    **{
+        f"{name}_{suffix}": template.replace("TYPE", c_type).replace("NAME", suffix)
+        for name, template in _TEMPLATES.items()
+        for suffix, c_type in _NAMES.items()
+    },
+}
+"""By name: the definition of each."""
+
+_CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
+
+
+def helpers_of(source: str) -> list[str]:
+    """The definitions of the helpers that a source calls."""
+    called = set(_CALL.findall(source))
+    return [definition for name, definition in HELPERS.items() if name in called]

@@ -1,0 +1,111 @@
+"""What the kernels of a bound model need of a plan: memory to work in, and how far outputs may reach into inputs."""
+
+from __future__ import annotations
+
+from tflm.c.binding import BoundModel, BoundOperator
+from tflm.c.calls import CallNeeds, ShapedCall
+from tflm.c.demands import Demands
+from tflm.c.kernels import KERNELS, SmallKernel, arithmetic
+from tflm.compiler.language import Step
+from tflm.delegates.compiled import cast, elementwise, movement, softmax, unary
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
+
+IN_ORDER = tuple(
+    kernel.function
+    for kernel in (
+        *(arithmetic.combine, arithmetic.multiply),
+        *(cast.convert, cast.is_not_zero, cast.truncate),
+        *(
+            elementwise.combine_addends,
+            elementwise.compare_quantized,
+            elementwise.divide_int32,
+            elementwise.each,
+            elementwise.each_within,
+        ),
+        *(elementwise.look_up_pairs, elementwise.multiply_quantized, elementwise.prelu_quantized),
+        *(softmax.softmax_float32, softmax.softmax_int16, softmax.softmax_int8),
+        *(unary.absolute_int16, unary.clamp, unary.dequantize, unary.each, unary.leaky_relu, unary.leaky_relu_int16),
+        *(unary.look_up, unary.quantize, unary.requantize, unary.sigmoid_int16),
+    )
+)
+"""Kernels that write element k of the output after they have read elements up to k of their inputs for the last time.
+Registrations declare these as element-wise or row-wise."""
+
+
+SMALL = SmallKernel.__module__.rpartition(".")[0]
+"""The package of kernels for small processors."""
+
+
+class BoundKernels:
+    """The kernels that the operators of a model are bound to.
+
+    Args:
+        bound: the model.
+        demands: what it needs beside its tensors.
+    """
+
+    def __init__(self, bound: BoundModel, demands: Demands):
+        self._bound, self._work = bound, demands.work
+        self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
+
+    def needs(self, call: ShapedCall) -> CallNeeds:
+        """What a call needs."""
+        place = call.subgraph, call.operator
+        operator = self._operators[place]
+        small = small_kernel(operator)
+        if small is None:
+            scratch = tuple(array.nbytes for array in self._work.get(place, ()))
+            return CallNeeds(scratch, _overlaps(operator, call.facts))
+        overlaps = tuple(
+            NOWHERE if x is None else small.overlap(call.facts, call.windows, i)
+            for i, x in enumerate(call.facts.inputs)
+        )
+        if call.windows is None:
+            return CallNeeds(tuple(array.nbytes for array in self._work.get(place, ())), overlaps)
+        bytes = small.scratch_bytes(call.facts, call.windows)
+        return CallNeeds((bytes,) if bytes else (), overlaps)
+
+    def takes_rows(self, operator: int) -> bool:
+        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+        bound = self._operators[0, operator]
+        small = small_kernel(bound)
+        if small is not None:
+            return small.takes_rows or _is_element_wise(self._bound, bound)
+        return _is_element_wise(self._bound, bound)
+
+
+def small_kernel(operator: BoundOperator) -> SmallKernel | None:
+    """The small kernel that an operator is bound to."""
+    is_small = any(step.kernel.function.__module__.startswith(SMALL) for step in operator.steps())
+    return KERNELS[operator.node.operator] if is_small else None
+
+
+def _single_step(operator: BoundOperator) -> Step | None:
+    """The only call of an operator."""
+    actions = operator.actions
+    return actions[0] if len(actions) == 1 and isinstance(actions[0], Step) else None
+
+
+def _is_element_wise(bound: BoundModel, operator: BoundOperator) -> bool:
+    """Whether element k of the output comes from elements k of inputs of the same shape, in any row alone."""
+    step = _single_step(operator)
+    if step is None or step.kernel.function not in IN_ORDER:
+        return False
+    tensors = bound.tensors(operator.subgraph)
+    (output,) = operator.node.outputs
+    inputs = [tensors[i] for i in operator.node.inputs if i >= 0]
+    return all(not tensor.is_constant and tensor.dims == tensors[output].dims for tensor in inputs)
+
+
+def _overlaps(operator: BoundOperator, facts: OperatorFacts) -> tuple[range, ...]:
+    """How many bytes behind the output each input may begin, where they share bytes."""
+    nowhere, step = (NOWHERE,) * len(facts.inputs), _single_step(operator)
+    if step is None or len(facts.outputs) != 1:
+        return nowhere
+    if step.kernel.function is movement.move.function:
+        return (anywhere(facts, 0), *nowhere[1:])
+    overlap = REGISTRATIONS[operator.node.operator].overlap
+    if step.kernel.function not in IN_ORDER or overlap is None:
+        return nowhere
+    return tuple(NOWHERE if x is None else overlap(facts, i) for i, x in enumerate(facts.inputs))

@@ -1,0 +1,180 @@
+"""ADD, SUB and MUL of integers on small processors, without tables of pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels.part import Part
+from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, requantizer
+from tflm.compiler.language import DONE, Elements, Step, inlined, kernel
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.fixed_point import parts
+from tflm.kernels.arithmetic.requantization import Requantization
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.arithmetic import Addend, Product, Sum
+from tflm.kernels.support.elementwise import broadcast_operands
+
+NARROW_INTEGERS = True
+
+COMBINATIONS: dict[str, Callable[..., Any]] = {"ADD": lambda a, b: a + b, "SUB": lambda a, b: a - b}
+"""By operator."""
+
+Combination = Annotated[Callable[..., Any], COMBINATIONS]
+
+
+class Terms(NamedTuple):
+    """How elements of two inputs are combined.
+
+    Attributes:
+        size: elements of the output.
+        step1, step2: 1, or 0 for an input of one element.
+        zero_point1 ... right2: of each input, with its multiplier: a significand and a shift to the right.
+        left: bits that both are shifted to the left by first.
+        significand, addend, shift: as in the table of `requantization`.
+        least, most: of the output.
+    """
+
+    size: int
+    step1: int
+    step2: int
+    zero_point1: int
+    significand1: int
+    right1: int
+    zero_point2: int
+    significand2: int
+    right2: int
+    left: int
+    significand: int
+    addend: int
+    shift: int
+    least: int
+    most: int
+
+
+@inlined
+def scaled_term(value: int, significand: int, right: int) -> Any:
+    """A value times a significand in Q0.31 over 2^right, rounded twice."""
+    high = as_int32((as_int64(value) * significand + (1 << 30)) >> 31)
+    if right:
+        high = (high + (high >> 31) + (1 << (right - 1))) >> right
+    return high
+
+
+@kernel
+def combine(
+    combination: Combination, rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: Elements, terms: Terms
+) -> int:
+    """The sum or the difference of two inputs, each brought to a common scale."""
+    significand1, significand2, significand = terms.significand1, terms.significand2, terms.significand
+    at1 = 0
+    at2 = 0
+    for i in range(terms.size):
+        value1 = (x1[at1] - terms.zero_point1) << terms.left
+        value2 = (x2[at2] - terms.zero_point2) << terms.left
+        term1 = scaled_term(value1, significand1, terms.right1)
+        term2 = scaled_term(value2, significand2, terms.right2)
+        total = as_int32(combination(term1, term2))
+        y[i] = clamp(rounding(total, significand, terms.addend, terms.shift), terms.least, terms.most)
+        at1 += terms.step1
+        at2 += terms.step2
+    return DONE
+
+
+class Factors(NamedTuple):
+    """How elements of two inputs are multiplied; attributes as those of `Terms`."""
+
+    size: int
+    step1: int
+    step2: int
+    zero_point1: int
+    zero_point2: int
+    significand: int
+    addend: int
+    shift: int
+    least: int
+    most: int
+
+
+@kernel
+def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: Elements, factors: Factors) -> int:
+    """The product of two inputs."""
+    at1 = 0
+    at2 = 0
+    for i in range(factors.size):
+        total = (x1[at1] - factors.zero_point1) * (x2[at2] - factors.zero_point2)
+        value = rounding(total, factors.significand, factors.addend, factors.shift)
+        y[i] = clamp(value, factors.least, factors.most)
+        at1 += factors.step1
+        at2 += factors.step2
+    return DONE
+
+
+def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Requantizer | None:
+    """The requantizer of integers up to a limit."""
+    return requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
+
+
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """ADD, SUB and MUL."""
+    (x1, x2), y = broadcast_operands(node)
+    op = node.op_data
+    if y.dtype not in (np.int8, np.int16) or any(x.size not in (1, y.size) for x in (x1, x2)):
+        return None
+    steps = {"size": y.size, "step1": int(x1.size == y.size), "step2": int(x2.size == y.size)}
+    arrays = {"x1": x1.reshape(-1), "x2": x2.reshape(-1), "y": y.reshape(-1)}
+    if isinstance(op, Sum):
+        return _bind_sum(node.operator, op, arrays, steps)
+    return _bind_product(op, arrays, steps) if isinstance(op, Product) else None
+
+
+def _bind_sum(operator: str, op: Sum, arrays: dict[str, npt.NDArray[Any]], steps: dict[str, int]) -> list[Step] | None:
+    limit = 0
+    of_terms: dict[str, int] = {}
+    for number, term in enumerate((op.addend1, op.addend2), 1):
+        significand, left, right = parts(term.multiplier)
+        largest = _magnitude(arrays["y"].dtype, term) << term.left_shift
+        if left or right > 31 or largest >= 1 << 31:
+            return None
+        of_terms |= {
+            f"zero_point{number}": term.zero_point,
+            f"significand{number}": significand,
+            f"right{number}": right,
+        }
+        limit += (largest >> right) + 1
+    scaling = _requantizer(op.output, limit, arrays["y"].dtype)
+    if scaling is None:
+        return None
+    terms = Terms(**steps, **of_terms, left=op.addend1.left_shift, **_output(scaling))
+    names = {"combination": operator, "rounding": scaling.rounding, "clamp": scaling.clamp}
+    return [combine.step(**names, **arrays, terms=terms)]
+
+
+def _bind_product(op: Product, arrays: dict[str, npt.NDArray[Any]], steps: dict[str, int]) -> list[Step] | None:
+    info = np.iinfo(arrays["y"].dtype)
+    limit = (int(info.max) - int(info.min)) ** 2 if arrays["y"].dtype == np.int8 else int(info.min) ** 2
+    scaling = _requantizer(op.output, limit, arrays["y"].dtype)
+    if scaling is None or (arrays["y"].dtype == np.int16 and (op.zero_point1 or op.zero_point2)):
+        return None
+    factors = Factors(**steps, zero_point1=op.zero_point1, zero_point2=op.zero_point2, **_output(scaling))
+    return [multiply.step(rounding=scaling.rounding, clamp=scaling.clamp, **arrays, factors=factors)]
+
+
+def _magnitude(dtype: np.dtype[Any], term: Addend) -> int:
+    """The largest absolute value of an input without its zero point."""
+    info = np.iinfo(dtype)
+    return max(int(info.max) - term.zero_point, term.zero_point - int(info.min))
+
+
+def _output(scaling: Requantizer) -> dict[str, int]:
+    _, significand, addend, shift = scaling.table.tolist()
+    return {
+        "significand": significand,
+        "addend": addend,
+        "shift": shift,
+        "least": scaling.least,
+        "most": scaling.most,
+    }

@@ -1,0 +1,215 @@
+"""CONV_2D and FULLY_CONNECTED on small processors: layers whose windows are held four at a time.
+
+`held_windows` and `wide_windows` have the kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels.held_windows import CHANNELS, DEPTH, LARGEST_LOWER_SUM, WIDE_DEPTH, WINDOWS, Shape, convolve_int8
+from tflm.c.kernels.part import NEVER, Part, first_places
+from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
+from tflm.c.kernels.wide_windows import convolve_int16
+from tflm.compiler.language import Step
+from tflm.delegates.compiled.work_arrays import work_array
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+
+KERNELS = {np.dtype(np.int8): convolve_int8, np.dtype(np.int16): convolve_int16}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Weights and quantization of a layer of integers.
+
+    Attributes:
+        weights: (groups, channels, row taps, column taps, depth), without their zero point.
+        bias: one for each channel of each group.
+        multiplier: one for all channels, or for each.
+        output: how results become the output's integers.
+        zero_point: of the input.
+    """
+
+    weights: npt.NDArray[Any]
+    bias: npt.NDArray[np.int64]
+    multiplier: QuantizedMultiplier
+    output: OutputStage
+    zero_point: int
+
+    def magnitudes(self) -> npt.NDArray[np.int64]:
+        """The sum of the absolute weights of each channel."""
+        magnitudes: npt.NDArray[np.int64] = self._by_channel(abs(self.weights.astype(np.int64)))
+        return magnitudes
+
+    def requantizer(self, x_dtype: np.dtype[Any], y_dtype: np.dtype[Any]) -> Requantizer | None:
+        """The requantizer of sums of products of elements with their zero point."""
+        bias = self.bias - self.zero_point * self._by_channel(self.weights.astype(np.int64))
+        limits = -int(np.iinfo(x_dtype).min) * self.magnitudes() + abs(bias)
+        return requantizer(self.multiplier, self.output, bias, limits, y_dtype)
+
+    def _by_channel(self, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        sums: npt.NDArray[np.int64] = weights.reshape(len(self.bias), -1).sum(axis=1, dtype=np.int64)
+        return sums
+
+
+def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
+    """The steps that set y to the windows of x times the weights of a layer; None where 32 bits do not hold the sums.
+
+    Args:
+        x: (batches, rows, columns, channels of all groups).
+        y: (batches, rows, columns, channels of all groups).
+    """
+    lower = LARGEST_LOWER_SUM if x.dtype == np.int8 else 1 << 31
+    scaling = layer.requantizer(x.dtype, y.dtype)
+    if scaling is None or -int(np.iinfo(x.dtype).min) * int(layer.magnitudes().max(initial=0)) >= lower:
+        return None
+    groups, channels, *_, depth = layer.weights.shape
+    packed = packed_weights(layer.weights.reshape(groups, channels, -1), depth_of_round(x.itemsize))
+    tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
+    tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
+    products = packed.shape[2]
+    held = work_array((products, WINDOWS // 2), np.int32)
+    shape = shape_of(rows, columns, depth, channels, products, layer.zero_point, scaling, x.shape[3], y.shape[3])
+    arrays = {"held": held.view(np.int16) if x.dtype == np.int16 else held, "shape": shape}
+    names = {"rounding": scaling.rounding, "clamp": scaling.clamp}
+    multiply = KERNELS[x.dtype]
+    return [
+        multiply.step(
+            **names,
+            x=x[batch].reshape(-1)[group * depth :],
+            weights=packed[group],
+            table=tables[group],
+            y=y[batch].reshape(-1)[group * channels :],
+            **arrays,
+        )
+        for batch in range(len(x))
+        for group in range(groups)
+    ]
+
+
+def depth_of_round(itemsize: int) -> int:
+    """Products of each channel in a round of the innermost loop."""
+    return DEPTH if itemsize == 1 else WIDE_DEPTH
+
+
+def packed_weights(weights: npt.NDArray[Any], depth: int) -> npt.NDArray[np.int8]:
+    """Weights (groups, channels, products) as (groups, pairs of channels, products, 2), filled up with zeros.
+
+    Args:
+        depth: products are filled up to a multiple of it.
+    """
+    groups, channels, products = weights.shape
+    pairs, rounds = -(-channels // CHANNELS), -(-products // depth)
+    filled = np.zeros((groups, pairs * CHANNELS, rounds * depth), np.int8)
+    filled[:, :channels, :products] = weights
+    by_pair = filled.reshape(groups, pairs, CHANNELS, rounds * depth).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(by_pair, None)
+
+
+def shape_of(
+    rows: Axis,
+    columns: Axis,
+    depth: int,
+    channels: int,
+    products: int,
+    zero_point: int,
+    scaling: Requantizer,
+    x_step: int,
+    y_step: int,
+) -> Shape:
+    """The shape of a layer; arguments as its attributes."""
+    count = rows.windows * columns.windows
+    groups = -(-count // WINDOWS)
+    backward = runs_backward(rows, columns, x_step, y_step)
+    return Shape(
+        x_rows=rows.size,
+        x_columns=columns.size,
+        x_step=x_step,
+        depth=depth,
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        row_stride=rows.stride,
+        column_stride=columns.stride,
+        row_dilation=rows.dilation,
+        column_dilation=columns.dilation,
+        rows_before=rows.before,
+        columns_before=columns.before,
+        windows=count,
+        y_columns=columns.windows,
+        first=(groups - 1) * WINDOWS if backward else 0,
+        step=-WINDOWS if backward else WINDOWS,
+        groups=groups,
+        y_step=y_step,
+        channels=channels,
+        products=products,
+        zero_point=zero_point,
+        is_pointwise=int(is_pointwise(rows, columns)),
+        has_runs=int(columns.dilation == 1 and x_step == depth),
+        least=scaling.least,
+        most=scaling.most,
+    )
+
+
+def runs_backward(rows: Axis, columns: Axis, x_step: int, y_step: int) -> bool:
+    """Whether windows are taken from the last to the first: where each makes more elements than it reads."""
+    return is_pointwise(rows, columns) and y_step > x_step
+
+
+def is_pointwise(rows: Axis, columns: Axis) -> bool:
+    """Whether window i is element i of the image."""
+    return all((axis.taps, axis.stride, axis.before, axis.windows) == (1, 1, 0, axis.size) for axis in (rows, columns))
+
+
+def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
+    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
+    x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
+    weights = facts.inputs[1]
+    if input or x is None or weights is None or both is None or x.dims[0] != 1 or weights.dims[3] != x.dims[3]:
+        return NOWHERE
+    rows, columns = both
+    x_step, y_step = x.dims[3] * x.itemsize, y.dims[3] * y.itemsize
+    count = rows.windows * columns.windows
+    if count <= WINDOWS:
+        return range(-FAR, FAR)
+    if runs_backward(rows, columns, x_step, y_step):
+        return range(-FAR, WINDOWS * (y_step - x_step) + 1)
+    ends = np.arange(WINDOWS, count, WINDOWS, dtype=np.int64)
+    reads = first_places(rows, columns)[ends]
+    seen = reads < NEVER
+    distances = ends[seen] * y_step - reads[seen] * x_step
+    return range(int(distances.max(initial=1 - FAR)), FAR)
+
+
+def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
+    """Of four windows."""
+    x, weights = facts.inputs[:2]
+    assert x is not None
+    assert weights is not None
+    return scratch_of(math.prod(weights.dims[1:]), x.itemsize)
+
+
+def scratch_of(products: int, itemsize: int) -> int:
+    """Bytes of four windows of so many elements of inputs of that size."""
+    depth = depth_of_round(itemsize)
+    return -(-products // depth) * depth * WINDOWS * 2
+
+
+def part_of(part: Part | None, rows: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> Part:
+    """The part that is asked for; all of the operator if there is none."""
+    return Part(rows, x, y) if part is None else part
+
+
+def layer_of(weights: npt.NDArray[Any], bias: npt.NDArray[Any] | None, op: Any, zero_point: int) -> Layer:
+    """The layer of weights (groups, channels, ...) with the multiplier and the output stage of an operator's data."""
+    channels = weights.shape[0] * weights.shape[1]
+    values = np.zeros(channels, np.int64) if bias is None else np.asarray(bias, None).reshape(-1).astype(np.int64)
+    return Layer(weights, values, op.multiplier, op.output, zero_point)

@@ -1,0 +1,293 @@
+"""Convolutions of images of one channel, and of a few windows, without memory to hold windows in.
+
+Weights of four channels share a word, as in `dense`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels import convolution
+from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, part_of
+from tflm.c.kernels.dense import (
+    CHANNELS,
+    LARGEST_LOWER_SUM,
+    LOWER,
+    OFFSET,
+    OUTER_BYTES,
+    RUN,
+    UPPER,
+    bind_vectors,
+    turned,
+    words_of,
+)
+from tflm.c.kernels.held_windows import WINDOWS
+from tflm.c.kernels.part import NEVER, Part, first_places
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
+from tflm.compiler.intrinsics import int8_from, int32_from
+from tflm.compiler.language import DONE, Int8s, Int32s, Step, kernel, standalone
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.kernels.layers.convolution import OpDataConv
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+from tflm.kernels.reference import conv_2d
+
+NARROW_INTEGERS = True
+
+SMALL = 64
+"""The most products of windows that are held."""
+
+
+class FlatImage(NamedTuple):
+    """Windows over an image of one channel; attributes as in `Axis`.
+
+    Attributes:
+        channels: of the output.
+        zero_point: of the input, which stands for elements outside of the image.
+        least, most: of the output.
+    """
+
+    x_rows: int
+    x_columns: int
+    row_taps: int
+    column_taps: int
+    row_stride: int
+    column_stride: int
+    rows_before: int
+    columns_before: int
+    y_rows: int
+    y_columns: int
+    channels: int
+    zero_point: int
+    least: int
+    most: int
+
+
+@standalone
+def multiply_window(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    words: Int32s,
+    table: Int32s,
+    y: Int8s,
+    begin: int,
+    top: int,
+    first: int,
+    end: int,
+    x_sum: int,
+    entry: int,
+    target: int,
+    count: int,
+    image: Any,
+) -> None:
+    """Set the outputs of a window for four channels.
+
+    Args:
+        begin: the first element of the window in the image.
+        top: its first row, which can be outside of the image.
+        first, end: the taps of its rows that are in the image.
+        x_sum: of its elements.
+        entry, target: of the first channel in the table and in y.
+        count: channels that there are.
+    """
+    zero_point, taps, x_rows, x_row = image.zero_point, image.column_taps, image.x_rows, image.x_columns
+    rounds = (end - first) >> 2
+    rest = (end - first) & 3
+    sums03 = as_int64(LARGEST_LOWER_SUM)
+    sums21 = as_int64(LARGEST_LOWER_SUM)
+    for row in range(top, top + image.row_taps):
+        is_inside = row >= 0 and row < x_rows
+        inner = first if is_inside else taps
+        for _k in range(inner):
+            sums03 += as_int64(words[0] & OUTER_BYTES) * zero_point
+            sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * zero_point
+            words = int32_from(words, 1)
+        if is_inside:
+            elements = int8_from(x, begin + first)
+            for _k in range(rounds):
+                sums03 += as_int64(words[0] & OUTER_BYTES) * elements[0]
+                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[0]
+                sums03 += as_int64(words[1] & OUTER_BYTES) * elements[1]
+                sums21 += as_int64(turned(words[1]) & OUTER_BYTES) * elements[1]
+                sums03 += as_int64(words[2] & OUTER_BYTES) * elements[2]
+                sums21 += as_int64(turned(words[2]) & OUTER_BYTES) * elements[2]
+                sums03 += as_int64(words[3] & OUTER_BYTES) * elements[3]
+                sums21 += as_int64(turned(words[3]) & OUTER_BYTES) * elements[3]
+                words = int32_from(words, 4)
+                elements = int8_from(elements, 4)
+            for k in range(rest):
+                sums03 += as_int64(words[0] & OUTER_BYTES) * elements[k]
+                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[k]
+                words = int32_from(words, 1)
+            for _k in range(end, taps):
+                sums03 += as_int64(words[0] & OUTER_BYTES) * zero_point
+                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * zero_point
+                words = int32_from(words, 1)
+        begin += x_row
+    lower = -LARGEST_LOWER_SUM - OFFSET * x_sum
+    total0 = as_int32(sums03 & LOWER) + lower
+    total1 = as_int32(sums21 >> UPPER)
+    total2 = as_int32(sums21 & LOWER) + lower
+    total3 = as_int32(sums03 >> UPPER)
+    for each in range(count):
+        total = total0 + table[entry]
+        value = rounding(total, table[entry + 1], table[entry + 2], table[entry + 3])
+        y[target + each] = clamp(value, image.least, image.most)
+        total0, total1, total2 = total1, total2, total3
+        entry += CONSTANTS
+
+
+@kernel
+def convolve_flat(
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, y: Int8s, image: FlatImage
+) -> int:
+    """Windows of an image of one channel times the weights of each channel of the output.
+
+    Args:
+        weights: words of four channels, of one element of the windows after the other.
+        table: bias, significand, addend and shift of each channel.
+    """
+    channels, zero_point = image.channels, image.zero_point
+    taps = image.column_taps
+    target = 0
+    for i in range(image.y_rows):
+        top = i * image.row_stride - image.rows_before
+        for j in range(image.y_columns):
+            left = j * image.column_stride - image.columns_before
+            first = min(max(-left, 0), taps)
+            end = max(min(image.x_columns - left, taps), first)
+            x_sum = zero_point * (taps - (end - first)) * image.row_taps
+            for row in range(top, top + image.row_taps):
+                if row >= 0 and row < image.x_rows:
+                    at = row * image.x_columns + left
+                    for k in range(first, end):
+                        x_sum += x[at + k]
+                else:
+                    x_sum += zero_point * (end - first)
+            entry = 0
+            words = int32_from(weights, 0)
+            for channel in range(0, channels, CHANNELS):
+                count = min(channels - channel, CHANNELS)
+                begin = top * image.x_columns + left
+                multiply_window(
+                    rounding, clamp, x, words, table, y, begin, top, first, end, x_sum, entry, target, count, image
+                )
+                words = int32_from(words, taps * image.row_taps)
+                entry += CHANNELS * CONSTANTS
+                target += count
+    return DONE
+
+
+def is_flat(rows: Axis, columns: Axis, x: tuple[int, ...], itemsize: int) -> bool:
+    """Whether windows are taken as they lie in an image of one channel, because it would take much memory to hold them.
+
+    Args:
+        x: (batches, rows, columns, channels).
+    """
+    products = rows.taps * columns.taps
+    return itemsize == 1 and x[3] == 1 and rows.dilation == columns.dilation == 1 and SMALL < products <= RUN
+
+
+def are_vectors(rows: Axis, columns: Axis, itemsize: int) -> bool:
+    """Whether windows are so few that holding them does not pay, and the elements of each are adjacent."""
+    is_whole = columns.windows == 1 and columns.before == 0 and columns.taps == columns.size
+    is_inside = rows.before <= 0 and rows.stop <= rows.size and rows.dilation == columns.dilation == 1
+    return itemsize == 1 and rows.windows < WINDOWS and is_whole and is_inside
+
+
+def bind_windows(
+    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]
+) -> list[Step] | None:
+    """The steps that set y to the windows of x times the weights of a layer; None where 32 bits do not hold the sums.
+
+    Args:
+        x, y: (batches, rows, columns, channels).
+    """
+    if len(layer.weights) > 1:
+        return bind_layer(layer, rows, columns, x, y)
+    if are_vectors(rows, columns, x.itemsize):
+        return _bind_vectors(layer, rows, columns, x, y)
+    is_one_channel = is_flat(rows, columns, x.shape, x.itemsize)
+    return (_bind_flat if is_one_channel else bind_layer)(layer, rows, columns, x, y)
+
+
+def _bind_vectors(
+    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]
+) -> list[Step] | None:
+    step = rows.stride * columns.size * x.shape[3]
+    bound = [
+        bind_vectors(layer, of_x[-rows.before :].reshape(-1), of_y.reshape(rows.windows, -1), step)
+        for of_x, of_y in zip(x, y)
+    ]
+    return None if None in bound else [step for steps in bound for step in steps or ()]
+
+
+def _bind_flat(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]) -> list[Step] | None:
+    scaling = layer.requantizer(x.dtype, y.dtype)
+    if scaling is None:
+        return None
+    image = FlatImage(
+        x_rows=rows.size,
+        x_columns=columns.size,
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        row_stride=rows.stride,
+        column_stride=columns.stride,
+        rows_before=rows.before,
+        columns_before=columns.before,
+        y_rows=rows.windows,
+        y_columns=columns.windows,
+        channels=y.shape[3],
+        zero_point=layer.zero_point,
+        least=scaling.least,
+        most=scaling.most,
+    )
+    weights = words_of(layer.weights.reshape(y.shape[3], -1).astype(np.int64))
+    names = {"rounding": scaling.rounding, "clamp": scaling.clamp, "weights": weights, "table": scaling.table}
+    return [convolve_flat.step(**names, x=x[i], y=y[i], image=image) for i in range(len(x))]
+
+
+def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """CONV_2D."""
+    x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
+    op: OpDataConv = node.op_data
+    if not constant or op.multiplier is None:
+        return None
+    rows, x, y = part_of(part, op.rows, x, y)
+    groups = x.shape[3] // weights.shape[3]
+    by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
+    return bind_windows(layer_of(by_group, bias, op, op.input_zero_point), rows, op.columns, x, y)
+
+
+def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
+    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say."""
+    x, y, both = facts.inputs[0], facts.outputs[0], both or windows(facts)
+    if input or x is None or both is None or x.dims[0] != 1:
+        return NOWHERE
+    if not are_vectors(*both, x.itemsize) and not is_flat(*both, x.dims, x.itemsize):
+        return convolution.overlap(facts, both)
+    reads = first_places(*both)
+    seen = reads < NEVER
+    # A window is read again for every four channels.
+    ends = np.arange(1, len(reads) + 1, dtype=np.int64)
+    distances = ends[seen] * (y.dims[3] * y.itemsize) - reads[seen] * (x.dims[3] * x.itemsize)
+    return range(int(distances.max(initial=1 - FAR)), FAR)
+
+
+def scratch_bytes(facts: OperatorFacts, both: Windows | None = None) -> int:
+    """Of four windows, where they are held."""
+    x, weights, both = facts.inputs[0], facts.inputs[1], both or windows(facts)
+    assert x is not None
+    assert weights is not None
+    assert both is not None
+    is_one_group = weights.dims[3] == x.dims[3]
+    if is_one_group and (are_vectors(*both, x.itemsize) or is_flat(*both, x.dims, x.itemsize)):
+        return 0
+    return convolution.scratch_bytes(facts, both)

@@ -1,0 +1,145 @@
+"""AVERAGE_POOL_2D and MAX_POOL_2D of integers on small processors: one channel of a window at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+
+from tflm.c.kernels.part import NEVER, Part, first_places
+from tflm.compiler.language import DONE, Elements, Step, inlined, kernel
+from tflm.kernels.layers.geometry import Axis, padding_before
+from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
+from tflm.kernels.reference.pooling import OpDataPooling
+from tflm.schema.options import Pool2DOptions
+
+NARROW_INTEGERS = True
+
+
+@inlined
+def rounded_mean(total: int, count: int) -> int:
+    """A sum over a count, rounded, halves away from zero."""
+    half = count // 2
+    return (total + half) // count if total >= 0 else -((half - total) // count)
+
+
+@inlined
+def maximum(total: int, count: int) -> int:
+    """What was found."""
+    return total
+
+
+COMBINATIONS: dict[str, Callable[..., Any]] = {"AVERAGE": lambda a, b: a + b, "MAX": lambda a, b: b if b > a else a}
+"""What an element adds to a result."""
+
+RESULTS: dict[str, Callable[..., Any]] = {"AVERAGE": rounded_mean, "MAX": maximum}
+"""The output, of the result and the number of elements."""
+
+Combination = Annotated[Callable[..., Any], COMBINATIONS]
+Result = Annotated[Callable[..., Any], RESULTS]
+
+
+class Pools(NamedTuple):
+    """Windows of a pool; attributes as in `Axis`.
+
+    Attributes:
+        start: the result before the first element.
+        least, most: of the output.
+    """
+
+    x_rows: int
+    x_columns: int
+    channels: int
+    row_taps: int
+    column_taps: int
+    row_stride: int
+    column_stride: int
+    rows_before: int
+    columns_before: int
+    y_rows: int
+    y_columns: int
+    start: int
+    least: int
+    most: int
+
+
+@kernel
+def pool(combination: Combination, result: Result, x: Elements, y: Elements, pools: Pools) -> int:
+    """Combine the elements of each window that are in the image."""
+    channels = pools.channels
+    x_row = pools.x_columns * channels
+    target = 0
+    for i in range(pools.y_rows):
+        top = i * pools.row_stride - pools.rows_before
+        bottom = min(top + pools.row_taps, pools.x_rows)
+        top = max(top, 0)
+        for j in range(pools.y_columns):
+            left = j * pools.column_stride - pools.columns_before
+            right = min(left + pools.column_taps, pools.x_columns)
+            left = max(left, 0)
+            count = (bottom - top) * (right - left)
+            for channel in range(channels):
+                total = pools.start
+                for row in range(top, bottom):
+                    begin = row * x_row + channel
+                    for at in range(begin + left * channels, begin + right * channels, channels):
+                        total = combination(total, x[at])
+                y[target] = min(max(result(total, count), pools.least), pools.most)
+                target += 1
+    return DONE
+
+
+def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """AVERAGE_POOL_2D and MAX_POOL_2D."""
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    op: OpDataPooling = node.op_data
+    options = node.options(Pool2DOptions)
+    rows, columns = (
+        Axis(size, taps, count, stride, before=padding_before(count, size, taps, stride))
+        for size, taps, count, stride in (
+            (x.shape[1], options.filter_height, y.shape[1], options.stride_h),
+            (x.shape[2], options.filter_width, y.shape[2], options.stride_w),
+        )
+    )
+    if part is not None:
+        rows, x, y = part
+    if x.dtype not in (np.int8, np.int16) or rows.taps * columns.taps >= 1 << 15:
+        return None
+    kind = node.operator.partition("_")[0]
+    pools = Pools(
+        x_rows=rows.size,
+        x_columns=columns.size,
+        channels=x.shape[3],
+        row_taps=rows.taps,
+        column_taps=columns.taps,
+        row_stride=rows.stride,
+        column_stride=columns.stride,
+        rows_before=rows.before,
+        columns_before=columns.before,
+        y_rows=rows.windows,
+        y_columns=columns.windows,
+        start=int(op.minimum) if kind == "MAX" else 0,
+        least=int(op.minimum),
+        most=int(op.maximum),
+    )
+    return [pool.step(combination=kind, result=kind, x=x[i], y=y[i], pools=pools) for i in range(len(x))]
+
+
+def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
+    """How many bytes behind the output the input may begin, where windows lie as told, or as the options say.
+
+    A channel of a window is written when it was read; the channels after it have not been read yet.
+    """
+    x, both = facts.inputs[0], both or windows(facts)
+    if input or x is None or both is None or x.dims[0] != 1:
+        return NOWHERE
+    rows, columns = both
+    step = x.dims[3] * x.itemsize
+    begins = np.arange(rows.windows * columns.windows, dtype=np.int64)
+    # A window's first channels may be written where its own last channels are still to be read.
+    reads = first_places(rows, columns)
+    seen = reads < NEVER
+    return range(int(((begins[seen] - reads[seen]) * step).max(initial=1 - FAR)), FAR)

@@ -1,0 +1,161 @@
+"""From sums of 32 bits to outputs of 8 or 16 bits by one long multiplication and one shift.
+
+TFLM rounds twice: after the multiplication by a significand in Q0.31, and after the shift to the right. Where a shift
+of two bits or more follows, both roundings, the zero point and the shift work on the high half of the product. Each
+channel has four constants in a table: bias, significand, addend of the high half, shift.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.compiler.language import inlined
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.fixed_point import LARGEST
+from tflm.delegates.compiled.scaling import largest_result
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
+from tflm.kernels.arithmetic.requantization import OutputStage
+
+NARROW_INTEGERS = True
+
+CONSTANTS = 4
+"""Integers of a channel in the table."""
+
+
+@inlined
+def once(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Multiplied, and rounded by the addend alone."""
+    return as_int32((as_int64(total) * significand + (as_int64(addend) << 32)) >> 32) >> shift
+
+
+@inlined
+def up(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Rounded twice, halves up."""
+    return as_int32((as_int64(total) * significand + ((as_int64(addend) << 32) | (1 << 30))) >> 32) >> shift
+
+
+@inlined
+def away(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Rounded twice, the second time halves away from zero."""
+    product = as_int64(total) * significand + (1 << 30)
+    below_zero = (product >> 63) & (1 << 31)
+    return as_int32((product + (as_int64(addend) << 32) - below_zero) >> 32) >> shift
+
+
+@inlined
+def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
+    """In the steps of the reference, for any multiplier; a negative shift goes to the left."""
+    shifted = as_int32(total << max(-shift, 0))
+    high = as_int32((as_int64(shifted) * significand + (1 << 30)) >> 31)
+    if shift > 0:
+        high = (high + (high >> 31) + (1 << (shift - 1))) >> shift
+    return high + addend
+
+
+ROUNDINGS: dict[str, Callable[..., Any]] = {"once": once, "up": up, "away": away, "stepwise": stepwise}
+"""By name: functions of a sum and three constants of its channel."""
+
+Rounding = Annotated[Callable[..., Any], ROUNDINGS]
+
+
+@inlined
+def saturated_int8(value: int, least: int, most: int) -> int:
+    """A value that is 128 too large, as an int8."""
+    return min(max(value, 0), 255) - 128
+
+
+@inlined
+def saturated_int16(value: int, least: int, most: int) -> int:
+    """A value that is 2^15 too large, as an int16."""
+    return min(max(value, 0), 65535) - 32768
+
+
+@inlined
+def limited(value: int, least: int, most: int) -> int:
+    """The nearest value in a range."""
+    return min(max(value, least), most)
+
+
+CLAMPS: dict[str, Callable[..., Any]] = {"int8": saturated_int8, "int16": saturated_int16, "limits": limited}
+"""By name. Whole types have instructions of their own on Arm if they begin at 0."""
+
+Clamp = Annotated[Callable[..., Any], CLAMPS]
+
+
+@dataclass(frozen=True)
+class Requantizer:
+    """How a kernel turns sums into outputs.
+
+    Attributes:
+        rounding, clamp: names of functions.
+        table: int32, `CONSTANTS` for each channel.
+        least, most: of the output.
+    """
+
+    rounding: str
+    clamp: str
+    table: npt.NDArray[np.int32]
+    least: int
+    most: int
+
+
+def addends(
+    shift: npt.NDArray[np.int64], zero_point: int, limits: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64] | None:
+    """What rounds the high halves of products and adds the zero point; None where 32 bits do not hold it.
+
+    Args:
+        shift: of high halves to the right.
+        limits: bounds on the absolute values that are multiplied.
+    """
+    if shift.min(initial=1) < 1 or shift.max(initial=1) > 31:
+        return None
+    found: npt.NDArray[np.int64] = np.left_shift(np.int64(1), shift - 1) + np.left_shift(np.int64(zero_point), shift)
+    # The high half of a product is at most half of what is multiplied.
+    return found if (abs(found) + limits // 2 + 2 <= LARGEST).all() else None
+
+
+def requantizer(
+    multiplier: QuantizedMultiplier,
+    output: OutputStage,
+    bias: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+    y_dtype: np.dtype[Any],
+) -> Requantizer | None:
+    """The requantizer of a layer; None where 32 bits do not hold what it works with.
+
+    Args:
+        bias: added to the sums of each channel.
+        limits: bounds on the absolute values of the sums of each channel, with the bias.
+    """
+    if bias.size and max(abs(bias).max(), limits.max()) >= 1 << 31:
+        return None
+    count = len(bias)
+    significand, exponent = (
+        np.broadcast_to(value, (count,)).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
+    )
+    info = np.iinfo(y_dtype)
+    wide = isinstance(multiplier, WideQuantizedMultiplier)
+    if wide:
+        # A significand of 15 bits, 16 bits further up.
+        significand, rounding = reduced_significand(significand) << 16, "once"
+    else:
+        rounding = "up" if output.minimum >= output.zero_point else "away"
+    shift = -exponent - 1
+    # Whole types are clamped fastest.
+    is_whole = (output.minimum, output.maximum) == (info.min, info.max)
+    offsets = [(str(y_dtype), int(info.min))] * is_whole + [("limits", 0)]
+    found = ((clamp, addends(shift, output.zero_point - offset, limits)) for clamp, offset in offsets)
+    clamp, addend = next(((clamp, addend) for clamp, addend in found if addend is not None), ("limits", None))
+    if addend is None:
+        largest = abs(output.zero_point) + (0 if wide else largest_result(multiplier, limits))
+        if wide or exponent.max(initial=0) > 31 or largest > LARGEST:
+            return None
+        rounding, addend, shift = "stepwise", np.full(count, output.zero_point, np.int64), -exponent
+    table = np.stack([bias, significand, addend, shift], axis=1).astype(np.int32)
+    return Requantizer(rounding, clamp, table.reshape(-1), output.minimum, output.maximum)

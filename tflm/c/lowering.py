@@ -1,0 +1,307 @@
+"""The schedule of a model: its operators as calls, and its tensors as stores."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from tflm.c.calls import CallNeeds, Kernels, ShapedCall
+from tflm.c.in_place import blocks_at, both_ways, runs_by_rows
+from tflm.c.lasting import lasting_tensors
+from tflm.c.placement import Location
+from tflm.c.rolling import RollingStage, RollingWindow, RowCall, RowCount, capacities
+from tflm.c.row_operators import RowOperator
+from tflm.c.schedule import Run, Schedule, Shift, Span, Store
+from tflm.kernels import OPAQUE, REGISTRATIONS, Node
+from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.memory.buffer import UNUSED, Buffer
+from tflm.memory.byte_labels import TensorKey
+from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.planning.views import Views, last_steps
+from tflm.rewriting.rows import Rows
+from tflm.schema.model import Model
+from tflm.schema.tables import Operator
+
+VIEW_ALIGNMENT = 4
+"""Bytes that tensors inside others are aligned to."""
+
+
+class Lives(NamedTuple):
+    """The memory of a model whose operators run one after the other.
+
+    Attributes:
+        buffers: tensors in RAM, by subgraph and index.
+        steps: what runs at each step.
+    """
+
+    buffers: dict[TensorKey, Buffer]
+    steps: list[InvocationStep]
+
+
+def lives_of(model: Model) -> Lives:
+    """When the tensors of a model are alive; variables are not among them."""
+    tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
+    nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
+    builder = LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), (), None)
+    keys = [(i, j) for i, of_subgraph in enumerate(tensors) for j in range(len(of_subgraph))]
+    buffers = {keys[buffer.tensor]: buffer for buffer in builder.build() if buffer.tensor is not None}
+    return Lives({key: buffer for key, buffer in buffers.items() if buffer.first_use != UNUSED}, builder.steps)
+
+
+class Lowering:
+    """Makes the schedule of a model.
+
+    Args:
+        model: the model.
+        kernels: what is known of its kernels.
+        operators: how each operator of the first subgraph computes rows; None if it does not.
+        by_rows: operators outside of stages that may run row by row, in place.
+        persistent: bytes of what stays from invoke to invoke, other than variables, by name.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        kernels: Kernels,
+        operators: Sequence[RowOperator | None],
+        by_rows: Collection[int],
+        persistent: Mapping[str, int],
+    ):
+        self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
+        self._lives = lives_of(model)
+        self._ends = last_steps(model)
+        self._begins = [
+            step for step, (subgraph, node) in enumerate(self._lives.steps) if not subgraph and node is not None
+        ]
+        self.schedule = Schedule()
+        self._spans: dict[int, Span] = {}
+        self._scratch_stores: dict[int, list[int]] = {}
+        self._persistent = persistent
+
+    def in_stages(self, stages: Sequence[tuple[RollingStage, Sequence[RowCall]]]) -> Schedule:
+        """The schedule with some stages, in their order; all other operators run in one call."""
+        lasting = lasting_tensors(self._model)
+        inner = {tensor for stage, _ in stages for tensor in stage.inner}
+        alone = {tensor for stage, _ in stages for tensor in self._moved(stage)} | lasting[0]
+        self._add_tensors(inner, alone)
+        self._add_variables()
+        position = 0
+        for stage, calls in stages:
+            self._add_operators(position, stage.first)
+            self._add_stage(stage, calls)
+            position = stage.end
+        self._add_operators(position, len(self._model.subgraphs[0].operators or ()))
+        self._add_called()
+        self._add_persistent(lasting)
+        return self.schedule
+
+    def _add_variables(self) -> None:
+        """The variable tensors of all subgraphs."""
+        for i, subgraph in enumerate(self._model.subgraphs):
+            for j, table in enumerate(subgraph.tensors or ()):
+                if table.is_variable:
+                    size = TensorFacts(table.type, table.shape or ()).bytes
+                    store = self.schedule.add(Store(table.name or "", size, (((i, j), 0),)))
+                    if i == 0:
+                        self._spans[j] = Span(store, 0, size, 0, 1)
+
+    def _moved(self, stage: RollingStage) -> list[int]:
+        """Tensors of operators in a stage that only move bytes, but row by row."""
+        return [
+            tensor
+            for operator in stage.operators
+            if operator.registration.moves is not None
+            for tensor in (operator.output, *operator.inputs.values())
+        ]
+
+    def _add_operators(self, first: int, end: int) -> None:
+        for index, operator in enumerate((self._model.subgraphs[0].operators or [])[first:end], first):
+            if not self._is_done_already(operator):
+                self.schedule.items.append(self._run(index, operator))
+
+    def _add_stage(self, stage: RollingStage, calls: Sequence[RowCall]) -> None:
+        sizes = {operator.output: operator.row_bytes for operator in stage.operators}
+        rolling = {
+            tensor: RollingWindow(self._add_window(tensor, rows * sizes[tensor]), sizes[tensor], rows)
+            for tensor, rows in capacities(stage, calls).items()
+        }
+        count = RowCount(stage)
+        for call in calls:
+            operator = stage.operators[call.place]
+            if operator.output in rolling:
+                self.schedule.items += rolling[operator.output].make_room(call.rows, count.unread[operator.output])
+            self.schedule.items.append(self._row_run(operator, call.rows, rolling))
+            count.run(call)
+
+    def _add_window(self, tensor: int, size: int) -> int:
+        name = self._lives.buffers[0, tensor].name
+        return self.schedule.add(Store(f"rows of {name}", size, (((0, tensor), 0),)))
+
+    def _row_run(self, operator: RowOperator, rows: Rows, rolling: Mapping[int, RollingWindow]) -> Run:
+        def span(tensor: int, rows: Rows) -> Span:
+            return rolling[tensor].span(rows) if tensor in rolling else _rows_of(self._spans[tensor], rows)
+
+        needs = operator.needs(rows)
+        read = operator.needed(rows)
+        return Run(
+            operator=operator.index,
+            rows=rows,
+            inputs=tuple(
+                span(operator.inputs[place], read) if place in operator.inputs else None
+                for place in range(len(operator.facts.inputs))
+            ),
+            outputs=(span(operator.output, rows),),
+            scratch=self._scratch(operator.index, needs.scratch),
+            overlaps=tuple((allowed,) for allowed in needs.overlaps),
+        )
+
+    def _add_tensors(self, inner: Collection[int], alone: Collection[int]) -> None:
+        """The tensors of the first subgraph but `inner` ones; in each other where they may be, unless `alone`."""
+        main = self._model.subgraphs[0]
+        buffers = {
+            tensor: buffer
+            for (subgraph, tensor), buffer in self._lives.buffers.items()
+            if subgraph == 0 and tensor not in inner
+        }
+        shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
+        bodies = [body.offsets for body in Views(self._model, shared, alignment=VIEW_ALIGNMENT).bodies()]
+        for offsets in [*bodies, *({tensor: 0} for tensor in buffers if tensor in alone)]:
+            members = tuple(((0, tensor), offset) for tensor, offset in offsets.items())
+            size = max(offset + buffers[tensor].size for tensor, offset in offsets.items())
+            store = self.schedule.add(Store(buffers[members[0][0][1]].name, size, members))
+            for tensor, offset in offsets.items():
+                self._spans[tensor] = Span(store, offset, buffers[tensor].size, 0, _rows(buffers[tensor]))
+        self.schedule.given += [self._spans[tensor] for tensor in main.inputs or () if tensor in self._spans]
+        self.schedule.kept += [self._spans[tensor] for tensor in main.outputs or () if tensor in self._spans]
+
+    def _is_done_already(self, operator: Operator) -> bool:
+        """Whether an operator moves bytes to where they are."""
+        registration = REGISTRATIONS.get(self._model.operator_name(operator), OPAQUE)
+        facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
+        moves = registration.moves(facts) if registration.moves is not None else None
+        inputs, outputs = operator.inputs or (), operator.outputs or ()
+        if moves is None:
+            return False
+        spans = [(self._spans.get(inputs[move.input]), self._spans.get(outputs[move.output]), move) for move in moves]
+        return all(
+            source is not None
+            and target is not None
+            and source.store == target.store
+            and source.offset + move.source == target.offset + move.target
+            for source, target, move in spans
+        )
+
+    def _run(self, index: int, operator: Operator) -> Run:
+        facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
+        needs = self._kernels.needs(ShapedCall(0, index, facts, None))
+        return Run(
+            operator=index,
+            rows=None,
+            inputs=tuple(self._spans.get(tensor) for tensor in operator.inputs or ()),
+            outputs=tuple(self._spans.get(tensor) for tensor in operator.outputs or ()),
+            scratch=self._scratch(index, needs.scratch),
+            overlaps=self._overlaps(index, needs),
+            steps=1 + self._ends[index] - self._begins[index],
+        )
+
+    def _overlaps(self, index: int, needs: CallNeeds) -> tuple[tuple[range, ...], ...]:
+        """Where the inputs of an operator may begin, if it can run row by row as well."""
+        overlaps: list[tuple[range, ...]] = [(allowed,) for allowed in needs.overlaps]
+        operator = self._operators[index]
+        if index in self._by_rows and operator is not None and runs_by_rows(operator, needs):
+            (place,) = operator.inputs
+            overlaps[place] += both_ways(operator)
+        return tuple(overlaps)
+
+    def in_places(self, locations: Sequence[Location]) -> Schedule:
+        """The schedule with those operators row by row whose stores are placed so that they have to."""
+        items: list[Run | Shift] = []
+        for item in self.schedule.items:
+            items += self._split(item, locations) if isinstance(item, Run) and item.rows is None else [item]
+        return replace(self.schedule, items=items)
+
+    def _split(self, run: Run, locations: Sequence[Location]) -> list[Run]:
+        blocks = self._blocks(run, locations)
+        return [run] if blocks is None else [self._block(run, rows) for rows in blocks]
+
+    def _blocks(self, run: Run, locations: Sequence[Location]) -> list[Rows] | None:
+        """The rows in which an operator has to run; None where it can run as a whole."""
+        operator = self._operators[run.operator]
+        if operator is None or len(operator.inputs) != 1:
+            return None
+        (place,) = operator.inputs
+        input, output = run.inputs[place], run.outputs[0]
+        if input is None or output is None:
+            return None
+        (memory, begin), (other, written) = (locations[span.store] for span in (input, output))
+        begin, written = begin + input.offset, written + output.offset
+        apart = memory != other or begin + input.bytes <= written or written + output.bytes <= begin
+        return None if apart or begin - written in run.overlaps[place][0] else blocks_at(operator, begin - written)
+
+    def _block(self, run: Run, rows: Rows) -> Run:
+        operator = self._operators[run.operator]
+        assert operator is not None
+        (place,) = operator.inputs
+        inputs = list(run.inputs)
+        inputs[place] = _rows_of(self._spans[operator.inputs[place]], operator.needed(rows))
+        outputs = (_rows_of(self._spans[operator.output], rows),)
+        return run._replace(rows=rows, inputs=tuple(inputs), outputs=outputs)
+
+    def _scratch(self, index: int, sizes: Sequence[int]) -> tuple[Span, ...]:
+        """Scratch of an operator, which all its calls share."""
+        stores, known = self.schedule.stores, self._scratch_stores.setdefault(index, [])
+        while len(known) < len(sizes):
+            known.append(self.schedule.add(Store(f"scratch of operator {index}", 0)))
+        for number, size in zip(known, sizes):
+            stores[number] = stores[number]._replace(size=max(stores[number].size, size))
+        return tuple(Span(number, 0, size, 0, 1) for number, size in zip(known, sizes))
+
+    def _add_called(self) -> None:
+        """The tensors and the scratch of subgraphs that operators run."""
+        starts = {
+            self._begins[item.operator]: start
+            for item, start in zip(self.schedule.items, self.schedule.starts())
+            if isinstance(item, Run)
+        }
+
+        def step_of(step: int) -> int:
+            begin = max(begin for begin in starts if begin <= step)
+            return starts[begin] + step - begin
+
+        for (subgraph, tensor), buffer in self._lives.buffers.items():
+            if subgraph:
+                store = self.schedule.add(Store(buffer.name, buffer.size, (((subgraph, tensor), 0),)))
+                self.schedule.alive.append((store, step_of(buffer.first_use), step_of(buffer.last_use)))
+        uses: dict[tuple[int, int], list[int]] = {}
+        for step, (subgraph, node) in enumerate(self._lives.steps):
+            if subgraph and node is not None:
+                uses.setdefault((subgraph, node), []).append(step_of(step))
+        for (subgraph, node), steps in uses.items():
+            for size in self._called_scratch(subgraph, node):
+                store = self.schedule.add(Store(f"scratch of operator {node} of subgraph {subgraph}", size))
+                self.schedule.alive.append((store, steps[0], steps[-1]))
+
+    def _called_scratch(self, subgraph: int, node: int) -> tuple[int, ...]:
+        table = self._model.subgraphs[subgraph]
+        facts = OperatorFacts.of(self._model.root, table, (table.operators or [])[node])
+        return self._kernels.needs(ShapedCall(subgraph, node, facts, None)).scratch
+
+    def _add_persistent(self, lasting: Sequence[Collection[int]]) -> None:
+        """What stays from invoke to invoke."""
+        end = self.schedule.starts()[-1]
+        for number, store in enumerate(self.schedule.stores):
+            if any(tensor in lasting[subgraph] for (subgraph, tensor), _ in store.tensors):
+                self.schedule.alive.append((number, 0, end))
+        for name, size in self._persistent.items():
+            self.schedule.alive.append((self.schedule.add(Store(name, size)), 0, end))
+
+
+def _rows_of(whole: Span, rows: Rows) -> Span:
+    row = whole.bytes // whole.rows
+    return Span(whole.store, whole.offset + rows.first * row, rows.size * row, rows.first, rows.size)
+
+
+def _rows(buffer: Buffer) -> int:
+    return buffer.dims[1] if len(buffer.dims) == 4 else 1

@@ -1,0 +1,212 @@
+"""The least RAM that a compiled model is found to run in."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tflm.c.call_checker import lost_values
+from tflm.c.calls import Call, Kernels, Move, Plan, PlannedBuffer, Window
+from tflm.c.kernel_facts import ReferenceKernels
+from tflm.c.late_reads import Reordered, late_reads
+from tflm.c.lowering import Lowering
+from tflm.c.placement import Location, distributed, placed
+from tflm.c.schedule import Run, Schedule, Shift, Span
+from tflm.c.stage_choice import FINEST, ChosenStage, StageSearch
+from tflm.errors import CompileError, RewriteError
+from tflm.rewriting.rows import Rows
+from tflm.schema.model import Model
+from tflm.schema.patch import with_operator_order
+from tflm.targets import align_up
+
+RAM_ALIGNMENT = 16
+"""What the bytes of all buffers together are a multiple of."""
+
+SLACK = 1
+"""Per cent by which a plan may exceed the smallest that was found, if it has fewer calls."""
+
+SHARES_OF_PEAK = (1.0, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.1, 1.12, 1.15, 1.2, 1.25, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0)
+"""Budgets that stages are searched for, as shares of the fewest bytes that are needed at once."""
+
+SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74, 0.7, 0.6)
+"""The same as shares of the RAM that is few enough."""
+
+
+def plan(
+    model: Model,
+    kernels: Kernels | None = None,
+    *,
+    persistent: Mapping[str, int] | None = None,
+    ram_bytes: int | None = None,
+    memories: Sequence[int] = (),
+    alignment: int = 4,
+) -> Plan:
+    """Plan the memory of a compiled model.
+
+    Args:
+        model: the model.
+        kernels: what is known of its kernels; those of TFLM, if it is not given.
+        persistent: bytes of what stays from invoke to invoke, by name; variable tensors need not be named.
+        ram_bytes: bytes that are few enough: the plan is then the one with the fewest calls and moves that is found
+            to fit. Where nothing fits, or without it, the plan is the smallest that is found, or hardly larger.
+        memories: bytes of several memories, the fastest first, in place of `ram_bytes`: the plan is then one with few
+            calls that fits, and the first memories hold what is accessed most often.
+        alignment: of all buffers, in bytes.
+
+    Raises:
+        CompileError: no plan was found that fits the memories.
+        RewriteError: the plan loses a value, which is a fault of this package.
+    """
+    order = late_reads(model)
+    reordered = Reordered(kernels or ReferenceKernels(model), order)
+    model = Model(with_operator_order(model, 0, order))
+    search = _Search(model, reordered, persistent or {}, alignment)
+    if memories:
+        found = search.in_memories(memories)
+    else:
+        fitting = search.within(ram_bytes) if ram_bytes is not None else None
+        found = fitting or search.smallest(ram_bytes)
+    for lost in lost_values(model, found, reordered):
+        raise RewriteError(f"the plan loses a value: {lost}")
+    return reordered.original(found)
+
+
+class Variant(NamedTuple):
+    """A way to run a model.
+
+    Attributes:
+        stages: operators that take turns.
+        by_rows: other operators that may run row by row, in place.
+    """
+
+    stages: tuple[ChosenStage, ...]
+    by_rows: frozenset[int]
+
+
+class _Search:
+    """Plans tilings of a model; the arguments are those of `plan`."""
+
+    def __init__(self, model: Model, kernels: Kernels, persistent: Mapping[str, int], alignment: int):
+        self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
+        self._stages = StageSearch(model, kernels)
+        self._known: dict[Variant, Plan] = {}
+
+    def within(self, ram_bytes: int) -> Plan | None:
+        """A plan with few calls of those that fit; None where none is found."""
+        for share in SHARES_OF_RAM:
+            tiling = self._stages.within(int(ram_bytes * share))
+            if tiling is None:
+                return None
+            for variant in self._variants(tiling.stages):
+                if self._planned(variant).ram_bytes <= ram_bytes:
+                    return self._coarsened(variant, ram_bytes)
+        return None
+
+    def smallest(self, ram_bytes: int | None) -> Plan:
+        """The smallest plan that is found, or one that is hardly larger and fits if that one does."""
+        best = min(self._variants(()), key=self._size)
+        peak = self._stages.least_peak()
+        for share in SHARES_OF_PEAK:
+            if align_up(int(peak * share), RAM_ALIGNMENT) >= self._size(best):
+                break
+            tiling = self._stages.within(int(peak * share))
+            if tiling is not None:
+                best = min((best, *self._variants(tiling.stages)), key=self._size)
+        size = self._size(best)
+        larger = size * (100 + SLACK) // 100
+        return self._coarsened(best, larger if ram_bytes is None else max(min(larger, ram_bytes), size))
+
+    def in_memories(self, capacities: Sequence[int]) -> Plan:
+        """A plan with few calls that fits several memories."""
+        usable = [capacity // RAM_ALIGNMENT * RAM_ALIGNMENT for capacity in capacities]
+        tilings = (self._stages.within(int(sum(usable) * share)) for share in SHARES_OF_RAM)
+        variants = (variant for tiling in tilings if tiling for variant in self._variants(tiling.stages))
+        for variant in dict.fromkeys(variants):
+            lowering, schedule = self._lowered(variant)
+            locations = distributed(schedule, usable, self._alignment)
+            if locations is not None:
+                return _plan(lowering.in_places(locations), locations, variant.stages)
+        sizes = ", ".join(f"{capacity:,}" for capacity in capacities)
+        raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
+
+    def _variants(self, stages: tuple[ChosenStage, ...]) -> list[Variant]:
+        """Some stages with the rows that they were found with, or one at a time, and other operators as well."""
+        finest = tuple(stage._replace(grain=FINEST) for stage in stages)
+        none, all = frozenset[int](), frozenset(range(len(self._stages.operators)))
+        return [Variant(each, by_rows) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
+
+    def _size(self, variant: Variant) -> int:
+        return self._planned(variant).ram_bytes
+
+    def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
+        """A plan that fits with more rows in a call, as long as it fits."""
+        for place, stage in enumerate(variant.stages):
+            coarser = [
+                variant._replace(stages=(*variant.stages[:place], each, *variant.stages[place + 1 :]))
+                for each in self._stages.coarser(stage)
+            ]
+            fitting = bisect.bisect_left(coarser, True, key=lambda each: self._size(each) <= ram_bytes)
+            variant = (*coarser, variant)[fitting]
+        for operator in sorted(self._split(variant)):
+            fewer = variant._replace(by_rows=variant.by_rows - {operator})
+            if self._size(fewer) <= ram_bytes:
+                variant = fewer
+        return self._planned(variant)
+
+    def _split(self, variant: Variant) -> frozenset[int]:
+        """The operators outside of stages that do run row by row."""
+        inside = {index for stage in variant.stages for index in range(stage.first, stage.end)}
+        calls = self._planned(variant).calls
+        return frozenset(call.operator for call in calls if isinstance(call, Call) and call.rows) - inside
+
+    def _planned(self, variant: Variant) -> Plan:
+        if variant not in self._known:
+            lowering, schedule = self._lowered(variant)
+            locations = placed(schedule, self._stages.peak(variant.stages), self._alignment)
+            self._known[variant] = _plan(lowering.in_places(locations), locations, variant.stages)
+        return self._known[variant]
+
+    def _lowered(self, variant: Variant) -> tuple[Lowering, Schedule]:
+        lowering = Lowering(self._model, self._kernels, self._stages.operators, variant.by_rows, self._persistent)
+        return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
+
+
+def _plan(schedule: Schedule, locations: Sequence[Location], stages: Sequence[ChosenStage]) -> Plan:
+    buffers = _buffers(schedule, locations)
+    count = 1 + max((location.memory for location in locations), default=0)
+    ends = [max((b.offset + b.size for b in buffers if b.memory == memory), default=0) for memory in range(count)]
+    return Plan(
+        memories=tuple(align_up(end, RAM_ALIGNMENT) for end in ends),
+        buffers=buffers,
+        calls=_calls(schedule),
+        stages=tuple(Rows(stage.first, stage.end) for stage in stages),
+    )
+
+
+def _buffers(schedule: Schedule, locations: Sequence[Location]) -> tuple[PlannedBuffer, ...]:
+    return tuple(
+        PlannedBuffer(
+            name=store.name,
+            offset=location.offset,
+            size=store.size,
+            first_call=min((piece.first for piece in body.pieces), default=0),
+            last_call=max((piece.last for piece in body.pieces), default=0),
+            tensors=store.tensors,
+            memory=location.memory,
+        )
+        for store, body, location in zip(schedule.stores, schedule.bodies(), locations)
+    )
+
+
+def _calls(schedule: Schedule) -> tuple[Call | Move, ...]:
+    return tuple(Move(*item) if isinstance(item, Shift) else _call(item) for item in schedule.items)
+
+
+def _call(run: Run) -> Call:
+    inputs, outputs = (tuple(_window(span) for span in side) for side in (run.inputs, run.outputs))
+    return Call(run.operator, run.rows, inputs, outputs, tuple(span.store for span in run.scratch))
+
+
+def _window(span: Span | None) -> Window | None:
+    return None if span is None else Window(span.store, span.offset, span.first_row, span.rows)

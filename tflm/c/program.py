@@ -1,0 +1,390 @@
+"""Programs: calls of kernels whose addresses are places in planned RAM or tables of constants."""
+
+from __future__ import annotations
+
+import itertools
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.binding import Action, BoundModel, BoundOperator, Branch, Loop, Once, SubgraphCall
+from tflm.c.calls import Call, Move, Plan
+from tflm.c.demands import Array, Demands, root_of, step_arrays, work_arrays
+from tflm.c.row_binding import RowBinder
+from tflm.compiler.language import FLOAT, Kernel, Step
+from tflm.delegates.compiled.movement import move, move_elements, move_rows
+from tflm.rewriting.rows import Rows
+
+
+@dataclass(eq=False)
+class RamBuffer:
+    """A piece of RAM.
+
+    Attributes:
+        name: of the tensor, or of what it is for.
+        bytes: its size.
+        memory, offset: its place; the memories are numbered.
+        initial: what it holds before the first invoke; None where that does not matter.
+    """
+
+    name: str
+    bytes: int
+    memory: int
+    offset: int
+    initial: npt.NDArray[np.uint8] | None = None
+
+
+@dataclass(eq=False)
+class Table:
+    """Constants in flash.
+
+    Attributes:
+        name: an identifier in C.
+        values: one-dimensional.
+    """
+
+    name: str
+    values: Array
+
+
+NOTHING = RamBuffer("nothing", 0, 0, 0)
+"""What arrays without elements point to."""
+
+
+class Pointer(NamedTuple):
+    """An address: so many bytes behind the begin of a buffer or table."""
+
+    base: RamBuffer | Table
+    offset: int
+
+    def advanced(self, bytes: int) -> Pointer:
+        """The address so many bytes later."""
+        return Pointer(self.base, self.offset + bytes)
+
+
+Operand = Union[Pointer, int, float]
+
+
+class KernelCall(NamedTuple):
+    """A call of a kernel; operands by parameter."""
+
+    kernel: Kernel
+    operands: dict[str, Operand]
+
+
+class CalledSubgraph(NamedTuple):
+    """The execution of another subgraph between two lists of copies."""
+
+    before: list[KernelCall]
+    subgraph: int
+    after: list[KernelCall]
+
+
+class If(NamedTuple):
+    """One of two subgraphs, by the first byte of the condition."""
+
+    condition: Pointer
+    then: CalledSubgraph
+    otherwise: CalledSubgraph
+
+
+class While(NamedTuple):
+    """A subgraph for as long as another one says so in the first byte of `holds`."""
+
+    before: list[KernelCall]
+    condition: int
+    holds: Pointer
+    body: CalledSubgraph
+
+
+class RunOnce(NamedTuple):
+    """A subgraph that runs if the byte at `pending` is not 0, which it then becomes."""
+
+    pending: Pointer
+    subgraph: int
+
+
+Statement = Union[KernelCall, If, While, RunOnce]
+
+
+@dataclass
+class OperatorCode:
+    """What runs one operator, or some rows of its output.
+
+    Attributes:
+        operator: it.
+        statements: in order.
+        rows: of the output; None for all of them.
+    """
+
+    operator: BoundOperator
+    statements: list[Statement]
+    rows: Rows | None = None
+
+
+class MovedRows(NamedTuple):
+    """Rows that move inside a buffer, for the next band to read them again."""
+
+    target: Pointer
+    source: Pointer
+    bytes: int
+
+
+Code = Union[OperatorCode, MovedRows]
+
+
+@dataclass
+class Program:
+    """A model as statements.
+
+    Attributes:
+        bound: the model, bound in memory of the host.
+        plan: of its RAM.
+        subgraphs: what runs each of them, in order.
+        buffers: everything in RAM.
+        tables: everything in flash.
+        inputs, outputs: where those of the model are.
+        structure_bytes: of constant structures, which the emitter defines.
+    """
+
+    bound: BoundModel
+    plan: Plan
+    subgraphs: list[list[Code]] = field(default_factory=list)
+    buffers: list[RamBuffer] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    inputs: list[Pointer] = field(default_factory=list)
+    outputs: list[Pointer] = field(default_factory=list)
+    structure_bytes: int = 0
+
+    @property
+    def is_split(self) -> bool:
+        """Whether the RAM is in several memories, which functions take as an array."""
+        return len(self.plan.memories) > 1
+
+    def calls(self) -> Iterator[KernelCall]:
+        """All calls of kernels."""
+        for code in itertools.chain(*self.subgraphs):
+            if isinstance(code, OperatorCode):
+                yield from _calls(code.statements)
+
+    @property
+    def constant_bytes(self) -> int:
+        """Bytes of all tables and structures."""
+        return sum(table.values.nbytes for table in self.tables) + self.structure_bytes
+
+
+def _calls(statements: Iterable[Statement]) -> Iterator[KernelCall]:
+    for statement in statements:
+        if isinstance(statement, KernelCall):
+            yield statement
+        elif isinstance(statement, If):
+            for called in (statement.then, statement.otherwise):
+                yield from (*called.before, *called.after)
+        elif isinstance(statement, While):
+            yield from (*statement.before, *statement.body.before, *statement.body.after)
+
+
+def program_of(bound: BoundModel, demands: Demands, plan: Plan) -> Program:
+    """The program of a bound model.
+
+    Args:
+        bound: the model.
+        demands: what it needs beside its tensors.
+        plan: of its RAM.
+    """
+    program = Program(bound, plan)
+    places = _Places(bound, demands, plan)
+    by_index = {operator.index: operator for operator in bound.operators[0]}
+    program.subgraphs.append([places.code(by_index, item) for item in plan.calls])
+    for operators in bound.operators[1:]:
+        program.subgraphs.append([OperatorCode(one, places.statements(one)) for one in operators])
+    main, tensors = bound.model.subgraphs[0], bound.tensors()
+    program.inputs, program.outputs = (
+        [places.pointer(tensors[i].elements, f"{side}_{number}", None) for number, i in enumerate(indices or ())]
+        for side, indices in (("input", main.inputs), ("output", main.outputs))
+    )
+    program.buffers, program.tables = places.buffers, places.tables
+    return program
+
+
+class _Places:
+    """Where the arrays of a bound model are on the device."""
+
+    def __init__(self, bound: BoundModel, demands: Demands, plan: Plan):
+        self._bound, self._demands, self._plan = bound, demands, plan
+        self.tables: list[Table] = []
+        self._by_content: dict[tuple[str, bytes], Table] = {}
+        self._names: set[str] = set()
+        self._constants: dict[Any, Pointer] = {}
+        self.buffers = [RamBuffer(buffer.name, buffer.size, buffer.memory, buffer.offset) for buffer in plan.buffers]
+        self._tensors = self._whole_tensors()
+        self._persistent = self._persistent_buffers()
+        self._rows = RowBinder(bound)
+        self._roots = self._called_work_arrays()
+
+    def _whole_tensors(self) -> dict[Any, Pointer]:
+        """Where each tensor is that is all in RAM at once."""
+        found = {}
+        for buffer, planned in zip(self.buffers, self._plan.buffers):
+            for (subgraph, i), offset in planned.tensors:
+                if offset + self._bound.tensors(subgraph)[i].byte_length <= planned.size:
+                    found[subgraph, i] = Pointer(buffer, offset)
+        return found
+
+    def _persistent_buffers(self) -> dict[Any, Pointer]:
+        """The place of each thing that stays from invoke to invoke, with what it holds at first."""
+        by_name = {buffer.name: buffer for buffer in self.buffers}
+        found = {}
+        for key, persistent in self._demands.persistent.items():
+            buffer = self._tensors[key].base if persistent.is_tensor else by_name[persistent.name]
+            assert isinstance(buffer, RamBuffer)
+            buffer.name, buffer.initial = persistent.title, persistent.initial
+            found[key] = Pointer(buffer, 0)
+        return found
+
+    def _called_work_arrays(self) -> dict[int, Pointer]:
+        """Where the work arrays of operators in called subgraphs are, by the address of their memory."""
+        by_name: dict[str, list[RamBuffer]] = {}
+        for buffer in self.buffers:
+            by_name.setdefault(buffer.name, []).append(buffer)
+        return {
+            root.ctypes.data: Pointer(buffer, 0)
+            for (subgraph, index), roots in self._demands.work.items()
+            if subgraph
+            for root, buffer in zip(roots, by_name.get(f"scratch of operator {index} of subgraph {subgraph}", []))
+        }
+
+    def code(self, operators: Mapping[int, BoundOperator], item: Call | Move) -> Code:
+        """What runs a call of the plan."""
+        if isinstance(item, Move):
+            buffer = self.buffers[item.buffer]
+            return MovedRows(Pointer(buffer, item.target), Pointer(buffer, item.source), item.size)
+        operator = operators[item.operator]
+        if item.rows is None:
+            self._roots |= self._scratch(self._demands.work.get((0, operator.index), []), item)
+            return OperatorCode(operator, self.statements(operator))
+        rows = self._rows.bind(operator, item)
+        windows = [(rows.inputs[i], item.inputs[i]) for i in rows.inputs]
+        windows += [(rows.outputs[i], item.outputs[i]) for i in rows.outputs]
+        self._roots |= self._scratch(work_arrays(rows.steps), item)
+        self._roots |= {
+            root_of(tensor.elements).ctypes.data: Pointer(self.buffers[window.buffer], window.offset)
+            for tensor, window in windows
+            if window is not None
+        }
+        return OperatorCode(operator, list(self._call(operator, rows.steps)), item.rows)
+
+    def _scratch(self, roots: Iterable[Array], call: Call) -> dict[int, Pointer]:
+        """Where a call has the memory that it works in, by its address on the host."""
+        return {root.ctypes.data: Pointer(self.buffers[i], 0) for root, i in zip(roots, call.scratch)}
+
+    def statements(self, operator: BoundOperator) -> list[Statement]:
+        """The statements of an operator."""
+        return [statement for action in operator.actions for statement in self._statement(operator, action)]
+
+    def _statement(self, operator: BoundOperator, action: Action) -> list[Statement]:
+        if isinstance(action, Step):
+            return list(self._call(operator, [action]))
+        if isinstance(action, Branch):
+            then, otherwise = (self._called(operator, call) for call in (action.then, action.otherwise))
+            return [If(self.pointer(action.condition, "condition", operator), then, otherwise)]
+        if isinstance(action, Loop):
+            before = self._call(operator, action.before)
+            holds = self.pointer(action.holds, "condition", operator)
+            return [While(before, action.condition, holds, self._called(operator, action.body))]
+        assert isinstance(action, Once)
+        return [RunOnce(self.pointer(action.pending, "pending", operator), action.subgraph)]
+
+    def _called(self, operator: BoundOperator, call: SubgraphCall) -> CalledSubgraph:
+        return CalledSubgraph(self._call(operator, call.before), call.subgraph, self._call(operator, call.after))
+
+    def _call(self, operator: BoundOperator, steps: Iterable[Step]) -> list[KernelCall]:
+        calls = []
+        for step in steps:
+            arrays = step_arrays(step)
+            operands: dict[str, Operand] = {}
+            for (name, kind), argument in zip(step.kernel.parameters.items(), step.arguments):
+                if name in arrays:
+                    operands[name] = self.pointer(arrays[name], name, operator)
+                elif kind == FLOAT:
+                    (operands[name],) = struct.unpack("<d", argument.to_bytes(8, "little", signed=True))
+                else:
+                    operands[name] = argument
+            if not _moves_nothing(step, operands):
+                calls.append(KernelCall(step.kernel, operands))
+        return calls
+
+    def pointer(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
+        """Where an array is.
+
+        Args:
+            array: it.
+            name: what it is, for the name of its table.
+            operator: whose array it is; None for inputs and outputs.
+        """
+        if not array.nbytes:
+            return Pointer(NOTHING, 0)
+        root = root_of(array)
+        if root.ctypes.data in self._roots:
+            return self._roots[root.ctypes.data].advanced(array.ctypes.data - root.ctypes.data)
+        key, content = self._demands.key(array), self._demands.content(array).ctypes.data
+        place = self._tensors.get(key) or self._persistent.get(key) or self._roots.get(content)
+        if place is None:
+            return self._in_table(array, name, operator)
+        return place.advanced(array.ctypes.data - content)
+
+    def _in_table(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
+        """Where a constant is; all of them stay on the host until the program is complete."""
+        key = array.ctypes.data, array.shape, array.strides, array.dtype
+        if key not in self._constants:
+            self._constants[key] = self._new_constant(array, name, operator)
+        return self._constants[key]
+
+    def _new_constant(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
+        values, offset = _span(array)
+        content = values.dtype.name, values.tobytes()
+        table = self._by_content.get(content)
+        if table is None:
+            owner = "" if operator is None else f"{operator.node.operator.lower()}_{operator.index}_"
+            prefix = "" if operator is None or not operator.subgraph else f"subgraph_{operator.subgraph}_"
+            table = self._by_content[content] = Table(self._unused(prefix + owner + name.replace(".", "_")), values)
+            self.tables.append(table)
+        return Pointer(table, offset)
+
+    def _unused(self, name: str) -> str:
+        """The name, or that with a number, if another table has it."""
+        name = "".join(character if character.isalnum() else "_" for character in name)
+        unused, number = name, 2
+        while unused in self._names:
+            unused, number = f"{name}_{number}", number + 1
+        self._names.add(unused)
+        return unused
+
+
+def _moves_nothing(step: Step, operands: Mapping[str, Operand]) -> bool:
+    """Whether a copy has its elements where they are already, because its tensors lie in each other."""
+    if step.kernel.function not in (move.function, move_rows.function, move_elements.function):
+        return False
+    if operands["target"] != operands["source"]:
+        return False
+    if step.kernel.function is move_rows.function:
+        return operands["target_step"] == operands["source_step"]
+    if step.kernel.function is move_elements.function:
+        steps = step_arrays(step)["steps"].reshape(-1, 3)
+        return bool((steps[:, 1] == steps[:, 2])[steps[:, 0] > 1].all())
+    return True
+
+
+def _span(array: Array) -> tuple[Array, int]:
+    """The bytes that a view covers, as elements, and where the first element of the view is in them, in bytes."""
+    if array.flags.c_contiguous:
+        return array.reshape(-1), 0
+    low, high = np.lib.array_utils.byte_bounds(array)
+    root = root_of(array)
+    start = low - root.ctypes.data
+    memory = root.reshape(-1).view(np.uint8)[start : start + high - low]
+    return memory.view(array.dtype), array.ctypes.data - low

@@ -1,0 +1,156 @@
+"""Calls on rows: an operator bound to some rows of its output, and the rows of its inputs that these need."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tflm.c.binding import BoundModel, BoundOperator
+from tflm.c.calls import Call, Window
+from tflm.c.kernels import KERNELS, Part
+from tflm.compiler.language import Step
+from tflm.compiler.processor import without_tiles
+from tflm.delegates.compiled.bindings import bind_steps
+from tflm.errors import CompileError
+from tflm.kernels import REGISTRATIONS
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.trailing_output import windows
+from tflm.kernels.node import KernelContext, Node, NodeTensors
+from tflm.kernels.overlap import OperatorFacts
+from tflm.kernels.registration import Registration
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.rewriting.rows import Rows
+
+ROWS = 1
+"""The dimension of a tensor that its rows count along."""
+
+
+def bind_small(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
+    """The steps of a whole operator: of kernels for small processors, or of those that all processors have."""
+    small = KERNELS.get(registration.name)
+    steps = None if small is None else small.bind(context, node, None)
+    if steps is not None:
+        return steps
+    with without_tiles():
+        steps = bind_steps(context, node, registration)
+    return None if steps is None or any(map(_holds_addresses, steps)) else steps
+
+
+def _holds_addresses(step: Step) -> bool:
+    """Whether addresses are inside the arrays of a step: it owns arrays that are no arguments. C can't have them so."""
+    return len(step.owners) > len(step.addresses)
+
+
+class RowTensors:
+    """The tensors of a node, of which some are reduced to rows.
+
+    Args:
+        tensors: of the whole node.
+        inputs, outputs: those that are replaced, by number.
+    """
+
+    def __init__(self, tensors: NodeTensors, inputs: dict[int, TfLiteEvalTensor], outputs: dict[int, TfLiteEvalTensor]):
+        self._tensors, self._inputs, self._outputs = tensors, inputs, outputs
+
+    def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
+        """Input `index`, or its rows."""
+        return self._inputs.get(index) or self._tensors.get_eval_input(node, index)
+
+    def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
+        """Output `index`, or its rows."""
+        return self._outputs.get(index) or self._tensors.get_eval_output(node, index)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tensors, name)
+
+
+class BoundRows(NamedTuple):
+    """A call on rows, bound to memory of its own.
+
+    Attributes:
+        steps: what computes the rows.
+        inputs, outputs: the rows that it reads and makes, by number.
+    """
+
+    steps: Sequence[Step]
+    inputs: dict[int, TfLiteEvalTensor]
+    outputs: dict[int, TfLiteEvalTensor]
+
+
+class RowBinder:
+    """Binds calls on rows: calls that differ only in where their rows are share what is bound.
+
+    Args:
+        bound: the model.
+    """
+
+    def __init__(self, bound: BoundModel):
+        self._bound = bound
+        self._known: dict[Hashable, BoundRows] = {}
+
+    def bind(self, operator: BoundOperator, call: Call) -> BoundRows:
+        """The steps of a call on rows.
+
+        Raises:
+            CompileError: the kernels of the operator cannot compute rows.
+        """
+        axis = self._axis(operator, call)
+        heights = tuple(window and window.rows for window in (*call.inputs, *call.outputs))
+        key = operator.index, axis, heights
+        if key not in self._known:
+            self._known[key] = self._bind(operator, call, axis)
+        return self._known[key]
+
+    def _axis(self, operator: BoundOperator, call: Call) -> Axis | None:
+        """Where the windows of the rows lie along the input's rows that are held; None without windows."""
+        small, window = KERNELS.get(operator.node.operator), call.inputs[0]
+        if small is None or not small.takes_rows or window is None or call.rows is None:
+            return None
+        return row_axis(self._bound, operator, call.rows, window)
+
+    def _bind(self, operator: BoundOperator, call: Call, axis: Axis | None) -> BoundRows:
+        node, tensors, context = operator.node, self._bound.tensors(), self._bound.layout.context
+        inputs, outputs = (
+            {
+                i: _rows_of(tensors[tensor], window)
+                for i, (tensor, window) in enumerate(zip(indices, windows))
+                if window is not None
+            }
+            for indices, windows in ((node.inputs, call.inputs), (node.outputs, call.outputs))
+        )
+        assert node.tensors is not None
+        banded = replace(node, tensors=RowTensors(node.tensors, inputs, outputs))
+        steps: Sequence[Step] | None
+        if axis is not None:
+            part = Part(axis, inputs[0].elements, outputs[0].elements)
+            steps = KERNELS[node.operator].bind(context, banded, part)
+        else:
+            steps = bind_small(context, banded, REGISTRATIONS[node.operator])
+        if steps is None:
+            raise CompileError(f"{node.operator} cannot be computed row by row; please report this model")
+        return BoundRows(steps, inputs, outputs)
+
+
+def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: Window) -> Axis:
+    """Where the windows of some rows of the output lie along the rows of the input that are held."""
+    subgraph = bound.model.subgraphs[operator.subgraph]
+    facts = OperatorFacts.of(bound.model.root, subgraph, (subgraph.operators or [])[operator.index])
+    both = windows(facts)
+    assert both is not None
+    whole = both[0]
+    start = rows.first * whole.stride - whole.before
+    return whole._replace(size=window.rows, windows=rows.size, before=window.first_row - start)
+
+
+def _rows_of(tensor: TfLiteEvalTensor, window: Window) -> TfLiteEvalTensor:
+    """A tensor of the rows of a window, in memory of its own."""
+    of_rows = copy.copy(tensor)
+    of_rows.dims = (
+        (*tensor.dims[:ROWS], window.rows, *tensor.dims[ROWS + 1 :]) if len(tensor.dims) == 4 else tensor.dims
+    )
+    of_rows.data = np.empty(of_rows.dims, tensor.elements.dtype)
+    return of_rows

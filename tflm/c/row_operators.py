@@ -1,0 +1,115 @@
+"""Operators that can compute some rows of their output: which rows of their inputs these take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflm.c.calls import CallNeeds, Kernels, ShapedCall
+from tflm.kernels import OPAQUE, REGISTRATIONS
+from tflm.kernels.layers.geometry import Axis, effective_size
+from tflm.kernels.layers.trailing_output import Windows, windows
+from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.rewriting.bands import PADS, ROWS, band_rule
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.rows import Rows
+from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.model import Model
+
+
+class RowOperator:
+    """An operator with one output, each row of which comes from some consecutive rows of its inputs.
+
+    Args:
+        model: the model.
+        index: which operator of the first subgraph.
+        kernels: what is known of its kernel.
+        places: the inputs that are read row by row, by their place; all others are read as a whole.
+
+    Attributes:
+        output, rows, row_bytes: the output, how many rows it has, and bytes of one.
+        inputs: the tensors that are read row by row, by place.
+        facts: what the model says of the whole operator.
+        registration: its registration.
+        macs: multiply-accumulates of the whole operator.
+    """
+
+    def __init__(self, model: Model, index: int, kernels: Kernels, places: Sequence[int]):
+        main = model.subgraphs[0]
+        operator = (main.operators or [])[index]
+        self.index = index
+        self.facts = OperatorFacts.of(model.root, main, operator)
+        (self.output,) = operator.outputs or ()
+        self.inputs = {place: (operator.inputs or ())[place] for place in places}
+        self.rows = self.facts.outputs[0].dims[ROWS]
+        self.row_bytes = self.facts.outputs[0].bytes // self.rows
+        self.registration = REGISTRATIONS.get(model.operator_name(operator), OPAQUE)
+        self._kernels = kernels
+        self._windows = windows(self.facts)
+        self._needs: dict[Rows, CallNeeds] = {}
+        self._needs_of_shape: dict[tuple[int, Axis | None], CallNeeds] = {}
+        single = [self._needed(row) for row in range(self.rows)]
+        self._first, self._end = [rows.first for rows in single], [rows.end for rows in single]
+        self.macs = multiply_accumulates(model, main, operator)
+
+    def needed(self, rows: Rows) -> Rows:
+        """The rows of each input that some rows of the output take."""
+        return Rows(self._first[rows.first], self._end[rows.end - 1])
+
+    def first_needed(self, row: int) -> int:
+        """The first row of each input that a row of the output and those after it take."""
+        return self._first[row]
+
+    def _needed(self, row: int) -> Rows:
+        if self._windows is None:
+            return Rows(row, row + 1)
+        axis = self._windows[0]
+        first = row * axis.stride - axis.before
+        end = first + effective_size(axis.taps, axis.dilation)
+        return Rows(min(max(first, 0), axis.size - 1), max(min(end, axis.size), 1))
+
+    def needs(self, rows: Rows) -> CallNeeds:
+        """What a call that computes some rows needs."""
+        if rows not in self._needs:
+            both = self._windows_of(rows)
+            key = rows.size, None if both is None else both[0]
+            if key not in self._needs_of_shape:
+                self._needs_of_shape[key] = self._kernels.needs(self._shaped(rows, both))
+            self._needs[rows] = self._needs_of_shape[key]
+        return self._needs[rows]
+
+    def _shaped(self, rows: Rows, both: Windows | None) -> ShapedCall:
+        read = self.needed(rows).size
+        inputs = [
+            _with_rows(facts, read) if facts is not None and place in self.inputs else facts
+            for place, facts in enumerate(self.facts.inputs)
+        ]
+        facts = self.facts._replace(inputs=inputs, outputs=[_with_rows(self.facts.outputs[0], rows.size)])
+        return ShapedCall(0, self.index, facts, both)
+
+    def _windows_of(self, rows: Rows) -> Windows | None:
+        if self._windows is None:
+            return None
+        axis, columns = self._windows
+        read = self.needed(rows)
+        before = read.first - (rows.first * axis.stride - axis.before)
+        return axis._replace(size=read.size, windows=rows.size, before=before), columns
+
+
+def _with_rows(facts: TensorFacts, rows: int) -> TensorFacts:
+    dims = list(facts.dims)
+    dims[ROWS] = rows
+    return facts._replace(dims=tuple(dims))
+
+
+def row_operators(model: Model, kernels: Kernels) -> list[RowOperator | None]:
+    """For each operator of the first subgraph, how it computes rows; None if it does not."""
+    graph = Graph(model)
+    return [_row_operator(model, graph, index, kernels) for index in range(len(graph.operators))]
+
+
+def _row_operator(model: Model, graph: Graph, index: int, kernels: Kernels) -> RowOperator | None:
+    operator = graph.operators[index]
+    if graph.code(operator) in PADS or not kernels.takes_rows(index):
+        return None
+    rule = band_rule(graph, operator, ROWS)
+    return None if rule is None else RowOperator(model, index, kernels, tuple(rule(Rows(0, 1)).needed))

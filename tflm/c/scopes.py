@@ -1,0 +1,124 @@
+"""Where the variables of a function are declared in C: in the innermost block that has all of their uses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
+
+Path: TypeAlias = tuple[tuple[int, int], ...]
+"""The statement that has something: from the outermost block to the innermost, (id of the block, index in it)."""
+
+
+class Scopes:
+    """The declarations of variables.
+
+    Attributes:
+        first: for each variable that is declared where it is first assigned, the id of that statement.
+        before: for each statement, by id, the variables that are declared without a value before it.
+        at_top: variables that are declared at the top of the function, where they are set to zero.
+    """
+
+    def __init__(self, body: Sequence[ast.stmt], parameters: Sequence[str]):
+        self.first: dict[str, int] = {}
+        self.before: dict[int, list[str]] = {}
+        self.at_top: list[str] = []
+        uses: dict[str, list[tuple[Path, ast.stmt]]] = {}
+        for name, path, statement in _uses(body, (), frozenset()):
+            uses.setdefault(name, []).append((path, statement))
+        self._blocks: dict[int, Sequence[ast.stmt]] = dict(_blocks(body))
+        assigned = {name for statement in body for name in _assigned(statement)}
+        for name, places in uses.items():
+            if name in assigned and name not in parameters:
+                self._declare(name, [path for path, _ in places])
+
+    def _declare(self, name: str, paths: list[Path]) -> None:
+        depth = 0
+        while all(len(path) > depth for path in paths) and len({path[depth][0] for path in paths}) == 1:
+            depth += 1
+        block, index = min((path[depth - 1] for path in paths), key=lambda place: place[1])
+        statement = self._blocks[block][index]
+        if name in _declarable(statement):
+            self.first[name] = id(statement)
+        elif is_assigned_first([statement], name):
+            self.before.setdefault(id(statement), []).append(name)
+        else:
+            self.at_top.append(name)
+
+
+def _declarable(statement: ast.stmt) -> list[str]:
+    """The variables that a statement assigns, and reads none of."""
+    targets: list[ast.expr]
+    if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+        targets, value = [statement.target], statement.value
+    elif isinstance(statement, ast.Assign):
+        target, value = statement.targets[0], statement.value
+        targets = target.elts if isinstance(target, ast.Tuple) else [target]
+    else:
+        return []
+    read = set(names_in(value))
+    return [target.id for target in targets if isinstance(target, ast.Name) and target.id not in read]
+
+
+def is_assigned_first(statements: Sequence[ast.stmt], name: str) -> bool:
+    """Whether statements assign a variable before they read it, whichever way they go."""
+    for statement in statements:
+        if name in _declarable(statement):
+            return True
+        if isinstance(statement, (ast.Return, ast.Break, ast.Continue)):
+            return name not in set(names_in(statement))
+        if isinstance(statement, ast.If):
+            if name in set(names_in(statement.test)):
+                return False
+            if is_assigned_first(statement.body, name) and is_assigned_first(statement.orelse, name):
+                return True
+        if name in set(names_in(statement)):
+            return False
+    return False
+
+
+def names_in(node: ast.AST) -> Iterator[str]:
+    """The names in a syntax tree."""
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name):
+            yield part.id
+
+
+def _assigned(node: ast.AST) -> Iterator[str]:
+    """The variables that are assigned, but for those of loops."""
+    loops = {id(part.target) for part in ast.walk(node) if isinstance(part, ast.For)}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store) and id(part) not in loops:
+            yield part.id
+
+
+def _blocks(body: Sequence[ast.stmt]) -> Iterator[tuple[int, Sequence[ast.stmt]]]:
+    yield id(body), body
+    for statement in body:
+        for inner in _inner_blocks(statement):
+            yield from _blocks(inner)
+
+
+def _inner_blocks(statement: ast.stmt) -> list[list[ast.stmt]]:
+    if isinstance(statement, ast.If):
+        return [statement.body, statement.orelse]
+    return [statement.body] if isinstance(statement, (ast.For, ast.While)) else []
+
+
+def _uses(body: Sequence[ast.stmt], outer: Path, loops: frozenset[str]) -> Iterator[tuple[str, Path, ast.stmt]]:
+    """The variables that statements name: (name, path, statement); variables of loops only outside of these."""
+    for index, statement in enumerate(body):
+        path = (*outer, (id(body), index))
+        inner, own_loops = _inner_blocks(statement), loops
+        heads: list[ast.AST] = [statement]
+        if isinstance(statement, ast.For):
+            assert isinstance(statement.target, ast.Name)
+            heads, own_loops = [statement.iter], loops | {statement.target.id}
+        elif isinstance(statement, (ast.If, ast.While)):
+            heads = [statement.test]
+        for head in heads:
+            for name in names_in(head):
+                if name not in loops:
+                    yield name, path, statement
+        for block in inner:
+            yield from _uses(block, path, own_loops)

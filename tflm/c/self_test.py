@@ -1,0 +1,263 @@
+"""A test of a compiled model: recorded inputs and outputs, a `main` that compares them, and a Makefile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from string import Template
+from typing import Any, NamedTuple, Union
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.constants import table_definition
+from tflm.c.header import TensorInterface, interfaces
+from tflm.c.program import Program
+from tflm.errors import ArgumentError, OperatorError
+from tflm.rewriting.verification import random_inputs
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_measurement import measure_arena
+from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.model import Model
+
+Arrays = list[npt.NDArray[Any]]
+
+TEST = Template("""\
+/* $origin */
+/* Runs ${name} on recorded inputs, one invoke after the other, and prints the first output that differs. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "$name.h"
+
+#if defined(${guard}_ON_QEMU) /* a Cortex-M begins at the address in the second word of its memory */
+extern void _start(void);
+__attribute__((section(".vectors"), used)) static void (*const vectors[2])(void) = {(void (*)(void))0x20100000, _start};
+#endif
+
+$tables
+$memory
+/* Returns the first element that differs, or -1. Floats may differ by one part in 100,000. */
+static long first_difference(const void *actual, const void *expected, long bytes, int is_float)
+{
+    const uint8_t *a = actual, *e = expected;
+    long i;
+    for (i = 0; i < bytes; i += is_float ? 4 : 1) {
+        if (is_float) {
+            float x, y;
+            memcpy(&x, a + i, 4);
+            memcpy(&y, e + i, 4);
+            if (!(x == y || (x != x && y != y) || fabsf(x - y) <= 1e-5f * (1.0f + fabsf(y)))) {
+                return i;
+            }
+        } else if (a[i] != e[i]) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static int failures;
+
+static void compare(int invoke, int output, const void *actual, const void *expected, long bytes, int element)
+{
+    long at = first_difference(actual, expected, bytes, element < 0);
+    if (at >= 0) {
+        int size = element < 0 ? -element : element;
+        printf("invoke %d: output %d differs at element %ld\\n", invoke, output, at / size);
+        ++failures;
+    }
+}
+
+int main(void)
+{
+    int invoke;
+    $set_up
+    ${name}_reset($ram);
+    for (invoke = 0; invoke < $count; ++invoke) {
+        int status;
+$fill
+        status = ${name}_invoke($ram);
+        if (status != 0) {
+            printf("invoke %d: operator %d failed\\n", invoke, status - 1);
+            return 1;
+        }
+$check
+        if (failures) {
+            return 1;
+        }
+    }
+    printf("$name: %d invokes, all outputs as recorded\\n", $count);
+    return 0;
+}
+""")
+
+MAKEFILE = Template("""\
+# make check  builds and runs the test on this machine, with the compiler's checks
+# make qemu   the same for a Cortex-M4 in QEMU (needs arm-none-eabi-gcc with newlib, and qemu-system-arm)
+# make size   code, constants and stack on a Cortex-M4
+
+CC ?= cc
+CHECKS ?= -fsanitize=address,undefined -fno-sanitize-recover=all
+ARM ?= arm-none-eabi-
+PART ?= -mcpu=cortex-m4 -mthumb
+OPTIMIZE ?= -O2
+WARNINGS := -std=c99 -Wall -Wextra -Werror -pedantic
+
+check: ${name}_check
+	./${name}_check
+
+qemu: ${name}_test.elf
+	qemu-system-arm -M mps2-an386 -nographic -semihosting -kernel $$<
+
+size: ${name}_size.o
+	$$(ARM)size -A $$< | grep -E '^[.](text|rodata|data|bss)'
+	@sort -t'	' -k2,2nr ${name}_size.su | head -3
+
+${name}_check: $sources $headers
+	$$(CC) $$(WARNINGS) -O1 -g $$(CHECKS) -o $$@ $sources -lm
+
+${name}_test.elf: $sources $headers
+	$$(ARM)gcc $$(PART) $$(OPTIMIZE) -std=gnu99 -D${guard}_ON_QEMU --specs=rdimon.specs -o $$@ $sources -lm \\
+		-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata=0x20000000
+
+${name}_size.o: ${name}.c $headers
+	$$(ARM)gcc $$(PART) $$(OPTIMIZE) $$(WARNINGS) -fstack-usage -c -o $$@ $$<
+
+clean:
+	rm -f ${name}_check ${name}_test.elf ${name}_size.o ${name}_size.su
+
+.PHONY: check qemu size clean
+""")
+
+
+class Samples(NamedTuple):
+    """What one invoke after the other is given and returns."""
+
+    inputs: list[Arrays]
+    outputs: list[Arrays]
+
+
+def recorded_samples(model: Model, inputs: Union[int, Sequence[Sequence[Any]]]) -> Samples:
+    """Run a model, from its first invoke on, and record its outputs.
+
+    Args:
+        model: the model.
+        inputs: how many random inputs; or for each invoke an array for each input.
+
+    Raises:
+        ArgumentError: there are no inputs.
+        TflmError: the model cannot be run, or not with these inputs.
+    """
+    if isinstance(inputs, int):
+        return _random_samples(model, inputs)
+    if not inputs:
+        raise ArgumentError("a self-test needs at least one input")
+    resolver = AllOpsResolver()
+    size = measure_arena(model, resolver).minimum_arena_bytes
+    interpreter = MicroInterpreter(model, resolver, bytearray(size))
+    interpreter.allocate_tensors()
+    samples = Samples([], [])
+    for arrays in inputs:
+        for i, values in enumerate(arrays):
+            interpreter.input(i).data[...] = values
+        samples.inputs.append([interpreter.input(i).data.copy() for i in range(interpreter.inputs_size())])
+        interpreter.invoke()
+        samples.outputs.append([interpreter.output(i).data.copy() for i in range(interpreter.outputs_size())])
+    return samples
+
+
+def _random_samples(model: Model, count: int) -> Samples:
+    """Random inputs of the whole range of their types; or, where the model refuses these, of zeros and ones."""
+    rng = np.random.default_rng(0)
+    inputs = [random_inputs(model, rng) for _ in range(count)]
+    try:
+        return recorded_samples(model, inputs)
+    except OperatorError:
+        return recorded_samples(model, [[(values > 0).astype(values.dtype) for values in one] for one in inputs])
+
+
+def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> str:
+    """The text of NAME_test.c.
+
+    Args:
+        program: the model.
+        name: its prefix.
+        origin: a line that says where the file is from.
+        samples: what it compares.
+    """
+    count = len(samples.inputs)
+    tensors = interfaces(program)
+    return TEST.substitute(
+        origin=origin,
+        name=name,
+        guard=name.upper(),
+        tables="\n".join(_tables(tensors, samples)),
+        memory="\n".join(_memory(program, name)),
+        set_up=f"\n{' ' * 4}".join(f"memset({block}.bytes, 0xA5, sizeof {block}.bytes);" for block in _blocks(program)),
+        ram=_ram(program),
+        count=count,
+        fill="\n".join(_fill(tensors, name, _ram(program))),
+        check="\n".join(_check(tensors, name, _ram(program))),
+    )
+
+
+def _blocks(program: Program) -> list[str]:
+    """The names of the blocks of RAM."""
+    return [f"block_{i}" for i in range(len(program.plan.memories))] if program.is_split else ["block"]
+
+
+def _ram(program: Program) -> str:
+    """What the model's functions are given."""
+    return "ram" if program.is_split else "block.bytes"
+
+
+def _memory(program: Program, name: str) -> Iterator[str]:
+    """The definition of the RAM."""
+    blocks = _blocks(program)
+    for i, block in enumerate(blocks):
+        size = f"{name.upper()}_RAM_{i}_BYTES" if program.is_split else f"{name.upper()}_RAM_BYTES"
+        yield f"static union {{\n    int64_t alignment;\n    uint8_t bytes[{size}];\n}} {block};\n"
+    if program.is_split:
+        yield f"static void *const ram[] = {{{', '.join(f'{block}.bytes' for block in blocks)}}};\n"
+
+
+def _tables(tensors: Sequence[TensorInterface], samples: Samples) -> Iterator[str]:
+    for tensor in tensors:
+        invokes = samples.inputs if tensor.side == "input" else samples.outputs
+        values = np.concatenate([np.asarray(arrays[tensor.number], None).reshape(-1) for arrays in invokes])
+        if values.size:
+            yield table_definition(f"{tensor.side}_{tensor.number}", values)
+
+
+def _fill(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[str]:
+    for tensor in tensors:
+        if tensor.side == "input" and tensor.tensor.bytes:
+            size = f"{name.upper()}_INPUT_{tensor.number}_BYTES"
+            source = f"(const uint8_t *)input_{tensor.number} + invoke * {size}"
+            yield f"        memcpy({name}_input_{tensor.number}({ram}), {source}, {size});"
+
+
+def _check(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[str]:
+    for tensor in tensors:
+        if tensor.side == "output" and tensor.tensor.bytes:
+            number = tensor.number
+            size = f"{name.upper()}_OUTPUT_{number}_BYTES"
+            element = tensor.tensor.data.itemsize * (-1 if tensor.element == "float" else 1)
+            expected = f"(const uint8_t *)output_{number} + invoke * {size}"
+            actual = f"{name}_output_{number}({ram})"
+            yield f"        compare(invoke, {number}, {actual}, {expected},\n                {size}, {element});"
+
+
+def makefile_of(name: str, shared: str | None = None) -> str:
+    """The text of the Makefile.
+
+    Args:
+        name: the model's prefix.
+        shared: the name of the kernels' files, where they are not in NAME.c.
+    """
+    names = [name] if shared is None else [name, shared]
+    sources, headers = ([f"{each}{suffix}" for each in names] for suffix in (".c", ".h"))
+    return MAKEFILE.substitute(
+        name=name, guard=name.upper(), sources=" ".join((*sources, f"{name}_test.c")), headers=" ".join(headers)
+    )

@@ -1,0 +1,344 @@
+"""Kernels as C99: the functions of `tflm.compiler.language`, translated from their syntax trees.
+
+What is written needs <math.h>, <stdbool.h>, <stdint.h> and <string.h>, and an `int` of at least 32 bits. Values are
+those that LLVM's machine code gives. Signed integers are cast to narrower ones modulo 2^n, and shift to the right by
+their sign, as every known compiler defines it.
+"""
+
+from __future__ import annotations
+
+import functools
+import textwrap
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any
+
+from tflm.c.functions import FunctionWriter
+from tflm.c.helpers import helpers_of
+from tflm.c.instances import Instance, identifier, pointer_type, promoted, return_type
+from tflm.c.syntax import TranslationError, docstring_of, tree_of
+from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results, Value, range_of
+from tflm.compiler.language import (
+    ABORTED,
+    REFUSED,
+    STANDALONE,
+    Emitted,
+    Kernel,
+    bounds_of,
+    hint_of,
+    is_address,
+    record_of,
+)
+
+WIDTH = 120
+"""Of lines, where they are wrapped."""
+
+PACKAGES = ("delegates.compiled.", "c.kernels.")
+"""Names of C functions leave them out."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of a C function.
+
+    Attributes:
+        name: in the language.
+        c_type: for example "const int8_t *"; a structure is passed by its address.
+        value: what is known of it; the range of an integer is what arguments must be in.
+        fields: of a structure.
+    """
+
+    name: str
+    c_type: str
+    value: Value
+    fields: tuple[Parameter, ...] = ()
+
+    @property
+    def declaration(self) -> str:
+        """Type and name."""
+        space = "" if self.c_type.endswith("*") else " "
+        return f"{self.c_type}{space}{identifier(self.name)}"
+
+
+class Translation:
+    """Kernels and what they call."""
+
+    def __init__(self) -> None:
+        self.instances: dict[tuple[Any, ...], Instance] = {}
+
+    def kernel(self, kernel: Kernel) -> Instance:
+        """The instance of a kernel."""
+        if isinstance(kernel, Emitted):
+            raise TranslationError(f"{kernel.name} is written in LLVM IR")
+        arguments = _arguments(kernel)
+        key = (kernel.function, name_of(kernel))
+        if key not in self.instances:
+            instance = Instance(kernel.function, name_of(kernel), arguments, is_kernel=True)
+            FunctionWriter(instance, self.instance).write()
+            self.instances[key] = instance
+        return self.instances[key]
+
+    def instance(self, function: FunctionType, name: str, arguments: dict[str, Value]) -> Instance:
+        """The instance of a function for arguments of these types."""
+        key = (function, *((of, value) for of, value in arguments.items()))
+        if key not in self.instances:
+            instance = Instance(function, name, arguments)
+            FunctionWriter(instance, self.instance).write()
+            self.instances[key] = instance
+        return self.instances[key]
+
+
+NOT_INLINED = "NOT_INLINED "
+"""Before functions with loops that need all registers: in larger functions, compilers would keep some in memory."""
+
+DEFINITION_OF_NOT_INLINED = """#ifndef NOT_INLINED
+#if defined(__GNUC__)
+#define NOT_INLINED __attribute__((noinline))
+#else
+#define NOT_INLINED
+#endif
+#endif
+"""
+
+
+def _arguments(kernel: Kernel) -> dict[str, Value]:
+    """The value of each parameter of a kernel, by its name in the language."""
+    found: dict[str, Value] = {}
+    for name in kernel.function.__annotations__:
+        if name == "return":
+            continue
+        if name in kernel.functions:
+            function = kernel.functions[name]
+            found[name] = Callee(function, _function_name(function, f"{name}_{kernel.constants[name]}"))
+        elif record := record_of(kernel.function, name):
+            fields = ((of, _value(kernel, f"{name}.{of}")) for of in record._fields)
+            found[name] = Record(structure_name(record), tuple(fields))
+        else:
+            found[name] = _value(kernel, name)
+    return found
+
+
+def _function_name(function: FunctionType, otherwise: str) -> str:
+    return identifier(otherwise.lower() if function.__name__ == "<lambda>" else function.__name__)
+
+
+def _value(kernel: Kernel, name: str) -> Number | Pointer:
+    kind, hint = kernel.parameters[name], hint_of(kernel.function, name)
+    if kind.is_pointer:
+        return Pointer(kind.dtype, frozenset([name]))
+    if is_address(hint):
+        return Pointer("address", frozenset([name]))
+    if kind.dtype == "float64":
+        return Number("float64")
+    bounds = bounds_of(hint)
+    return Number("int64", Range(bounds.least, bounds.most))
+
+
+def structure_name(record: type) -> str:
+    """The name of the structure that a NamedTuple becomes, which begins with that of its module."""
+    name = "".join("_" + letter.lower() if letter.isupper() else letter for letter in record.__name__)
+    return f"{record.__module__.rpartition('.')[2]}_{name.strip('_')}"
+
+
+# --- What programs ask for ---------------------------------------------------------------------------------------
+
+
+def name_of(kernel: Kernel) -> str:
+    """The name of a kernel's C function."""
+    module, _, name = kernel.function_name.rpartition(".")
+    for package in PACKAGES:
+        module = module.removeprefix(package)
+    constants = [str(value) for value in kernel.constants.values()]
+    distinct = list(dict.fromkeys(constants))
+    parts = [*module.split("."), name.strip("_"), *(distinct if len(distinct) == 1 else constants)]
+    return "_".join(parts).lower()
+
+
+def written(kernel: Kernel) -> frozenset[str]:
+    """The parameters through which a kernel writes; a field of a NamedTuple is called "parameter.field"."""
+    return frozenset(_translated(kernel).written)
+
+
+def failure_of(kernel: Kernel) -> str | None:
+    """How a kernel can fail: "aborted" or "refused". If it can't, its C function returns nothing."""
+    instance = _translated(kernel)
+    if instance.is_void:
+        return None
+    assert isinstance(instance.returned, Number)
+    return {ABORTED: "aborted", REFUSED: "refused"}[instance.returned.range.most]
+
+
+def parameters(kernel: Kernel) -> list[Parameter]:
+    """What the C function of a kernel takes."""
+    return list(_parameters(_translated(kernel)))
+
+
+def declaration(kernel: Kernel, *, linkage: str = "static ") -> str:
+    """The declaration of a kernel's C function."""
+    return _head(_translated(kernel), name_of(kernel), linkage) + ";"
+
+
+def structures(kernels: Iterable[Kernel]) -> str:
+    """The definitions of the structures that kernels take."""
+    values = (value for kernel in kernels for value in _translated(kernel).arguments.values())
+    return "\n".join(dict.fromkeys(_structure(value) for value in values if _is_record(value)))
+
+
+def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
+    """The definitions of kernels in C: functions that they share, and the kernels in their order.
+
+    Args:
+        linkage: of the kernels: "static " or nothing.
+
+    Raises:
+        TranslationError: a kernel has something that C has not.
+    """
+    translation = Translation()
+    roots = [translation.kernel(kernel) for kernel in dict.fromkeys(kernels)]
+    names = [root.name for root in roots]
+    if len(set(names)) != len(names):
+        raise TranslationError(f"several kernels are called {max(names, key=names.count)}")
+    source = "\n".join(_definitions(roots, linkage))
+    return "\n".join([DEFINITION_OF_NOT_INLINED, *helpers_of(source), source])
+
+
+@functools.cache
+def _translated(kernel: Kernel) -> Instance:
+    return Translation().kernel(kernel)
+
+
+# --- Text --------------------------------------------------------------------------------------------------------
+
+
+def _is_record(value: Value) -> bool:
+    return isinstance(value, Record)
+
+
+def _with_callees(instance: Instance) -> Iterator[Instance]:
+    """An instance after all that it calls."""
+    for callee in instance.calls:
+        yield from _with_callees(callee)
+    yield instance
+
+
+def _definitions(roots: Iterable[Instance], linkage: str) -> list[str]:
+    """The definitions of kernels and of all that they call. Instances with the same text are one function."""
+    names: dict[Instance, str] = {}
+    by_text: dict[tuple[str, str], str] = {}
+    versions: Counter[str] = Counter()
+    for instance in dict.fromkeys(instance for root in roots for instance in _with_callees(root)):
+        text = _definition(instance, instance.token, linkage)
+        for callee in instance.calls:
+            text = text.replace(callee.token, names[callee])
+        text = text.replace(instance.token, OWN_NAME)
+        key = (instance.name, text)
+        if key not in by_text:
+            versions[instance.name] += 1
+            suffix = f"_{versions[instance.name]}" if versions[instance.name] > 1 else ""
+            by_text[key] = instance.name + suffix
+        names[instance] = by_text[key]
+    return [text.replace(OWN_NAME, name) for (_, text), name in by_text.items()]
+
+
+OWN_NAME = "@@"
+"""Stands for the name of a function in its text."""
+
+
+def _parameters(instance: Instance) -> Iterator[Parameter]:
+    for name, value in instance.arguments.items():
+        if not isinstance(value, Callee):
+            yield _parameter(name, value, instance.written)
+
+
+def _parameter(name: str, value: Value, written: set[str]) -> Parameter:
+    if isinstance(value, Record):
+        fields = tuple(
+            Parameter(of, _parameter(f"{name}.{of}", part, written).c_type, part) for of, part in value.fields
+        )
+        return Parameter(name, f"const struct {value.name} *", value, fields)
+    if isinstance(value, Pointer):
+        return Parameter(name, pointer_type(value, written), value)
+    assert isinstance(value, Number)
+    return Parameter(name, _parameter_type(value), value)
+
+
+def _parameter_type(value: Number) -> str:
+    """The type of a parameter: for a constant that of any argument of 32 bits, otherwise the narrowest."""
+    if value.range.is_constant and value.range in INT32:
+        return value.c_type
+    if value.dtype != "int64":
+        return value.c_type
+    names = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
+    return next(name for name in names if value.range in range_of(name)) + "_t"
+
+
+def _head(instance: Instance, name: str, linkage: str) -> str:
+    given = [parameter.declaration for parameter in _parameters(instance)] or ["void"]
+    returned = instance.returned
+    if instance.is_void:
+        result = "void "
+    elif isinstance(returned, Pointer):
+        result = pointer_type(returned, instance.written)
+    else:
+        result = return_type(instance) + " "
+    head = f"{linkage}{result}{name}("
+    line = head + ", ".join(given) + ")"
+    if len(line) <= WIDTH:
+        return line
+    return head + "\n" + ",\n".join("    " + text for text in _filled(given)) + ")"
+
+
+def _filled(parts: list[str]) -> list[str]:
+    """Parts, several on a line."""
+    lines = [parts[0]]
+    for part in parts[1:]:
+        if len(lines[-1]) + len(part) + 8 <= WIDTH:
+            lines[-1] += ", " + part
+        else:
+            lines.append(part)
+    return lines
+
+
+def _definition(instance: Instance, name: str, linkage: str) -> str:
+    if instance.is_kernel:
+        linkage += NOT_INLINED
+    elif vars(instance.function).get(STANDALONE):
+        linkage = "static " + NOT_INLINED
+    else:
+        linkage = "static inline "
+    head, structure = _head(instance, name, linkage), _results_structure(instance)
+    return (
+        f"{structure}{_comment(docstring_of(tree_of(instance.function)))}{head}\n{{\n"
+        + "\n".join(instance.lines)
+        + "\n}\n"
+    )
+
+
+def _results_structure(instance: Instance) -> str:
+    """The definition of the structure that an instance returns, if it does."""
+    if not isinstance(instance.returned, Results):
+        return ""
+    parts = (f"    {promoted(number.c_type)} value{place};" for place, number in enumerate(instance.returned.parts))
+    return f"{return_type(instance)} {{\n" + "\n".join(parts) + "\n};\n\n"
+
+
+def _comment(text: str) -> str:
+    if not text:
+        return ""
+    lines = text.replace("*/", "* /").splitlines()
+    if len(lines) == 1 and len(lines[0]) < WIDTH - 6:
+        return f"/* {lines[0]} */\n"
+    return "/*\n" + textwrap.indent("\n".join(lines), " * ", lambda line: True).replace(" * \n", " *\n") + "\n */\n"
+
+
+def _structure(value: Value) -> str:
+    assert isinstance(value, Record)
+    lines = []
+    for name, part in value.fields:
+        if isinstance(part, Number):
+            lines.append(f"    {_parameter_type(part)} {identifier(name)};")
+        else:
+            lines.append(f"    const {part.c_element} *{identifier(name)};")
+    return f"struct {value.name} {{\n" + "\n".join(lines) + "\n};\n"

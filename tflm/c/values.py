@@ -1,0 +1,241 @@
+"""What is known of a value while a kernel is translated: its type in the language, and its range.
+
+The language is numba's: integers that are computed have 64 bits, and wrap. C gets narrower ones where the range says
+that nothing is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
+from types import FunctionType
+from typing import Any, TypeAlias
+
+from tflm.c.syntax import TranslationError
+
+INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
+FLOATS = ("float32", "float64")
+
+MOST_STEPS = 1 << 31
+"""How often a loop adds to one variable, at most."""
+
+
+@dataclass(frozen=True)
+class Range:
+    """Integers from `least` to `most`, both included."""
+
+    least: int
+    most: int
+
+    def __contains__(self, other: Range) -> bool:
+        return self.least <= other.least and other.most <= self.most
+
+    def __or__(self, other: Range) -> Range:
+        return Range(min(self.least, other.least), max(self.most, other.most))
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether there is one value only."""
+        return self.least == self.most
+
+
+def range_of(dtype: str) -> Range:
+    """All values of an integer type."""
+    bits = INTEGER_BITS[dtype]
+    return Range(0, (1 << bits) - 1) if dtype.startswith("u") else Range(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
+
+
+INT32, INT64, UINT32, UINT64 = map(range_of, ("int32", "int64", "uint32", "uint64"))
+NOTHING = Range(0, 0)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number of a type of the language: an integer with its range, a float or "bool"."""
+
+    dtype: str
+    range: Range = NOTHING
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it is an integer, or a truth value."""
+        return self.dtype not in FLOATS
+
+    @property
+    def c_type(self) -> str:
+        """The narrowest type of C that holds the values of a variable, without changing what is computed from it."""
+        if self.dtype == "int64":
+            return "int32_t" if self.range in INT32 else "int64_t"
+        return C_TYPES[self.dtype]
+
+
+C_TYPES = {
+    **{dtype: dtype + "_t" for dtype in INTEGER_BITS},
+    "float32": "float",
+    "float64": "double",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The address of elements of a type.
+
+    Attributes:
+        dtype: of the elements; "address" for bytes without a type.
+        roots: the parameters of the function whose memory it may point to.
+    """
+
+    dtype: str
+    roots: frozenset[str] = frozenset()
+
+    @property
+    def c_element(self) -> str:
+        """The type of what it points to."""
+        return "uint8_t" if self.dtype == "address" else C_TYPES[self.dtype]
+
+
+@dataclass(frozen=True)
+class Callee:
+    """A function that a parameter stands for, and what it is called in C."""
+
+    function: FunctionType
+    name: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """A parameter that is a NamedTuple; it knows its fields."""
+
+    name: str
+    fields: tuple[tuple[str, Number | Pointer], ...]
+
+    def field(self, name: str) -> Number | Pointer:
+        """What a field is."""
+        return dict(self.fields)[name]
+
+
+@dataclass(frozen=True)
+class Results:
+    """Several numbers that a function returns."""
+
+    parts: tuple[Number, ...]
+
+
+@dataclass(frozen=True)
+class Constant:
+    """What Python knows when the kernel is translated, such as a tuple or a module."""
+
+    value: Any
+
+
+Value: TypeAlias = Number | Pointer | Callee | Record | Results | Constant
+
+
+def boolean() -> Number:
+    """A truth value."""
+    return Number("bool", Range(0, 1))
+
+
+def joined(a: Value, b: Value) -> Value:
+    """What is either of two values.
+
+    Raises:
+        TranslationError: they have different types.
+    """
+    if isinstance(a, Pointer) and isinstance(b, Pointer) and a.dtype == b.dtype:
+        return Pointer(a.dtype, a.roots | b.roots)
+    if isinstance(a, Number) and isinstance(b, Number):
+        if a.dtype == b.dtype:
+            return Number(a.dtype, a.range | b.range)
+        if a.is_integer and b.is_integer:
+            return Number(common_integer(a.dtype, b.dtype), a.range | b.range)
+    if isinstance(a, Results) and isinstance(b, Results) and len(a.parts) == len(b.parts):
+        return Results(tuple(number_of(joined(*pair)) for pair in zip(a.parts, b.parts)))
+    if a == b:
+        return a
+    raise TranslationError(f"{a} and {b} have no type in common")
+
+
+def number_of(value: Value) -> Number:
+    """The value, a number.
+
+    Raises:
+        TranslationError: it is something else.
+    """
+    if not isinstance(value, Number):
+        raise TranslationError(f"{value} is no number")
+    return value
+
+
+def common_integer(*dtypes: str) -> str:
+    """The type of what is computed from integers of these types."""
+    return "uint64" if all(dtype.startswith("u") for dtype in dtypes) else "int64"
+
+
+def common_number(a: Number, b: Number) -> str:
+    """The type of what is computed from two numbers."""
+    if a.is_integer and b.is_integer:
+        return common_integer(a.dtype, b.dtype)
+    return "float32" if a.dtype == b.dtype == "float32" else "float64"
+
+
+THRESHOLDS = [Range(0, 0), range_of("int8"), range_of("int16"), Range(0, INT32.most), INT32, UINT32, INT64, UINT64]
+
+
+def widened(value: Number) -> Number:
+    """The number with a range that grows no further step by step."""
+    return Number(value.dtype, next((wide for wide in THRESHOLDS if value.range in wide), INT64))
+
+
+# --- Ranges of operations ----------------------------------------------------------------------------------------
+
+
+def _corners(values: Iterable[int]) -> Range:
+    all_values = list(values)
+    return Range(min(all_values), max(all_values))
+
+
+def _shift_amounts(amount: Range) -> Range:
+    """Shifts by less than 0 or more than 63 bits are undefined."""
+    return Range(min(max(amount.least, 0), 63), min(max(amount.most, 0), 63))
+
+
+def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
+    """The exact results of an operation, by the name of its node in the syntax tree; None if nothing is known."""
+    if name == "Add":
+        return Range(a.least + b.least, a.most + b.most)
+    if name == "Sub":
+        return Range(a.least - b.most, a.most - b.least)
+    if name == "Mult":
+        return _corners(x * y for x in (a.least, a.most) for y in (b.least, b.most))
+    if name in ("LShift", "RShift"):
+        amounts = _shift_amounts(b)
+        ends = [(x, n) for x in (a.least, a.most) for n in (amounts.least, amounts.most)]
+        return _corners(x << n if name == "LShift" else x >> n for x, n in ends)
+    if name == "FloorDiv" and b.least > 0:
+        return _corners(x // y for x in (a.least, a.most) for y in (b.least, b.most))
+    if name == "FloorDiv":
+        magnitude = max(abs(a.least), abs(a.most))
+        return Range(-magnitude, magnitude)
+    if name == "Mod" and b.least > 0:
+        return Range(0, b.most - 1)
+    if name == "Mod":
+        return Range(min(b.least + 1, 0), max(b.most - 1, 0))
+    if name == "BitAnd" and (a.least >= 0 or b.least >= 0):
+        return Range(0, min(side.most for side in (a, b) if side.least >= 0))
+    if name in ("BitOr", "BitXor", "BitAnd"):
+        bits = max(value.bit_length() for value in (a.least, a.most, b.least, b.most))
+        return Range(0 if a.least >= 0 and b.least >= 0 else -(1 << bits), (1 << bits) - 1)
+    return None
+
+
+def accumulated(start: Range, term: Range) -> Range:
+    """A variable that begins in `start`, and to which a loop adds `term`."""
+    return Range(start.least + min(0, term.least * MOST_STEPS), start.most + max(0, term.most * MOST_STEPS))
+
+
+def folded(parts: Iterable[Value]) -> Value:
+    """What is any of these values."""
+    return reduce(joined, parts)
