@@ -17,60 +17,63 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tflm import delegates, libraries, releases, schema, targets
-from tflm.errors import (
-    ArenaError,
-    ArenaExhausted,
-    ArgumentError,
-    DataError,
-    DelegateError,
-    FirmwareError,
-    InterpreterError,
-    ModelError,
-    OperatorError,
-    PlanFileError,
-    PlanIgnored,
-    ResolverError,
-    RewriteError,
-    TensorError,
-    TensorIndexError,
-    TflmError,
-    UnresolvedOperator,
-    VersionAssumed,
-)
-from tflm.kernels import KernelContext, Node, Registration
-from tflm.kernels.reference.ethos_u import ethos_u
-from tflm.memory.buffer import Buffer as PlannedBuffer
-from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
-from tflm.runtime.micro_allocator import MicroAllocator
-from tflm.runtime.micro_interpreter import MicroInterpreter
-from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
-from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
-from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
-from tflm.runtime.micro_profiler import MicroProfiler
-from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
-from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
-from tflm.schema.builder import ModelBuilder, quantized
-from tflm.schema.model import Model, verify
-
 if TYPE_CHECKING:
-    from tflm import boards
+    from tflm import boards, delegates, libraries, releases, schema, targets
     from tflm.application.fit import Fit, fit
     from tflm.application.fit_search import FitStep
     from tflm.boards.board_fit import BoardFit, board_fit
     from tflm.boards.device_check import DeviceFinding, check_device
+    from tflm.c.compile import CompiledModel, CompiledModels, compile_model, compile_models
+    from tflm.errors import (
+        ArenaError,
+        ArenaExhausted,
+        ArgumentError,
+        CompileError,
+        DataError,
+        DelegateError,
+        FirmwareError,
+        InterpreterError,
+        ModelError,
+        OperatorError,
+        PlanFileError,
+        PlanIgnored,
+        QuantizerError,
+        ResolverError,
+        RewriteError,
+        TensorError,
+        TensorIndexError,
+        TflmError,
+        UnresolvedOperator,
+        VersionAssumed,
+    )
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
     from tflm.firmware.flash import Flash, flash
     from tflm.firmware.instructions import Estimate, estimate
+    from tflm.kernels import KernelContext, Node, Registration
+    from tflm.kernels.reference.ethos_u import ethos_u
+    from tflm.memory.buffer import Buffer as PlannedBuffer
+    from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
     from tflm.planning import ModelPlan, plan
+    from tflm.quantization import Alternative, FloatOperator, QuantizedModel, quantize
     from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
     from tflm.rewriting.compression import CompressedModel, CompressedTensor, compress
+    from tflm.runtime.micro_allocator import MicroAllocator
+    from tflm.runtime.micro_interpreter import MicroInterpreter
+    from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
+    from tflm.runtime.micro_measurement_report import ArenaMeasurement, Peak
+    from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+    from tflm.runtime.micro_profiler import MicroProfiler
+    from tflm.runtime.recorded_allocations import RecordedAllocation, RecordedAllocationType
+    from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
+    from tflm.schema.builder import ModelBuilder, quantized
+    from tflm.schema.model import Model, verify
     from tflm.schema.versioning.update import update_versions
 
     __version__: str
 
 __all__ = [
     "AllOpsResolver",
+    "Alternative",
     "ArenaError",
     "ArenaExhausted",
     "ArenaMeasurement",
@@ -79,6 +82,9 @@ __all__ = [
     "CalibrationReport",
     "CompressedModel",
     "CompressedTensor",
+    "CompileError",
+    "CompiledModel",
+    "CompiledModels",
     "DataError",
     "DelegateError",
     "DeviceFinding",
@@ -88,6 +94,7 @@ __all__ = [
     "Fit",
     "FitStep",
     "Flash",
+    "FloatOperator",
     "InterpreterError",
     "KernelContext",
     "MicroAllocator",
@@ -104,6 +111,8 @@ __all__ = [
     "PlanFileError",
     "PlanIgnored",
     "PlannedBuffer",
+    "QuantizedModel",
+    "QuantizerError",
     "RecordedAllocation",
     "RecordedAllocationType",
     "RecordingMicroAllocator",
@@ -126,6 +135,8 @@ __all__ = [
     "calibrate_report",
     "check_device",
     "compress",
+    "compile_model",
+    "compile_models",
     "delegates",
     "estimate",
     "ethos_u",
@@ -137,6 +148,7 @@ __all__ = [
     "measure_arena",
     "measure_separate_arenas",
     "plan",
+    "quantize",
     "quantized",
     "releases",
     "resize",
@@ -149,30 +161,69 @@ __all__ = [
 ]
 
 
+_PACKAGES = (
+    *("boards", "delegates", "errors", "kernels", "libraries", "memory", "releases", "runtime", "schema", "targets"),
+)
+"""Modules of this package that `import tflm` makes available."""
+
 _LATER = {
+    "tflm.application.fit": ("Fit", "fit"),
+    "tflm.application.fit_search": ("FitStep",),
     "tflm.boards.board_fit": ("BoardFit", "board_fit"),
     "tflm.boards.device_check": ("DeviceFinding", "check_device"),
+    "tflm.c.compile": ("CompiledModel", "CompiledModels", "compile_model", "compile_models"),
+    "tflm.errors": (
+        *("ArenaError", "ArenaExhausted", "ArgumentError", "CompileError", "DataError", "DelegateError"),
+        *("FirmwareError", "InterpreterError", "ModelError", "OperatorError", "PlanFileError", "PlanIgnored"),
+        *("QuantizerError", "ResolverError", "RewriteError", "TensorError", "TensorIndexError", "TflmError"),
+        *("UnresolvedOperator", "VersionAssumed"),
+    ),
     "tflm.evaluation": ("CalibrationReport", "Evaluation", "calibrate_report", "evaluate"),
     "tflm.firmware.flash": ("Flash", "flash"),
     "tflm.firmware.instructions": ("Estimate", "estimate"),
+    "tflm.kernels": ("KernelContext", "Node", "Registration"),
+    "tflm.kernels.reference.ethos_u": ("ethos_u",),
+    "tflm.memory.buffer": ("PlannedBuffer",),
+    "tflm.memory.tensor": ("TfLiteEvalTensor", "TfLiteTensor"),
     "tflm.planning": ("ModelPlan", "plan"),
-    "tflm.application.fit": ("Fit", "fit"),
-    "tflm.application.fit_search": ("FitStep",),
+    "tflm.quantization": ("Alternative", "FloatOperator", "QuantizedModel", "quantize"),
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
     "tflm.rewriting.compression": ("CompressedModel", "CompressedTensor", "compress"),
+    "tflm.runtime.micro_allocator": ("MicroAllocator",),
+    "tflm.runtime.micro_interpreter": ("MicroInterpreter",),
+    "tflm.runtime.micro_measurement": ("SeparateArenas", "measure_arena", "measure_separate_arenas"),
+    "tflm.runtime.micro_measurement_report": ("ArenaMeasurement", "Peak"),
+    "tflm.runtime.micro_op_resolver": ("AllOpsResolver", "MicroMutableOpResolver"),
+    "tflm.runtime.micro_profiler": ("MicroProfiler",),
+    "tflm.runtime.recorded_allocations": ("RecordedAllocation", "RecordedAllocationType"),
+    "tflm.runtime.recording_micro_allocator": ("RecordingMicroAllocator",),
+    "tflm.schema.builder": ("ModelBuilder", "quantized"),
+    "tflm.schema.model": ("Model", "verify"),
     "tflm.schema.versioning.update": ("update_versions",),
 }
-"""Names of `__all__` that are imported on first use, by module; running a model needs none of them."""
+"""The modules of the other names of `__all__`. All are imported on first use: commands and scripts start sooner."""
+
+_NAMES_IN_MODULES = {"PlannedBuffer": "Buffer"}
+"""Names of `__all__` that differ from those in their modules."""
 
 
 def __getattr__(name: str) -> Any:
+    found = globals()[name] = _imported(name)
+    return found
+
+
+def _imported(name: str) -> Any:
     if name == "__version__":
         from importlib.metadata import version  # takes a while to load
 
         return version("pytflm")
-    if name == "boards":
-        return import_module("tflm.boards")
+    if name in _PACKAGES:
+        return import_module(f"tflm.{name}")
     for module, names in _LATER.items():
         if name in names:
-            return getattr(import_module(module), name)
+            return getattr(import_module(module), _NAMES_IN_MODULES.get(name, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

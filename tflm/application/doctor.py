@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import platform
 import re
@@ -162,7 +163,7 @@ def recorded_input() -> np.ndarray[Any, Any]:
 
 
 def _counting(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    return (np.arange(np.prod(shape)) * 37 % 255 - 127).astype(np.int8).reshape(shape)
+    return (np.arange(math.prod(shape), dtype=np.int64) * 37 % 255 - 127).astype(np.int8).reshape(shape)
 
 
 def _run(name: str, delegates: tuple[tflm.delegates.Delegate, ...]) -> Check:

@@ -206,5 +206,5 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
         interrupted=interrupted,
         cut_short=() if chosen.found.fits and chosen.found.on_chip else tuple(search.cut_short),
         boards=suggested,
-        advice=() if chosen.found.fits or interrupted else tuple(advice(first.found, chosen.found)),
+        advice=() if chosen.found.fits or interrupted else tuple(advice(search.model, first.found, chosen.found)),
     )

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from tflm.boards import Board, boards
 from tflm.boards.board_fit import BoardFit, BoardRefusal, fits_of
+from tflm.quantization.outline import estimated_int8_arena
+from tflm.quantization.repairs import is_float
 from tflm.report import shortened
-from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 
 SUGGESTED_BOARDS = 3
@@ -34,22 +35,30 @@ def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
     yield from itertools.islice(fitting, SUGGESTED_BOARDS)
 
 
-def advice(original: BoardFit, smallest: BoardFit) -> Iterator[str]:
+def advice(model: Model, original: BoardFit, smallest: BoardFit) -> Iterator[str]:
     """What would make a model smaller that only its author can change, with figures."""
     if not smallest.fits_flash:
         over = smallest.model_bytes - (smallest.board.flash_bytes or 0)
         yield f"the file needs {over:,} B less, or more flash"
+    if is_float(model):
+        yield _int8_advice(model, original)
     if smallest.fits_ram:
         return
-    measured, peak = original.measured, original.measured.peak
+    peak = original.measured.peak
     if peak is None or not peak.buffers:
         return
-    float_bytes = sum(buffer.bytes for buffer in peak.buffers if buffer.type is TensorType.FLOAT32)
-    if float_bytes:
-        int8 = measured.minimum_arena_bytes - float_bytes * 3 // 4
-        yield f"as int8 the model would need about {int8:,} B, and a quarter of the flash for its weights"
     largest = max(peak.buffers, key=lambda buffer: buffer.bytes)
     yield (
         f"memory peaks at operator {peak.operator_index} {peak.operator} with {peak.bytes:,} B: halving the "
         f"channels of {shortened(largest.name, LONGEST_NAME)!r} saves {largest.bytes // 2:,} B there"
+    )
+
+
+def _int8_advice(model: Model, original: BoardFit) -> str:
+    measured = original.measured
+    arena = estimated_int8_arena(model, target=measured.target, kernels=measured.kernels)
+    needs = "less" if arena is None else f"about {arena:,} B"
+    return (
+        f"as int8 the model would need {needs}, and a quarter of the flash for its weights: "
+        "tflm quantize MODEL --inputs DATA -o int8.tflite"
     )

@@ -11,6 +11,7 @@ from tflm.application.fit_search import BUILDS
 from tflm.application.machine import Machine
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.c.compile import compile_model
 from tflm.libraries import KernelLibrary, library_for
 from tflm.releases import Release
 from tflm.report import with_thousands
@@ -49,6 +50,16 @@ def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, 
     """Advice for a model that does not fit: a better build, if any, and the next command."""
     better = other_build(model, fit)
     return "; ".join([*([better] if better else []), continue_with(path, machine, ram)])
+
+
+def compiled_instead(path: Path, model: tflm.Model) -> str:
+    """What a model takes without TFLM's interpreter, and the command for that; empty if it has no kernels in C."""
+    try:
+        compiled = compile_model(model)
+    except tflm.TflmError:
+        return ""
+    command = shlex.join(["tflm", "compile", str(path), "firmware/"])
+    return f"without an interpreter it takes {with_thousands(compiled.ram_bytes)} of RAM: {command}"
 
 
 def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: Split | None = None) -> BoardFit | None:

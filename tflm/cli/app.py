@@ -10,6 +10,7 @@ import tflm
 from tflm.cli.arena import arena
 from tflm.cli.check import check
 from tflm.cli.compare import compare
+from tflm.cli.compile import compile  # noqa: A004  # the command has this name
 from tflm.cli.compress import compress
 from tflm.cli.device_log import device_log
 from tflm.cli.doctor import doctor
@@ -26,12 +27,14 @@ from tflm.cli.output import print_plain
 from tflm.cli.parameters import command
 from tflm.cli.plan import plan
 from tflm.cli.profile import profile
+from tflm.cli.quantize import quantize
 from tflm.cli.releases import releases
 from tflm.cli.resize import resize
 from tflm.cli.run import SeedOrNot, run
 from tflm.cli.tile import fold, strip, tile
 from tflm.cli.versions import versions
 from tflm.cli.wake_word import wake_word
+from tflm.cli.warm import warm
 from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
 
 app = typer.Typer(
@@ -50,6 +53,7 @@ COMMANDS = (
     check,
     compare,
     compress,
+    compile,
     device_log,
     doctor,
     evaluate,
@@ -63,6 +67,7 @@ COMMANDS = (
     json_schema,
     plan,
     profile,
+    quantize,
     releases,
     resize,
     run,
@@ -70,6 +75,7 @@ COMMANDS = (
     tile,
     versions,
     wake_word,
+    warm,
 )
 for function in COMMANDS:
     app.command(cls=SeedOrNot if function is run else None)(command(function))

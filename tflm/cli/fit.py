@@ -13,6 +13,7 @@ from tflm.application.errors import CheckFailed, OptionError
 from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT
 from tflm.application.fit import fit as fitted
 from tflm.application.fit_report import fit_figures, fit_report, verdict
+from tflm.application.hand_over import compiled_instead
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, share_from, title_of
 from tflm.application.projects import origin_of_project
@@ -87,4 +88,5 @@ def fit(
     if not as_json:
         wrote(*written)
     if not found.fits:
-        raise CheckFailed(f"{model}: {verdict(found)}")
+        instead = compiled_instead(model, loaded)
+        raise CheckFailed(f"{model}: {verdict(found)}" + (f"; {instead}" if instead else ""))

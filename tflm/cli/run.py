@@ -15,8 +15,10 @@ from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model
 from tflm.application.running import (
     answers,
+    has_floats,
     how_to_give_inputs,
     input_names,
+    is_long_for_numpy,
     output_table,
     random_inputs,
     run_figures,
@@ -24,6 +26,7 @@ from tflm.application.running import (
 )
 from tflm.cli.output import print_json, progress, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.delegates import default_delegates
 from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.runtime.growing_arena import ready_interpreter
@@ -90,15 +93,21 @@ def run(
     loaded = load_model(model)
     if not inputs and random is None and loaded.subgraphs[0].inputs:
         raise OptionError(how_to_give_inputs(loaded))
-    interpreter = ready_interpreter(
-        loaded, target=machine.target, kernels=machine.kernels, preserve_all_tensors=dump_tensors
-    )
+    settings: dict[str, Any] = {
+        "target": machine.target,
+        "kernels": machine.kernels,
+        "preserve_all_tensors": dump_tensors,
+    }
+    compiles = has_floats(loaded)  # floats of numpy may differ from the engine's in the last bits
+    interpreter = ready_interpreter(loaded, delegates=default_delegates(loaded, compiles), **settings)
     tensors = inputs_of(interpreter)
     if inputs:
         given = read_given(inputs, tensors, input_names(loaded), real)
     else:
         rng = np.random.default_rng(random)
         given = [random_inputs(tensors, rng) for _ in range(steps or 1)]
+    if not compiles and is_long_for_numpy(loaded, len(given)):
+        interpreter = ready_interpreter(loaded, **settings)
     results = answers(interpreter, given, dump_tensors, progress)
     if outputs is not None:
         write_outputs(outputs, results)

@@ -1,0 +1,95 @@
+"""The report and the JSON document of a quantization."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tflm.application.machine import Machine
+from tflm.boards.board_report import finding_figures
+from tflm.quantization import QuantizedModel
+from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
+
+REJECTED = "rejected by the kernel library"
+
+
+def quantization_figures(path: Path, found: QuantizedModel, machine: Machine, written: bool) -> dict[str, Any]:
+    """Return the JSON document of a quantization; sizes in bytes, shares from 0 to 1."""
+    before, after = found.evaluation_before, found.evaluation
+    return {
+        "model": path,
+        "target": machine.target.name,
+        "kernels": machine.kernels.name,
+        "release": machine.kernels.release.name,
+        "samples": found.samples,
+        "activations": found.recipe.activations,
+        "weights": found.recipe.weights,
+        "int8_weights": sorted(found.recipe.without_int4),
+        "float_operators": found.float_operators,
+        "minimum_arena_bytes_before": found.minimum_arena_bytes_before,
+        "minimum_arena_bytes": found.minimum_arena_bytes,
+        "file_bytes_before": found.file_bytes_before,
+        "file_bytes": len(found.data),
+        "accuracy_before": None if before is None else before.accuracy,
+        "accuracy": None if after is None else after.accuracy,
+        "worst": found.worst(),
+        "alternatives": found.alternatives,
+        "findings": [finding_figures(finding) for finding in found.findings],
+        "written": written,
+    }
+
+
+def quantization_report(title: str, found: QuantizedModel, machine: Machine) -> Report:
+    """Report a quantized model: its cost before and after, what stays float, and what it loses."""
+    size, before = len(found.data), found.file_bytes_before
+    facts = [
+        ("types", f"{found.recipe.activations} activations, {_weights(found)} weights"),
+        ("calibration", f"{found.samples:,} sample{'s' if found.samples > 1 else ''}"),
+        ("arena", f"{_arena(found.minimum_arena_bytes_before)}, now {_arena(found.minimum_arena_bytes)}"),
+        ("flash", f"{with_thousands(before)} for the file, now {with_thousands(size)} ({size / before - 1:+.1%})"),
+    ]
+    if found.evaluation_before is not None and found.evaluation is not None:
+        shares = f"{_share(found.evaluation_before.accuracy)}, now {_share(found.evaluation.accuracy)}"
+        facts.append(("accuracy", shares))
+    tables = [table for table in (_float_table(found), _worst_table(found), _alternatives_table(found)) if table.rows]
+    notes = [f"{finding.operator or 'model'}: {finding.happens} {finding.advice}" for finding in found.findings]
+    return Report(f"{title} for {machine.place} with {machine.kernels.name} kernels", facts, tables, notes)
+
+
+def _weights(found: QuantizedModel) -> str:
+    without = ", ".join(sorted(found.recipe.without_int4))
+    return f"{found.recipe.weights} (int8 in {without})" if without else found.recipe.weights
+
+
+def _arena(size: int | None) -> str:
+    return REJECTED if size is None else with_thousands(size)
+
+
+def _share(accuracy: float | None) -> str:
+    return "unknown" if accuracy is None else f"{accuracy:.2%}"
+
+
+def _float_table(found: QuantizedModel) -> Table:
+    columns = {"operator": TEXT, "reason": TEXT}
+    return Table("Operators that stay float", columns, [tuple(each) for each in found.float_operators])
+
+
+def _worst_table(found: QuantizedModel) -> Table:
+    columns = {"operator": TEXT, "tensor": NAME, "signal to noise": NUMBER, "lost": NUMBER}
+    rows = [(loss.operator, loss.tensor, f"{loss.decibels:.1f} dB", f"{loss.lost:.1f} dB") for loss in found.worst()]
+    return Table("Operators that lose most", columns, rows)
+
+
+def _alternatives_table(found: QuantizedModel) -> Table:
+    columns = {"activations": TEXT, "accuracy": NUMBER, "arena": NUMBER, "file": NUMBER, "rejected because": TEXT}
+    rows = [
+        (
+            each.name,
+            "" if each.accuracy is None else f"{each.accuracy:.2%}",
+            "" if each.minimum_arena_bytes is None else f"{each.minimum_arena_bytes:,}",
+            "" if each.file_bytes is None else f"{each.file_bytes:,}",
+            each.reason,
+        )
+        for each in found.alternatives
+    ]
+    return Table("Effect of int16 activations", columns, rows)

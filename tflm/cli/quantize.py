@@ -1,0 +1,79 @@
+"""`tflm quantize`: a float model with integers that the firmware's kernels accept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflm
+from tflm.application.errors import CheckFailed
+from tflm.application.machine import MachineOptions
+from tflm.application.models import load_model, require_output, title_of
+from tflm.application.quantization_report import quantization_figures, quantization_report
+from tflm.cli.output import answer, progress_of, wrote
+from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+
+Inputs = Annotated[
+    Path,
+    typer.Option(
+        "--inputs",
+        metavar="DATA",
+        help="Typical inputs: a .npy, .npz or .csv file, or a folder with one subfolder per class.",
+    ),
+]
+
+
+def quantize(
+    model: ModelPath,
+    inputs: Inputs,
+    output: Output = None,
+    labels: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The class of each sample, to compare the accuracy of both models."),
+    ] = None,
+    to: Annotated[str, typer.Option(metavar="TYPE", help="Type of activations: int8 or int16.")] = "int8",
+    weights: Annotated[str, typer.Option(metavar="TYPE", help="Type of weights: int8 or int4.")] = "int8",
+    io: Annotated[str, typer.Option(metavar="KIND", help="Type of inputs and outputs: int or float.")] = "int",
+    limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
+    on: MachineOptions = NAMED,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a float model an integer model that TFLM accepts.
+
+    Scales are chosen from the values that typical inputs produce. The model is repaired before and after, and checked
+    for the kernel library; operators that the library rejects get other types. Needs litert-quantizer. The exit status
+    is 1, and nothing is written, if the library rejects the result.
+
+    \b
+    Examples:
+      tflm quantize float.tflite --inputs digits.npz -o int8.tflite --board nano33ble
+      tflm quantize float.tflite --inputs photos/ -o int16.tflite --to int16 --kernels cmsis-nn
+    """
+    machine = on.machine()
+    require_output(model, output, force)
+    with progress_of("samples") as report:
+        found = tflm.quantize(
+            load_model(model),
+            inputs,
+            labels,
+            to=to,
+            weights=weights,
+            io=io,
+            target=machine.target,
+            kernels=machine.kernels,
+            limit=limit,
+            report=report,
+        )
+    is_written = output is not None and found.accepted
+    if output is not None and found.accepted:
+        found.write(output)
+    figures = quantization_figures(model, found, machine, is_written)
+    answer(as_json, figures, quantization_report(title_of(model), found, machine))
+    if output is not None and is_written and not as_json:
+        wrote(output)
+    if not found.accepted:
+        kept = "" if output is None else f"; {output} is not written"
+        raise CheckFailed(f"{model}: {machine.kernels.name} kernels reject the quantized model{kept}")
