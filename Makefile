@@ -12,9 +12,12 @@
 # make docs       the documentation site in build/site; make docs-test walks it in Chromium
 # make release-check  all checks of a release that need no account
 # make explorer   node data of operators, held to Google's Model Explorer, whose adapter of 500 MB it installs
+# make quantizer  float models quantized with the newest litert-quantizer, which it installs, with 313 MB
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
+# make compiled   all models and operators as C, with every compiler that is installed
+# make compiled-sizes  measure code and stack of their kernels, with arm-none-eabi-gcc
 # make projects   projects of tflm fit, compiled with TFLM's sources in $(TFLM_TREE) and run in QEMU
 #
 # Each makes its own environment first.
@@ -27,6 +30,7 @@ I386 ?= ../i386
 PORT ?= 8000
 FAULTS ?=
 TFLM_TREE ?= ../tflite-micro
+CORPUS ?= ../shared
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 RELEASING := $(VENV)/releasing.stamp
@@ -44,7 +48,8 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 	movement resizing control_flow custom_operators))
 
 .PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	docs docs-test release-check explorer coverage firmware projects faults history overlaps long clean
+	docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-sizes \
+	faults history overlaps long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -124,13 +129,17 @@ release-check:
 	build/releasing/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
 
 processors: $(TESTING)
-	for path in avx512vnni avx512 avx2 sse2; do \
+	for path in avx512vnni avx512 avx2 sse2 plain; do \
 		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py $(ON_EVERY_PROCESSOR) || exit 1; \
 	done
 
 explorer: $(TESTING)
 	$(PIP) install --editable '.[explorer]'
 	$(VENV)/bin/pytest tests/test_node_data.py
+
+quantizer: $(TESTING)
+	$(PIP) install --upgrade litert-quantizer
+	$(VENV)/bin/pytest tests/test_quantizer.py
 
 coverage: $(TESTING)
 	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
@@ -145,6 +154,12 @@ history: $(TESTING)
 # Projects of tflm fit, compiled with TFLM's sources (a checkout with its downloads) and run in QEMU.
 projects: $(TESTING)
 	TFLM_TREE=$(TFLM_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
+
+compiled: $(TESTING)
+	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py
+
+compiled-sizes: $(TESTING)
+	$(VENV)/bin/python tools/compiled_sizes.py $(CORPUS)/models/*.tflite $(CORPUS)/ops/*.tflite
 
 # CMSIS-NN's kernels with outputs that overlap inputs; needs arm-none-eabi-gcc, qemu-system-arm and CMSIS_NN, a git
 # directory of the library.

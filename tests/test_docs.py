@@ -49,7 +49,10 @@ def test_a_summary_is_a_short_line_that_begins_with_a_verb(command: str) -> None
     callbacks = {each.callback.__name__: each.callback for each in app.registered_commands}
     summary = (callbacks[command].__doc__ or "").partition("\n")[0]
     assert len(summary) <= 60
-    verbs = "Change|Check|Compare|Evaluate|Explain|Find|Fold|List|Make|Print|Read|Remove|Rewrite|Run|Show|Time|Write"
+    verbs = (
+        "Change|Check|Compare|Compile|Evaluate|Explain|Find|Fold|"
+        "List|Make|Print|Read|Remove|Rewrite|Run|Show|Time|Write"
+    )
     assert re.match(rf"({verbs}) ", summary)
     assert summary.endswith(".")
 

@@ -7,6 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import float_models
 import jsonschema
 import numpy as np
 import pytest
@@ -41,6 +42,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "sparse.tflite").write_bytes(layers([sparse((64, 96), 0.1)]))
     (path / "log.txt").write_text(LOG)
     (path / "micro.json").write_text('{"micro": {}}')
+    (path / "float.tflite").write_bytes(float_models.classifier().build())
+    (path / "lstm.tflite").write_bytes(float_models.recurrent().data)
+    np.savez(path / "pictures.npz", inputs=0.3 * float_models.samples(4, 8, 8, 1), labels=np.arange(4))
+    np.save(path / "steps.npy", float_models.samples(4, 4, 3))
     test_firmware_tree.write(path / "sources", 1)
     (path / "sources" / "lib/tensorflow/lite/micro/d.cc").write_text("int changed;")
     (path / "sources" / "lib/tensorflow/lite/micro/c.cc").write_bytes(test_firmware_tree.TEXTS["c"][2])
@@ -103,6 +108,7 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
     "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
+    "compile": ["compile wide.tflite firmware"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [
@@ -119,6 +125,10 @@ INVOCATIONS: dict[str, list[str]] = {
     "plan": [f"plan {INT8} --in-place --reorder --board nano33ble", "plan wide.tflite --in-place"],
     "profile": [f"profile {INT8} --runs 1"],
     "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
+    "quantize": [
+        "quantize float.tflite --inputs pictures.npz -t esp32s3 --kernels esp-nn@1.1.0",
+        "quantize lstm.tflite --inputs steps.npy",
+    ],
     "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
     "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
@@ -137,6 +147,8 @@ def printed(folder: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> Any:
     """The document that a command prints."""
     monkeypatch.chdir(folder)
     monkeypatch.setattr("tflm.firmware.source_tree._known_files", test_firmware_tree.known_files)
+    monkeypatch.setattr("tflm.quantization.quantization.require_quantizer", lambda: None)
+    monkeypatch.setattr("tflm.quantization.quantization.quantized_by", float_models.stand_in)
     answer = CliRunner().invoke(app, [*call.split(), "--json"])
     assert answer.exit_code in (0, 1), answer.output
     return json.loads(answer.stdout)

@@ -75,7 +75,7 @@ def test_an_unknown_version_is_refused_with_those_that_are_known(name: str, mess
 
 def test_sizes_that_nobody_knows_are_refused(corpus: Path) -> None:
     model = tflm.Model.from_file(corpus / "models" / "kws_ref_model.tflite")
-    with pytest.raises(tflm.ArgumentError, match=r"ESP-NN 1\.4\.0 on esp32p4 are unknown; name .* 1\.2\.3"):
+    with pytest.raises(tflm.ArgumentError, match=r"ESP-NN 1\.4\.0 on esp32p4 are unknown; use .* 1\.2\.3"):
         scratch_sizes(model, "esp32p4", "esp-nn@1.4.0")
 
 

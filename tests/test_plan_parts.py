@@ -8,11 +8,12 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tflm.kernels.overlap import FAR
 from tflm.memory import BufferRequirements
 from tflm.planning.bars import BodyMember, Trailing, _pieces_of, barred_pairs, bars_of
 from tflm.planning.head_plan import _in_one_place, _largest_blocks, _scratch_blocks
 from tflm.planning.plan_report import _moved
-from tflm.planning.views import Body, Piece, _cut, _Held, _in_one
+from tflm.planning.views import Body, Piece, _cut, _Held, merged
 
 lives = st.tuples(st.integers(0, 4), st.integers(0, 4)).map(sorted)
 
@@ -34,10 +35,28 @@ def test_two_bodies_bar_each_other_where_their_bytes_would_meet(entries: list[tu
 
 def test_an_output_may_trail_the_input_that_it_replaces() -> None:
     bodies = [Body({0: 0}, 16, (Piece(0, 16, 0, 1),)), Body({1: 0}, 8, (Piece(0, 8, 1, 2),))]
-    trailing = [Trailing(1, BodyMember(0, 0, 16), BodyMember(1, 0, 8), 3)]
+    trailing = [Trailing(1, BodyMember(0, 0, 16), BodyMember(1, 0, 8), (range(3, FAR),))]
     body, other, low, high = (c.tolist() for c in barred_pairs(bodies, bodies, own=0, trailing=trailing))
     found = {(a, b): (lo, hi) for a, b, lo, hi in zip(body, other, low, high)}
     assert found == {(1, 0): (-2, 15), (0, 1): (-15, 2)}
+
+
+distances = st.builds(range, st.integers(-12, 12), st.integers(-12, 12), st.integers(1, 4)).filter(len)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 2), st.lists(distances, min_size=1, max_size=3))
+def test_an_output_may_lie_at_any_allowed_distance(read: int, made: int, offset: int, allowed: list[range]) -> None:
+    bodies = [Body({0: 0}, 8, (Piece(offset, offset + read, 0, 1),)), Body({1: 0}, 8, (Piece(0, made, 1, 2),))]
+    trailing = [Trailing(1, BodyMember(0, offset, read), BodyMember(1, 0, made), tuple(allowed))]
+    pairs = barred_pairs(bodies, bodies, own=0, trailing=trailing)
+    bars = bars_of([8, 8], [pairs])
+    for difference in range(-16, 17):  # of the offset of the output from that of the input
+        meet = max(offset, difference) < min(offset + read, difference + made)
+        is_allowed = any(offset - difference in of for of in allowed)
+        for body, sign in ((1, 1), (0, -1)):
+            of = range(bars.start[body], bars.start[body + 1])
+            is_barred = any(bars.low[i] <= sign * difference <= bars.high[i] for i in of)
+            assert is_barred == (meet and not is_allowed)
 
 
 def test_pieces_are_of_a_tensor_where_they_lie_within_it() -> None:
@@ -48,8 +67,8 @@ def test_pieces_are_of_a_tensor_where_they_lie_within_it() -> None:
 
 def test_neighbouring_pieces_of_one_life_are_one() -> None:
     pieces = [Piece(4, 8, 0, 1), Piece(0, 4, 0, 1), Piece(9, 10, 0, 1), Piece(10, 12, 0, 2), Piece(12, 13, 1, 2)]
-    assert _in_one(pieces) == [Piece(0, 8, 0, 1), *pieces[2:]]
-    assert _in_one([]) == []
+    assert merged(pieces) == [Piece(0, 8, 0, 1), *pieces[2:]]
+    assert merged([]) == []
 
 
 def test_a_cut_has_the_values_of_its_bytes() -> None:

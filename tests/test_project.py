@@ -62,6 +62,8 @@ LAYERS = [
     "rewriting",
     "firmware",
     "evaluation",
+    "c",
+    "quantization",
     "application",
     "compat",
     "cli",
@@ -225,3 +227,15 @@ def test_a_test_that_takes_refusals_fails_where_too_few_models_run(counted: list
         outcomes.count(ran)
     with contextlib.nullcontext() if message is None else pytest.raises(AssertionError, match=message):
         outcomes.check(0.5)
+
+
+def test_importing_the_package_imports_its_modules_later() -> None:
+    script = "import sys, tflm; print(*(name for name in sys.modules if name.partition('.')[0] in ('tflm', 'numpy')))"
+    assert subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split() == ["tflm"]
+
+
+def test_each_name_of_all_is_that_of_its_module() -> None:
+    assert {name for names in tflm._LATER.values() for name in names} | set(tflm._PACKAGES) >= set(tflm.__all__) - {
+        "__version__"
+    }
+    assert set(tflm.__all__) <= set(dir(tflm))

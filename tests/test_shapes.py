@@ -142,8 +142,8 @@ def test_an_operator_without_a_rule_is_named() -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"z": (1,)}, "there is no input 'z'; there are 'image', 'picture'"),
-        ({1: (1,)}, "no input 1"),
+        ({"z": (1,)}, "unknown input 'z' \\(available: 'image', 'picture'\\)"),
+        ({1: (1,)}, "unknown input 1"),
         ({0: (-1,)}, "-1"),
     ],
 )

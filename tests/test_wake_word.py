@@ -205,5 +205,5 @@ def test_a_model_that_no_release_takes_leaves_the_manifest(tmp_path: Path) -> No
     path = manifest(tmp_path, 5)
     answer = read(tmp_path, flex_model(), "--manifest", str(path))
     assert answer.exit_code == 1
-    assert "no release of ESPHome takes this model" in answer.stderr
+    assert "no release of ESPHome accepts this model" in answer.stderr
     assert path.read_bytes() == MANIFEST.replace("SIZE", "5").encode()

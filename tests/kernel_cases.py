@@ -1,0 +1,679 @@
+"""Random arguments for the kernels of the engine, within what their binding can give them."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import tflm.delegates.compiled
+from tflm.compiler.language import Emitted, Kernel, record_of
+from tflm.delegates.compiled import (
+    batch_matmul,
+    cast,
+    elementwise,
+    fourier,
+    gathering,
+    images,
+    movement,
+    plain_products,
+    pooling,
+    program,
+    recurrent,
+    reduction,
+    signal,
+    softmax,
+    unary,
+)
+from tflm.delegates.compiled.plain_products import Layer, Windows
+from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
+from tflm.kernels.reference.signal.filter_bank_log import log2_beyond_line
+from tflm.kernels.reference.signal.kiss_fft import FLOAT32, INT16, INT32, KissFftrConfig
+
+Values = dict[str, Any]
+Constants = dict[str, str]
+
+COUNT = 37
+"""Elements of arrays, unless a kernel says otherwise."""
+
+
+READ_ADDRESSES = (program.run_steps, elementwise.sum_float32, elementwise.sum_int8)
+"""Kernels that are given addresses in tables, which C is not."""
+
+
+def engine_kernels() -> list[Kernel]:
+    """Every kernel of the engine that is written in Python, but for `READ_ADDRESSES`."""
+    found: list[Kernel] = []
+    for module in pkgutil.iter_modules(tflm.delegates.compiled.__path__):
+        names = vars(importlib.import_module(f"tflm.delegates.compiled.{module.name}"))
+        of_module = [value for value in names.values() if isinstance(value, Kernel)]
+        found += [kernel for kernel in of_module if kernel.function.__module__.endswith("." + module.name)]
+    return [kernel for kernel in found if not isinstance(kernel, Emitted) and kernel not in READ_ADDRESSES]
+
+
+# --- Members of families -----------------------------------------------------------------------------------------
+
+
+def _same(*names: str) -> Callable[[str], Constants]:
+    return lambda dtype: dict.fromkeys(names, dtype)
+
+
+def _functions(names: str, **types: str) -> list[Constants]:
+    return [{"function": name, **types} for name in names.split()]
+
+
+_SAMPLES = (("int16", "int32"), ("int32", "int64"), ("float32", "float32"))
+
+
+def _transforms(*functions: str) -> list[Constants]:
+    lanes = ("work", "spare", "roots", "constants", "super_twiddles")
+    return [{**dict.fromkeys((*functions, "x", "y"), dtype), **dict.fromkeys(lanes, lane)} for dtype, lane in _SAMPLES]
+
+
+def _products() -> list[Constants]:
+    def of(sums: str, x: str, weights: str, bias: str) -> Constants:
+        limits = "float32" if sums == "float32" else "int32"
+        functions = dict.fromkeys(("start", "add", "output"), sums)
+        return {**functions, "x": x, "weights": weights, "bias": bias, "limits": limits, "y": x}
+
+    return [
+        of("int32", "int8", "int8", "int32"),
+        of("int64", "int16", "int8", "int64"),
+        of("float32", "float32", "float32", "float32"),
+    ]
+
+
+_ALL_FLOAT32 = "ABS CEIL COS ELU EXP FLOOR HARD_SWISH LOG LOGISTIC NEG ROUND RSQRT SIN SQRT SQUARE TANH"
+
+MEMBERS: dict[Kernel, list[Constants]] = {
+    batch_matmul.matmul: [
+        {"product": dtype, "output": dtype, "x": dtype, "w": dtype, "y": dtype, "sums": sums}
+        for dtype, sums in (("float32", "float32"), ("int8", "int32"), ("int16", "int64"))
+    ],
+    cast.convert: [
+        {"x": x, "y": y} for x, y in (("int8", "int32"), ("int32", "int8"), ("int64", "float32"), ("uint8", "int64"))
+    ],
+    cast.is_not_zero: [{"x": dtype} for dtype in ("float32", "int8", "int64")],
+    cast.truncate: [{"y": dtype} for dtype in ("int8", "int32", "int64", "uint8")],
+    elementwise.each: [
+        *_functions("ADD SUB MAXIMUM", x1="int32", x2="int32", y="int32"),
+        *_functions("ADD MUL SQUARED_DIFFERENCE", x1="int64", x2="int64", y="int64"),
+        *_functions("DIV PRELU MINIMUM", x1="float32", x2="float32", y="float32"),
+        *_functions("LESS EQUAL", x1="float32", x2="float32", y="uint8"),
+        *_functions("GREATER_EQUAL NOT_EQUAL", x1="int32", x2="int32", y="uint8"),
+    ],
+    elementwise.each_within: [
+        *_functions("ADD MUL DIV", x1="float32", x2="float32", y="float32", limits="float32"),
+        *_functions("ADD MUL", x1="int32", x2="int32", y="int32", limits="int32"),
+        *_functions("SUB", x1="int64", x2="int64", y="int64", limits="int64"),
+    ],
+    elementwise.combine_addends: [
+        *_functions("ADD SUB SQUARED_DIFFERENCE", x1="int16", x2="int16", y="int16"),
+        *_functions("ADD", x1="int8", x2="int8", y="int8"),
+    ],
+    elementwise.compare_quantized: _functions("LESS EQUAL"),
+    elementwise.multiply_quantized: [*map(_same("x1", "x2", "y"), ("int8", "int16"))],
+    elementwise.prelu_quantized: [*map(_same("x1", "y"), ("int8", "int16"))],
+    elementwise.select: [*map(_same("x1", "x2", "y"), ("int8", "float32"))],
+    fourier.rfft: _transforms("rounded", "wrapped", "halved"),
+    fourier.irfft: _transforms("rounded", "wrapped", "halved", "divided"),
+    gathering.interpolate: [
+        {"mean": "int8", "x": "int8", "y": "int8", "row_weights": "int64", "column_weights": "int64"},
+        dict.fromkeys(("mean", "x", "y", "row_weights", "column_weights"), "float32"),
+    ],
+    images.fill_image: [{"x": "int8", "image": "int16"}, {"x": "uint8", "image": "uint8"}],
+    movement.move_elements: [*map(_same("target", "source"), ("uint8", "int16", "int64", "float32"))],
+    movement.fill: [*map(_same("target", "value"), ("uint8", "int16", "int64", "float32"))],
+    plain_products.convolve: _products(),
+    plain_products.convolve_transposed: _products(),
+    pooling.average: [
+        *(
+            {"mean": "integers", "x": dtype, "y": dtype, "sums": "int32", "limits": dtype}
+            for dtype in ("int8", "int16")
+        ),
+        dict.fromkeys(("mean", "x", "y", "sums", "limits"), "float32"),
+    ],
+    pooling.largest: [*map(_same("x", "y", "limits"), ("int8", "int16", "float32"))],
+    recurrent.lstm_step_float32: [*map(_same("sigmoid_of_gate", "tanh"), ("series", "library"))],
+    recurrent.lstm_step_integers: [
+        {"hidden": "int8", "table": "int16", **_same("sigmoid_of_gate", "cell_gate", "tanh_of_cell")("table")},
+        *(
+            {**dict.fromkeys(("sigmoid_of_gate", "tanh_of_cell"), "interpolated"), **types}
+            for types in (
+                {"hidden": "int8", "cell_gate": "tanh", "table": "uint16"},
+                {"hidden": "int16", "cell_gate": "none", "table": "uint16"},
+            )
+        ),
+    ],
+    recurrent.svdf_integers: [*map(_same("newest", "weights", "state"), ("int8", "int16"))],
+    reduction.sum_integers: [*map(_same("x", "y"), ("int8", "int16"))],
+    reduction.extreme: [
+        {"better": better, **_same("x", "y", "start")(dtype)}
+        for better, dtype in (("greater", "int8"), ("less", "int16"), ("greater", "float32"))
+    ],
+    reduction.index_of_extreme: [
+        {"better": better, "x": dtype} for better, dtype in (("less", "int8"), ("greater", "float32"))
+    ],
+    signal.overlap_add: [*map(_same("added", "x", "y", "sums"), ("int16", "float32"))],
+    softmax.softmax_int16: [
+        {"exp": "table", "inverse": "table", "exps": "int32", "inverses": "int32"},
+        {"exp": "between", "inverse": "between", "exps": "int16", "inverses": "int16"},
+    ],
+    softmax.softmax_int8: [{"y": dtype} for dtype in ("int8", "int16")],
+    unary.each: [
+        *_functions(_ALL_FLOAT32, x="float32", y="float32"),
+        *_functions("LOGICAL_NOT", x="uint8", y="uint8"),
+    ],
+    unary.clamp: [*map(_same("x", "y", "limits"), ("int8", "int64", "float32"))],
+    unary.look_up: [{"x": "uint8", "table": "int8", "y": "int8"}, {"x": "uint16", "table": "int16", "y": "int16"}],
+    unary.refuse_below: [{"x": dtype} for dtype in ("int8", "int16")],
+    unary.quantize: [{"y": dtype} for dtype in ("int8", "int16", "int32", "uint8")],
+    unary.dequantize: [{"x": dtype} for dtype in ("int8", "int16")],
+    unary.requantize: [{"x": x, "y": y} for x, y in (("int32", "int8"), ("int16", "int16"), ("int16", "int32"))],
+    unary.sigmoid_int16: _functions("LOGISTIC TANH"),
+}
+"""The types and functions that generic kernels are tested with."""
+
+
+def members() -> Iterator[Kernel]:
+    """The kernels that are tested."""
+    for kernel in engine_kernels():
+        if any(kind.is_generic for kind in kernel.parameters.values()):
+            yield from (kernel.of(**constants) for constants in MEMBERS[kernel])
+        else:
+            yield kernel
+
+
+# --- Arguments ---------------------------------------------------------------------------------------------------
+
+
+def array(rng: np.random.Generator, dtype: str, size: int = COUNT) -> npt.NDArray[Any]:
+    """Random elements. Floats are of all sizes, and some of them are no numbers."""
+    if dtype.startswith("float"):
+        values = rng.standard_normal(size) * 10.0 ** rng.integers(-3, 4, size)
+        values[rng.random(size) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])
+        return values.astype(dtype)
+    limits = np.iinfo(dtype)
+    values = rng.integers(limits.min, limits.max, size, np.dtype(dtype), endpoint=True)
+    extremes = rng.random(size) < 0.1
+    values[extremes] = rng.choice(np.array([limits.min, limits.max, 0], dtype), int(extremes.sum()))
+    return values
+
+
+def _shifts(rng: np.random.Generator) -> tuple[int, int]:
+    shift = int(rng.integers(-20, 8))
+    return max(shift, 0), max(-shift, 0)
+
+
+def number(rng: np.random.Generator, name: str, values: Values) -> int:
+    """A random integer for a parameter of this name."""
+    suffix = next((name.removeprefix(part) for part in ("left", "right") if name.startswith(part)), None)
+    if suffix is not None:
+        shifts = values.setdefault(f"shifts{suffix}", _shifts(rng))
+        return int(shifts[name.startswith("right")])
+    ranges = {
+        "significand": (1 << 30, (1 << 31) - 1),
+        "zero": (-128, 127),
+        "input_zero": (-128, 127),
+        "least": (-128, 0),
+        "most": (0, 127),
+        "count": (COUNT, COUNT),
+    }
+    key = next((key for key in ranges if name.startswith(key)), "zero")
+    return int(rng.integers(*ranges[key], endpoint=True))
+
+
+def arguments(kernel: Kernel, rng: np.random.Generator) -> Values:
+    """Random arguments of a kernel, by name."""
+    special = SPECIAL.get(kernel.function.__name__ if kernel.function in _NAMED_TWICE else kernel.function_name)
+    dtypes = {name: kind.dtype for name, kind in kernel.parameters.items() if kind.is_pointer}
+    values: Values = {} if special is None else special(rng, dtypes)
+    scratch: Values = {}
+    for name, kind in kernel.parameters.items():
+        if name.partition(".")[0] in values:
+            continue
+        if kind.is_pointer:
+            values[name] = array(rng, kind.dtype)
+        elif kind.dtype == "float64":
+            values[name] = {"least": -128.0, "most": 127.0}[name]
+        else:
+            values[name] = number(rng, name, scratch)
+    if "limits" in dtypes and (special is None or "limits" not in special(rng, dtypes)):
+        values["limits"] = np.sort(array(rng, dtypes["limits"], 2)) if dtypes["limits"] != "float32" else _limits()
+    order = [name for name in kernel.function.__annotations__ if name in values]
+    assert all(record_of(kernel.function, name) is None or name in values for name in order)
+    return {name: values[name] for name in order}
+
+
+_NAMED_TWICE: frozenset[Any] = frozenset()
+
+
+def _limits() -> npt.NDArray[np.float32]:
+    return np.array([-1.5, 6], np.float32)
+
+
+def _matmul(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    batches, rows, depth, columns = 2, 3, 4, 5
+    sizes = {"batches": batches, "rows": rows, "depth": depth, "columns": columns}
+    values: Values = {
+        "x": array(rng, dtypes["x"], 2 * rows * depth),
+        "w": array(rng, dtypes["w"], 2 * depth * columns),
+        "y": array(rng, dtypes["y"], batches * rows * columns),
+        "sums": array(rng, dtypes["sums"], columns),
+        "places": np.array([1, 0, 0, 1], np.int64),
+        **sizes,
+    }
+    if dtypes["y"] == "int16":
+        values |= {"significand": int(rng.integers(1, 1 << 15)), "right": int(rng.integers(1, 30))}
+    return values
+
+
+SCALARS = {"int16": INT16, "int32": INT32, "float32": FLOAT32}
+
+
+def _spectrum(rng: np.random.Generator, dtypes: dict[str, str], *, inverse: bool) -> Values:
+    length = int(rng.choice([32, 60, 64, 96]))
+    rows, pairs, dtype = 2, length // 2, dtypes["x"]
+    lane = np.dtype(dtypes["work"])
+    config = KissFftrConfig(SCALARS[dtype], pairs, inverse=inverse)
+    bins = pairs + 1
+    x, y = (2 * bins, length) if inverse else (length, 2 * bins)
+    shape = [rows, bins, length, pairs] if inverse else [rows, length, bins, pairs]
+    values = rng.integers(-99, 99, rows * x).astype(dtype)
+    return {
+        "x": values,
+        "y": array(rng, dtype, rows * y),
+        **fourier._constants(config, lane),
+        "shape": np.array(shape, np.int64),
+    }
+
+
+def _interpolate(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    batches, height, width, depth, rows, columns = 2, 3, 4, 2, 5, 6
+    kind = dtypes["row_weights"]
+
+    def weights(count: int) -> npt.NDArray[Any]:
+        upper = rng.integers(0, 1025, count)
+        both = np.concatenate([upper, 1024 - upper])
+        return both.astype(kind) / np.float32(1024) if kind == "float32" else both.astype(kind)
+
+    return {
+        "x": array(rng, dtypes["x"], batches * height * width * depth),
+        "y": array(rng, dtypes["y"], batches * rows * columns * depth),
+        "rows": rng.integers(0, height, 2 * rows),
+        "columns": rng.integers(0, width, 2 * columns),
+        "row_weights": weights(rows),
+        "column_weights": weights(columns),
+        "shape": np.array([batches, height, width, depth, rows, columns], np.int64),
+    }
+
+
+def _gather(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    batches, outer, size, count, slice_bytes = 2, 3, 4, 5, 6
+    outside = int(rng.random() < 0.2)
+    return {
+        "x": array(rng, "uint8", batches * outer * size * slice_bytes),
+        "indices": rng.integers(0, size + outside, batches * count, np.int32),
+        "y": array(rng, "uint8", batches * outer * count * slice_bytes),
+        "batches": batches,
+        "outer": outer,
+        "size": size,
+        "count": count,
+        "slice_bytes": slice_bytes,
+    }
+
+
+def _fill_image(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    copies = int(rng.integers(1, 3))
+    shape = (2, 3, 4, 5)
+    strides = [60, 20, 5, *(copies * step for step in (90, 30, 5))]
+    is_unsigned = dtypes["x"] == "uint8"
+    return {
+        "x": array(rng, dtypes["x"], 120),
+        "image": array(rng, dtypes["image"], 200 * copies),
+        "sizes": np.array([*shape, *strides], np.int64),
+        "copies": copies,
+        "flip": 128 if is_unsigned else 0,
+        "zero_point": 0 if is_unsigned else int(rng.integers(-128, 128)),
+    }
+
+
+def _move(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"target": array(rng, "uint8"), "source": array(rng, "uint8"), "count": COUNT}
+
+
+def _move_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    steps = {"rows": 3, "target_step": 7, "source_step": 9, "count": 5}
+    return {"target": array(rng, "uint8"), "source": array(rng, "uint8"), **steps}
+
+
+def _move_elements(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    sizes, found = rng.integers(1, 4, 6), []
+    target = source = 1
+    for size in sizes:
+        found += [int(size), target, source]
+        target, source = target * int(size), (source + int(rng.integers(0, 2))) * int(size)
+    return {
+        "target": array(rng, dtypes["target"], target),
+        "source": array(rng, dtypes["source"], 4 * source),
+        "steps": np.array(found, np.int64),
+    }
+
+
+def _convolution(rng: np.random.Generator, dtypes: dict[str, str], *, transposed: bool = False) -> Values:
+    depth, groups, group, batches = int(rng.integers(1, 5)), int(rng.integers(1, 3)), int(rng.integers(1, 4)), 2
+    groups = 1 if transposed else groups
+    x_rows, x_columns, y_rows, y_columns = (int(size) for size in rng.integers(1, 6, 4))
+    row_taps, column_taps, row_stride, column_stride = (int(size) for size in rng.integers(1, 4, 4))
+    channels, taps = groups * group, row_taps * column_taps
+    windows = Windows(
+        batches=batches,
+        x_rows=x_rows,
+        x_columns=x_columns,
+        x_step=groups * depth,
+        y_rows=y_rows,
+        y_columns=y_columns,
+        y_step=channels + 1,
+        y_channels=channels,
+        row_taps=row_taps,
+        column_taps=column_taps,
+        row_stride=row_stride,
+        column_stride=column_stride,
+        row_dilation=int(rng.integers(1, 3)),
+        column_dilation=int(rng.integers(1, 3)),
+        rows_before=int(rng.integers(0, 3)),
+        columns_before=int(rng.integers(0, 3)),
+    )
+    is_float, is_wide = dtypes["x"] == "float32", dtypes["bias"] == "int64"
+    zero_points = [int(value) for value in rng.integers(-128, 128, 3)]
+    x_zero_point, weights_zero_point, zero_point = [0] * 3 if is_float or is_wide else zero_points
+    layer = Layer(depth, group, taps * depth, depth, x_zero_point, weights_zero_point, zero_point, 1, 1)
+    limits = np.array([-100, 90], np.float32 if is_float else np.int32)
+    bias = array(rng, dtypes["bias"], channels) if is_float else rng.integers(-9999, 9999, channels, dtypes["bias"])
+    return {
+        "windows": windows,
+        "layer": layer,
+        "x": array(rng, dtypes["x"], batches * x_rows * x_columns * groups * depth),
+        "weights": array(rng, dtypes["weights"], channels * taps * depth),
+        "bias": bias,
+        "significands": rng.integers(1 << 30, (1 << 31) - 1, channels, np.int32) >> (16 if is_wide else 0),
+        "shifts": rng.integers(5, 40, channels, np.int8) if is_wide else rng.integers(-20, 5, channels, np.int8),
+        "limits": limits,
+        "y": array(rng, dtypes["y"], batches * y_rows * y_columns * (channels + 1)),
+    }
+
+
+def _matrix(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    positions, depth, channels = 2, 5, 3
+    sizes = {"x": positions * depth, "weights": channels * depth, "bias": channels, "y": positions * channels}
+    arrays = {name: array(rng, "float32", size) for name, size in sizes.items()}
+    return {**arrays, "positions": positions, "depth": depth, "channels": channels, "bias_step": 1}
+
+
+def _pooling(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    height, width, channels, batches, rows, columns = 5, 6, 3, 2, 2, 4
+
+    def ranges(windows: int, size: int) -> npt.NDArray[np.int32]:
+        first = rng.integers(0, size, windows)
+        return np.stack([first, first + rng.integers(1, size - first + 1)], axis=1).astype(np.int32).reshape(-1)
+
+    values: Values = {
+        "x": array(rng, dtypes["x"], batches * height * width * channels),
+        "y": array(rng, dtypes["y"], batches * rows * columns * channels),
+        "rows": ranges(rows, height),
+        "columns": ranges(columns, width),
+        "shape": np.array([height, width, channels, batches, rows, columns], np.int32),
+    }
+    return values | ({"sums": array(rng, dtypes["sums"], channels)} if "sums" in dtypes else {})
+
+
+def _take_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    places = rng.integers(0, 7, 4)
+    return {"source": array(rng, "uint8", 35), "places": places, "count": 4, "row_bytes": 5} | {
+        "target": array(rng, "uint8", 20)
+    }
+
+
+def _repair(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    channels, depth, x_rows, x_columns, y_rows, y_columns = 2, 3, 2, 3, 4, 5
+    y = array(rng, "float32", 2 * y_rows * y_columns * channels)
+    y[::3] = np.nan
+    return {
+        "x": array(rng, "float32", 2 * x_rows * x_columns * depth),
+        "weights": array(rng, "float32", channels * 9 * depth),
+        "bias": array(rng, "float32", channels),
+        "y": y,
+        "limits": _limits(),
+        "count": y.size,
+        "channels": channels,
+        "depth": depth,
+        "x_rows": x_rows,
+        "x_columns": x_columns,
+        "y_rows": y_rows,
+        "y_columns": y_columns,
+        "row_taps": 3,
+        "column_taps": 3,
+        "row_stride": 2,
+        "column_stride": 2,
+        "rows_before": 1,
+        "columns_before": 0,
+    }
+
+
+def _lstm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    batches, units = 2, 5
+    gates = 4 * batches * units
+    kind = "float32" if "clip" in dtypes else "int16"
+    values: Values = {name: array(rng, kind, gates) for name in ("from_input", "from_hidden")}
+    values |= {name: array(rng, dtypes[name], batches * units) for name in ("hidden", "cell")}
+    values |= {"batches": batches, "units": units}
+    if kind == "float32":
+        return values | {"clip": np.array([2.5], np.float32), "is_tanh": int(rng.integers(0, 2))}
+    return values | {
+        "table": array(rng, "int16", 3 << 16) if dtypes["table"] == "int16" else SIGMOID_TABLE.astype(np.uint16),
+        "cell_factor": 3 << int(rng.integers(0, 12)),
+        "cell_half": 1 << int(rng.integers(0, 12)),
+        "cell_shift": int(rng.integers(0, 12)),
+        "cell_least": -30000,
+        "cell_most": 29999,
+        "hidden_least": -128,
+        "hidden_most": 127,
+    }
+
+
+def _svdf(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    batches, units, rank, memory = 2, 3, 2, 4
+    sizes = {"batches": batches, "units": units, "rank": rank, "memory": memory}
+    counts = {
+        "newest": batches * units * rank,
+        "weights": units * rank * memory,
+        "bias": units,
+        "state": batches * units * rank * memory,
+        "y": batches * units,
+    }
+    values: Values = {name: array(rng, dtypes[name], count) for name, count in counts.items()}
+    if "limits" in dtypes:
+        values["limits"] = np.array([0, 6, 0], np.float32)
+    return values | sizes
+
+
+def _reduction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    outer, along, inner = 2, 3, 4
+    values: Values = {"outer": outer, "along": along, "inner": inner, "x": array(rng, dtypes["x"], 24)}
+    values["y"] = array(rng, dtypes["y"], 8)
+    if "sums" in dtypes:
+        values["sums"] = array(rng, dtypes["sums"], inner)
+    return values
+
+
+def _samples(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"frames": 3, "length": 5, "shift": int(rng.integers(0, 15)), "weights": array(rng, "int16", 5)}
+
+
+def _filter_bank(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    bands = np.array([[0, 0, 3], [4, 3, 5], [9, 8, 0], [10, 8, 4]], np.int32)
+    return {"bands": bands.reshape(-1), "channels": 3, "y": array(rng, "int64", 3)}
+
+
+def _subtraction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {
+        "factors": rng.integers(0, 1 << 14, 5).astype(np.uint64),
+        "smoothing_bits": int(rng.integers(0, 12)),
+        "fractional_bits": 14,
+        "clamping": int(rng.integers(0, 2)),
+    }
+
+
+def _gain(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    largest = (1 << 31) - 1 if rng.random() < 0.8 else (1 << 20)
+    noise = rng.integers(0, 1 << int(rng.integers(1, 31)), COUNT).astype(np.uint32)
+    gains = rng.integers(-(1 << 13), 1 << 13, 200, np.int32)
+    return {"noise": noise, "gains": gains, "largest": largest, "shift": int(rng.integers(0, 20))}
+
+
+def _logarithm(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"beyond_line": log2_beyond_line(), "shift": int(rng.integers(0, 8)), "scale": 1600}
+
+
+def _queue(rng: np.random.Generator, capacity: int) -> Values:
+    state = np.array([rng.integers(0, capacity), 0], np.int64)
+    return {"samples": array(rng, "int16", capacity), "state": state, "capacity": capacity}
+
+
+def _delay(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    values = _queue(rng, 21)
+    values["state"][1] = 8
+    return {**values, "count": 13}
+
+
+def _frame(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {**_queue(rng, 12), "frames": 3, "size": 8, "step": 4, "is_first": int(rng.integers(0, 2))}
+
+
+def _stack(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    repeats = np.array([rng.integers(1, 4)], np.int64)
+    return {**_queue(rng, 20), "repeats": repeats, "channels": 4, "size": 12, "step": 4}
+
+
+def _overlap(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"frames": 3, "size": 8, "step": 4, "sums": array(rng, dtypes["sums"], 8)}
+
+
+def _softmax_int8(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    exps = np.floor(np.exp(-np.arange(256) * 0.05) * ((1 << 31) - 1)).astype(np.int32)
+    bits = 8 if dtypes["y"] == "int8" else 16
+    return {
+        "exps": exps,
+        "addends": rounding_divide_by_pot(exps, 12).astype(np.int32),
+        "rows": 3,
+        "depth": 12,
+        "largest_sum": softmax.LARGEST_SUMS[bits],
+        "bits": bits,
+    }
+
+
+def _softmax_int16(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    is_small = dtypes["exps"] == "int16"
+    numbers = np.arange(513) / 512 if is_small else np.arange((1 << 16) + 1) / (1 << 16)
+    exps = np.floor(np.exp(10 * (numbers - 1 if is_small else -numbers)) * 32767)
+    inverses = np.floor(32767 / (1 + numbers))
+    tables = {"exps": exps.astype(dtypes["exps"]), "inverses": inverses.astype(dtypes["inverses"])}
+    return {**tables, "rows": 3, "depth": 12}
+
+
+def _softmax_float32(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"x": (10 * rng.standard_normal(36)).astype(np.float32), "rows": 3, "depth": 12}
+
+
+def _look_up(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"table": array(rng, dtypes["table"], 1 << (16 if dtypes["x"] == "uint16" else 8))}
+
+
+def _look_up_pairs(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"table": array(rng, "uint8", 1 << 16)}
+
+
+def _turns(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    cycles = np.array([rng.integers(1, 3), 2], np.int32)
+    return {
+        "buffer": array(rng, "uint8", 20),
+        "newest": array(rng, "uint8", 5),
+        "buffer_bytes": 20,
+        "newest_bytes": 5,
+        "cycles": cycles,
+    }
+
+
+def _addends(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"left_shift": 15, "left1": 0, "right1": 3, "left2": 0, "right2": 0, "left": 0, "right": 14}
+
+
+def _sigmoid(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    shift = int(rng.integers(0, 31))
+    return {"table": SIGMOID_TABLE.astype(np.uint16), "factor": int(rng.integers(1, 32768)), "shift": shift}
+
+
+def _dequantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"scale": float(rng.random())}
+
+
+def _quantize(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    limits = np.iinfo(dtypes["y"])
+    return {"least": int(limits.min), "most": int(limits.max)}
+
+
+SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
+    f"delegates.compiled.{name}": values
+    for name, values in {
+        "batch_matmul.matmul": _matmul,
+        "elementwise.combine_addends": _addends,
+        "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
+        "elementwise.look_up_pairs": _look_up_pairs,
+        "fourier.irfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=True),
+        "fourier.rfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=False),
+        "gathering.gather": _gather,
+        "gathering.interpolate": _interpolate,
+        "images.fill_image": _fill_image,
+        "movement.move": _move,
+        "movement.move_elements": _move_elements,
+        "movement.move_rows": _move_rows,
+        "plain_products.convolve": _convolution,
+        "plain_products.convolve_transposed": lambda rng, dtypes: _convolution(rng, dtypes, transposed=True),
+        "plain_products.multiply_float32": _matrix,
+        "pooling.average": _pooling,
+        "pooling.largest": _pooling,
+        "products.take_rows": _take_rows,
+        "products.transpose_conv_repair": _repair,
+        "recurrent.lstm_step_float32": _lstm,
+        "recurrent.lstm_step_integers": _lstm,
+        "recurrent.svdf_float32": _svdf,
+        "recurrent.svdf_integers": _svdf,
+        "reduction.extreme": _reduction,
+        "reduction.index_of_extreme": _reduction,
+        "reduction.sum_floats": _reduction,
+        "reduction.sum_integers": _reduction,
+        "signal.automatic_gain": _gain,
+        "signal.delay": _delay,
+        "signal.energy": lambda rng, dtypes: {"x": array(rng, "int16", 2 * COUNT)},
+        "signal.filter_bank": _filter_bank,
+        "signal.frame": _frame,
+        "signal.logarithm": _logarithm,
+        "signal.overlap_add": _overlap,
+        "signal.spectral_subtraction": _subtraction,
+        "signal.stack": _stack,
+        "signal.window": _samples,
+        "softmax.softmax_float32": _softmax_float32,
+        "softmax.softmax_int16": _softmax_int16,
+        "softmax.softmax_int8": _softmax_int8,
+        "state.take_turns": _turns,
+        "unary.look_up": _look_up,
+        "unary.dequantize": _dequantize,
+        "unary.quantize": _quantize,
+        "unary.sigmoid_int16": _sigmoid,
+    }.items()
+}
+"""By kernel: the arguments that depend on each other; the others are drawn by name and type."""

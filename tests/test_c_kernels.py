@@ -1,0 +1,268 @@
+"""Kernels for small processors: the integers of TFLM's definition, in place wherever they say so, in C as with LLVM."""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from differential import run as run_model
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from outcomes import count
+from strategies import OPERATORS
+from test_c_source import built, encoded, program
+
+from tflm.c.binding import bind_model
+from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution
+from tflm.c.kernels.convolution import Layer
+from tflm.c.kernels.dense import bind_vectors
+from tflm.c.row_binding import bind_small
+from tflm.compiler.language import Step
+from tflm.delegates.compiled.program import Operator, bind_program
+from tflm.errors import TflmError
+from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
+from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
+from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
+
+Array = npt.NDArray[Any]
+
+CASES = 60
+TYPES = {np.dtype(np.int8): TensorType.INT8, np.dtype(np.int16): TensorType.INT16}
+
+
+class Case(NamedTuple):
+    """A layer with its windows.
+
+    Attributes:
+        x, y: (1, rows, columns, channels).
+        expected: of y.
+        by_channel: whether each channel of the input has weights of its own.
+    """
+
+    layer: Layer
+    rows: Axis
+    columns: Axis
+    x: Array
+    y: Array
+    expected: Array
+    by_channel: bool
+
+    def bind(self, x: Array, y: Array) -> list[Step] | None:
+        """The steps for these tensors."""
+        bind = depthwise_convolution.bind_each if self.by_channel else flat_convolution.bind_windows
+        return bind(self.layer, self.rows, self.columns, x, y)
+
+    def facts(self) -> OperatorFacts:
+        """What a planner knows of the layer."""
+        weights = (1, self.rows.taps, self.columns.taps, self.x.shape[3])
+        channels = self.y.shape[3]
+        dims = (*weights[:3], channels) if self.by_channel else (channels, *weights[1:])
+        type = TYPES[self.x.dtype]
+        inputs = [TensorFacts(type, self.x.shape), TensorFacts(TensorType.INT8, dims)]
+        return OperatorFacts(inputs, [TensorFacts(type, self.y.shape)], None)
+
+
+def run(steps: list[Step]) -> None:
+    """Run steps by machine code of LLVM, or as Python where there is no compiler."""
+    bind_program([Operator(steps, pytest.fail)], True)()
+
+
+def quantization(rng: np.random.Generator, dtype: np.dtype[Any], channels: int) -> tuple[Any, OutputStage]:
+    """The multiplier of each channel, and the output stage."""
+    is_byte = dtype == np.int8
+    kind = QuantizedMultiplier if is_byte else WideQuantizedMultiplier
+    smallest, largest = (-5, -1) if rng.random() < 0.7 or not is_byte else (-1, 0.2)
+    reals = 10 ** rng.uniform(smallest, largest, channels) * (1 if is_byte else 0.01)
+    multipliers = [kind.of(float(real)) for real in reals]
+    significands, shifts = ([getattr(each, name) for each in multipliers] for name in ("significand", "shift"))
+    info = np.iinfo(dtype)
+    zero_point = int(rng.integers(-128, 128)) if is_byte else 0
+    # As without an activation, or as with RELU6.
+    limits = (int(info.min), int(info.max)) if rng.random() < 0.5 else (zero_point, min(zero_point + 90, int(info.max)))
+    multiplier = kind(np.array(significands, np.int64), np.array(shifts, np.int64))
+    return multiplier, OutputStage(zero_point, *limits)
+
+
+def axis(rng: np.random.Generator, size: int, taps: int, dilation: int) -> Axis:
+    """Windows that may leave the image at both ends."""
+    stride, before = int(rng.integers(1, 3)), int(rng.integers(0, taps))
+    windows = max((size + before - 1) // stride, 1)
+    return Axis(size, taps, windows, stride, dilation, before)
+
+
+def case_of(rng: np.random.Generator, *, by_channel: bool) -> Case:
+    """A random layer."""
+    dtype = list(TYPES)[int(rng.integers(2))]
+    depth = int(rng.choice([2, 3, 5, 8] if by_channel else [1, 2, 3, 5, 8]))
+    taps = (3, 3) if rng.random() < 0.5 else tuple(int(n) for n in rng.integers(1, 10, 2))
+    dilation = 1 if rng.random() < 0.8 else 2
+    rows, columns = (axis(rng, int(rng.integers(2, 12)), count, dilation) for count in taps)
+    if rng.random() < 0.2:  # each element alone
+        taps = (1, 1)
+        rows, columns = (Axis(each.size, 1, each.size) for each in (rows, columns))
+    channels = depth * int(rng.integers(1, 3)) if by_channel else int(rng.integers(1, 10))
+    info = np.iinfo(dtype)
+    x = rng.integers(info.min, int(info.max) + 1, (1, rows.size, columns.size, depth)).astype(dtype)
+    seen = 1 if by_channel else depth
+    weights = rng.integers(-127, 128, (1, channels, *taps, seen))
+    multiplier, output = quantization(rng, dtype, channels)
+    zero_point = int(rng.integers(-128, 128)) if dtype == np.int8 else 0
+    bias = rng.integers(-3000, 3000, channels)
+    layer = Layer(weights.astype(np.int8), bias, multiplier, output, zero_point)
+    sums = window_sums(x[0], weights[0], zero_point, rows, columns, by_channel=by_channel) + bias
+    y = np.zeros((1, rows.windows, columns.windows, channels), dtype)
+    return Case(layer, rows, columns, x, y, output.clamp(multiplier(sums))[np.newaxis], by_channel)
+
+
+def window_sums(
+    x: Array, weights: Array, zero_point: int, rows: Axis, columns: Axis, *, by_channel: bool
+) -> npt.NDArray[np.int64]:
+    """The products of each window, added up."""
+    sums = np.zeros((rows.windows, columns.windows, len(weights)), np.int64)
+    copies = len(weights) // x.shape[2]
+    for i, j in np.ndindex(rows.windows, columns.windows):
+        for a, b in np.ndindex(rows.taps, columns.taps):
+            row = i * rows.stride + a * rows.dilation - rows.before
+            column = j * columns.stride + b * columns.dilation - columns.before
+            if 0 <= row < rows.size and 0 <= column < columns.size:
+                element = x[row, column].astype(np.int64) - zero_point
+                if by_channel:
+                    sums[i, j] += np.repeat(element, copies) * weights[:, a, b, 0]
+                else:
+                    sums[i, j] += weights[:, a, b].astype(np.int64) @ element
+    return sums
+
+
+@pytest.fixture(params=[False, True], ids=["CONV_2D", "DEPTHWISE_CONV_2D"])
+def cases(request: pytest.FixtureRequest) -> list[Case]:
+    rng = np.random.default_rng([30, request.param])
+    return [case_of(rng, by_channel=request.param) for _ in range(CASES)]
+
+
+def test_windows_have_the_sums_of_their_products(cases: list[Case]) -> None:
+    bound = 0
+    for case in cases:
+        steps = case.bind(case.x, case.y)
+        if steps is not None:
+            run(steps)
+            np.testing.assert_array_equal(case.y, case.expected, str((case.rows, case.columns, steps)))
+            bound += 1
+    assert bound > 0.8 * CASES
+
+
+def test_outputs_can_overlap_inputs_as_declared(cases: list[Case]) -> None:
+    """At the smallest distance that is allowed, and at the next ones; at the largest where there is one."""
+    tried = 0
+    for case in cases:
+        kernel = KERNELS["DEPTHWISE_CONV_2D" if case.by_channel else "CONV_2D"]
+        allowed = kernel.overlap(case.facts(), (case.rows, case.columns), 0)
+        near = [*allowed[:2], allowed[-1]] if len(allowed[:3]) == 3 else list(allowed)
+        distances = {d for d in near if -case.x.nbytes < d < case.y.nbytes}
+        distances |= {0} if 0 in allowed and allowed.stop == FAR and allowed.start == -FAR else set()
+        for distance in distances:
+            if distance % case.x.itemsize:
+                continue
+            memory = np.zeros(max(case.y.nbytes, distance + case.x.nbytes) + max(-distance, 0), np.uint8)
+            x_start, y_start = max(distance, 0), max(-distance, 0)
+            x = memory[x_start : x_start + case.x.nbytes].view(case.x.dtype).reshape(case.x.shape)
+            y = memory[y_start : y_start + case.y.nbytes].view(case.y.dtype).reshape(case.y.shape)
+            x[...] = case.x
+            steps = case.bind(x, y)
+            if steps is not None:
+                run(steps)
+                np.testing.assert_array_equal(y, case.expected, f"{distance} {case.rows} {case.columns}")
+                tried += 1
+    assert tried > 5
+
+
+def dense_case(rng: np.random.Generator) -> tuple[Callable[[], list[Step] | None], Array, Array]:
+    """What binds a layer of one window; its output, and what that must be."""
+    count, channels = int(rng.integers(1, 3)), int(rng.integers(1, 14))
+    depth = int(rng.choice([1, 4, 7, 64, 255, 256, 257, 700]))
+    zero_point = int(rng.integers(-20, 20)) if rng.random() < 0.3 else 0
+    stored = rng.integers(-128, 128, (channels, depth))
+    x = rng.integers(-128, 128, (count, depth)).astype(np.int8)
+    if rng.random() < 0.3:  # the largest sums
+        stored[...], x[...] = rng.choice([-128, 127]), -128
+    weights = (stored - zero_point).astype(np.int16)
+    multiplier, output = quantization(rng, np.dtype(np.int8), channels)
+    bias, x_zero_point = rng.integers(-3000, 3000, channels), int(rng.integers(-128, 128))
+    layer = Layer(weights[np.newaxis, :, np.newaxis, np.newaxis], bias, multiplier, output, x_zero_point)
+    sums = (x.astype(np.int64) - x_zero_point) @ weights.T.astype(np.int64) + bias
+    y = np.zeros((count, channels), np.int8)
+    return lambda: bind_vectors(layer, x, y), y, output.clamp(multiplier(sums))
+
+
+def test_vectors_have_the_sums_of_their_products() -> None:
+    rng = np.random.default_rng(31)
+    for _ in range(CASES):
+        bind, y, expected = dense_case(rng)
+        steps = bind()
+        assert steps is not None
+        run(steps)
+        np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.filterwarnings("ignore:kernels can't be compiled")
+def test_c_gives_the_same(cases: list[Case], tmp_path: Path) -> None:
+    """Without undefined behaviour, and without a byte outside of the arrays."""
+    bound = [(case, steps) for case in cases for steps in [case.bind(case.x, case.y)] if steps]
+    kernels = list(dict.fromkeys(step.kernel for _, steps in bound for step in steps))
+    path = built(program(kernels), tmp_path, "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    calls = [(case, step) for case, (step,) in bound]
+    encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in calls]
+    (tmp_path / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(encodings))
+    done = subprocess.run([path, "calls", "results"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    results = memoryview((tmp_path / "results").read_bytes())
+    for case, step in calls:
+        results = results[8:]
+        for name, array in zip([name for name in step.kernel.parameters if name in step.addresses], step.owners):
+            found, results = np.frombuffer(results[: array.nbytes], array.dtype), results[array.nbytes :]
+            if name == "y":
+                np.testing.assert_array_equal(found, case.expected.reshape(-1), step.kernel.name)
+
+
+def arguments_of(step: Step) -> list[Any]:
+    """The arguments of a step: arrays and numbers."""
+    owners = iter(step.owners)
+    values = zip(step.kernel.parameters, step.arguments)
+    return [next(owners) if name in step.addresses else value for name, value in values]
+
+
+@pytest.mark.runs(0.02)
+@pytest.mark.parametrize("operator", KERNELS)
+@settings(max_examples=25, phases=(Phase.generate,), derandomize=True)
+@given(data=st.data())
+def test_operators_give_what_numpy_gives(operator: str, data: st.DataObject) -> None:
+    """With any quantization, where the kernels take it."""
+    model, invocations = data.draw(OPERATORS[operator])
+    try:
+        expected = run_model(model, invocations, delegates=())
+        bound = bind_model(Model(model), bind_small)
+    except TflmError:
+        return
+    package = SmallKernel.__module__.rpartition(".")[0]
+    steps = [step for bound_operator in bound.operators[0] for step in bound_operator.steps()]
+    if not count(any(step.kernel.function.__module__.startswith(package) for step in steps)):
+        return
+    program, tensors, subgraph = (
+        bind_program([Operator(steps, pytest.fail)], True),
+        bound.tensors(),
+        bound.model.subgraphs[0],
+    )
+    for values, results in zip(invocations, expected):
+        for index, value in zip(subgraph.inputs, values):
+            tensors[index].elements[...] = np.asarray(value, None).reshape(tensors[index].elements.shape)
+        program()
+        for index, result in zip(subgraph.outputs, results):
+            np.testing.assert_array_equal(tensors[index].elements, result)

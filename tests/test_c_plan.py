@@ -1,0 +1,392 @@
+"""Plans of compiled models: run on numbers, they keep every value; the checker finds what a fault in them loses."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from image_graphs import image_graph
+from models import INT8, counter, graph
+from outcomes import count
+
+import tflm
+from tflm.c.call_checker import lost_values
+from tflm.c.calls import Call, CallNeeds, Move, Plan, ShapedCall, Window
+from tflm.c.in_place import distances, row_blocks
+from tflm.c.kernel_facts import ReferenceKernels
+from tflm.c.late_reads import late_reads
+from tflm.c.lowering import Lowering
+from tflm.c.plan import plan
+from tflm.c.rolling import Grain, RollingWindow, shared_bytes
+from tflm.c.row_operators import RowOperator, row_operators
+from tflm.c.schedule import Run, Schedule, Shift, Span, Store
+from tflm.c.stage_choice import ChosenStage, StageSearch
+from tflm.kernels.overlap import FAR, NOWHERE
+from tflm.planning.views import Piece
+from tflm.rewriting.rows import Rows
+from tflm.rewriting.verification import random_inputs
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
+
+FEWER, FEWEST = (settings(max_examples=max(settings().max_examples // share, 1)) for share in (3, 8))
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class CautiousKernels(ReferenceKernels):
+    """Kernels whose outputs may share no byte with inputs, and which need scratch."""
+
+    def __init__(self, model: tflm.Model, scratch: tuple[int, ...] = (24,)):
+        super().__init__(model)
+        self._scratch = scratch
+
+    def needs(self, call: ShapedCall) -> CallNeeds:
+        """The same for all calls."""
+        return CallNeeds(self._scratch, (NOWHERE,) * len(call.facts.inputs))
+
+
+def kernels_of(model: tflm.Model, cautious: bool) -> ReferenceKernels:
+    return CautiousKernels(model) if cautious else ReferenceKernels(model)
+
+
+class Emulation:
+    """Runs the calls of a plan on the numbers of one invoke.
+
+    A call finds right rows in its windows, and then writes right rows of its output; else it writes wrong ones.
+    """
+
+    def __init__(self, model: tflm.Model, planned: Plan):
+        self._planned = planned
+        self._operators = model.subgraphs[0].operators or []
+        interpreter = ready_interpreter(model, delegates=(), preserve_all_tensors=True)
+        rng = np.random.default_rng(1)
+        for i, values in enumerate(random_inputs(model, rng)):
+            interpreter.input(i).data[...] = values
+        given = self._numbers(model, interpreter)
+        interpreter.invoke()
+        self._right = {**self._numbers(model, interpreter), **{t: given[t] for t in model.subgraphs[0].inputs or ()}}
+        self._memory = rng.integers(0, 256, planned.ram_bytes, np.uint8)
+        self._ends = tuple(list(side or ()) for side in (model.subgraphs[0].inputs, model.subgraphs[0].outputs))
+
+    @staticmethod
+    def _numbers(model: tflm.Model, interpreter: Any) -> dict[int, npt.NDArray[Any]]:
+        tables = model.subgraphs[0].tensors or []
+        return {t: np.array(interpreter.get_tensor(t).data) for t in range(len(tables)) if tables[t].shape}
+
+    def is_right(self) -> bool:
+        """Whether the outputs have the right numbers at the end."""
+        for tensor in self._ends[0]:
+            self._whole(tensor)[:] = self._bytes(tensor)
+        for call in self._planned.calls:
+            if isinstance(call, Move):
+                buffer = self._buffer(call.buffer)
+                buffer[call.target : call.target + call.size] = buffer[call.source : call.source + call.size].copy()
+            else:
+                self._run(call)
+        return all(np.array_equal(self._whole(tensor), self._bytes(tensor)) for tensor in self._ends[1])
+
+    def _run(self, call: Call) -> None:
+        operator = self._operators[call.operator]
+        inputs, outputs = (
+            [(t, w) for t, w in zip(tensors or (), windows) if w is not None]
+            for tensors, windows in ((operator.inputs, call.inputs), (operator.outputs, call.outputs))
+        )
+        right = all(np.array_equal(self._window(t, w), self._rows(t, w)) for t, w in inputs)
+        for number in call.scratch:
+            self._buffer(number)[:] = 99
+        for tensor, window in outputs:
+            self._window(tensor, window)[:] = self._rows(tensor, window) if right else 99
+
+    def _buffer(self, number: int) -> Bytes:
+        buffer = self._planned.buffers[number]
+        begin = sum(self._planned.memories[: buffer.memory]) + buffer.offset
+        return self._memory[begin : begin + buffer.size]
+
+    def _whole(self, tensor: int) -> Bytes:
+        places = {key: (number, at) for number, b in enumerate(self._planned.buffers) for key, at in b.tensors}
+        number, at = places[0, tensor]
+        return self._buffer(number)[at : at + self._right[tensor].nbytes]
+
+    def _bytes(self, tensor: int) -> Bytes:
+        return np.frombuffer(self._right[tensor].tobytes(), np.uint8)
+
+    def _rows(self, tensor: int, window: Window) -> Bytes:
+        values = self._right[tensor]
+        rows = values[:, window.first_row : window.first_row + window.rows] if values.ndim == 4 else values
+        return np.frombuffer(np.ascontiguousarray(rows).tobytes(), np.uint8)
+
+    def _window(self, tensor: int, window: Window) -> Bytes:
+        return self._buffer(window.buffer)[window.offset : window.offset + self._rows(tensor, window).size]
+
+
+@FEWER
+@given(data=image_graph(), cautious=st.booleans())
+def test_images_are_where_calls_look_for_them(data: bytes, cautious: bool) -> None:
+    model = tflm.Model(data)
+    planned = plan(model, kernels_of(model, cautious))
+    assert Emulation(model, planned).is_right()
+    assert max((b.offset + b.size for b in planned.buffers), default=0) <= planned.ram_bytes
+
+
+@FEWEST
+@given(data=image_graph(), cautious=st.booleans(), shares=st.tuples(st.floats(0.1, 1), st.floats(0.1, 1.5)))
+def test_several_memories_hold_what_is_accessed(data: bytes, cautious: bool, shares: tuple[float, float]) -> None:
+    model = tflm.Model(data)
+    smallest = plan(model, kernels_of(model, cautious)).ram_bytes
+    sizes = [int(smallest * share) for share in shares]
+    try:
+        planned = plan(model, kernels_of(model, cautious), memories=sizes)
+    except tflm.CompileError:
+        assert max(sizes) < 1.2 * smallest
+        return
+    assert Emulation(model, planned).is_right()
+    assert all(used <= size for used, size in zip(planned.memories, sizes))
+
+
+@FEWER
+@given(data=graph(), cautious=st.booleans())
+def test_tensors_of_any_graph_are_where_calls_look_for_them(data: bytes, cautious: bool) -> None:
+    model = tflm.Model(data)
+    planned = plan(model, kernels_of(model, cautious), persistent={"history": 20})
+    variables = {i for i, table in enumerate(model.subgraphs[0].tensors or ()) if table.is_variable}
+    if not variables:
+        assert Emulation(model, planned).is_right()
+    (history,) = [buffer for buffer in planned.buffers if buffer.name == "history"]
+    lasting = [history, *(b for b in planned.buffers for (_, tensor), _ in b.tensors if tensor in variables)]
+    for one in lasting:
+        ends = {
+            other.offset + other.size <= one.offset or other.offset >= one.offset + one.size
+            for other in planned.buffers
+            if other is not one
+        }
+        assert ends <= {True}
+
+
+@pytest.mark.runs(0.3)
+@FEWER
+@given(data=image_graph(), cautious=st.booleans(), choose=st.data())
+def test_the_checker_finds_what_a_fault_loses(data: bytes, cautious: bool, choose: st.DataObject) -> None:
+    model = tflm.Model(data)
+    kernels = kernels_of(model, cautious)
+    faulty = choose.draw(st.sampled_from(FAULTS))(plan(model, kernels), choose)
+    if count(not Emulation(model, faulty).is_right()):
+        assert list(lost_values(model, faulty, kernels))
+
+
+def moved(planned: Plan, choose: st.DataObject) -> Plan:
+    """A plan with a buffer elsewhere."""
+    number = choose.draw(st.integers(0, len(planned.buffers) - 1))
+    buffer = planned.buffers[number]
+    offset = choose.draw(st.integers(0, max(planned.ram_bytes - buffer.size, 0)))
+    buffers = list(planned.buffers)
+    buffers[number] = buffer._replace(offset=offset)
+    return planned._replace(buffers=tuple(buffers))
+
+
+def swapped(planned: Plan, choose: st.DataObject) -> Plan:
+    """A plan with two calls in each other's place."""
+    places = st.integers(0, len(planned.calls) - 1)
+    one, other = choose.draw(places), choose.draw(places)
+    calls = list(planned.calls)
+    calls[one], calls[other] = calls[other], calls[one]
+    return planned._replace(calls=tuple(calls))
+
+
+def left_out(planned: Plan, choose: st.DataObject) -> Plan:
+    """A plan without one of its calls."""
+    number = choose.draw(st.integers(0, len(planned.calls) - 1))
+    return planned._replace(calls=planned.calls[:number] + planned.calls[number + 1 :])
+
+
+FAULTS = (moved, swapped, left_out)
+
+
+@FEWEST
+@given(data=image_graph(), share=st.floats(0.5, 3))
+def test_a_plan_fits_where_the_smallest_does(data: bytes, share: float) -> None:
+    model = tflm.Model(data)
+    smallest = plan(model)
+    ram = int(smallest.ram_bytes * share)
+    found = plan(model, ram_bytes=ram)
+    assert found.ram_bytes <= max(ram, smallest.ram_bytes)
+
+
+@FEWER
+@given(data=image_graph())
+def test_no_row_is_computed_twice(data: bytes) -> None:
+    made = set[tuple[int, int]]()
+    for call in plan(tflm.Model(data)).calls:
+        if isinstance(call, Call):
+            (window,) = [window for window in call.outputs if window is not None]
+            assert call.rows is None or call.rows == Rows(window.first_row, window.first_row + window.rows)
+            rows = {(call.operator, window.first_row + row) for row in range(window.rows)}
+            assert made.isdisjoint(rows)
+            made |= rows
+
+
+@given(st.integers(1, 20), st.integers(1, 20), st.integers(-9, 9), st.booleans())
+def test_shared_bytes_are_those_of_the_nearest_distance(written: int, dying: int, near: int, ascending: bool) -> None:
+    allowed = range(near, 60) if ascending else range(-60, near + 1)
+    spans = [max(dying, -distance + written) - min(0, -distance) for distance in allowed]
+    assert shared_bytes(written, dying, allowed) == max(written + dying - min(spans), 0)
+    assert shared_bytes(written, dying, NOWHERE) == 0
+
+
+@given(data=image_graph(), grain=st.integers(1, 4), backwards=st.booleans())
+def test_rows_in_place_are_not_written_over_rows_still_to_be_read(data: bytes, grain: int, backwards: bool) -> None:
+    model = tflm.Model(data)
+    for operator in row_operators(model, ReferenceKernels(model)):
+        if operator is None or len(operator.inputs) != 1:
+            continue
+        (facts,) = [operator.facts.inputs[place] for place in operator.inputs]
+        assert facts is not None
+        row = facts.bytes // facts.dims[1]
+        blocks = row_blocks(operator.rows, grain, backwards=backwards)
+        allowed = distances(operator, grain, backwards=backwards)
+        nearest, step = (allowed[-1], 1) if backwards else (allowed[0], -1)
+        assert is_safe(operator, blocks, row, nearest)
+        assert not is_safe(operator, blocks, row, nearest + step)
+
+
+def is_safe(operator: RowOperator, blocks: list[Rows], row_bytes: int, distance: int) -> bool:
+    """Whether no block is written over rows that it or a later one reads, with the input so far behind the output."""
+    still = set[int]()
+    for rows in blocks[::-1]:
+        read = operator.needed(rows)
+        still.update(range(distance + read.first * row_bytes, distance + read.end * row_bytes))
+        if not still.isdisjoint(range(rows.first * operator.row_bytes, rows.end * operator.row_bytes)):
+            return False
+    return True
+
+
+def test_a_window_rolls_when_it_is_full() -> None:
+    window = RollingWindow(0, row_bytes=10, room=3)
+    assert window.make_room(Rows(0, 2), 0) == []
+    assert window.span(Rows(0, 2)) == Span(0, 0, 20, 0, 2)
+    assert window.make_room(Rows(2, 3), 1) == []
+    assert window.make_room(Rows(3, 4), 1) == [Shift(0, 10, 0, 20)]
+    assert window.span(Rows(1, 4)) == Span(0, 0, 30, 1, 3)
+    assert window.make_room(Rows(4, 7), 4) == []
+    assert window.span(Rows(4, 7)) == Span(0, 0, 30, 4, 3)
+
+
+def test_a_value_is_needed_from_when_it_is_written_until_it_is_read() -> None:
+    schedule = Schedule([Store("a", 8), Store("b", 4)])
+    whole, half, other = Span(0, 0, 8, 0, 1), Span(0, 4, 4, 0, 1), Span(1, 0, 4, 0, 1)
+    schedule.given.append(whole)
+    schedule.items = [
+        Run(0, None, (whole,), (other,), (), ((),)),
+        Shift(0, 4, 0, 4),
+        Run(1, None, (other,), (half,), (), ((range(FAR),),)),
+    ]
+    schedule.kept.append(half)
+    schedule.alive.append((1, 4, 4))
+    assert [list(body.pieces) for body in schedule.bodies()] == [
+        [Piece(0, 4, 0, 1), Piece(4, 8, 0, 2), Piece(0, 4, 2, 2), Piece(4, 8, 3, 4)],
+        [Piece(0, 4, 1, 3), Piece(0, 4, 4, 4)],
+    ]
+    (trailing,) = schedule.trailing()
+    assert (trailing.step, trailing.input.body, trailing.output.body) == (3, 1, 0)
+
+
+@pytest.mark.parametrize("with_init", [False, True])
+def test_called_subgraphs_have_memory_of_their_own(with_init: bool) -> None:
+    model = tflm.Model(counter(INT8, 40, with_init))
+    planned = plan(model, CautiousKernels(model), persistent={"state": 40})
+    called = [b for b in planned.buffers if any(subgraph == 1 for (subgraph, _), _ in b.tensors)]
+    assert bool(called) == with_init
+    assert any(buffer.name == "scratch of operator 1 of subgraph 1" for buffer in planned.buffers) == with_init
+
+
+@pytest.mark.parametrize(("names", "order"), [("ab", [0, 1, 4, 2, 5, 6, 3, 7]), ("aa", [0, 1, 4, 2, 5, 3, 6, 7])])
+def test_variables_are_read_when_they_are_needed(names: str, order: list[int]) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), INT8, quantized(0.5))
+    handles = [main.tensor(f"handle {i}", (1,), TensorType.RESOURCE) for i in range(2)]
+    read = [main.tensor(f"read {i}", (1, 8), INT8, quantized(0.5)) for i in range(2)]
+    positive, one, other = (main.tensor(name, (1, 8), INT8, quantized(0.5)) for name in ("positive", "one", "other"))
+    for name, handle in zip(names, handles):
+        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name=name))
+    for handle, tensor in zip(handles, read):
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [tensor])
+    main.operator(BuiltinOperator.RELU, [x], [positive])
+    main.operator(BuiltinOperator.ADD, [read[0], positive], [one], AddOptions())
+    main.operator(BuiltinOperator.ASSIGN_VARIABLE, [handles[0], one], [])
+    main.operator(BuiltinOperator.ADD, [read[1], one], [other], AddOptions())
+    main.output(other)
+    model = tflm.Model(builder.build())
+    assert late_reads(model) == order
+    calls = plan(model, persistent={"a": 8}).calls
+    assert [call.operator for call in calls if isinstance(call, Call)] == order
+
+
+def test_views_need_no_calls() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), INT8, quantized(0.5))
+    wide, y = (main.tensor(name, (2, 4), INT8, quantized(0.5)) for name in ("wide", "y"))
+    main.operator(BuiltinOperator.RESHAPE, [x, main.constant("shape", np.array([2, 4], np.int32))], [wide])
+    main.operator(BuiltinOperator.RELU, [wide], [y])
+    main.output(y)
+    planned = plan(tflm.Model(builder.build()))
+    assert [call.operator for call in planned.calls if isinstance(call, Call)] == [1]
+    assert planned.ram_bytes == 16
+
+
+LARGEST_RAM = {
+    "person_detect": 21600,
+    "vww_96_int8": 30400,
+    "pretrainedResnet_quant": 25200,
+    "kws_ref_model": 9216,
+    "micro_speech_quantized": 4224,
+    "ad01_int8": 768,
+    "hello_world_int8": 48,
+    "okay_nabu_v2": 8448,
+}
+"""Bytes that a search without windows of rows needs, in which bands compute some rows twice."""
+
+VARIABLES = {"okay_nabu_v2": 3472}
+
+
+@pytest.mark.parametrize("name", LARGEST_RAM)
+def test_real_models_run_in_little_ram(corpus: Path, name: str) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    planned = plan(model, persistent={"variables": VARIABLES.get(name, 0)})
+    assert planned.ram_bytes <= LARGEST_RAM[name]
+
+
+@FEWER
+@given(data=image_graph(), grain=st.builds(Grain, st.integers(1, 6), st.integers(1, 6)))
+def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Grain) -> None:
+    model = tflm.Model(data)
+    kernels = CautiousKernels(model, scratch=())
+    search = StageSearch(model, kernels)
+    for first, end in itertools.combinations(range(len(search.operators) + 1), 2):
+        if search.stage(first, end) is None:
+            continue
+        chosen = ChosenStage(first, end, grain)
+        schedule = Lowering(model, kernels, search.operators, (), {}).in_stages([search.calls(chosen)])
+        steps = [
+            step
+            for item, step in zip(schedule.items, schedule.starts())
+            if isinstance(item, Run) and first <= item.operator < end
+        ]
+        pieces = [piece for body in schedule.bodies() for piece in body.pieces]
+        alive = max(sum(p.end - p.begin for p in pieces if p.first <= step <= p.last) for step in steps)
+        assert search.stage_peak(chosen) >= alive
+        if all(reads_all_rows(operator) for operator in search.rolling(first, end).operators):
+            assert search.stage_peak(chosen) == alive
+
+
+def reads_all_rows(operator: RowOperator) -> bool:
+    """Whether each row of the inputs is read for some row of the output."""
+    read = {row for output in range(operator.rows) for row in range(*operator.needed(Rows(output, output + 1)))}
+    heights = {facts.dims[1] for place, facts in enumerate(operator.facts.inputs) if facts and place in operator.inputs}
+    return heights == {len(read)}

@@ -1,0 +1,332 @@
+"""Kernels in C compute what they compute as machine code of LLVM."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+import typing
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import c_language
+import numpy as np
+import pytest
+from kernel_cases import MEMBERS, arguments, array, engine_kernels, members
+
+from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
+from tflm.c.syntax import TranslationError
+from tflm.compiler.calls import as_function
+from tflm.compiler.language import DONE, Int32s, Kernel, kernel
+
+Call = tuple[int, dict[str, Any]]
+"""A kernel by its place, and its arguments."""
+
+CASES = 4
+"""Sets of arguments for each kernel."""
+
+WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
+
+HEADERS = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <stdio.h>\n"
+HEADERS += "#include <stdlib.h>\n#include <string.h>\n\n"
+
+MAIN = """\
+typedef union { int64_t integer; double number; void *pointer; } argument;
+
+%(adapters)s
+static int64_t (*const kernels[])(const argument *) = {%(names)s};
+
+static int64_t number_from(FILE *file)
+{
+    int64_t value = 0;
+    if (fread(&value, sizeof value, 1, file) != 1) {
+        exit(2);
+    }
+    return value;
+}
+
+/* Reads calls: kernel, count of arguments; for each its size in bytes, or -1 before a number. Writes results. */
+int main(int count, char **names)
+{
+    FILE *calls = fopen(names[count - 2], "rb");
+    FILE *results = fopen(names[count - 1], "wb");
+    for (int64_t left = number_from(calls); left > 0; left--) {
+        int64_t kernel = number_from(calls);
+        int64_t given = number_from(calls);
+        argument arguments[64];
+        int64_t sizes[64];
+        for (int64_t i = 0; i < given; i++) {
+            sizes[i] = number_from(calls);
+            if (sizes[i] < 0) {
+                arguments[i].integer = number_from(calls);
+            } else {
+                arguments[i].pointer = malloc((size_t)sizes[i]);
+                if (fread(arguments[i].pointer, 1, (size_t)sizes[i], calls) != (size_t)sizes[i]) {
+                    return 2;
+                }
+            }
+        }
+        int64_t status = kernels[kernel](arguments);
+        fwrite(&status, sizeof status, 1, results);
+        for (int64_t i = 0; i < given; i++) {
+            if (sizes[i] >= 0) {
+                fwrite(arguments[i].pointer, 1, (size_t)sizes[i], results);
+                free(arguments[i].pointer);
+            }
+        }
+    }
+    fclose(calls);
+    return fclose(results);
+}
+"""
+
+
+def adapter(kernel: Kernel) -> str:
+    """A function that calls a kernel with arguments as a step has them."""
+    place = 0
+    locals_, given = [], []
+
+    def value(parameter: Parameter) -> str:
+        nonlocal place
+        place += 1
+        if parameter.c_type.endswith("*"):
+            return f"arguments[{place - 1}].pointer"
+        if parameter.c_type == "double":
+            return f"arguments[{place - 1}].number"
+        return f"({parameter.c_type})arguments[{place - 1}].integer"
+
+    for parameter in parameters(kernel):
+        if parameter.fields:
+            name = f"of_{parameter.name}"
+            fields = ", ".join(value(field) for field in parameter.fields)
+            type_ = parameter.c_type.removeprefix("const ").removesuffix(" *")
+            locals_.append(f"    const {type_} {name} = {{{fields}}};\n")
+            given.append("&" + name)
+        else:
+            given.append(value(parameter))
+    call = f"{name_of(kernel)}({', '.join(given)})"
+    body = f"    {call};\n    return 0;\n" if failure_of(kernel) is None else f"    return {call};\n"
+    head = f"static int64_t call_{name_of(kernel)}(const argument *arguments)"
+    return f"{head}\n{{\n{''.join(locals_)}{body}}}\n"
+
+
+def program(kernels: list[Kernel]) -> str:
+    """A program that calls kernels."""
+    names = ", ".join(f"call_{name_of(kernel)}" for kernel in kernels)
+    return (
+        HEADERS
+        + structures(kernels)
+        + translate(kernels)
+        + MAIN % {"adapters": "\n".join(map(adapter, kernels)), "names": names}
+    )
+
+
+def flat(kernel: Kernel, values: dict[str, Any]) -> list[Any]:
+    """The arguments of a step: arrays and numbers."""
+    found: list[Any] = []
+    for value in values.values():
+        found += list(value) if hasattr(value, "_fields") else [value]
+    assert len(found) == len(kernel.parameters)
+    return found
+
+
+def encoded(kernel: int, given: list[Any]) -> bytes:
+    """A call, as the program reads it."""
+    parts = [struct.pack("<qq", kernel, len(given))]
+    for value in given:
+        if isinstance(value, np.ndarray):
+            parts += [struct.pack("<q", value.nbytes), value.tobytes()]
+        else:
+            parts.append(struct.pack("<qd" if isinstance(value, float) else "<qq", -1, value))
+    return b"".join(parts)
+
+
+def compiler() -> str:
+    """The C compiler of this machine."""
+    found = shutil.which("cc")
+    if found is None:
+        pytest.skip("there is no C compiler (cc)")
+    return found
+
+
+def built(source: str, folder: Path, *flags: str) -> Path:
+    """The executable of a source."""
+    (folder / "kernels.c").write_text(source)
+    command = [compiler(), *WARNINGS, "-O1", *flags, "kernels.c", "-o", "kernels", "-lm"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    return folder / "kernels"
+
+
+def results_of_c(kernels: list[Kernel], calls: list[Call], folder: Path) -> Iterator[tuple[int, list[Any]]]:
+    """The status of each call, and its arguments afterwards."""
+    path = built(program(kernels), folder, "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    encodings = [encoded(place, flat(kernels[place], values)) for place, values in calls]
+    (folder / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(encodings))
+    done = subprocess.run([path, "calls", "results"], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:4000]
+    results = memoryview((folder / "results").read_bytes())
+    for place, values in calls:
+        status: int = struct.unpack("<q", results[:8])[0]
+        results = results[8:]
+        found = []
+        for value in flat(kernels[place], values):
+            if isinstance(value, np.ndarray):
+                found.append(np.frombuffer(results[: value.nbytes], value.dtype))
+                results = results[value.nbytes :]
+            else:
+                found.append(value)
+        yield status, found
+    assert not results
+
+
+def check(kernel: Kernel, found: list[Any], expected: list[Any]) -> None:
+    """Integers are equal, floats to the last bits."""
+    for name, ours, theirs in zip(kernel.parameters, found, expected, strict=True):
+        if isinstance(ours, np.ndarray):
+            tolerance = 1e-6 if ours.dtype.kind == "f" else 0
+            np.testing.assert_allclose(
+                ours, np.asarray(theirs, None).reshape(-1), rtol=tolerance, err_msg=f"{name} of {kernel.name}"
+            )
+
+
+def test_c_and_llvm_compute_the_same(tmp_path: Path) -> None:
+    """On random arguments, without undefined behaviour, and without a byte outside of the arrays."""
+    kernels, rng = list(members()), np.random.default_rng(30)
+    calls = [(place, arguments(kernel, rng)) for place, kernel in enumerate(kernels) for _ in range(CASES)]
+    for (place, values), (status, found) in zip(calls, results_of_c(kernels, calls, tmp_path), strict=True):
+        kernel = kernels[place]
+        assert as_function(kernel)(**values) == status, kernel.name
+        check(kernel, found, flat(kernel, values))
+
+
+def arguments_of_the_language(rng: np.random.Generator) -> dict[Kernel, dict[str, Any]]:
+    """Random arguments for `c_language`."""
+    small = rng.integers(-12, 12, 9, np.int32)
+    geometry = c_language.Geometry(9, 77, -(1 << 40), typing.cast(Any, array(rng, "int8", 9)))
+    return {
+        c_language.divide: {
+            "x": array(rng, "int32", 9) >> 1,
+            "y": np.where(small == 0, 5, small).astype(np.int32),
+            "quotients": array(rng, "int32", 9),
+            "remainders": array(rng, "int32", 9),
+            "count": 9,
+        },
+        c_language.shift: {
+            "x": array(rng, "int32", 9),
+            "y": array(rng, "int64", 36),
+            "amount": int(rng.integers(0, 32)),
+            "far": int(rng.integers(32, 63)),
+            "count": 9,
+        },
+        c_language.decide: {
+            "x": rng.choice(np.array([-9999, -5, -1, 2, 5, 7, 1500, 9999], np.int32), 9),
+            "y": small,
+            "count": 9,
+        },
+        c_language.count_down: {"x": small, "y": small.repeat(2), "first": 1, "last": 8, "step": 3},
+        c_language.swap: {"x": small.copy(), "y": array(rng, "int32", 9), "count": int(rng.integers(1, 10))},
+        c_language.wrap: {
+            "x": array(rng, "int32", 9),
+            "y": array(rng, "int32", 9),
+            "z": array(rng, "int64", 9),
+            "factor": int(rng.integers(-(1 << 31), 1 << 31)),
+            "count": 9,
+        },
+        c_language.use_record: {"geometry": geometry, "x": array(rng, "int8", 9), "y": array(rng, "int64", 9)},
+    }
+
+
+def in_python(kernel: Kernel, values: dict[str, Any]) -> tuple[int, list[Any]]:
+    """A kernel run by Python, whose integers do not wrap; what it stores does."""
+
+    def as_list(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.tolist()
+        return type(value)(*map(as_list, value)) if hasattr(value, "_fields") else value
+
+    lists = {name: as_list(value) for name, value in values.items()}
+    with np.errstate(over="ignore"):  # of what the kernel casts to numbers of numpy
+        status = kernel.function(**lists)
+    types = [value.dtype if isinstance(value, np.ndarray) else None for value in flat(kernel, values)]
+    found = [
+        [wrapped_to(value, dtype) for value in values] if dtype is not None else values
+        for dtype, values in zip(types, flat(kernel, lists), strict=True)
+    ]
+    return status, found
+
+
+def wrapped_to(value: int, dtype: np.dtype[Any]) -> int:
+    """An integer's low bits, as a number of a type."""
+    bits = 8 * dtype.itemsize
+    return (int(value) + (1 << (bits - 1))) % (1 << bits) - (1 << (bits - 1))
+
+
+def test_integers_are_computed_as_in_python(tmp_path: Path) -> None:
+    rng = np.random.default_rng(31)
+    kernels = list(arguments_of_the_language(rng))
+    calls = [
+        (kernels.index(kernel), values) for _ in range(20) for kernel, values in arguments_of_the_language(rng).items()
+    ]
+    for (place, values), (status, found) in zip(calls, results_of_c(kernels, calls, tmp_path), strict=True):
+        expected_status, expected = in_python(kernels[place], values)
+        assert status == expected_status
+        check(kernels[place], found, expected)
+
+
+def test_addresses_and_floats(tmp_path: Path) -> None:
+    source, target = np.arange(12, dtype=np.uint8), np.zeros(12, np.uint8)
+    x = np.array([0.5, -1.5, 0.0625, 3], np.float32)
+    calls: list[Call] = [
+        (0, {"target": target, "source": source, "count": 3}),
+        (1, {"x": x, "y": np.zeros(16, np.float32), "factor": 1 / 3, "count": 4}),
+    ]
+    kernels = [c_language.move_in_bytes, c_language.mix]
+    (_, moved), (_, mixed) = results_of_c(kernels, calls, tmp_path)
+    words = np.concatenate([[1799], [1798, 2312, 2826], [0, 0]]).astype(np.int16)
+    assert moved[0].view(np.int16).tolist() == words.tolist()
+    total, expected = np.float32(0), []
+    for i, value in enumerate(x):
+        total += value * value
+        quotient = np.float64(value) / 3
+        expected += [
+            total,
+            np.float64(value) * (1 / 3) + i,
+            max(float(value), 0.25) - min(quotient, float(total)),
+            abs(value) if value < 0.1 else -value,
+        ]
+    assert mixed[1].tolist() == np.array(expected).astype(np.float32).tolist()
+
+
+def test_parameters_tell_what_is_written() -> None:
+    assert written(c_language.swap) == {"x", "y"}
+    assert written(c_language.shift) == {"y"}
+    assert written(c_language.move_in_bytes) == {"target"}
+    assert declaration(c_language.move_in_bytes).endswith("(uint8_t *target, const uint8_t *source, int32_t count);")
+    assert failure_of(c_language.decide) == "refused"
+    assert failure_of(c_language.swap) is None
+    (geometry, *_) = parameters(c_language.use_record)
+    assert [field.c_type for field in geometry.fields] == ["int32_t", "int8_t", "int64_t", "const int8_t *"]
+
+
+def test_what_c_lacks_is_refused_with_its_place() -> None:
+    with pytest.raises(TranslationError, match=r"add_lists, line \d+: y\[0\] = sum"):
+        translate([add_lists])
+
+
+@kernel
+def add_lists(x: Int32s, y: Int32s) -> int:
+    """It calls a function that kernels don't have."""
+    y[0] = sum(x)
+    return DONE
+
+
+def test_every_kernel_is_tested() -> None:
+    generic = {kernel for kernel in engine_kernels() if any(kind.is_generic for kind in kernel.parameters.values())}
+    assert generic == MEMBERS.keys()
+
+
+def test_names_are_different() -> None:
+    names = [name_of(kernel) for kernel in members()]
+    assert len(set(names)) == len(names)

@@ -1,0 +1,253 @@
+"""Models as C: built with the host's compiler and its sanitizers, they answer as TFLM does.
+
+A handful of models is built by default; all of them, with every compiler that is installed, if `TFLM_C` is "all".
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from models import Arrays
+from strategies import OPERATORS
+from test_real_models import NAMES, recorded
+from typer.testing import CliRunner
+
+import tflm
+from tflm.c.sizes import BUILDS
+from tflm.cli.app import app
+from tflm.schema import BuiltinOperator, TensorType
+
+EVERYTHING = os.environ.get("TFLM_C") == "all"
+FEW = ["add0", "hello_world_float", "hello_world_int8", "okay_nabu_v2", "transpose_conv3"]
+MODELS = NAMES if EVERYTHING else [name for name in NAMES if name in FEW]
+OPERATORS_BUILT = sorted(OPERATORS) if EVERYTHING else ["CIRCULAR_BUFFER", "GATHER", "IF", "WHILE"]
+
+WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
+SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+COMPILERS = {
+    "gcc -m32": ("gcc", "-m32"),
+    "clang": ("clang",),
+    "Cortex-M4": ("arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb"),
+    "Cortex-M0+": ("arm-none-eabi-gcc", "-mcpu=cortex-m0plus", "-mthumb"),
+    "RISC-V": ("riscv64-unknown-elf-gcc", "-march=rv32imc", "-mabi=ilp32", "-ffreestanding"),
+}
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+
+
+def built(folder: Path, *sources: str, flags: Sequence[str] = SANITIZERS) -> Path:
+    """A program of C files in a folder."""
+    program = folder / "program"
+    subprocess.run(["cc", *WARNINGS, *flags, "-o", program, *sources, "-lm"], cwd=folder, check=True)
+    return program
+
+
+def check(folder: Path, compiled: tflm.CompiledModel) -> None:
+    """Build and run the self-test of a model."""
+    compiled.write(folder)
+    program = built(folder, f"{compiled.name}.c", f"{compiled.name}_test.c")
+    ran = subprocess.run([program], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def with_recorded_answers(compiled: tflm.CompiledModel, outputs: list[Arrays]) -> None:
+    """The self-test of a model compares with TFLM's recorded answers."""
+    text = compiled.files[f"{compiled.name}_test.c"]
+    for i, arrays in enumerate(zip(*outputs, strict=True)):
+        values = np.concatenate([array.reshape(-1) for array in arrays])
+        if values.dtype.kind in "iu":
+            body = re.search(rf"output_{i}\[\d+\] = {{(.*?)}};", text, re.DOTALL)
+            assert body is not None
+            assert [int(word) for word in re.findall(r"-?\d+", body[1])] == values.tolist()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_real_models_give_recorded_answers(corpus: Path, tmp_path: Path, name: str) -> None:
+    inputs, outputs = recorded(corpus, name)
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    compiled = tflm.compile_model(model, name, self_test=inputs)
+    with_recorded_answers(compiled, outputs)
+    check(tmp_path, compiled)
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+@pytest.mark.parametrize("name", MODELS if EVERYTHING else ["okay_nabu_v2"])
+def test_every_compiler_takes_it_without_static_memory(corpus: Path, tmp_path: Path, name: str, compiler: str) -> None:
+    command = COMPILERS[compiler]
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"{command[0]} is not installed")
+    compiled = tflm.compile_model(tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), name)
+    compiled.write(tmp_path)
+    if "#include <math.h>" in compiled.files[f"{name}.c"] and "-ffreestanding" in command:
+        pytest.skip("this compiler has no <math.h>")
+    subprocess.run([*command, *WARNINGS, "-O2", "-c", f"{name}.c", "-o", "model.o"], cwd=tmp_path, check=True)
+    sizes = subprocess.run(["size", "-A", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    sections = {line.split()[0]: int(line.split()[1]) for line in sizes.splitlines() if line.startswith(".")}
+    assert sum(size for name, size in sections.items() if name.startswith((".data", ".bss"))) == 0
+
+
+@pytest.mark.parametrize("operator", OPERATORS_BUILT)
+@given(data=st.data())
+@settings(max_examples=10 if EVERYTHING else 1, phases=(Phase.generate,))
+def test_single_operators_give_what_the_interpreter_gives(
+    operator: str, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    model, invocations = data.draw(OPERATORS[operator])
+    try:
+        compiled = tflm.compile_model(tflm.Model(model), "model", self_test=invocations)
+    except tflm.TflmError:
+        return
+    check(tmp_path_factory.mktemp("model"), compiled)
+
+
+def running_sum() -> tflm.Model:
+    """A model that adds its input to a variable, and returns the sum so far."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), TensorType.FLOAT32)
+    state = main.tensor("state", (1, 2), TensorType.FLOAT32, is_variable=True)
+    y = main.tensor("y", (1, 2), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.ADD, [x, state], [state])
+    main.operator(BuiltinOperator.ABS, [state], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+class Instance:
+    """A compiled model in a library of the host, with RAM of its own."""
+
+    def __init__(self, library: ctypes.CDLL, compiled: tflm.CompiledModel):
+        self._library, self._name = library, compiled.name
+        self.ram = np.full(compiled.ram_bytes + 16, 0xA5, np.uint8)
+        self.address = self.ram.ctypes.data + -self.ram.ctypes.data % 16
+        library[f"{self._name}_reset"](ctypes.c_void_p(self.address))
+
+    def tensor(self, name: str, count: int, kind: type[ctypes.c_float] | type[ctypes.c_int32]) -> Any:
+        """The elements of an input or output, such as "input_0"."""
+        function = self._library[f"{self._name}_{name}"]
+        function.restype = ctypes.POINTER(kind)
+        return np.ctypeslib.as_array(function(ctypes.c_void_p(self.address)), (count,))
+
+    def invoke(self) -> int:
+        """What NAME_invoke returns."""
+        status: int = self._library[f"{self._name}_invoke"](ctypes.c_void_p(self.address))
+        return status
+
+
+def library_of(folder: Path, compiled: tflm.CompiledModel) -> ctypes.CDLL:
+    """A compiled model as a library of the host."""
+    compiled.write(folder)
+    sources = [name for name in compiled.files if name.endswith(".c")]
+    subprocess.run(["cc", *WARNINGS, "-shared", "-fPIC", "-o", "model.so", *sources, "-lm"], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "model.so"))
+
+
+def test_instances_have_variables_of_their_own(tmp_path: Path) -> None:
+    compiled = tflm.compile_model(running_sum(), "sum")
+    library = library_of(tmp_path, compiled)
+    one, other = Instance(library, compiled), Instance(library, compiled)
+    sums = []
+    for instance, value in ((one, 1.0), (other, 10.0), (one, 2.0), (other, 20.0)):
+        instance.tensor("input_0", 2, ctypes.c_float)[:] = value
+        assert instance.invoke() == 0
+        sums.append(float(instance.tensor("output_0", 2, ctypes.c_float)[0]))
+    assert sums == [1, 10, 3, 30]
+    library["sum_reset"](ctypes.c_void_p(one.address))
+    one.tensor("input_0", 2, ctypes.c_float)[:] = 5.0
+    one.invoke()
+    assert one.tensor("output_0", 2, ctypes.c_float).tolist() == [5, 5]
+
+
+def test_invoke_returns_the_operator_that_failed(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    indices = main.input("indices", (2,), TensorType.INT32)
+    values = main.constant("values", np.arange(4, dtype=np.float32))
+    shown, y = main.tensor("shown", (2,), TensorType.FLOAT32), main.tensor("y", (2,), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.GATHER, [values, indices], [shown])
+    main.operator(BuiltinOperator.ABS, [shown], [y])
+    main.output(y)
+    compiled = tflm.compile_model(tflm.Model(builder.build()), "gather")
+    instance = Instance(library_of(tmp_path, compiled), compiled)
+    for index, status in ((3, 0), (4, 1), (0, 0)):
+        instance.tensor("input_0", 2, ctypes.c_int32)[:] = [index, 1]
+        assert instance.invoke() == status
+
+
+def test_models_share_a_file_of_kernels(tmp_path: Path) -> None:
+    models = {"first": running_sum(), "second": running_sum()}
+    compiled = tflm.compile_models(models, self_test=2)
+    compiled.write(tmp_path)
+    assert "static void" not in compiled.files["first.c"]
+    for name in models:
+        program = built(tmp_path, f"{name}.c", f"{name}_test.c", "kernels.c")
+        assert subprocess.run([program], check=False, capture_output=True).returncode == 0
+
+
+def test_several_memories_hold_the_model_together(tmp_path: Path) -> None:
+    compiled = tflm.compile_model(running_sum(), "sum", memories={"DTCM": 16, "SRAM": 1 << 10}, self_test=2)
+    sizes = {i: int(re.findall(rf"SUM_RAM_{i}_BYTES (\d+)", compiled.files["sum.h"])[0]) for i in (0, 1)}
+    assert sizes[0] <= 16
+    assert sum(sizes.values()) >= compiled.ram_bytes
+    check(tmp_path, compiled)
+
+
+def test_code_and_stack_are_known_of_kernels_that_were_measured(corpus: Path) -> None:
+    compiled = tflm.compile_model(tflm.Model.from_file(corpus / "models" / "hello_world_int8.tflite"))
+    assert compiled.code_bytes is not None
+    assert compiled.stack_bytes is not None
+    assert set(compiled.code_bytes) == set(BUILDS)
+
+
+def test_the_command_writes_files_only_of_models_that_it_can_compile(tmp_path: Path) -> None:
+    for name, model in (("sum", running_sum()), ("softmax", unsupported())):
+        (tmp_path / f"{name}.tflite").write_bytes(model.data)
+        ran = CliRunner().invoke(app, ["compile", str(tmp_path / f"{name}.tflite"), str(tmp_path / name)])
+        assert (tmp_path / name).exists() == (name == "sum") == (ran.exit_code == 0)
+    assert {path.name for path in (tmp_path / "sum").iterdir()} == {"sum.c", "sum.h"}
+
+
+def test_big_endian_processors_are_rejected(tmp_path: Path) -> None:
+    tflm.compile_model(running_sum(), "sum").write(tmp_path)
+    order = ["-U__BYTE_ORDER__", "-D__BYTE_ORDER__=__ORDER_BIG_ENDIAN__"]
+    ran = subprocess.run(["cc", *order, "-c", "sum.c"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ran.returncode != 0
+    assert "little-endian" in ran.stderr
+
+
+def test_a_model_that_needs_more_ram_than_allowed_is_refused() -> None:
+    needed = tflm.compile_model(running_sum()).ram_bytes
+    with pytest.raises(tflm.CompileError, match=f"takes {needed} bytes of RAM, 1 more"):
+        tflm.compile_model(running_sum(), ram=needed - 1)
+
+
+def unsupported() -> tflm.Model:
+    """A model with an operator that has no kernels in C."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 4), TensorType.FLOAT32)
+    y = main.tensor("y", (1, 4), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.LOG_SOFTMAX, [x], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def test_operators_without_kernels_are_refused_by_name() -> None:
+    with pytest.raises(tflm.CompileError, match=r"LOG_SOFTMAX \(float32 to float32\)"):
+        tflm.compile_model(unsupported())
+
+
+def test_names_that_c_does_not_have_are_refused() -> None:
+    with pytest.raises(tflm.ArgumentError, match="'my_model'"):
+        tflm.compile_model(unsupported(), "my-model")

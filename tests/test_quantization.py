@@ -1,0 +1,334 @@
+"""Quantization without litert-quantizer: ranges, recipes, repairs, the choice of types, the estimate."""
+
+from __future__ import annotations
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import float_models
+import numpy as np
+import pytest
+from oracle import Oracle, OracleError
+from test_outside import with_data_behind
+from typer.testing import CliRunner
+
+import tflm
+from tflm.boards.device_check import check_device
+from tflm.cli.app import app
+from tflm.evaluation.samples import data_set
+from tflm.quantization import quantization as module
+from tflm.quantization.outline import estimated_int8_arena
+from tflm.quantization.quantizer import PACKAGE
+from tflm.quantization.ranges import Range, calibrated
+from tflm.quantization.recipe import Recipe
+from tflm.quantization.repairs import finished, prepared
+from tflm.schema import (
+    BuiltinOperator,
+    FullyConnectedOptions,
+    ModelBuilder,
+    QuantizeOptions,
+    TensorType,
+    quantized,
+    read_model,
+    write_model,
+)
+from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+
+INT8_MODEL = Path(__file__).parents[1] / "examples/hello_world/hello_world_int8.tflite"
+M4 = tflm.targets.by_name("cortex-m4")
+LAYER = float_models.one_layer()
+
+
+@pytest.fixture
+def without_package(monkeypatch: pytest.MonkeyPatch) -> list[Recipe]:
+    """A stand-in for litert-quantizer; the recipes that it is called with."""
+    recipes: list[Recipe] = []
+
+    def quantized_by(recipe: Recipe, model: tflm.Model, ranges: Any) -> bytes:
+        recipes.append(recipe)
+        return float_models.stand_in(recipe, model, ranges)
+
+    monkeypatch.setattr(module, "require_quantizer", lambda: None)
+    monkeypatch.setattr(module, "quantized_by", quantized_by)
+    return recipes
+
+
+# Ranges
+
+
+def test_ranges_are_the_extremes_of_all_samples() -> None:
+    found = calibrated(LAYER, data_set(np.array([[-3.0] * 8, [5.0] * 8, [1.0] * 8], np.float32)))
+    assert found.samples == 3
+    assert found.ranges[0] == Range(-3, 5)
+    interpreter = tflm.MicroInterpreter(LAYER, tflm.AllOpsResolver(), bytearray(4096))
+    interpreter.allocate_tensors()
+    outputs = []
+    for value in (-3, 5, 1):
+        interpreter.input(0).data[...] = value
+        interpreter.invoke()
+        outputs.append(np.array(interpreter.output(0).data))
+    [output] = list(LAYER.subgraphs[0].outputs or ())
+    np.testing.assert_allclose(found.ranges[output], (np.min(outputs), np.max(outputs)), rtol=1e-6)
+
+
+def test_constants_have_no_range() -> None:
+    assert set(calibrated(LAYER, data_set(np.ones((1, 8), np.float32))).ranges) == {0, 3}
+
+
+def test_the_limit_counts_samples() -> None:
+    assert calibrated(LAYER, data_set(float_models.samples(9, 8)), limit=4).samples == 4
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (np.full((1, 8), np.nan, np.float32), "not finite"),
+        (np.zeros((0, 8), np.float32), "no samples"),
+        (np.zeros((2, 7), np.float32), "sample 0"),
+    ],
+)
+def test_bad_samples_are_rejected(data: Any, reason: str) -> None:
+    with pytest.raises(tflm.DataError, match=reason):
+        calibrated(LAYER, data_set(data))
+
+
+# Recipes
+
+
+@pytest.mark.parametrize("weights", ["int8", "int4"])
+@pytest.mark.parametrize("activations", ["int8", "int16"])
+def test_no_rule_is_dynamic_and_only_convolutions_have_a_scale_for_each_channel(activations: str, weights: str) -> None:
+    for rule in Recipe(activations, weights).rules():
+        config = rule["op_config"]
+        assert "activation_tensor_config" in config
+        by_channel = config["weight_tensor_config"]["granularity"] == "CHANNELWISE"
+        assert by_channel == ("CONV" in rule["operation"])
+
+
+def four_bit_layer(scales: int) -> tflm.Model:
+    """A dense layer with 4-bit weights."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), TensorType.INT8, quantized(0.5))
+    packed = np.full(16, 0x21, np.int8)
+    weights = main.constant("w", packed, quantized([0.5] * scales), type=TensorType.INT4, shape=(4, 8))
+    main.output(main.tensor("y", (1, 4), TensorType.INT8, quantized(0.5)))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [weights + 1], FullyConnectedOptions())
+    return tflm.Model(builder.build())
+
+
+def test_tflm_takes_4_bit_dense_weights_with_one_scale_alone(oracle: Oracle) -> None:
+    inputs = [np.ones((1, 8), np.int8)]
+    oracle.run(bytes(four_bit_layer(1).data), [inputs])
+    with pytest.raises(OracleError):
+        oracle.run(bytes(four_bit_layer(4).data), [inputs])
+    assert any(finding.stops for finding in check_device(four_bit_layer(4), target=M4))
+
+
+def test_rejected_4_bit_weights_become_8_bit_weights_and_then_float() -> None:
+    recipe = Recipe(weights="int4").without("FULLY_CONNECTED")
+    assert recipe is not None
+    bits = {rule["operation"]: rule["op_config"]["weight_tensor_config"]["num_bits"] for rule in recipe.rules()}
+    assert (bits["CONV_2D"], bits["FULLY_CONNECTED"]) == (4, 8)
+    in_float = recipe.without("FULLY_CONNECTED")
+    assert in_float is not None
+    assert in_float.rules()[-1]["algorithm_key"] == "no_quantize"
+    assert in_float.without("FULLY_CONNECTED") is None
+
+
+def test_a_recipe_names_operators_as_the_quantizer_does() -> None:
+    assert "CONV_2D_TRANSPOSE" in {rule["operation"] for rule in Recipe().rules()}
+
+
+# Repairs before
+
+
+def test_a_signature_is_added_with_the_names_of_inputs_and_outputs() -> None:
+    (signature,) = read_model(memoryview(prepared(LAYER))).signature_defs or ()
+    assert [each.name for each in (*(signature.inputs or ()), *(signature.outputs or ()))] == ["x", "dense_8"]
+
+
+def test_a_signature_is_left_as_it_is() -> None:
+    builder = float_models.classifier()
+    builder.signature("mine", {"picture": 0}, {"class": 9})
+    signatures = read_model(memoryview(prepared(tflm.Model(builder.build())))).signature_defs or ()
+    assert [signature.signature_key for signature in signatures] == ["mine"]
+
+
+def test_operator_codes_of_old_files_are_moved_to_the_newer_field() -> None:
+    root = read_model(LAYER.data)
+    for code in root.operator_codes or ():
+        code.builtin_code = BuiltinOperator.ADD
+    old = tflm.Model(write_model(root))
+    assert old.operator_name((old.subgraphs[0].operators or [])[0]) == "FULLY_CONNECTED"
+    (code,) = read_model(memoryview(prepared(old))).operator_codes or ()
+    assert code.builtin_code is BuiltinOperator.FULLY_CONNECTED
+
+
+def test_every_tensor_gets_a_name_of_its_own() -> None:
+    root = read_model(LAYER.data)
+    tensors = (root.subgraphs or [])[0].tensors or []
+    for tensor, name in zip(tensors, ("same", "same", None, "same_0"), strict=True):
+        tensor.name = name
+    (main,) = read_model(memoryview(prepared(tflm.Model(write_model(root))))).subgraphs or ()
+    names = [tensor.name for tensor in main.tensors or ()]
+    assert len(set(names)) == 4
+    assert all(names)
+
+
+def test_a_memory_plan_of_the_float_model_is_dropped() -> None:
+    builder = float_models.classifier()
+    builder.metadata(METADATA_NAME, encode_offsets([-1] * 10))
+    model = tflm.Model(prepared(tflm.Model(builder.build())))
+    assert model.metadata(METADATA_NAME) is None
+
+
+# Repairs after
+
+
+def test_constants_outside_the_flatbuffer_are_moved_inside() -> None:
+    outside = with_data_behind(INT8_MODEL.read_bytes())
+    assert tflm.Model(outside).outside
+    inside = tflm.Model(finished(outside))
+    assert inside.outside == ()
+    assert tflm.verify(inside.data) == []
+
+
+def test_operators_get_the_versions_that_they_need() -> None:
+    root = read_model(memoryview(INT8_MODEL.read_bytes()))
+    for code in root.operator_codes or ():
+        code.version = 1
+    (code,) = read_model(memoryview(finished(write_model(root)))).operator_codes or ()
+    assert code.version == 4
+
+
+def test_quantize_operators_that_change_nothing_are_removed() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (1, 8), TensorType.INT8, quantized(0.5))]
+    tensors += [main.tensor(f"t{i}", (1, 8), TensorType.INT8, quantized(scale)) for i, scale in enumerate((0.5, 0.25))]
+    for before, after in pairwise(tensors):
+        main.operator(BuiltinOperator.QUANTIZE, [before], [after], QuantizeOptions())
+    main.output(tensors[-1])
+    model = tflm.Model(finished(builder.build()))
+    assert len(model.subgraphs[0].operators or ()) == 1
+
+
+# The whole
+
+
+def test_a_model_is_quantized_and_measured(without_package: list[Recipe], tmp_path: Path) -> None:
+    found = tflm.quantize(LAYER, float_models.samples(5, 8), target=M4, kernels="cmsis-nn")
+    assert without_package == [Recipe()]
+    assert found.accepted
+    assert found.samples == 5
+    assert found.float_operators == ()
+    measured = tflm.measure_arena(found.model, tflm.AllOpsResolver(), target=M4, kernels="cmsis-nn")
+    assert found.minimum_arena_bytes == measured.minimum_arena_bytes
+    found.write(tmp_path / "int8.tflite")
+    assert (tmp_path / "int8.tflite").read_bytes() == found.data
+
+
+def test_labels_add_the_accuracy_of_both_models_and_the_effect_of_int16(without_package: list[Recipe]) -> None:
+    model = tflm.Model(float_models.classifier().build())
+    found = tflm.quantize(model, float_models.samples(6, 8, 8, 1), labels=np.arange(6) % 4)
+    assert found.evaluation_before is not None
+    assert found.evaluation is not None
+    assert found.evaluation_before.count == found.evaluation.count == 6
+    assert found.alternatives[-1].name == "int16 throughout"
+    assert without_package[-1].activations == "int16"
+
+
+def test_an_operator_that_the_library_rejects_is_tried_with_other_types(
+    without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rejecting = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
+    answers = iter([rejecting, rejecting, []])
+    monkeypatch.setattr(module, "check_device", lambda *_, **__: next(answers))
+    found = tflm.quantize(LAYER, float_models.samples(5, 8), weights="int4")
+    assert [len(each.without_int4) + len(each.in_float) for each in without_package] == [0, 1, 2]
+    assert found.recipe.in_float == {"FULLY_CONNECTED"}
+
+
+def test_what_the_package_leaves_float_is_listed(
+    without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "quantized_by", lambda recipe, model, ranges: bytes(model.data))
+    found = tflm.quantize(float_models.recurrent(), float_models.samples(3, 4, 3))
+    assert found.float_operators[0] == (
+        "0 UNIDIRECTIONAL_SEQUENCE_LSTM",
+        "litert-quantizer has no int8 UNIDIRECTIONAL_SEQUENCE_LSTM",
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [({"to": "int32"}, "to is"), ({"weights": "int2"}, "weights is"), ({"io": "uint8"}, "io is")],
+)
+def test_unknown_types_are_rejected(options: dict[str, str], reason: str) -> None:
+    with pytest.raises(tflm.ArgumentError, match=reason):
+        tflm.quantize(LAYER, float_models.samples(1, 8), **options)
+
+
+def test_a_quantized_model_is_rejected() -> None:
+    with pytest.raises(tflm.ArgumentError, match="quantized already"):
+        tflm.quantize(tflm.Model.from_file(INT8_MODEL), float_models.samples(1, 1))
+
+
+def test_without_the_package_the_error_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "litert_quantizer", None)
+    with pytest.raises(tflm.ArgumentError, match="pip install 'litert-quantizer"):
+        tflm.quantize(LAYER, float_models.samples(1, 8))
+
+
+def test_the_extra_has_the_tested_versions() -> None:
+    assert f'quantize = ["{PACKAGE}"]' in (Path(__file__).parents[1] / "pyproject.toml").read_text()
+
+
+# The command
+
+
+def test_the_command_writes_the_model_and_reports_it(without_package: list[Recipe], tmp_path: Path) -> None:
+    (tmp_path / "float.tflite").write_bytes(LAYER.data)
+    np.savez(tmp_path / "data.npz", inputs=float_models.samples(8, 8), labels=np.arange(8) % 4)
+    words = ["quantize", "float.tflite", "--inputs", "data.npz", "-o", "int8.tflite", "-t", "cortex-m4"]
+    answer = CliRunner().invoke(app, [str(tmp_path / w) if "." in w else w for w in words])
+    assert answer.exit_code == 0, answer.output
+    assert tflm.Model.from_file(tmp_path / "int8.tflite").subgraphs[0].tensors
+    for text in ("int8 activations, int8 weights", "arena", "accuracy", "int16 throughout"):
+        assert text in answer.stdout
+
+
+def test_a_rejected_model_is_not_written(
+    without_package: list[Recipe], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    rejecting = [finding for finding in check_device(four_bit_layer(4), target=M4) if finding.stops]
+    monkeypatch.setattr(module, "check_device", lambda *_, **__: rejecting)
+    (tmp_path / "float.tflite").write_bytes(LAYER.data)
+    np.save(tmp_path / "data.npy", float_models.samples(8, 8))
+    words = ["quantize", "float.tflite", "--inputs", "data.npy", "-o", "int8.tflite"]
+    answer = CliRunner().invoke(app, [str(tmp_path / w) if "." in w else w for w in words])
+    assert answer.exit_code == 1
+    assert not (tmp_path / "int8.tflite").exists()
+
+
+# The estimate
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("hello_world_float", "hello_world_int8"), ("pretrainedResnet", "pretrainedResnet_quant")],
+)
+@pytest.mark.parametrize(
+    ("part", "kernels"),
+    [("cortex-m4", "cmsis-nn"), ("cortex-m55", "cmsis-nn"), ("esp32s3", "esp-nn"), ("cortex-m4", "arduino")],
+)
+def test_the_estimated_arena_is_that_of_the_vendors_int8_model(
+    before: str, after: str, part: str, kernels: str, corpus: Path
+) -> None:
+    models = [tflm.Model.from_file(corpus / "models" / f"{name}.tflite") for name in (before, after)]
+    target = tflm.targets.by_name(part)
+    measured = tflm.measure_arena(models[1], tflm.AllOpsResolver(), target=target, kernels=kernels)
+    assert estimated_int8_arena(models[0], target=target, kernels=kernels) == measured.minimum_arena_bytes
