@@ -64,6 +64,7 @@ LAYERS = [
     "evaluation",
     "c",
     "quantization",
+    "testing",
     "application",
     "compat",
     "cli",

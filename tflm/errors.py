@@ -174,3 +174,16 @@ class FirmwareError(TflmError):
 
 class DataError(TflmError):
     """A file or an array does not match a model's inputs."""
+
+
+class CheckFailed(TflmError, AssertionError):
+    """A planner, allocator or kernel violates an invariant; found by `tflm.testing`.
+
+    Attributes:
+        invariant: what does not hold.
+        counterexample: the smallest case that was found, as text of several lines.
+    """
+
+    def __init__(self, invariant: str, counterexample: str):
+        self.invariant, self.counterexample = invariant, counterexample
+        super().__init__(f"{invariant}\n\n{counterexample}")

@@ -1,0 +1,176 @@
+"""`check_planner` accepts the planners that there are, and finds faults planted in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from tflm.errors import ArenaExhausted
+from tflm.memory import PLANNERS, Buffer, GreedyMemoryPlanner, LinearMemoryPlanner
+from tflm.memory.greedy_memory_planner import place_greedily
+from tflm.memory.linear_memory_planner import place_linearly
+from tflm.testing import CheckFailed, check_planner
+
+
+@pytest.mark.parametrize("name", PLANNERS)
+def test_planners_pass(name: str) -> None:
+    check_planner(PLANNERS[name], max_examples=100)
+
+
+def test_a_planner_is_accepted_as_an_object() -> None:
+    check_planner(GreedyMemoryPlanner(), max_examples=20)
+
+
+Place = Callable[[Sequence[Buffer]], list[int]]
+
+
+def placing(place: Place) -> type[GreedyMemoryPlanner]:
+    """A planner with that function."""
+    return type("Wrong", (GreedyMemoryPlanner,), {"place": staticmethod(place)})
+
+
+def changed(**changes: Callable[[Buffer], int]) -> Place:
+    """Greedy, over buffers that it takes for others."""
+
+    def place(buffers: Sequence[Buffer]) -> list[int]:
+        return place_greedily(
+            [
+                Buffer(
+                    **dict(size=b.size, first_use=b.first_use, last_use=b.last_use, offset=b.offset)
+                    | {name: change(b) for name, change in changes.items()}
+                )
+                for b in buffers
+            ]
+        )
+
+    return place
+
+
+class ForgetsNothing(GreedyMemoryPlanner):
+    def init(self, working_bytes: int) -> None:
+        self._offsets, self._working_bytes = None, working_bytes
+
+
+class KeepsOldPlan(GreedyMemoryPlanner):
+    def _placed(self) -> list[int]:
+        if self._offsets is None:
+            self._kept = getattr(self, "_kept", None) or self.place(self._buffers)
+            self._offsets = self._kept + [0] * (len(self._buffers) - len(self._kept))
+        return self._offsets
+
+
+class SizeWithoutLast(GreedyMemoryPlanner):
+    def get_maximum_memory_size(self) -> int:
+        return max((o + b.size for o, b in zip(self._placed()[:-1], self._buffers)), default=0)
+
+
+class SizeTooLarge(GreedyMemoryPlanner):
+    def get_maximum_memory_size(self) -> int:
+        return super().get_maximum_memory_size() + 16
+
+
+class AnyIndex(GreedyMemoryPlanner):
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
+        return self._placed()[buffer_index] if self._buffers and buffer_index < len(self._buffers) else -1
+
+
+class Moving(GreedyMemoryPlanner):
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
+        offset = super().get_offset_for_buffer(buffer_index)
+        self.asked = getattr(self, "asked", 0) + 1
+        return offset + 16 * (self.asked > len(self._buffers))
+
+
+class CountsFailures(GreedyMemoryPlanner):
+    def add_buffer(self, *arguments: Any) -> None:
+        try:
+            super().add_buffer(*arguments)
+        except ArenaExhausted:
+            self._buffers.append(Buffer(*arguments))
+            raise
+
+
+class Shared(GreedyMemoryPlanner):
+    everything: list[Buffer] = []  # noqa: RUF012
+
+    def init(self, working_bytes: int) -> None:
+        super().init(working_bytes)
+        self._buffers = self.everything
+
+
+class PreservesLess(LinearMemoryPlanner):
+    place = staticmethod(place_greedily)
+
+
+class CountsFromOne(GreedyMemoryPlanner):
+    def get_buffer_count(self) -> int:
+        return len(self._buffers) + 1
+
+
+def first_32_steps(buffers: Sequence[Buffer]) -> list[int]:
+    return changed(first_use=lambda b: min(b.first_use, 32), last_use=lambda b: b.last_use % 32)(buffers)
+
+
+def order_of_size(buffers: Sequence[Buffer]) -> list[int]:
+    order = sorted(range(len(buffers)), key=lambda i: -buffers[i].size)
+    return place_greedily([buffers[i] for i in order])
+
+
+def raising(buffers: Sequence[Buffer]) -> list[int]:
+    return [offset // (2 - len(buffers)) * (2 - len(buffers)) for offset in place_greedily(buffers)]
+
+
+FAULTS = {
+    "lifetime without its last step": placing(changed(last_use=lambda b: max(b.first_use, b.last_use - 1))),
+    "lifetime without its first step": placing(changed(first_use=lambda b: min(b.last_use, b.first_use + 1))),
+    "everything at 0": placing(lambda buffers: [max(b.offset, 0) for b in buffers]),
+    "sizes of at most 64 KiB": placing(changed(size=lambda b: b.size % 65536)),
+    "half the size": placing(changed(size=lambda b: b.size // 32 * 16)),
+    "offline offsets ignored": placing(changed(offset=lambda b: -1)),
+    "online buffers not planned around offline ones": placing(
+        lambda buffers: [
+            o if b.is_placed else n
+            for b, o, n in zip(buffers, place_greedily(buffers), changed(offset=lambda b: -1)(buffers))
+        ]
+    ),
+    "not aligned": placing(
+        lambda buffers: [o + 4 * (o > 0 and not b.is_placed) for b, o in zip(buffers, place_greedily(buffers))]
+    ),
+    "from 16 on": placing(
+        lambda buffers: [o if b.is_placed else o + 16 for b, o in zip(buffers, place_greedily(buffers))]
+    ),
+    "negative": placing(
+        lambda buffers: [o if b.is_placed else o - 16 for b, o in zip(buffers, place_greedily(buffers))]
+    ),
+    "gaps between": placing(lambda buffers: place_linearly([Buffer(2 * b.size, 0, 0) for b in buffers])),
+    "steps modulo 32": placing(first_32_steps),
+    "offsets in the order of sizes": placing(order_of_size),
+    "a float": placing(lambda buffers: [o / 1 for o in place_greedily(buffers)]),
+    "an exception": placing(raising),
+    "buffers after the 16th at 0": placing(lambda buffers: place_greedily(buffers[:16]) + [0] * len(buffers[16:])),
+    **{
+        fault.__name__: fault
+        for fault in (
+            ForgetsNothing,
+            KeepsOldPlan,
+            SizeWithoutLast,
+            SizeTooLarge,
+            AnyIndex,
+            Moving,
+            CountsFailures,
+            Shared,
+            PreservesLess,
+            CountsFromOne,
+        )
+    },
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str) -> None:
+    with pytest.raises(CheckFailed) as found:
+        check_planner(FAULTS[fault])
+    print(found.value)
+    assert len(str(found.value).splitlines()) <= 25

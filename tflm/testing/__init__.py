@@ -1,0 +1,12 @@
+"""Property tests for your own planners, allocators and kernels: strategies and checks. Needs the extra `testing`.
+
+The checks raise `CheckFailed` with the smallest counterexample that they find.
+"""
+
+from __future__ import annotations
+
+from tflm.errors import CheckFailed
+from tflm.testing.buffers import buffers
+from tflm.testing.planner_check import check_planner
+
+__all__ = ["CheckFailed", "buffers", "check_planner"]

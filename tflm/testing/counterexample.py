@@ -1,0 +1,57 @@
+"""Searching for the smallest example that violates an invariant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from typing import TypeVar
+
+from hypothesis import HealthCheck, Phase, find, settings
+from hypothesis import strategies as st
+from hypothesis.errors import Flaky, NoSuchExample
+
+from tflm.errors import CheckFailed
+
+Example = TypeVar("Example")
+
+EXAMPLES = 200
+"""Examples that a check tries by default."""
+
+
+def check_examples(strategy: st.SearchStrategy[Example], examine: Callable[[Example], None], max_examples: int) -> None:
+    """Examine examples until one fails, and report the smallest that fails.
+
+    The same examples are tried in every run. If an example fails only sometimes, the last failure is reported.
+
+    Raises:
+        CheckFailed: `examine` raised it.
+    """
+    failures: list[CheckFailed] = []
+
+    def fails(example: Example) -> bool:
+        try:
+            examine(example)
+        except CheckFailed as error:
+            failures.append(error)
+            return True
+        return False
+
+    profile = settings(
+        max_examples=max_examples,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    with suppress(NoSuchExample, Flaky):
+        examine(find(strategy, fails, settings=profile))
+    if failures:
+        raise CheckFailed(failures[-1].invariant, failures[-1].counterexample)
+
+
+def aligned_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Text with right-aligned columns, two spaces apart."""
+    table = [list(header), *([str(value) for value in row] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table)]
+    return "\n".join("  ".join(value.rjust(width) for value, width in zip(row, widths)) for row in table)
