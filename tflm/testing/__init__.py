@@ -6,7 +6,8 @@ The checks raise `CheckFailed` with the smallest counterexample that they find.
 from __future__ import annotations
 
 from tflm.errors import CheckFailed
+from tflm.testing.allocator_check import AllocatorCall, allocator_calls, check_allocator
 from tflm.testing.buffers import buffers
 from tflm.testing.planner_check import check_planner
 
-__all__ = ["CheckFailed", "buffers", "check_planner"]
+__all__ = ["AllocatorCall", "CheckFailed", "allocator_calls", "buffers", "check_allocator", "check_planner"]

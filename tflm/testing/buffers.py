@@ -37,5 +37,7 @@ def buffers(
     """
     online = st.just(ONLINE_PLANNED_BUFFER)
     offsets = st.one_of(online, online, st.integers(0, 12).map(lambda units: units * alignment)) if fixed else online
-    buffer = st.builds(lambda size, life, offset: Buffer(size, *life, offset), _sizes(alignment), _lifetimes(), offsets)
+    buffer = st.builds(
+        lambda size, life, offset: Buffer(size, life[0], life[1], offset), _sizes(alignment), _lifetimes(), offsets
+    )
     return st.lists(buffer, min_size=min_count, max_size=max_count)

@@ -143,7 +143,7 @@ class _Run:
 
     def _check_offsets(self) -> None:
         for index, (buffer, offset) in enumerate(zip(self._added, self._offsets)):
-            if not isinstance(offset, Integral):
+            if not _is_integer(offset):
                 self._fail(f"the offset of buffer {index} is {offset!r}, must be an integer")
             if buffer.is_placed:
                 if offset != buffer.offset:
@@ -203,6 +203,10 @@ class _Run:
         if len(self._added) == problem.planned_after or not problem.planned_after:
             return
         yield f"the plan was asked for after {problem.planned_after} of them, and again at the end"
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral)
 
 
 def _table(added: Sequence[Buffer], offsets: Sequence[int], marked: Sequence[int]) -> str:

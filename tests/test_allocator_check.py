@@ -1,0 +1,86 @@
+"""`check_allocator` accepts the allocators that there are, and finds faults planted in one."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tflm.memory import Arena, RecordingSimpleMemoryAllocator, SimpleMemoryAllocator
+from tflm.memory import simple_memory_allocator as module
+from tflm.testing import CheckFailed, check_allocator
+
+
+@pytest.mark.parametrize("allocator", [SimpleMemoryAllocator, RecordingSimpleMemoryAllocator])
+def test_allocators_pass(allocator: Callable[[Arena], SimpleMemoryAllocator]) -> None:
+    check_allocator(allocator)
+
+
+def test_an_allocator_is_accepted_as_an_object() -> None:
+    check_allocator(SimpleMemoryAllocator(Arena(bytearray(100))), max_examples=20)
+
+
+FAULTS = {
+    "tail aligned upwards": ("align_down(self.tail - size, alignment)", "align_up(self.tail - size, alignment)"),
+    "temp aligned downwards": ("align_up(self.temp, alignment)", "align_down(self.temp, alignment)"),
+    "temp not aligned": ("start = align_up(self.temp, alignment)", "start = self.temp"),
+    "tail not aligned": ("start = align_down(self.tail - size, alignment)", "start = self.tail - size"),
+    "tail down to the head": ("return self.temp if floor is None", "return self.head if floor is None"),
+    "tail one byte short": ("if start < floor", "if start <= floor"),
+    "temp one byte short": ("if available < size", "if available <= size"),
+    "temp one byte too many": ("if available < size", "if available + 1 < size"),
+    "failure moves the tail": (
+        "if start < floor:\n",
+        "self.tail, before = start, self.tail\n        if start < floor:\n",
+    ),
+    "negative sizes": ("if size < 0:", "if size < -1:"),
+    "reset with live temps": (
+        "if self._live_temps:\n            raise",
+        "if len(self._live_temps) > 1:\n            raise",
+    ),
+    "reset to 0": ("self.temp = self.head", "self.temp = 0"),
+    "no reset": ("self.temp = self.head", "pass"),
+    "head resized under temps": ("if offset != 0 or self.head != self.temp:", "if offset != 0:"),
+    "any offset resized": ("if offset != 0 or", "if"),
+    "head and temp apart": ("self.head = self.temp = size", "self.head = size"),
+    "release of anything": (
+        "if offset not in self._live_temps:\n",
+        "if offset not in self._live_temps:\n            return\n",
+    ),
+    "nothing is live": ("self._live_temps.append(start)", "pass"),
+    "restore without temps": ("self._live_temps = list(checkpoint.live_temps)", "pass"),
+    "restore without the tail": (
+        "checkpoint.head, checkpoint.temp, checkpoint.tail",
+        "checkpoint.head, checkpoint.temp, self.tail",
+    ),
+    "used bytes without temp": ("return max(self.head, self.temp)", "return self.head"),
+    "persistent bytes": ("return self.arena.size - self.tail", "return self.tail"),
+    "clears memory": (
+        "self._live_temps.append(start)",
+        "self._live_temps.append(start); self.arena.bytes[start:self.temp] = 0",
+    ),
+    "offset of the end": (
+        "        return start\n\n    def deallocate_temp",
+        "        return self.temp\n\n    def deallocate_temp",
+    ),
+    "a wasted byte": ("self.temp = start + size", "self.temp = start + size + 1"),
+    "available bytes": ("align_down(self.tail, alignment) - align_up", "self.tail - align_up"),
+}
+"""Texts of the allocator's source, and what replaces them."""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, (right, wrong) = inspect.getsource(module), FAULTS[fault]
+    assert right in source
+    faulty: Any = types.ModuleType("faulty_allocator")
+    monkeypatch.setitem(sys.modules, faulty.__name__, faulty)
+    exec(source.replace(right, wrong), vars(faulty))
+    with pytest.raises(CheckFailed) as found:
+        check_allocator(faulty.SimpleMemoryAllocator)
+    print(found.value)
+    assert len(str(found.value).splitlines()) <= 10
