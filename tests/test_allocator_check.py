@@ -82,5 +82,4 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
     exec(source.replace(right, wrong), vars(faulty))
     with pytest.raises(CheckFailed) as found:
         check_allocator(faulty.SimpleMemoryAllocator)
-    print(found.value)
     assert len(str(found.value).splitlines()) <= 10

@@ -14,9 +14,9 @@ from tflm.memory.arena import Arena
 from tflm.memory.buffer import Place
 from tflm.memory.simple_memory_allocator import SimpleMemoryAllocator
 from tflm.targets import align_down, align_up
-from tflm.testing.counterexample import EXAMPLES, check_examples
+from tflm.testing.counterexample import EXAMPLES, check_examples, one_removed
 
-MAXIMUM_ARENA_BYTES = 400
+SMALL_ARENA_BYTES, MAXIMUM_ARENA_BYTES = 32, 400
 PATTERN = 0xA5
 """What the arena is filled with before the first call; an allocator writes nothing to it."""
 
@@ -34,14 +34,15 @@ class AllocatorCall(NamedTuple):
     arguments: tuple[int, ...] = ()
 
 
-def allocator_calls(*, max_count: int = 12, max_size: int = 200) -> st.SearchStrategy[list[AllocatorCall]]:
+def allocator_calls(*, max_count: int = 16, max_size: int = 200) -> st.SearchStrategy[list[AllocatorCall]]:
     """Sequences of calls: allocations of all alignments in head, temp and tail, releases, resets and rollbacks."""
-    size = st.one_of(st.integers(0, max_size), st.integers(0, max_size), st.just(-1))
+    size = st.one_of(st.integers(-1, 32), st.integers(1, 32), st.integers(0, max_size))
     alignment = st.sampled_from([1, 2, 4, 8, 16])
     allocation = st.builds(
         lambda name, size, alignment: AllocatorCall(name, (size, alignment)),
         st.sampled_from(
             [
+                "allocate_temp",
                 "allocate_temp",
                 "allocate_persistent_buffer",
                 "allocate_resizable_buffer",
@@ -57,16 +58,16 @@ def allocator_calls(*, max_count: int = 12, max_size: int = 200) -> st.SearchStr
         size,
         alignment,
     )
-    release = st.integers(-1, 3).map(lambda index: AllocatorCall("deallocate_temp", (index,)))
+    release = st.sampled_from([0, 0, 0, 1, 2, -1]).map(lambda index: AllocatorCall("deallocate_temp", (index,)))
     plain = st.sampled_from(
         [
-            AllocatorCall("reset_temp_allocations"),
             AllocatorCall("deallocate_resizable_buffer", (0,)),
             AllocatorCall("checkpoint"),
             AllocatorCall("restore"),
         ]
     )
-    return st.lists(st.one_of(allocation, allocation, resize, release, plain), max_size=max_count)
+    reset = st.just(AllocatorCall("reset_temp_allocations"))
+    return st.lists(st.one_of(allocation, resize, release, release, reset, plain), max_size=max_count)
 
 
 Allocator = Any
@@ -74,13 +75,13 @@ Allocator = Any
 
 
 def check_allocator(
-    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 3 * EXAMPLES
+    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 5 * EXAMPLES
 ) -> None:
     """Check the answers of an allocator to random sequences of calls.
 
     Always 0 <= head <= temp <= tail <= size. Every allocation is aligned, inside the arena, in its part of it, and
-    overlaps no other; alignment skips less than one step. An allocation fails exactly if it does not fit, and a call that
-    raises changes nothing. Temp allocations are released one by one and their bytes are free after a reset, which
+    overlaps no other; alignment skips less than one step. An allocation fails exactly if it does not fit, and a
+    call that raises changes nothing. Temp allocations are released one by one and their bytes are free after a reset, which
     fails while one is live; the head cannot be resized under temp allocations. `restore` undoes everything since the
     checkpoint. The figures of used and available bytes agree with head, temp and tail. Nothing is written.
 
@@ -91,8 +92,14 @@ def check_allocator(
     Raises:
         CheckFailed: with the shortest sequence that was found.
     """
-    examples = st.tuples(st.integers(0, MAXIMUM_ARENA_BYTES), allocator_calls())
-    check_examples(examples, lambda example: _Run(allocator, *example).check(), max_examples)
+    small = st.integers(0, SMALL_ARENA_BYTES)
+    examples = st.tuples(st.one_of(small, small, st.integers(0, MAXIMUM_ARENA_BYTES)), allocator_calls())
+    check_examples(examples, lambda example: _Run(allocator, *example).check(), max_examples, _smaller)
+
+
+def _smaller(example: tuple[int, list[AllocatorCall]]) -> Iterator[tuple[int, list[AllocatorCall]]]:
+    size, calls = example
+    return ((size, fewer) for fewer in one_removed(calls))
 
 
 class _Model(NamedTuple):

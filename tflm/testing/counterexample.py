@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
@@ -13,15 +13,27 @@ from hypothesis.errors import Flaky, NoSuchExample
 from tflm.errors import CheckFailed
 
 Example = TypeVar("Example")
+Item = TypeVar("Item")
 
 EXAMPLES = 200
 """Examples that a check tries by default."""
 
 
-def check_examples(strategy: st.SearchStrategy[Example], examine: Callable[[Example], None], max_examples: int) -> None:
+def check_examples(
+    strategy: st.SearchStrategy[Example],
+    examine: Callable[[Example], None],
+    max_examples: int,
+    smaller: Callable[[Example], Iterable[Example]] = lambda example: (),
+) -> None:
     """Examine examples until one fails, and report the smallest that fails.
 
     The same examples are tried in every run. If an example fails only sometimes, the last failure is reported.
+
+    Args:
+        strategy: the examples.
+        examine: raises `CheckFailed` for an example that fails.
+        max_examples: number of examples.
+        smaller: examples with one part less. Hypothesis stops shrinking after a number of attempts.
 
     Raises:
         CheckFailed: `examine` raised it.
@@ -45,7 +57,9 @@ def check_examples(strategy: st.SearchStrategy[Example], examine: Callable[[Exam
         suppress_health_check=list(HealthCheck),
     )
     with suppress(NoSuchExample, Flaky):
-        examine(find(strategy, fails, settings=profile))
+        smallest: Example | None = find(strategy, fails, settings=profile)
+        while smallest is not None:
+            smallest = next((example for example in smaller(smallest) if fails(example)), None)
     if failures:
         raise CheckFailed(failures[-1].invariant, failures[-1].counterexample)
 
@@ -55,3 +69,9 @@ def aligned_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> st
     table = [list(header), *([str(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*table)]
     return "\n".join("  ".join(value.rjust(width) for value, width in zip(row, widths)) for row in table)
+
+
+def one_removed(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """The list without each of its items in turn, the last first."""
+    for index in reversed(range(len(items))):
+        yield [*items[:index], *items[index + 1 :]]

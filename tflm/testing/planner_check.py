@@ -16,7 +16,7 @@ from tflm.memory.buffer import Buffer, Place
 from tflm.memory.planner import MemoryPlanner, preserves_all_tensors
 from tflm.targets import align_up
 from tflm.testing.buffers import buffers
-from tflm.testing.counterexample import EXAMPLES, aligned_table, check_examples
+from tflm.testing.counterexample import EXAMPLES, aligned_table, check_examples, one_removed
 
 WORKING_BYTES = 1 << 20
 
@@ -72,8 +72,17 @@ def check_planner(
     make = planner if callable(planner) else lambda: copy.deepcopy(planner)
     for fixed in (False, True):
         check_examples(
-            _problems(fixed, alignment), lambda problem: _Run(make(), problem, alignment).check(), max_examples
+            _problems(fixed, alignment),
+            lambda problem: _Run(make(), problem, alignment).check(),
+            max_examples,
+            _smaller,
         )
+
+
+def _smaller(problem: _Problem) -> Iterator[_Problem]:
+    """The problem without each of its buffers in turn."""
+    yield from (problem._replace(earlier=fewer) for fewer in one_removed(problem.earlier))
+    yield from (problem._replace(buffers=fewer) for fewer in one_removed(problem.buffers))
 
 
 class _Run:

@@ -1,0 +1,189 @@
+"""`check_kernel` accepts kernels that there are, and finds faults planted in one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from custom_operator import ROWS_SCALED
+
+import tflm
+from tflm.kernels import REGISTRATIONS, KernelContext, Node, Registration
+from tflm.schema import TensorType
+from tflm.testing import CheckFailed, check_kernel
+
+
+@pytest.mark.parametrize("name", ["RELU", "ADD", "LOGISTIC"])
+def test_kernels_pass(name: str) -> None:
+    check_kernel(REGISTRATIONS[name], max_examples=20)
+
+
+def test_the_operator_of_the_documentation_passes() -> None:
+    check_kernel(ROWS_SCALED)
+
+
+def test_a_kernel_that_rejects_everything_needs_other_models() -> None:
+    def reject(context: KernelContext, node: Node) -> None:
+        raise tflm.OperatorError("is never supported")
+
+    with pytest.raises(tflm.ArgumentError, match="pass models="):
+        check_kernel(Registration("NEVER", invoke=lambda context, node: None, prepare=reject), max_examples=5)
+
+
+Array = np.ndarray[Any, Any]
+
+
+def prepare(context: KernelContext, node: Node) -> None:
+    """Check, and request a byte of scratch memory for each element, and two persistent counters."""
+    node.expect(inputs=1, outputs=1)
+    if context.allocate_temp_input_tensor(node, 0).type != TensorType.INT8:
+        raise tflm.OperatorError("must be INT8")
+    counters = context.allocate_array(2, np.int32)
+    counters[:] = 0
+    size = int(np.prod(context.allocate_temp_output_tensor(node, 0).dims))
+    node.op_data = context.request_scratch_buffer_in_arena(size), counters
+
+
+def kernel(run: Callable[[Array, Array, Array, Array], None], **changes: Any) -> Registration:
+    """NEGATED_MAXIMUM: of each element of x and 0, negated. `run` gets x, y, scratch memory and counters."""
+
+    def bind(context: KernelContext, node: Node) -> Callable[[], None]:
+        handle, counters = node.op_data
+        x, y = (
+            context.get_eval_input(node, 0).elements.reshape(-1),
+            context.get_eval_output(node, 0).elements.reshape(-1),
+        )
+        scratch = context.get_scratch_buffer(handle).view(np.int8)[: x.size]
+        return lambda: run(x, y, scratch, counters)
+
+    return Registration("NEGATED_MAXIMUM", **{"bind": bind, "prepare": prepare, "types": (TensorType.INT8,)} | changes)
+
+
+def right(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    np.maximum(x, 0, out=scratch)
+    np.negative(scratch, out=y)
+
+
+def oracle(model: tflm.Model, inputs: list[Array]) -> list[Array]:
+    """What the kernel computes."""
+    return [-np.maximum(inputs[0], 0)]
+
+
+def behind(array: Array, count: int = 1) -> Array:
+    """The bytes after an array."""
+    return np.lib.stride_tricks.as_strided(array.view(np.int8)[-1:], (count + 1,), (1,))[1:]
+
+
+def before(array: Array) -> Array:
+    """The byte before an array."""
+    return np.lib.stride_tricks.as_strided(array.view(np.int8), (2,), (-1,))[1:]
+
+
+def after_right(more: Callable[[Array, Array, Array, Array], Any]) -> Callable[[Array, Array, Array, Array], None]:
+    """The kernel, which then does something else."""
+
+    def run(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+        right(x, y, scratch, counters)
+        more(x, y, scratch, counters)
+
+    return run
+
+
+def set_to(array: Array, value: int) -> None:
+    array[...] = value
+
+
+def skips_last(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    y[:-1] = -np.maximum(x[:-1], 0)
+
+
+def accumulates(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    y -= np.maximum(x, 0)
+
+
+def reads_scratch(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    y[...] = -np.maximum(x, 0) + (scratch & 1)
+
+
+def counts(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    counters[0] += 1
+    y[...] = counters[0]
+
+
+CALLS = [0]
+
+
+def counts_outside(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    CALLS[0] += 1
+    y[...] = CALLS[0] % 100
+
+
+def in_place(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    np.maximum(x, 0, out=x)
+    np.negative(x, out=y)
+
+
+def never_rejects(context: KernelContext, node: Node) -> None:
+    node.op_data = context.request_scratch_buffer_in_arena(16), context.allocate_array(2, np.int32)
+    raise IndexError("list index out of range")
+
+
+def bind_shared(context: KernelContext, node: Node) -> Callable[[], None]:
+    VIEWS["x"], VIEWS["y"] = context.get_eval_input(node, 0).elements, context.get_eval_output(node, 0).elements
+    return lambda: np.copyto(VIEWS["y"], VIEWS["x"])
+
+
+VIEWS: dict[str, Array] = {}
+
+
+def bind_once(context: KernelContext, node: Node) -> Callable[[], None]:
+    x, y = context.get_eval_input(node, 0).elements.copy(), context.get_eval_output(node, 0).elements
+    return lambda: np.copyto(y, x)
+
+
+def uninitialized(context: KernelContext, node: Node) -> None:
+    prepare(context, node)
+    node.op_data = node.op_data[0], context.allocate_array(2, np.int32)
+
+
+def bind_late(context: KernelContext, node: Node) -> Callable[[], None]:
+    return lambda: set_to(context.allocate_array(2, np.int32), 1)
+
+
+FAULTS = {
+    "writes behind the output": kernel(after_right(lambda x, y, s, c: set_to(behind(y, 16), 7))),
+    "writes before the output": kernel(after_right(lambda x, y, s, c: set_to(before(y), 7))),
+    "writes behind the scratch memory": kernel(after_right(lambda x, y, s, c: set_to(behind(s, 32), 7))),
+    "writes behind the counters": kernel(after_right(lambda x, y, s, c: set_to(behind(c, 16), 7))),
+    "clears its input": kernel(after_right(lambda x, y, s, c: set_to(x, 0))),
+    "computes in the input": kernel(in_place),
+    "skips the last element": kernel(skips_last),
+    "accumulates": kernel(accumulates),
+    "reads scratch memory first": kernel(reads_scratch),
+    "state without reset": kernel(counts),
+    "state outside of the arena": kernel(counts_outside),
+    "state that is not declared": kernel(counts, has_state=False, reset=lambda c, n: set_to(n.op_data[1], 0)),
+    "raises in an invoke": kernel(after_right(lambda x, y, s, c: y[6])),
+    "another exception in prepare": kernel(right, prepare=never_rejects),
+    "views in a global": kernel(right, bind=bind_shared),
+    "input read in bind": kernel(right, bind=bind_once),
+    "counters without a value": kernel(lambda x, y, s, c: set_to(y, int(c[0]) % 100), prepare=uninitialized),
+    "allocates in an invoke": kernel(right, bind=bind_late),
+    "not negated": kernel(lambda x, y, s, c: np.copyto(y, np.maximum(x, 0))),
+    "wrong for the lowest value": kernel(after_right(lambda x, y, s, c: np.copyto(y, 1, where=x <= -120))),
+    "off by one": kernel(after_right(lambda x, y, s, c: np.subtract(y, 1, out=y, where=y < -1))),
+}
+
+
+def test_the_kernel_without_a_fault_passes() -> None:
+    check_kernel(kernel(right), oracle)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_is_found(fault: str) -> None:
+    with pytest.raises(CheckFailed) as found:
+        check_kernel(FAULTS[fault], oracle)
+    print(found.value)
+    assert len(str(found.value).splitlines()) <= 8
