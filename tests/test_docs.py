@@ -90,6 +90,7 @@ def blocks(page: Path, language: str) -> list[str]:
         "docs/delegates.md",
         "docs/kernel_libraries.md",
         "docs/litert.md",
+        "docs/testing.md",
     ],
 )
 def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(

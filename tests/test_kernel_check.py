@@ -8,20 +8,24 @@ from typing import Any
 import numpy as np
 import pytest
 from custom_operator import ROWS_SCALED
+from flatbuffers import flexbuffers
 
 import tflm
 from tflm.kernels import REGISTRATIONS, KernelContext, Node, Registration
 from tflm.schema import TensorType
-from tflm.testing import CheckFailed, check_kernel
+from tflm.testing import CheckFailed, check_kernel, single_operator_models
 
 
-@pytest.mark.parametrize("name", ["RELU", "ADD", "LOGISTIC"])
-def test_kernels_pass(name: str) -> None:
-    check_kernel(REGISTRATIONS[name], max_examples=20)
+@pytest.mark.parametrize(("name", "inputs"), [("RELU", 1), ("ADD", 2), ("LOGISTIC", 1)])
+def test_kernels_pass(name: str, inputs: int) -> None:
+    registration = REGISTRATIONS[name]
+    models = single_operator_models(registration.operator, registration.types, inputs)
+    check_kernel(registration, models=models, max_examples=20)
 
 
 def test_the_operator_of_the_documentation_passes() -> None:
-    check_kernel(ROWS_SCALED)
+    options = bytes(flexbuffers.Dumps({"factor": 2.0}))
+    check_kernel(ROWS_SCALED, models=single_operator_models("ROWS_SCALED", custom_options=options))
 
 
 def test_a_kernel_that_rejects_everything_needs_other_models() -> None:
@@ -185,5 +189,4 @@ def test_the_kernel_without_a_fault_passes() -> None:
 def test_a_planted_fault_is_found(fault: str) -> None:
     with pytest.raises(CheckFailed) as found:
         check_kernel(FAULTS[fault], oracle)
-    print(found.value)
     assert len(str(found.value).splitlines()) <= 8

@@ -218,6 +218,7 @@ def _imported(name: str) -> Any:
 
         return version("pytflm")
     if name in _PACKAGES:
+    if name in ("boards", "testing"):
         return import_module(f"tflm.{name}")
     for module, names in _LATER.items():
         if name in names:

@@ -59,15 +59,10 @@ def allocator_calls(*, max_count: int = 16, max_size: int = 200) -> st.SearchStr
         alignment,
     )
     release = st.sampled_from([0, 0, 0, 1, 2, -1]).map(lambda index: AllocatorCall("deallocate_temp", (index,)))
-    plain = st.sampled_from(
-        [
-            AllocatorCall("deallocate_resizable_buffer", (0,)),
-            AllocatorCall("checkpoint"),
-            AllocatorCall("restore"),
-        ]
-    )
-    reset = st.just(AllocatorCall("reset_temp_allocations"))
-    return st.lists(st.one_of(allocation, resize, release, release, reset, plain), max_size=max_count)
+    empty = st.just(AllocatorCall("deallocate_resizable_buffer", (0,)))
+    plain = [st.just(AllocatorCall(name)) for name in ("reset_temp_allocations", "checkpoint", "restore")]
+    calls = st.one_of(allocation, allocation, st.one_of(resize, resize, empty), release, *plain)
+    return st.lists(calls, max_size=max_count)
 
 
 Allocator = Any
@@ -79,11 +74,11 @@ def check_allocator(
 ) -> None:
     """Check the answers of an allocator to random sequences of calls.
 
-    Always 0 <= head <= temp <= tail <= size. Every allocation is aligned, inside the arena, in its part of it, and
-    overlaps no other; alignment skips less than one step. An allocation fails exactly if it does not fit, and a
-    call that raises changes nothing. Temp allocations are released one by one and their bytes are free after a reset, which
-    fails while one is live; the head cannot be resized under temp allocations. `restore` undoes everything since the
-    checkpoint. The figures of used and available bytes agree with head, temp and tail. Nothing is written.
+    Always 0 <= head <= temp <= tail <= size. Every allocation is aligned, in its part of the arena, and overlaps no
+    other; alignment skips less than one step. An allocation fails exactly if it does not fit, and a call that raises
+    changes nothing. Temp allocations are released one by one, and a reset frees their bytes; it fails while one is
+    live. The head cannot be resized under temp allocations. `restore` undoes everything since the checkpoint. The
+    figures of used and available bytes agree with head, temp and tail. Nothing is written to the arena.
 
     Args:
         allocator: a class or function that makes an allocator of an `Arena`, or an allocator, which is copied.

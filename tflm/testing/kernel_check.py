@@ -43,8 +43,8 @@ def check_kernel(
 
     An invoke writes nothing but the operator's outputs, scratch buffers, variables and persistent memory. It writes
     every element of the outputs, and its result does not depend on what the memory held before, or on other
-    interpreters. After a reset the kernel repeats its results, and without state in every invoke. Unsupported models are rejected with
-    `OperatorError`, and in `prepare`. Integers equal those of the oracle; floats agree to 1e-5.
+    interpreters. After a reset the kernel repeats its results; without state, in every invoke. Unsupported models are
+    rejected with `OperatorError` in `prepare`. Integers equal those of the oracle; floats agree to 1e-5.
 
     Args:
         registration: the kernel.
@@ -59,7 +59,7 @@ def check_kernel(
         ArgumentError: the kernel rejected every model.
     """
     if oracle is None and isinstance(registration.operator, BuiltinOperator):
-        oracle = REGISTRATIONS[registration.name] if registration.name in REGISTRATIONS else None
+        oracle = REGISTRATIONS[registration.name]
     if models is None:
         types = registration.types or COMMON_TYPES
         models = st.sampled_from([1, 1, 2, 3]).flatmap(
