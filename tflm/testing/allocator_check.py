@@ -34,7 +34,9 @@ class AllocatorCall(NamedTuple):
     arguments: tuple[int, ...] = ()
 
 
-def allocator_calls(*, max_count: int = 16, max_size: int = 200) -> st.SearchStrategy[list[AllocatorCall]]:
+def allocator_calls(
+    *, min_count: int = 0, max_count: int = 16, max_size: int = 200
+) -> st.SearchStrategy[list[AllocatorCall]]:
     """Sequences of calls: allocations of all alignments in head, temp and tail, releases, resets and rollbacks."""
     size = st.one_of(st.integers(-1, 32), st.integers(1, 32), st.integers(0, max_size))
     alignment = st.sampled_from([1, 2, 4, 8, 16])
@@ -62,7 +64,7 @@ def allocator_calls(*, max_count: int = 16, max_size: int = 200) -> st.SearchStr
     empty = st.just(AllocatorCall("deallocate_resizable_buffer", (0,)))
     plain = [st.just(AllocatorCall(name)) for name in ("reset_temp_allocations", "checkpoint", "restore")]
     calls = st.one_of(allocation, allocation, st.one_of(resize, resize, empty), release, *plain)
-    return st.lists(calls, max_size=max_count)
+    return st.lists(calls, min_size=min_count, max_size=max_count)
 
 
 Allocator = Any
@@ -70,7 +72,7 @@ Allocator = Any
 
 
 def check_allocator(
-    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 5 * EXAMPLES
+    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 4 * EXAMPLES
 ) -> None:
     """Check the answers of an allocator to random sequences of calls.
 
@@ -88,7 +90,7 @@ def check_allocator(
         CheckFailed: with the shortest sequence that was found.
     """
     small = st.integers(0, SMALL_ARENA_BYTES)
-    examples = st.tuples(st.one_of(small, small, st.integers(0, MAXIMUM_ARENA_BYTES)), allocator_calls())
+    examples = st.tuples(st.one_of(small, small, st.integers(0, MAXIMUM_ARENA_BYTES)), allocator_calls(min_count=8))
     check_examples(examples, lambda example: _Run(allocator, *example).check(), max_examples, _smaller)
 
 
