@@ -149,7 +149,6 @@ FAULTS = {
     "offsets in the order of sizes": placing(order_of_size),
     "a float": placing(lambda buffers: [o / 1 for o in place_greedily(buffers)]),
     "an exception": placing(raising),
-    "buffers after the 16th at 0": placing(lambda buffers: place_greedily(buffers[:16]) + [0] * len(buffers[16:])),
     **{
         fault.__name__: fault
         for fault in (

@@ -134,9 +134,9 @@ __all__ = [
     "boards",
     "calibrate_report",
     "check_device",
-    "compress",
     "compile_model",
     "compile_models",
+    "compress",
     "delegates",
     "estimate",
     "ethos_u",
@@ -163,6 +163,7 @@ __all__ = [
 
 _PACKAGES = (
     *("boards", "delegates", "errors", "kernels", "libraries", "memory", "releases", "runtime", "schema", "targets"),
+    "testing",
 )
 """Modules of this package that `import tflm` makes available."""
 
@@ -218,7 +219,6 @@ def _imported(name: str) -> Any:
 
         return version("pytflm")
     if name in _PACKAGES:
-    if name in ("boards", "testing"):
         return import_module(f"tflm.{name}")
     for module, names in _LATER.items():
         if name in names:
