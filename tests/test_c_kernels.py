@@ -241,7 +241,7 @@ def arguments_of(step: Step) -> list[Any]:
 
 @pytest.mark.runs(0.02)
 @pytest.mark.parametrize("operator", KERNELS)
-@settings(max_examples=25, phases=(Phase.generate,), derandomize=True)
+@settings(max_examples=100, phases=(Phase.generate,), derandomize=True)
 @given(data=st.data())
 def test_operators_give_what_numpy_gives(operator: str, data: st.DataObject) -> None:
     """With any quantization, where the kernels take it."""
