@@ -192,7 +192,7 @@ def members() -> Iterator[Kernel]:
 
 
 def array(rng: np.random.Generator, dtype: str, size: int = COUNT) -> npt.NDArray[Any]:
-    """Random elements. Floats are of all sizes, and some of them are no numbers."""
+    """Random elements. Floats have many magnitudes and include NaN and infinities."""
     if dtype.startswith("float"):
         values = rng.standard_normal(size) * 10.0 ** rng.integers(-3, 4, size)
         values[rng.random(size) < 0.05] = rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0])

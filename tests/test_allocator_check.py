@@ -1,4 +1,4 @@
-"""`check_allocator` accepts the allocators that there are, and finds faults planted in one."""
+"""`check_allocator` accepts the package's allocators, and finds faults planted in one."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Case(NamedTuple):
 
 
 def run(steps: list[Step]) -> None:
-    """Run steps by machine code of LLVM, or as Python where there is no compiler."""
+    """Run steps as machine code, or in Python if no compiler is installed."""
     bind_program([Operator(steps, pytest.fail)], True)()
 
 

@@ -1,4 +1,4 @@
-"""`check_kernel` accepts kernels that there are, and finds faults planted in one."""
+"""`check_kernel` accepts kernels of the package, and finds faults planted in one."""
 
 from __future__ import annotations
 

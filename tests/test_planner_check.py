@@ -1,4 +1,4 @@
-"""`check_planner` accepts the planners that there are, and finds faults planted in one."""
+"""`check_planner` accepts the package's planners, and finds faults planted in one."""
 
 from __future__ import annotations
 

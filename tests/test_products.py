@@ -42,7 +42,7 @@ INT8, INT16 = np.dtype(np.int8), np.dtype(np.int16)
 @pytest.mark.parametrize("constant", [False, True])
 @given(data=st.data())
 def test_integer_sums_are_exact(constant: bool, data: st.DataObject) -> None:
-    """In float32, float64 or int64: of the largest products that there are, and of others."""
+    """Sums in float32, float64 and int64 are exact, for the largest products and for random ones."""
     draw = data.draw
     x_dtype = draw(st.sampled_from([INT8, INT16]))
     depth = 2 ** draw(st.integers(0, 14))

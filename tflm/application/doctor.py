@@ -98,7 +98,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _extra(extra: str) -> Check:
-    """Check the packages of an extra; none of them installed is no problem."""
+    """Check the packages of an extra. An extra that is not installed at all is not a problem."""
     packages = [_package(name, lowest) for name, lowest, of in requirements() if of == extra]
     missing = [each for each in packages if each.found == "not installed"]
     wrong = [each for each in packages if each.status == "problem" and each not in missing]

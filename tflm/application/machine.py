@@ -22,7 +22,7 @@ class Machine(NamedTuple):
 
     @property
     def place(self) -> str:
-        """The name of the board, or of the target if there is no board."""
+        """The board's name, or the target's if no board was chosen."""
         return self.target.name if self.board is None else self.board.name
 
 
