@@ -20,7 +20,7 @@ from tflm.compiler.language import Step
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
 
@@ -135,14 +135,9 @@ def shape_of(
         x_columns=columns.size,
         x_step=x_step,
         depth=depth,
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
+        **window_fields(rows, columns),
         row_dilation=rows.dilation,
         column_dilation=columns.dilation,
-        rows_before=rows.before,
-        columns_before=columns.before,
         windows=count,
         y_columns=columns.windows,
         first=(groups - 1) * WINDOWS if backward else 0,

@@ -19,7 +19,7 @@ from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import int8_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel
 from tflm.delegates.compiled.casts import as_int32
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts, TensorFacts
@@ -258,14 +258,9 @@ def bind_each(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: n
         x_rows=rows.size,
         x_columns=columns.size,
         x_channels=x.shape[3],
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
+        **window_fields(rows, columns),
         row_dilation=rows.dilation,
         column_dilation=columns.dilation,
-        rows_before=rows.before,
-        columns_before=columns.before,
         y_rows=rows.windows,
         y_columns=columns.windows,
         copies=channels // x.shape[3],

@@ -32,7 +32,7 @@ from tflm.compiler.intrinsics import int8_from, int32_from
 from tflm.compiler.language import DONE, Int8s, Int32s, Step, kernel, standalone
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
@@ -236,12 +236,7 @@ def _bind_flat(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
     image = FlatImage(
         x_rows=rows.size,
         x_columns=columns.size,
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
-        rows_before=rows.before,
-        columns_before=columns.before,
+        **window_fields(rows, columns),
         y_rows=rows.windows,
         y_columns=columns.windows,
         channels=y.shape[3],

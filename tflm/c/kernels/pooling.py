@@ -9,7 +9,7 @@ import numpy as np
 
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.compiler.language import DONE, Elements, Step, inlined, kernel
-from tflm.kernels.layers.geometry import Axis, padding_before
+from tflm.kernels.layers.geometry import Axis, padding_before, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import FAR, NOWHERE, OperatorFacts
@@ -113,12 +113,7 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
         x_rows=rows.size,
         x_columns=columns.size,
         channels=x.shape[3],
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
-        rows_before=rows.before,
-        columns_before=columns.before,
+        **window_fields(rows, columns),
         y_rows=rows.windows,
         y_columns=columns.windows,
         start=int(op.minimum) if kind == "MAX" else 0,

@@ -17,7 +17,7 @@ from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier, reduced_significand
 from tflm.kernels.arithmetic.requantization import OutputStage
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, window_fields
 
 Positive = Annotated[int, Bounds(1, (1 << 31) - 1)]
 
@@ -410,14 +410,9 @@ def _windows(
         y_columns=y_columns,
         y_step=y.strides[2] // y.itemsize,
         y_channels=y.shape[3],
-        row_taps=rows.taps,
-        column_taps=columns.taps,
-        row_stride=rows.stride,
-        column_stride=columns.stride,
+        **window_fields(rows, columns),
         row_dilation=rows.dilation,
         column_dilation=columns.dilation,
-        rows_before=rows.before,
-        columns_before=columns.before,
     )
 
 

@@ -28,7 +28,7 @@ from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 from tflm.kernels.layers.convolution import OpDataConv
-from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import conv_2d, fully_connected, transpose_conv
 from tflm.kernels.support.activation import activation_range, fused_activation
@@ -473,12 +473,7 @@ def _repair(
         x_columns=x.shape[2],
         y_rows=y.shape[1],
         y_columns=y.shape[2],
-        row_taps=op.rows.taps,
-        column_taps=op.columns.taps,
-        row_stride=op.rows.stride,
-        column_stride=op.columns.stride,
-        rows_before=op.rows.before,
-        columns_before=op.columns.before,
+        **window_fields(op.rows, op.columns),
     )
 
 

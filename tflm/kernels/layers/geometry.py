@@ -140,3 +140,15 @@ def taps(axis: Axis) -> list[Tap]:
             places = slice(first * axis.stride + offset, last * axis.stride + offset + 1, axis.stride)
             found.append(Tap(tap, slice(first, last + 1), places))
     return found
+
+
+def window_fields(rows: Axis, columns: Axis) -> dict[str, int]:
+    """Taps, strides and padding of windows, by the names that compiled kernels give these fields."""
+    return {
+        "row_taps": rows.taps,
+        "column_taps": columns.taps,
+        "row_stride": rows.stride,
+        "column_stride": columns.stride,
+        "rows_before": rows.before,
+        "columns_before": columns.before,
+    }
