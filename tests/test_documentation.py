@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-import http.server
 import re
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +12,7 @@ from urllib.parse import urldefrag, urljoin, urlsplit
 import documentation
 import pytest
 from test_cli import INT8_MODEL, figures
-from test_web import PATIENCE_MS, RUNTIME, Handler
+from test_web import PATIENCE_MS, RUNTIME, served
 
 from tflm.release import project_url
 
@@ -42,13 +39,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def address(site: Path) -> Iterator[str]:
     """Where the site is served."""
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(site)))
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with served(site) as address:
+        yield address
 
 
 @pytest.fixture(params=WIDTHS)
