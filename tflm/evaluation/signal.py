@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.errors import DataError, TflmError
-from tflm.evaluation.runner import Runner
+from tflm.evaluation.runner import Runner, inputs_of
 from tflm.evaluation.samples import DataSet, Sample, units_of
 from tflm.memory.tensor import TfLiteTensor
 from tflm.report import AnyFloat
@@ -24,7 +24,7 @@ class SignalLoss(NamedTuple):
         operator: number and kind of the operator that computes it, in the model.
         tensor: its name.
         decibels: power of the reference's values over that of the differences.
-        lost: how many decibels less than the best of the tensors before it.
+        lost: how many decibels less than the least of the inputs and the tensors before it; 0 if those have no noise.
     """
 
     operator: str
@@ -46,20 +46,22 @@ def signal_losses(model: Model, reference: Model, data: DataSet, count: int) -> 
     except TflmError:
         return []
     power = {output: np.zeros(2, np.float64) for _, output, _ in pairs}
+    given = [np.zeros(2, np.float64) for _ in ours.inputs]
     for sample, other in islice(zip(_samples(ours, data), _samples(theirs, data)), count):
         if ours.run(sample).outputs is None or theirs.run(other).outputs is None:
             continue
         for _, output, same in pairs:
             power[output] += _power(ours.interpreter.get_tensor(output), theirs.interpreter.get_tensor(same))
-    losses, best = [], np.inf
+        for total, input, real in zip(given, inputs_of(ours.interpreter), inputs_of(theirs.interpreter)):
+            total += _power(input, real)
+    losses, least = [], min(map(_decibels, given), default=math.inf)
     for operator, output, _ in pairs:
-        signal, noise = power[output]
-        if not signal:
+        if not power[output][0]:
             continue
-        decibels = float(10 * np.log10(signal / noise)) if noise else float("inf")
+        decibels = _decibels(power[output])
         name = (model.subgraphs[0].tensors or [])[output].name or f"tensor {output}"
-        losses.append(SignalLoss(operator, name, decibels, max(0.0, best - decibels) if best != np.inf else 0.0))
-        best = min(best, decibels)
+        losses.append(SignalLoss(operator, name, decibels, max(0.0, least - decibels) if least != math.inf else 0.0))
+        least = min(least, decibels)
     return losses
 
 
@@ -75,6 +77,12 @@ def _power(ours: TfLiteTensor, theirs: TfLiteTensor) -> np.ndarray[tuple[int], n
     expected = theirs.dequantized().astype(np.float64)
     error = ours.dequantized().astype(np.float64).reshape(expected.shape) - expected
     return np.array([np.square(expected).sum(dtype=np.float64), np.square(error).sum(dtype=np.float64)], np.float64)
+
+
+def _decibels(power: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """Infinite without noise, or without a signal."""
+    signal, noise = power.tolist()
+    return 10 * math.log10(signal / noise) if signal and noise else math.inf
 
 
 def _pairs(model: Model, reference: Model) -> Iterator[tuple[str, int, int]]:

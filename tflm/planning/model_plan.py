@@ -42,6 +42,7 @@ def plan(
     overlap: str | bool | None = None,
     head_ram: int | None = None,
     tail_ram: int | None = None,
+    decompression_memory: int = 0,
     release: Releases | None = None,
 ) -> ModelPlan:
     """The smallest memory plan for a model that a planner finds.
@@ -68,6 +69,7 @@ def plan(
             firmware's kernels allow; None for no overlap. With other kernels such a plan gives wrong answers.
         head_ram, tail_ram: bytes of the memories of head and tail, if they are separate; the result then has their
             arenas in `separate`. If only one is given, the other memory has any size.
+        decompression_memory: bytes of the interpreter's memory for outputs of TFLM_DECODE, which then need no place.
         release: the firmware's TFLM release, as for `MicroInterpreter`.
 
     Raises:
@@ -83,7 +85,10 @@ def plan(
     allowed = overlap_allowed_by(parts)
 
     def measured(model: Model) -> list[ArenaMeasurement]:
-        return [measure_arena(model, resolver, target=target, kernels=library) for target, library in parts]
+        return [
+            measure_arena(model, resolver, target=target, kernels=library, decompression_memory=decompression_memory)
+            for target, library in parts
+        ]
 
     def with_memories(found: ModelPlan) -> ModelPlan:
         if head_ram is None and tail_ram is None:

@@ -20,7 +20,11 @@ from tflm.schema.tables import SubGraph
 
 
 class StandaloneRun(NamedTuple):
-    """A run in two parts. `start` returns 0 if it ran everything, otherwise a status to call `finish` with."""
+    """A run in two parts, guarded by a list with one token, which is there while no other call is in progress.
+
+    `start` returns 0 if it ran everything, a negative number if the token is not there, otherwise a status to call
+    `finish` with; the token is taken then, and the caller puts it back.
+    """
 
     start: Callable[[], int]
     finish: Callable[[int], None]
@@ -43,12 +47,16 @@ class DelegateTraits:
         """Its name in messages."""
         return type(self).__name__
 
-    def standalone(self, run: Run) -> StandaloneRun | None:
+    def standalone(self, run: Run, guard: list[None]) -> StandaloneRun | None:
         """The parts of the function from a node's `bind`, if it silences numpy and names the operator that failed.
 
         If a model consists of one such node, `MicroInterpreter.invoke` calls the parts directly.
         """
         return None
+
+    def is_final(self, run: Run) -> bool:
+        """Whether the function from a node's `bind` stays as it is, so that `standalone` need not be asked again."""
+        return True
 
 
 @dataclass(frozen=True)

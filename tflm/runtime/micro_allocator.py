@@ -22,7 +22,7 @@ from tflm.kernels.node import Node
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
-from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner, TfLiteMemoryPlanner
+from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner
 from tflm.memory.arena import Arena
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Place
 from tflm.memory.byte_labels import TensorKey
@@ -151,8 +151,9 @@ def require_planner(value: Planner) -> Planner:
         ArgumentError: it is something else, or the name is unknown.
     """
     if isinstance(value, str):
-        if value not in {**PLANNERS, **MODEL_PLANNERS}:
-            raise ArgumentError(f"unknown planner {value!r}; use one of {', '.join((*PLANNERS, *MODEL_PLANNERS))}")
+        known = (*PLANNERS, *MODEL_PLANNERS)
+        if value not in known:
+            raise ArgumentError(f"unknown planner {value!r}; use one of {', '.join(known)}")
     elif isinstance(value, type) or not (isinstance(value, Sequence) or callable(getattr(value, "add_buffer", None))):
         raise ArgumentError(
             f"a planner is a name, a list of offsets or an object with a planner's methods, not {value!r}"
@@ -232,7 +233,7 @@ class MicroAllocator:
             return OffsetsPlanner(planner)
         if not isinstance(planner, str):
             return planner
-        made = {**PLANNERS, **MODEL_PLANNERS}[planner]()
+        made = (PLANNERS if planner in PLANNERS else MODEL_PLANNERS)[planner]()
         if self.release.holds(PLANNER_IN_TAIL):
             self._allocate_struct(made.STRUCT)
         return made
@@ -338,11 +339,12 @@ class MicroAllocator:
         unplaced = [subgraph.unplaced for subgraph in allocations]
         builder = LifetimeBuilder(model, nodes, tensors, unplaced, self._requests, offsets)
         buffers = builder.build()
-        if isinstance(self.planner, TfLiteMemoryPlanner):
-            self.planner.set_model(model, buffers, self._requests)
+        set_model = getattr(self.planner, "set_model", None)  # of `MODEL_PLANNERS`
+        if set_model is not None:
+            set_model(model, buffers, self._requests)
         self._plan(buffers, temps)
         planned = self._commit(buffers, allocations)
-        if model.checks == "all" and type(self.planner) not in PLANNERS.values():
+        if model.checks == "all" and not PLANNERS.has_class(type(self.planner)):
             self._check_values(model, planned)
         return planned, builder.steps
 

@@ -196,11 +196,25 @@ class MicroGraph:
 
         self.for_each_node(bind, running=True)
 
-    def standalone_run(self) -> StandaloneRun | None:
+    def standalone_run(self, guard: list[None]) -> StandaloneRun | None:
         """What runs the whole model, if the model is a single node of a standalone delegate; otherwise None."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None
-        return None if delegate is None else delegate.standalone(runs[0])
+        return None if delegate is None else delegate.standalone(runs[0], guard)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether no delegate is still preparing a node while numpy runs it."""
+        return all(
+            planned.delegate is None or planned.delegate.is_final(run)
+            for plan, runs in zip(self.plans, self._runs)
+            for planned, run in zip(plan.running, runs)
+        )
+
+    def invoke_unfinished(self) -> bool:
+        """Run the first subgraph; returns `is_final` afterwards."""
+        self.invoke_subgraph(0)
+        return self.is_final
 
     def release(self, context: KernelContext) -> None:
         """Drop all bindings and free every node; nothing can run afterwards."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -115,8 +115,9 @@ class MicroInterpreter:
         self._allocated: Layout | None = None
         self._host_bytes = 0
         self._guard = arena.turn if isinstance(arena, MicroAllocator) else ReentrancyGuard()
-        self._take_token, self._return_token = self._guard.take, self._guard.put_back
-        self._start: Callable[[], Any] = partial(self._ready, "invoke")
+        self._start: Callable[[], int] | None = None
+        self._finish: Callable[[int], None]
+        self._run: Callable[[], Any]
 
     def __repr__(self) -> str:
         place = "not allocated yet" if self._allocated is None else f"{self.arena_used_bytes()} bytes of the arena used"
@@ -187,13 +188,36 @@ class MicroInterpreter:
                 except BaseException:
                     graph.release(allocated.context)
                     raise
-            like_c = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
-            standalone = graph.standalone_run()
-            if standalone is None:
-                self._start = partial(like_c, graph.invoke_subgraph, 0)
-            else:
-                self._start, self._finish = standalone
+            self._choose_run(allocated)
             self._allocated, self._host_bytes = allocated, host_memory.bytes
+
+    def _choose_run(self, allocated: Layout) -> None:
+        """Set what `invoke` calls; again once the delegates have finished what they do in the background."""
+        graph, standalone = allocated.graph, allocated.graph.standalone_run(self._guard.tokens)
+        if standalone is not None:
+            self._start, self._finish = standalone
+            return
+        like_c = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
+        calls = (graph.invoke_subgraph, 0) if graph.is_final else (graph.invoke_unfinished,)
+        self._run = partial(like_c, *calls)
+
+    def _run_guarded(self) -> None:
+        """Invoke the model unless another call is in progress."""
+        with self._under_way("invoke"), suppress(InvokeAborted):
+            allocated = self._ready("invoke")
+            if self._run():
+                self._choose_run(allocated)
+
+    def _continue(self, status: int) -> None:
+        """Finish a standalone run that returned this status."""
+        if status < 0:
+            raise self._guard.error("invoke")
+        try:
+            self._finish(status)
+        except InvokeAborted:
+            return
+        finally:
+            self._guard.release()
 
     def _current_graph(self) -> MicroGraph:
         """The graph in the arena, or the one to be placed there."""
@@ -216,18 +240,12 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` was not called, or another call is in progress.
             OperatorError: an operator fails.
         """
-        try:
-            token = self._take_token()
-        except IndexError:
-            raise self._guard.error("invoke") from None
-        try:
-            status = self._start()
-            if status:
-                self._finish(status)
-        except InvokeAborted:
+        if self._start is None:
+            self._run_guarded()
             return
-        finally:
-            self._return_token(token)
+        status = self._start()
+        if status:
+            self._continue(status)
 
     def reset(self) -> None:
         """Restore variables and the state of operators to what they were before the first invoke.

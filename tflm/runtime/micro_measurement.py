@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.libraries import Kernels, library_for
-from tflm.memory import ARENA_ALIGNMENT, Allocation
+from tflm.memory import ARENA_ALIGNMENT, Allocation, Arena
 from tflm.memory.buffer import Buffer
 from tflm.releases import Releases
 from tflm.runtime.delegate import Delegate
@@ -43,6 +43,7 @@ def measure_arena(
     planner: Planner = "greedy",
     delegates: Sequence[Delegate] = (),
     resource_variables: int | None = None,
+    decompression_memory: int = 0,
     release: Releases | None = None,
 ) -> ArenaMeasurement:
     """Measure the arena that a model needs, by laying it out in temporary memory.
@@ -51,6 +52,7 @@ def measure_arena(
         model, resolver, target, kernels, planner: as for `MicroInterpreter`.
         delegates: delegates that may claim operators. Only those for hardware of the device affect the arena.
         resource_variables: the firmware's capacity for resource variables; None for the number in the model.
+        decompression_memory: bytes of the interpreter's memory for outputs of TFLM_DECODE, outside the arena.
         release: as for `MicroInterpreter`.
 
     Raises:
@@ -65,7 +67,9 @@ def measure_arena(
 
     def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
         plain = LoggingMicroAllocator(arena, planner, target, kernels=library)
-        layout = lay_out(MicroGraph(model, resolver, delegates, library), plain, resource_variables=resource_variables)
+        beside = Arena(bytearray(decompression_memory)) if decompression_memory else None
+        graph = MicroGraph(model, resolver, delegates, library)
+        layout = lay_out(graph, plain, decompression_memory=beside, resource_variables=resource_variables)
         recording = RecordingMicroAllocator(arena, planner, target, kernels=library)
         recording.repeat(plain)
         return _measurement(layout, plain, recording)

@@ -8,15 +8,13 @@ from tflm.errors import InterpreterError
 class ReentrancyGuard:
     """Held for the duration of a call. A second call fails at once instead of waiting.
 
-    It is a list with one token. `pop` and `append` are atomic, and faster than the methods of a lock.
+    Attributes:
+        tokens: a list with one token, while no call is in progress. `pop` and `append` are atomic, and faster than the
+            methods of a lock.
     """
 
     def __init__(self) -> None:
-        tokens: list[None] = [None]
-        self.take = tokens.pop
-        """Begins a call. Raises IndexError if another one is in progress."""
-        self.put_back = tokens.append
-        """Ends the call, given None."""
+        self.tokens: list[None] = [None]
 
     def acquire(self, call: str) -> None:
         """Begin a call.
@@ -25,13 +23,13 @@ class ReentrancyGuard:
             InterpreterError: another call is in progress.
         """
         try:
-            self.take()
+            self.tokens.pop()
         except IndexError:
             raise self.error(call) from None
 
     def release(self) -> None:
         """End a call."""
-        self.put_back(None)
+        self.tokens.append(None)
 
     def error(self, call: str) -> InterpreterError:
         """The error for a call during another one."""

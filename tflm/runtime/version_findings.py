@@ -10,7 +10,6 @@ from tflm.kernels.registration import Registration
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Model, OperatorCode
 from tflm.schema.verifier import builtin_code, code_name
-from tflm.schema.versioning import brought_by
 
 
 def knows_version(registration: Registration, code: OperatorCode) -> bool:
@@ -20,6 +19,8 @@ def knows_version(registration: Registration, code: OperatorCode) -> bool:
 
 def version_asked_for(code: OperatorCode, registration: Registration, holder: str = "the kernel") -> str:
     """Describe the version of an operator code, what it introduced, and the known versions."""
+    from tflm.schema.versioning import brought_by  # which models with known versions don't need
+
     builtin = builtin_code(code)
     brought = None if builtin is BuiltinOperator.CUSTOM else brought_by(builtin, code.version)
     known = f"{holder} has versions {registration.min_version} to {registration.max_version}"
