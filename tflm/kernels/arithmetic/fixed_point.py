@@ -413,8 +413,8 @@ def inverse_square_root(values: npt.ArrayLike) -> tuple[Raw, Raw]:
     return np.where(raw > 1, significand, INT32_MAX), np.where(raw > 1, -shift - left, 0)
 
 
-_LOG_2, _ROOT, _FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))
-_LOG_WEIGHTS = tuple(
+LOG_2, ROOT, FOURTH_ROOT = (round(constant * 2**31) for constant in (math.log(2), 0.5**0.5, 0.5**0.25))
+LOG_WEIGHTS = tuple(
     round(weight * 2**31) for weight in (11 / 240 * 2**0.25, 1 / 20 * 2**0.25, 2 / 2**0.25 - 2**0.25, 1 / 4 * 2**0.25)
 )
 """Q0.31: coefficients of the rational function that approximates the logarithm."""
@@ -426,21 +426,21 @@ def log_from_one(values: npt.ArrayLike, integer_bits: int, result_bits: int) -> 
     x is 2^n r, with r around 2^(-1/4); a rational function approximates log(r).
     """
     mul = saturating_rounding_doubling_high_mul
-    alpha_n, alpha_d, alpha_i, alpha_f = _LOG_WEIGHTS
+    alpha_n, alpha_d, alpha_i, alpha_f = LOG_WEIGHTS
     raw = np.asarray(values, np.int64)
     fractional_bits = 30 - result_bits  # one extra integer bit until the last step
     unit, quarter = 1 << fractional_bits, 1 << (fractional_bits - 2)
     # Without its leading zeros, x is r / sqrt(2) or r; take the smaller of the two.
-    zeros, other_zeros = count_leading_zeros_32(raw), count_leading_zeros_32(mul(raw, _ROOT)) - 1
+    zeros, other_zeros = count_leading_zeros_32(raw), count_leading_zeros_32(mul(raw, ROOT)) - 1
     n = np.maximum((integer_bits - zeros) * unit + quarter, (integer_bits - other_zeros) * unit - quarter)
-    r = np.minimum(_saturated(mul(raw << (zeros - 1), _ROOT) << 1), _saturated(raw << other_zeros))
-    q = (r - _FOURTH_ROOT) << 1
+    r = np.minimum(_saturated(mul(raw << (zeros - 1), ROOT) << 1), _saturated(raw << other_zeros))
+    q = (r - FOURTH_ROOT) << 1
     square = mul(q, q)
     numerator = mul(q, r) + mul(mul(q, square), alpha_n)
-    average = (r + _FOURTH_ROOT + 1) >> 1
+    average = (r + FOURTH_ROOT + 1) >> 1
     denominator_minus_one = mul(average, alpha_i + q + mul(alpha_d, square)) + mul(alpha_f, q)
     scaled = rounding_divide_by_pot(numerator, result_bits + 1)
-    return _saturated((mul(n, _LOG_2) + mul(scaled, one_over_one_plus_x(denominator_minus_one))) << 1)
+    return _saturated((mul(n, LOG_2) + mul(scaled, one_over_one_plus_x(denominator_minus_one))) << 1)
 
 
 # --- Look-up tables ----------------------------------------------------------------------------------------------

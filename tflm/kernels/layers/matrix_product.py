@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -54,11 +56,34 @@ def _product_of_small_matrices(
         )
         for a in (x, w)
     )
-    product: npt.NDArray[np.float32] = einsum("pdb,dnb->pnb", x, w)
+    product: npt.NDArray[np.float32]
+    if einsum_fuses():
+        product = _sum_in_order(x[:, d, np.newaxis] * w[d] for d in range(len(w)))
+    else:
+        product = einsum("pdb,dnb->pnb", x, w)
     return product.transpose(2, 0, 1).reshape(*batches, *product.shape[:2])
 
 
 def ordered_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """`float_product` for a contiguous w of two columns or more: einsum runs its inner loop along them."""
+    if einsum_fuses():
+        return _sum_in_order(x[..., d, np.newaxis] * w[..., np.newaxis, d, :] for d in range(w.shape[-2]))
     product: npt.NDArray[np.float32] = einsum("...pd,...dn->...pn", x, w)
     return product
+
+
+@functools.cache
+def einsum_fuses() -> bool:
+    """Whether einsum adds products without rounding them first, as numpy's does on arm64."""
+    factor = np.float32(1 + 2**-12)
+    x = np.array([[-1, factor]], np.float32)
+    w = np.full((2, 9), factor, np.float32)
+    w[0] *= factor  # whole vectors and single elements: the other product less itself, rounded
+    return bool(einsum("pd,dn->pn", x, w).any())
+
+
+def _sum_in_order(products: Iterator[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    sums = next(products) + np.float32(0)  # as sums begin with 0, which -0 does not change
+    for product in products:
+        sums += product
+    return sums

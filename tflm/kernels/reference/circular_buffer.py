@@ -1,7 +1,7 @@
 """CIRCULAR_BUFFER: keeps the last few inputs, and ends most invokes early.
 
-The buffer is the output, a variable tensor. In a streaming model, the operators after this one run only once every
-`cycles_max` invokes.
+The buffer is the output, a variable tensor. As in TFLM, only the first batch is written. In a streaming model, the
+operators after this one run only once every `cycles_max` invokes.
 """
 
 from __future__ import annotations

@@ -129,12 +129,21 @@ def _prepare_decode(context: KernelContext, node: Node) -> None:
         for tensor in (codes, metadata):
             if not tensor.is_constant:
                 raise OperatorError("must be a constant of the model", tensor=tensor.name)
-        scheme = _scheme(metadata)
+        scheme, encoded = encoded_tensor(codes, metadata, output)
         _place_beside_the_arena(context, node.eval_output(i))
-        channels = channels_of(output) if scheme.has_channels else ((0,), False)
-        encoded = Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
         scheme.check(encoded, output)
         node.op_data.append((scheme, encoded))
+
+
+def encoded_tensor(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor) -> tuple[Scheme, Encoded]:
+    """A tensor in compressed form, and how it is decoded.
+
+    Raises:
+        OperatorError: the metadata are of an unknown scheme, or the output's channels are not supported.
+    """
+    scheme = _scheme(metadata)
+    channels = channels_of(output) if scheme.has_channels else ((0,), False)
+    return scheme, Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
 
 
 def _requests(node: Node) -> Iterator[Request]:
@@ -249,11 +258,39 @@ def _decode_pruned(encoded: Encoded) -> Elements:
 
 
 def _decode_huffman(encoded: Encoded) -> Elements:
-    """Decode code after code, with tables that are indexed by the next few bits.
+    """Decode code after code."""
+    return np.array(huffman_codes(encoded).symbols, np.uint32).astype(_dtype(encoded.type))
+
+
+class HuffmanCodes(NamedTuple):
+    """The codes of a tensor, and the work of the kernel that decodes them.
+
+    Attributes:
+        symbols: the elements.
+        indices: table lookups.
+        words: words of 32 bits that are read.
+        put_back: codes that are shorter than the last index, whose other bits belong to the next code.
+        put_back_words: those whose other bits begin in the word before.
+        end: the bit behind the last code.
+    """
+
+    symbols: list[int]
+    indices: int
+    words: int
+    put_back: int
+    put_back_words: int
+    end: int
+
+
+def huffman_codes(encoded: Encoded) -> HuffmanCodes:
+    """Follow the codes through their tables, which are indexed by the next few bits.
 
     An entry has, from its highest bit: a symbol flag, 4 bits, and a value. For a symbol, the 4 bits are the number of
     index bits that belong to its code. Otherwise they are the width of the next index less 1, and the value is the
     offset from this entry to the table for that index.
+
+    Raises:
+        OperatorError: the codes end early, or lead out of the table.
     """
     parameters = int(encoded.metadata[PARAMETERS_BYTE])
     dtype, size = (np.uint32, 32) if parameters & WIDE_TABLE_MASK else (np.uint16, 16)
@@ -264,7 +301,7 @@ def _decode_huffman(encoded: Encoded) -> Elements:
     end = 32 * len(words)
     words += [0, 0]  # the bits after the last code are read but not used
     symbols: list[int] = []
-    position = 0
+    position = indices = words_read = put_back = put_back_words = held_until = 0
     for _ in range(encoded.size):
         place, entry, count = 0, 0, initial
         while True:
@@ -272,18 +309,27 @@ def _decode_huffman(encoded: Encoded) -> Elements:
                 raise OperatorError(f"ends after {len(symbols)} of {encoded.size} codes")
             pair = words[position >> 5] << 32 | words[(position >> 5) + 1]
             place += (entry & value_mask) + (pair >> (64 - (position & 31) - count) & ((1 << count) - 1))
+            indices += 1
             position += count
+            if position > held_until:
+                held_until += 32
+                words_read += 1
             if place >= len(table):
                 raise OperatorError(f"has a code that leads out of its table of {len(table)} entries")
             entry = table[place]
             if entry & is_symbol:
                 break
             count = (entry >> count_shift & 15) + 1
-        position -= max(count - (entry >> count_shift & 15), 0)
+        unused = max(count - (entry >> count_shift & 15), 0)
+        position -= unused
+        put_back += unused > 0
+        if position < held_until - 32:
+            held_until -= 32
+            put_back_words += 1
         symbols.append(entry & value_mask)
     if position > end:
         raise OperatorError("ends within its last code")
-    return np.array(symbols, np.uint32).astype(_dtype(encoded.type))
+    return HuffmanCodes(symbols, indices, words_read, put_back, put_back_words, position)
 
 
 def _bits(encoded: Encoded, count: int) -> npt.NDArray[np.uint8]:

@@ -296,7 +296,9 @@ def log_softmax_int8(x: npt.NDArray[np.int8], op: OpDataSoftmax) -> Raw:
     sums = addends.sum(axis=1, keepdims=True, dtype=np.int64)
     log_sums = log_from_one(np.minimum(sums, INT32_MAX), ACCUMULATION_INTEGER_BITS, SCALED_DIFF_INTEGER_BITS)
     shift = 31 - SCALED_DIFF_INTEGER_BITS - LOG_OUTPUT_INTEGER_BITS
-    return clip(rounding_divide_by_pot(_scaled(all_distances, op)[distances] - log_sums, shift) + 127, -128, 127)
+    return clip(
+        rounding_divide_by_pot(scaled_distances(all_distances, op)[distances] - log_sums, shift) + 127, -128, 127
+    )
 
 
 def softmax_int16(x: npt.NDArray[np.int16], op: OpDataSoftmaxInt16) -> Raw:
@@ -317,7 +319,7 @@ def _distances(x: npt.NDArray[Any]) -> Raw:
     return distances
 
 
-def _scaled(distances: Raw, op: OpDataSoftmax) -> Raw:
+def scaled_distances(distances: Raw, op: OpDataSoftmax) -> Raw:
     """-distance * beta * scale in Q5.26, saturated at the lowest number."""
     scaled = multiply_by_quantized_multiplier(-distances, op.significand, op.shift)
     return np.where(-distances >= op.diff_min, scaled, INT32_MIN)
@@ -325,7 +327,7 @@ def _scaled(distances: Raw, op: OpDataSoftmax) -> Raw:
 
 def exps_int8(distances: Raw, op: OpDataSoftmax) -> Raw:
     """exp(-distance * beta * scale) in Q0.31; 0 for distances that overflow Q5.26."""
-    return exp_on_negative_values(_scaled(distances, op), SCALED_DIFF_INTEGER_BITS)
+    return exp_on_negative_values(scaled_distances(distances, op), SCALED_DIFF_INTEGER_BITS)
 
 
 def exps_int16(distances: Raw, op: OpDataSoftmaxInt16) -> Raw:

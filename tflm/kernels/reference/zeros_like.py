@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import never_read
-from tflm.kernels.registration import Registration, Run
+from tflm.kernels.registration import Registration
 from tflm.kernels.requests import tensors
 from tflm.kernels.shapes import same_as_input
 from tflm.kernels.support.checks import unary_tensors
+from tflm.kernels.support.views import Copy, Copying
 from tflm.schema.enums import BuiltinOperator, TensorType
 
 TYPES = (TensorType.FLOAT32, TensorType.INT8, TensorType.INT32, TensorType.INT64)
@@ -17,18 +20,14 @@ def _prepare(context: KernelContext, node: Node) -> None:
     unary_tensors(node, *TYPES)
 
 
-def _bind(context: KernelContext, node: Node) -> Run:
+def _copies(node: Node) -> list[Copy]:
     y = node.eval_output(0).elements
-
-    def run() -> None:
-        y[...] = 0
-
-    return run
+    return [(y, np.zeros((), y.dtype))]
 
 
 ZEROS_LIKE = Registration(
     BuiltinOperator.ZEROS_LIKE,
-    _bind,
+    Copying(_copies),
     _prepare,
     requests=tensors(),
     types=TYPES,
