@@ -2,7 +2,10 @@
 
 - `language` says how a kernel is written, `intrinsics` what it can call (`vectors` has the LLVM IR of that).
 - `compiler` makes object files of kernels (`numba_compiler` by way of numba; `entry` is what both put around them). It
-  runs in a process whose main program is `compiler_main`, started by `compiler_process`. `machine_code` loads object
-  files, `cache` keeps them, for the `processor` of this machine.
+  runs in a process whose main program is `compiler_main`, started by `compiler_process`.
+- `machine_code` finds the machine code of kernels. `object_loader` loads object files without LLVM where it can,
+  otherwise `llvm_linker` does. `cache` keeps them in `cached_files`, for the `processor` of this machine: `host` has
+  what LLVM says about it, `arm64` detects the features of Arm.
+- What systems differ in is in modules of their own: `posix_files` and `windows_files`.
 - `calls` makes a function of a kernel; without the extra, its definition in Python.
 """

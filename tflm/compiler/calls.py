@@ -6,6 +6,8 @@ import ctypes
 import functools
 import importlib.util
 import os
+import platform
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -16,11 +18,35 @@ from tflm.compiler.language import Kernel, Step
 ENTRY = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 """The type of a kernel's entry, which takes the address of its arguments."""
 
+FIRST_FREE_THREADED = (3, 14)
+"""The first Python for which numba and llvmlite have builds without a global interpreter lock."""
+
+
+def is_available() -> bool:
+    """Whether kernels can be compiled."""
+    return not obstacle()
+
 
 @functools.cache
-def is_available() -> bool:
-    """Whether kernels can be compiled: the extra is installed, and the system is one that the compiler knows."""
-    return os.name == "posix" and all(importlib.util.find_spec(name) for name in ("numba", "llvmlite"))
+def obstacle() -> str:
+    """Why kernels can't be compiled; empty if they can."""
+    if os.name not in ("posix", "nt"):
+        return f"not available on {platform.system()}"
+    if sys.maxsize != 2**63 - 1:
+        return "needs a 64-bit Python"
+    if all(importlib.util.find_spec(name) for name in ("numba", "llvmlite")):
+        return ""
+    if is_free_threaded() and sys.version_info < FIRST_FREE_THREADED:
+        first = ".".join(map(str, FIRST_FREE_THREADED))
+        return f"the extra fast is not installed; numba supports free-threaded Python from {first} on"
+    return "the extra fast is not installed: pip install numba"
+
+
+def is_free_threaded() -> bool:
+    """Whether this is a build of Python without a global interpreter lock."""
+    import sysconfig  # which nothing else needs
+
+    return bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 
 
 def as_function(kernel: Kernel) -> Callable[..., int]:

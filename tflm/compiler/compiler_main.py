@@ -18,9 +18,7 @@ or else from the folders of the interpreter. Until they are known, this module m
 from __future__ import annotations
 
 import importlib
-import json
 import os
-import signal
 import sys
 import threading
 import time
@@ -114,6 +112,9 @@ def _reply_to(request: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
 
 def main() -> None:
     """Compile what standard input asks for, until it ends or nothing comes for a while."""
+    import json  # here, as every process that runs kernels imports this module for the function above
+    import signal
+
     leave_working_directory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends this process
     settings = json.loads(sys.argv[1])

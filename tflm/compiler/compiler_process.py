@@ -62,6 +62,7 @@ class _Compiler:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL if self._errors is None else self._errors,
+                creationflags=getattr(subprocess, "CREATE_NO_WINDOW", 0),  # Windows opens a console otherwise
                 env={name: value for name, value in os.environ.items() if not name.startswith("NUMBA_")},
             )
         except OSError as error:
@@ -210,6 +211,7 @@ def _signal_name(number: int) -> str:
 
 
 _compiler: _Compiler | None = None
+_is_closed = False
 
 
 def object_of(kernel: Kernel) -> bytes:
@@ -223,8 +225,22 @@ def object_of(kernel: Kernel) -> bytes:
     if _compiler is not None and not _compiler.has_ended:
         with contextlib.suppress(_EndedError):
             return _compiler.object_of(kernel)
+    if _is_closed:
+        raise NoCompilerError("this process ends")
     _compiler = _Compiler()
     return _compiler.object_of(kernel)
+
+
+def close() -> None:
+    """End the process, and start no other."""
+    global _is_closed
+    _is_closed = True
+    _end()
+
+
+def is_closed() -> bool:
+    """Whether no process is started any more."""
+    return _is_closed
 
 
 @atexit.register

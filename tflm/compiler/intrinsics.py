@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from tflm.compiler.language import Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+from tflm.compiler.language import BuildConstant, Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+
+LONG_MULTIPLY = BuildConstant(1)
+"""Whether one instruction multiplies 32 bits by 32 and adds to 64."""
 
 
 @intrinsic
@@ -25,6 +28,12 @@ def int16_from(elements: Int16s, count: int) -> Int16s:
 
 @intrinsic
 def int32_from(elements: Int32s, count: int) -> Int32s:
+    """The elements behind the first `count`."""
+    raise NotImplementedError
+
+
+@intrinsic
+def float32_from(elements: Float32s, count: int) -> Float32s:
     """The elements behind the first `count`."""
     raise NotImplementedError
 
@@ -56,12 +65,6 @@ def int64_at(address: int) -> Int64s:
 @intrinsic
 def float32_at(address: int) -> Float32s:
     """The float32 elements at an address."""
-    raise NotImplementedError
-
-
-@intrinsic
-def call(address: int, argument: int) -> int:
-    """What a C function gives, which takes an int64 or an address."""
     raise NotImplementedError
 
 

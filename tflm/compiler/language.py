@@ -38,6 +38,7 @@ is a kernel of its own, compiled when it is first called.
 - In a module with `NARROW_INTEGERS = True`, no operation overflows when operands of up to 32 bits are computed in 32
   bits, and others in 64, as in C: only `as_int64(...)` widens.
 - A variable has one type in the whole function. Loops run over `range(...)`; a number is assigned before it is read.
+- A loop over `unrolled(...)`, with the arguments of `range`, is written out in C; LLVM does that by itself.
 
 What several kernels share is a function under `@inlined`. What Python has no words for (vectors, a cast of bits) is an
 `@intrinsic`, whose LLVM IR is written by a function of the same name in `tflm.compiler.vectors`.
@@ -52,7 +53,7 @@ import struct
 import sys
 import typing
 from collections.abc import Callable, Iterator, Mapping, MutableSequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -87,6 +88,10 @@ class Bounds:
     most: int
 
 
+class BuildConstant(int):
+    """A number that C learns when it is compiled, from a macro of the same name; LLVM takes the value given."""
+
+
 INT32_BOUNDS = Bounds(-(1 << 31), (1 << 31) - 1)
 """Of an integer parameter that is annotated with `int`, in C. LLVM passes all of its 64 bits."""
 
@@ -100,6 +105,9 @@ Shift = Annotated[int, Bounds(0, 31)]
 
 Wide = Annotated[int, Bounds(-(1 << 63), (1 << 63) - 1)]
 """An integer that may need 64 bits."""
+
+unrolled = range
+"""The numbers of a loop that C repeats the body of."""
 
 STANDALONE = "is_standalone"
 """The attribute of functions under `standalone`."""
@@ -131,16 +139,18 @@ class Step:
         arguments: one integer for each parameter: an address, a number, or the bits of a float64.
         owners: the arrays whose addresses are among them.
         addresses: the parameters that an array was given for.
+        beside: whether it may run at the same time as the step before it.
     """
 
     kernel: Kernel
     arguments: tuple[int, ...]
     owners: tuple[npt.NDArray[Any], ...]
     addresses: frozenset[str] = frozenset()
+    beside: bool = False
 
     def owning(self, *arrays: npt.NDArray[Any]) -> Step:
         """The same step, which keeps more arrays alive."""
-        return Step(self.kernel, self.arguments, self.owners + arrays, self.addresses)
+        return replace(self, owners=self.owners + arrays)
 
 
 class Kernel:

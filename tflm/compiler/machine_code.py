@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import os
 import threading
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable
-from logging import getLogger
+from collections.abc import Iterable, Mapping
 
-import llvmlite.binding as llvm
-
-from tflm.compiler import cache
+from tflm.compiler import cache, cached_files, object_loader
 from tflm.compiler.language import Kernel
-
-PYTHON_API = "PyCapsule_GetPointer", "PyEval_RestoreThread", "PyEval_SaveThread", "PyLong_FromLongLong"
-"""Functions of CPython that machine code calls."""
-
-_log = getLogger(__name__)
 
 _lock = threading.Lock()
 """Held while kernels are read or compiled. A fork gets a new one: the thread that holds it is not in the fork."""
 
 _linking = threading.RLock()
-"""Held while LLVM is at work, a moment. A fork waits for it: LLVM's state is whole in the fork, and its locks free."""
+"""Held while object files are loaded, a moment. A fork waits for it, and so has LLVM whole, with its locks free."""
 
 _addresses: dict[str, int | None] = {}
-_engines: list[llvm.ExecutionEngine] = []
-"""What owns machine code, as long as this process lives."""
 
 
 def addresses(kernels: Iterable[Kernel], compiles: bool = True) -> dict[Kernel, int]:
@@ -40,13 +29,27 @@ def addresses(kernels: Iterable[Kernel], compiles: bool = True) -> dict[Kernel, 
         compiles: whether to compile those that are not in the cache; if not, they have no address.
     """
     wanted = list(dict.fromkeys(kernels))
-    with _lock:
-        if not compiles:
-            _link_from_cache(_unknown(wanted))
-        elif _unknown(wanted):
-            _load(wanted)
-        found = ((kernel, _addresses.get(kernel.name)) for kernel in wanted)
-        return {kernel: address for kernel, address in found if address is not None}
+    if compiles:
+        warn_of(load(wanted))
+    else:
+        _link_from_cache(unknown(wanted))
+    return known_addresses(wanted)
+
+
+def known_addresses(kernels: Iterable[Kernel]) -> dict[Kernel, int]:
+    """The addresses of those kernels that this process has loaded."""
+    found = ((kernel, _addresses.get(kernel.name)) for kernel in kernels)
+    return {kernel: address for kernel, address in found if address is not None}
+
+
+def known_count() -> int:
+    """The number of kernels that this process has loaded, or can't compile. It grows only."""
+    return len(_addresses)
+
+
+def unknown(kernels: Iterable[Kernel]) -> list[Kernel]:
+    """The kernels that this process has neither loaded nor failed to compile."""
+    return [kernel for kernel in kernels if kernel.name not in _addresses]
 
 
 def requested_kernels() -> dict[str, bool]:
@@ -54,17 +57,41 @@ def requested_kernels() -> dict[str, bool]:
     return {name: address is not None for name, address in _addresses.items()}
 
 
-def _unknown(kernels: Iterable[Kernel]) -> list[Kernel]:
-    return [kernel for kernel in kernels if kernel.name not in _addresses]
+Failures = dict[str, list[str]]
+"""Reasons why kernels can't be compiled, each with their names, or none if no kernel can."""
 
 
-def _load(kernels: list[Kernel]) -> None:
-    _link_from_cache(_unknown(kernels))
-    if _unknown(kernels):
-        with cache.locked():  # another process may be compiling them: wait for it, and look again
-            _link_from_cache(_unknown(kernels))
-            _compile(_unknown(kernels))
-    _addresses.update(dict.fromkeys((kernel.name for kernel in _unknown(kernels)), None))
+def load(kernels: list[Kernel], quietly: bool = False) -> Failures:
+    """Load kernels from the cache or from the compiler; those that can't be compiled are returned.
+
+    Args:
+        kernels: the kernels.
+        quietly: whether no line of the log says that compiling takes a moment.
+    """
+    if not unknown(kernels):
+        return {}
+    with _lock:
+        _link_from_cache(unknown(kernels))
+        failures = _compile(unknown(kernels), quietly)
+        give_up(unknown(kernels))
+        return failures
+
+
+def warn_of(failures: Failures) -> None:
+    """Warn of kernels that can't be compiled, once."""
+    for reason, names in failures.items():
+        which = f"can't compile {', '.join(names)};" if names else "kernels can't be compiled,"
+        _warn(f"{which} Python and numpy run in their place: {reason}")
+
+
+def give_up(kernels: Iterable[Kernel]) -> None:
+    """Take kernels for such that can't be compiled."""
+    _addresses.update(dict.fromkeys((kernel.name for kernel in kernels), None))
+
+
+def close() -> None:
+    """Let no other thread load, or write files, from now on: this process ends, and with it what LLVM needs."""
+    _linking.acquire()
 
 
 def _link_from_cache(kernels: list[Kernel]) -> None:
@@ -72,84 +99,70 @@ def _link_from_cache(kernels: list[Kernel]) -> None:
     _link({kernel: made for kernel, made in read if made is not None})
 
 
-def _link(objects: dict[Kernel, bytes]) -> None:
-    """Load object files; what lacks the entry of its kernel is left out.
-
-    Each call has an engine of its own: whatever else an object file defines, it can't stand for a kernel of another.
-    """
-    objects = {kernel: made for kernel, made in objects.items() if _names_entry(made, kernel)}
-    if not objects:
-        return
+def _link(objects: Mapping[Kernel, bytes]) -> None:
+    """Load object files; what lacks the entry of its kernel is left out."""
     with _linking:
-        engine = _new_engine()
-        for made in objects.values():
-            engine.add_object_file(llvm.ObjectFileRef.from_data(made))
-        engine.finalize_object()
-        _engines.append(engine)
-        for kernel in objects:
-            address = engine.get_function_address(kernel.symbol)
-            if address:
-                _addresses[kernel.name] = address
+        left = {}
+        for kernel, made in objects.items():
+            try:
+                _addresses[kernel.name] = object_loader.load(made, kernel.symbol)
+            except (object_loader.UnsupportedError, OSError):
+                left[kernel] = made
+        if not left:
+            return
+        from tflm.compiler import llvm_linker  # its library takes longer to load than all that precedes
+
+        found = llvm_linker.load({kernel.symbol: made for kernel, made in left.items()})
+        _addresses.update((kernel.name, found[kernel.symbol]) for kernel in left if kernel.symbol in found)
 
 
-def _names_entry(made: bytes, kernel: Kernel) -> bool:
-    """Whether an object file has the entry's name, which ends with a zero byte in ELF, Mach-O and COFF.
-
-    LLVM does not survive what is no object file.
-    """
-    return kernel.symbol.encode() + b"\0" in made
-
-
-def _new_engine() -> llvm.ExecutionEngine:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    _name_python_api()
-    machine = llvm.Target.from_default_triple().create_target_machine()
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-
-
-@functools.cache
-def _name_python_api() -> None:
-    for name in PYTHON_API:
-        llvm.add_symbol(name, ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value)
-
-
-def _compile(kernels: list[Kernel]) -> None:
-    """Compile, link and keep kernels, and warn of those where that fails."""
+def _compile(kernels: list[Kernel], quietly: bool) -> Failures:
+    """Compile, link and keep kernels, and return those where that fails."""
+    failed: Failures = defaultdict(list)
     if not kernels:
-        return
+        return failed
     from tflm.compiler import compiler_process  # a process that finds all in files does without
 
-    _tell()
-    failed = defaultdict(list)
+    if not quietly:
+        _tell()
     for kernel in kernels:
         try:
-            made = compiler_process.object_of(kernel)
+            with cache.locked(kernel):  # another process may be compiling it: wait for it, and look again
+                _link_from_cache([kernel])
+                if unknown([kernel]):
+                    _link_and_keep(kernel, compiler_process.object_of(kernel))
         except compiler_process.NoCompilerError as error:
-            _warn(f"kernels can't be compiled, Python and numpy run in their place: {error}")
+            failed[str(error)] = []
             break
         except compiler_process.CompilerError as error:
             failed[str(error)].append(kernel.name)
             continue
-        _link({kernel: made})
-        if _unknown([kernel]):
+        if unknown([kernel]):
             failed["the object file lacks their entry"].append(kernel.name)
-        else:
+    return failed
+
+
+def _link_and_keep(kernel: Kernel, made: bytes) -> None:
+    """Load the object file of a kernel, and keep it if it can be loaded."""
+    with _linking:
+        _link({kernel: made})
+        if not unknown([kernel]):
             cache.write(kernel, made)
-    for reason, names in failed.items():
-        _warn(f"can't compile {', '.join(names)}; Python and numpy run in their place: {reason}")
 
 
 @functools.cache
 def _tell() -> None:
-    folder = cache.cache_folder()
+    folder = cached_files.cache_folder()
     where = f"they are kept in {folder}" if folder is not None else "no folder can be written to keep them in"
-    _log.warning("tflm compiles kernels for this processor, which takes a moment; %s", where)
+    from logging import getLogger  # takes longer than all that follows, and most processes compile nothing
+
+    log = getLogger(__name__)
+    log.warning("tflm compiles kernels for this processor, which takes a moment; %s", where)
 
 
 @functools.cache
 def _warn(message: str) -> None:
-    warnings.warn(message, stacklevel=5)
+    warnings.warn(message, stacklevel=4)
 
 
 def _renew_lock() -> None:

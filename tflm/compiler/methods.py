@@ -1,13 +1,17 @@
 """Kernels as functions of Python without arguments: methods of a PyCapsule, which CPython calls as it does its own.
 
-The capsule holds the address of an array of int64: the address of a kernel's entry, then the kernel's arguments. A call
-takes a fifth of the time of one through a function pointer of ctypes.
+The capsule holds the address of an array of int64, `words_of` a call. A call takes a fifth of the time of one through a
+function pointer of ctypes.
+
+A call may be guarded by a list with one token, which is there while no other call is in progress. A kernel that keeps
+the interpreter lock only looks for it: nothing else runs meanwhile.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,31 +22,67 @@ from tflm.compiler.language import Kernel, emitted
 METH_NOARGS = 0x0004
 
 
+def has_interpreter_lock() -> bool:
+    """Whether this process runs with a global interpreter lock."""
+    is_enabled: Callable[[], bool] = getattr(sys, "_is_gil_enabled", lambda: True)
+    return is_enabled()
+
+
+IN_USE = -1
+"""What a guarded call returns if the token is not there."""
+
+GUARD, NONE, ENTRY, ARGUMENTS = range(4)
+"""Places of words: the list or 0, None, the address of the kernel's entry, then the kernel's arguments."""
+
+
+def words_of(entry: int, arguments: Sequence[int], guard: list[None] | None = None) -> npt.NDArray[np.int64]:
+    """The words of a call; the caller keeps the guard alive, too."""
+    return np.array([0 if guard is None else id(guard), id(None), entry, *arguments], np.int64)
+
+
 @emitted
 def call_entry(builder: Any, *, releases_lock: int) -> None:
     """Call the entry that the capsule names, a PyCFunction of METH_NOARGS: returns the kernel's status as a Python int.
 
-    With `releases_lock`, other threads of Python may run meanwhile.
+    With `releases_lock`, other threads of Python may run meanwhile. A guarded call whose status is above 0 leaves the
+    guard without its token.
     """
     from llvmlite import ir
 
     integer = ir.IntType(64)
 
     def api(name: str, *arguments: Any) -> Any:
-        function = ir.Function(builder.module, ir.FunctionType(integer, [integer] * len(arguments)), name)
+        kind = ir.FunctionType(integer, [integer] * len(arguments))
+        function = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
         return builder.call(function, arguments)
 
     capsule = builder.ptrtoint(builder.function.args[0], integer)
     words = builder.inttoptr(api("PyCapsule_GetPointer", capsule, integer(0)), integer.as_pointer())
-    arguments = builder.gep(words, [integer(1)])
-    entry_type = ir.FunctionType(integer, [arguments.type])
-    entry = builder.inttoptr(builder.load(words), entry_type.as_pointer())
+    guard, none, address = (builder.load(builder.gep(words, [integer(place)])) for place in (GUARD, NONE, ENTRY))
+    is_guarded = builder.icmp_signed("!=", guard, integer(0))
+    arguments = builder.gep(words, [integer(ARGUMENTS)])
+    entry = builder.inttoptr(address, ir.FunctionType(integer, [arguments.type]).as_pointer())
+
+    def take_token() -> None:
+        api("PyList_SetSlice", guard, integer(0), integer(1), integer(0))
+
+    with builder.if_then(is_guarded):
+        with builder.if_then(builder.icmp_signed("==", api("PyList_Size", guard), integer(0))):
+            builder.ret(api("PyLong_FromLongLong", integer(IN_USE)))
+        if releases_lock:
+            take_token()
     if releases_lock:
         thread = api("PyEval_SaveThread")
         status = builder.call(entry, [arguments])
         api("PyEval_RestoreThread", thread)
     else:
         status = builder.call(entry, [arguments])
+    is_done = builder.icmp_signed("==", status, integer(0))
+    with builder.if_then(builder.and_(is_guarded, is_done if releases_lock else builder.not_(is_done))):
+        if releases_lock:
+            api("PyList_Append", guard, none)
+        else:
+            take_token()
     builder.ret(api("PyLong_FromLongLong", status))
 
 
@@ -73,7 +113,7 @@ def bind_method(method: Kernel, address: int, words: npt.NDArray[np.int64]) -> C
 
     Args:
         method: a member of the family of `call_entry`, whose own entry is at `address`.
-        words: the address of the kernel's entry, then its arguments. The caller keeps them alive.
+        words: of the call. The caller keeps them alive.
     """
     definition = _definitions.setdefault(method, PyMethodDef(method.function_name.encode(), address, METH_NOARGS, None))
     capsule = _new_capsule(words.ctypes.data, None, None)

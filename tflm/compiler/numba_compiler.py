@@ -80,7 +80,7 @@ def _compiled(function: FunctionType, *signature: Any) -> Any:
     """The function as numba takes it: everything that it calls is compiled, too."""
     names = {name: _callable(value) for name, value in called(function)}
     copy = FunctionType(function.__code__, {**function.__globals__, **names}, function.__name__, function.__defaults__)
-    return numba.njit(*signature, error_model="numpy")(copy)
+    return numba.njit(*signature, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(copy)
 
 
 @functools.cache

@@ -6,20 +6,28 @@ import contextlib
 import functools
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextvars import ContextVar
 from typing import NamedTuple
 
+from tflm.compiler import arm64
 from tflm.errors import ArgumentError
 
 VARIABLE = "TFLM_CPU"
-"""The environment variable that names one of `PATHS`, or `PLAIN`; without it, all that the processor has is used."""
+"""The environment variable that names one of `paths()`, or `PLAIN`; without it, all that the processor has is used."""
 
 PLAIN = "plain"
 """The path with all that the processor has, but without matrix tiles, whose LLVM IR is written for its vectors."""
 
-PATHS = {"avx512vnni": "cascadelake", "avx512": "skylake-avx512", "avx2": "haswell", "sse2": "x86-64"}
-"""The instruction sets of x86 that kernels are tested with, and the oldest processor that has each."""
+X86_PATHS = {
+    "avx512vbmi": "icelake-client",
+    "avx512vnni": "cascadelake",
+    "avx512": "skylake-avx512",
+    "avx2": "haswell",
+    "sse2": "x86-64",
+}
+ARM64_PATHS = {"dotprod": "cortex-a55", "neon": "cortex-a53"}
+"""The instruction sets that kernels are tested with, and the oldest processor that has each."""
 
 
 class Processor(NamedTuple):
@@ -28,15 +36,19 @@ class Processor(NamedTuple):
     Attributes:
         name, features: as LLVM knows them.
         vector_bytes: of the widest vectors that kernels use.
-        has_dot_product: whether it sums four products of bytes, unsigned times signed, in one step (VNNI).
-        is_x86: whether instructions of x86 are there by name.
+        has_dot_product: whether it sums four products of bytes in one step: unsigned times signed with VNNI of x86,
+            both signed with SDOT of arm64.
+        has_byte_permutation: whether it selects 64 bytes out of 128 in one step, as VBMI of x86 does.
+        is_x86, is_arm64: whether instructions of this architecture are there by name.
     """
 
     name: str
     features: str
     vector_bytes: int
     has_dot_product: bool
+    has_byte_permutation: bool
     is_x86: bool
+    is_arm64: bool
 
 
 _tiles_are_allowed: ContextVar[bool] = ContextVar("tiles are allowed", default=True)
@@ -57,30 +69,59 @@ def uses_tiles() -> bool:
     return _tiles_are_allowed.get() and os.environ.get(VARIABLE) != PLAIN
 
 
+def paths() -> dict[str, str]:
+    """The instruction sets of this machine's architecture that kernels are tested with, the largest first."""
+    return X86_PATHS if _is_x86() else ARM64_PATHS if _is_arm64() else {}
+
+
 @functools.cache
 def processor() -> Processor:
     """The processor that kernels are compiled for.
 
     Raises:
-        ArgumentError: `TFLM_CPU` names something else than `PLAIN` or one of `PATHS`.
+        ArgumentError: `TFLM_CPU` names something else than `PLAIN` or one of `paths()`.
     """
-    import llvmlite.binding as llvm  # which is not needed to bind plain kernels
+    from tflm.compiler.host import host  # which is not needed to bind plain kernels
 
-    path = os.environ.get(VARIABLE, "")
-    if path and path not in (*PATHS, PLAIN):
-        raise ArgumentError(f"{VARIABLE} is {path!r}, must be one of {', '.join(PATHS)}, {PLAIN}")
-    if path in PATHS:
-        sets = list(PATHS)[list(PATHS).index(path) :]
-        return Processor(PATHS[path], "", *_widths(sets))
-    features = llvm.get_host_cpu_features()
-    has = {
-        "avx512vnni": all(features.get(name) for name in ("avx512vnni", "avx512bw", "avx512vl")),
-        "avx512": all(features.get(name) for name in ("avx512f", "avx512bw", "avx512dq", "avx512vl")),
-        "avx2": bool(features.get("avx2")),
+    path, known = os.environ.get(VARIABLE, ""), paths()
+    if path and path not in (*known, PLAIN):
+        raise ArgumentError(f"{VARIABLE} is {path!r}, must be one of {', '.join((*known, PLAIN))}")
+    if path in known:
+        return Processor(known[path], "", *_properties(list(known)[list(known).index(path) :]))
+    features = host().features
+    sets = _arm64_sets() if _is_arm64() else _x86_sets(features.split(","))
+    # LLVM does not find this one on every system.
+    added = [f"{'+' if 'dotprod' in sets else '-'}dotprod"] if _is_arm64() else []
+    flat = ",".join(filter(None, [features, *added]))
+    return Processor(host().cpu, flat, *_properties(sets))
+
+
+def _is_x86() -> bool:
+    return platform.machine().lower() in ("x86_64", "amd64")
+
+
+def _is_arm64() -> bool:
+    return platform.machine().lower() in ("arm64", "aarch64")
+
+
+def _x86_sets(features: Collection[str]) -> list[str]:
+    """The larger ones of `X86_PATHS` that this processor has."""
+    needed = {
+        "avx512vbmi": ("avx512vbmi", "avx512vnni", "avx512bw", "avx512vl"),
+        "avx512vnni": ("avx512vnni", "avx512bw", "avx512vl"),
+        "avx512": ("avx512f", "avx512bw", "avx512dq", "avx512vl"),
+        "avx2": ("avx2", "fma"),
     }
-    return Processor(llvm.get_host_cpu_name(), features.flatten(), *_widths([name for name in has if has[name]]))
+    return [name for name, all_of in needed.items() if all(f"+{each}" in features for each in all_of)]
 
 
-def _widths(sets: list[str]) -> tuple[int, bool, bool]:
+def _arm64_sets() -> list[str]:
+    """The larger ones of `ARM64_PATHS` that this processor has."""
+    return ["dotprod"] if arm64.has_dot_product() else []
+
+
+def _properties(sets: list[str]) -> tuple[int, bool, bool, bool, bool]:
+    """What `Processor` says after name and features."""
     vector_bytes = 64 if "avx512" in sets else 32 if "avx2" in sets else 16
-    return vector_bytes, "avx512vnni" in sets, platform.machine().lower() in ("x86_64", "amd64")
+    has_dot_product = "avx512vnni" in sets or "dotprod" in sets
+    return vector_bytes, has_dot_product, "avx512vbmi" in sets, _is_x86(), _is_arm64()

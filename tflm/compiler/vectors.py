@@ -21,7 +21,7 @@ def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
     return builder.gep(elements, [count])
 
 
-int16_from = int32_from = int8_from
+int16_from = int32_from = float32_from = int8_from
 
 
 def int16_at(builder: ir.IRBuilder, address: Value) -> Value:
@@ -45,12 +45,6 @@ def float32_at(builder: ir.IRBuilder, address: Value) -> Value:
 
 
 uint8_at = int8_at
-
-
-def call(builder: ir.IRBuilder, address: Value, argument: Value) -> Value:
-    """Call a C function that takes an int64 or an address."""
-    function = ir.FunctionType(INT64, [INT64])
-    return builder.call(builder.inttoptr(address, function.as_pointer()), [argument])
 
 
 def move_bytes(builder: ir.IRBuilder, target: Value, source: Value, count: Value) -> Value:

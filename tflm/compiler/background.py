@@ -1,0 +1,96 @@
+"""Compiles kernels in a thread, while the caller goes on without them.
+
+The thread waits for the compiler's process and links what it returns. It lasts as long as there are kernels to compile.
+A fork does not have it, and starts its own when it asks again for what it lacks.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import os
+import threading
+import time
+from collections.abc import Iterable
+
+from tflm.compiler import machine_code
+from tflm.compiler.language import Kernel
+
+_guard = threading.Lock()
+"""Held for a moment, to change what follows."""
+
+_wanted: dict[str, Kernel] = {}
+_thread: threading.Thread | None = None
+
+
+def request(kernels: Iterable[Kernel]) -> None:
+    """Compile kernels in the background, in this order; `machine_code` then knows them.
+
+    A request for kernels that are requested already is a no-op.
+    """
+    global _thread
+    with _guard:
+        _wanted.update({kernel.name: kernel for kernel in kernels if kernel.name not in _wanted})
+        if not _wanted or _thread is not None:
+            return
+        _end_at_exit()
+        _thread = threading.Thread(target=_work, name="tflm compiler", daemon=True)
+        try:
+            _thread.start()
+        except RuntimeError:  # this process ends, or may not have another thread
+            machine_code.give_up(_wanted.values())
+            _wanted.clear()
+            _thread = None
+
+
+def is_at_work() -> bool:
+    """Whether the thread is running."""
+    return _thread is not None
+
+
+def _work() -> None:
+    global _thread
+    while True:
+        with _guard:
+            if not _wanted:
+                _thread = None
+                return
+            kernel = next(iter(_wanted.values()))
+        _compile(kernel)
+        with _guard:
+            _wanted.pop(kernel.name, None)
+        time.sleep(0.001)  # whoever waits for kernels comes first
+
+
+def _compile(kernel: Kernel) -> None:
+    """Compile a kernel. Nothing is raised here, where nobody would catch it: numpy stays in its place."""
+    import logging
+
+    from tflm.compiler import compiler_process
+
+    try:
+        failures = machine_code.load([kernel], quietly=True)
+        if not compiler_process.is_closed():
+            machine_code.warn_of(failures)
+    except Exception as error:  # also a warning that filters make an error
+        machine_code.give_up([kernel])
+        if not compiler_process.is_closed():
+            logging.getLogger(__name__).warning("%s", error)
+
+
+@functools.cache
+def _end_at_exit() -> None:
+    """Leave LLVM alone, then end the compiler, when the interpreter ends: the thread may be anywhere then."""
+    from tflm.compiler import compiler_process
+
+    atexit.register(compiler_process.close)
+    atexit.register(machine_code.close)  # what is registered later runs earlier
+
+
+def _forget_thread() -> None:
+    global _guard, _thread
+    _guard, _thread = threading.Lock(), None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_thread)

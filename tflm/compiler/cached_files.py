@@ -1,0 +1,150 @@
+"""Files that earlier processes left, in the user's cache folder.
+
+It is `$TFLM_CACHE_DIR`, or tflm in the system's folder for caches. A file begins with the hash of its contents. It is
+used only if that is right, and folder and file belong to the user. Whatever is wrong with a file or a folder is a miss,
+never an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import os
+import stat
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+if sys.platform == "win32":
+    from tflm.compiler import windows_files as files
+else:
+    from tflm.compiler import posix_files as files
+
+CACHE_VARIABLE = "TFLM_CACHE_DIR"
+
+MOST_BYTES = 1 << 26
+"""No file is larger, and no more is read."""
+
+
+@functools.cache
+def cache_folder() -> Path | None:
+    """The user's own folder; None where there is none that can be trusted and written."""
+    try:
+        folder = _named_folder()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return folder if files.is_own(os.stat(folder)) and os.access(folder, os.W_OK | os.X_OK) else None
+    except (OSError, RuntimeError, ValueError):  # RuntimeError: the user has no home
+        return None
+
+
+def _named_folder() -> Path:
+    """The folder that the environment names, which must not depend on the working directory unless it is ours."""
+    given = os.environ.get(CACHE_VARIABLE)
+    if given:
+        return Path(given).absolute()
+    caches = files.caches()
+    if not caches.is_absolute():
+        raise ValueError(f"{caches} is not absolute")
+    return caches / "tflm"
+
+
+def read(name: str) -> bytes | None:
+    """The contents of a file; None where there is none that can be trusted."""
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        with open(folder / name, "rb", opener=files.open_at_once) as file:
+            status = os.fstat(file.fileno())
+            if not files.is_own(status) or not stat.S_ISREG(status.st_mode):
+                return None
+            digest, contents = file.read(32), file.read(MOST_BYTES)
+    except OSError:
+        return None
+    return contents if hashlib.sha256(contents).digest() == digest else None
+
+
+def write(name: str, contents: bytes) -> None:
+    """Keep a file, if that can be done."""
+    folder = cache_folder()
+    if folder is None:
+        return
+    with contextlib.suppress(OSError):
+        _write_atomically(folder / name, hashlib.sha256(contents).digest() + contents)
+
+
+def _write_atomically(path: Path, data: bytes) -> None:
+    """Write a whole file, or none."""
+    import tempfile  # which nothing else needs in a process that finds all in files
+
+    descriptor, name = tempfile.mkstemp(dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(name)
+        raise
+
+
+# --- Locks -----------------------------------------------------------------------------------------------------------
+
+
+_locks: set[int] = set()
+"""Descriptors of lock files that are open. A fork has them, too, and would keep its parent's lock."""
+
+
+LOCKS = 16
+"""Many enough that processes seldom wait for each other's files, and few files themselves."""
+
+
+@contextlib.contextmanager
+def locked(name: str) -> Iterator[None]:
+    """One process at a time for a file, where files can be locked; else all at once, which costs time only.
+
+    Args:
+        name: of the file, which shares its lock with a sixteenth of all files.
+    """
+    descriptor = _open_lock(lock_of(name))
+    try:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):
+                files.lock(descriptor)
+        yield
+    finally:
+        if descriptor in _locks:
+            _locks.remove(descriptor)
+            with contextlib.suppress(OSError):
+                files.unlock(descriptor)
+            os.close(descriptor)
+
+
+def lock_of(name: str) -> str:
+    """The name of a file's lock."""
+    return f"lock-{sum(name.encode()) % LOCKS}"
+
+
+def _open_lock(name: str) -> int | None:
+    folder = cache_folder()
+    if folder is None:
+        return None
+    try:
+        descriptor = files.open_at_once(str(folder / name), os.O_RDONLY | os.O_CREAT)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    _locks.add(descriptor)
+    return descriptor
+
+
+def _close_locks() -> None:
+    while _locks:
+        os.close(_locks.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_locks)

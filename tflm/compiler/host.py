@@ -1,0 +1,71 @@
+"""What LLVM says about this machine.
+
+It is cached, as LLVM's library takes longer to load than all kernels of a model.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib
+import platform
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import NamedTuple
+
+import llvmlite
+
+from tflm.compiler import cached_files
+
+MODALIAS = Path("/sys/devices/system/cpu/modalias")
+"""Where Linux tells the model of the processor and all of its features, in one line."""
+
+
+class Host(NamedTuple):
+    """This machine as LLVM knows it.
+
+    Attributes:
+        triple: its architecture and system.
+        cpu: the name of its processor.
+        features: "+avx,-sse4a,..."
+    """
+
+    triple: str
+    cpu: str
+    features: str
+
+
+@functools.cache
+def host() -> Host:
+    """This machine."""
+    name = None if "llvmlite.binding" in sys.modules else _name()
+    kept = None if name is None else cached_files.read(name)
+    if kept is not None:
+        return Host(*kept.decode().splitlines())
+    found = _ask()
+    if name is not None:
+        cached_files.write(name, "\n".join(found).encode())
+    return found
+
+
+def _ask() -> Host:
+    import llvmlite.binding as llvm
+
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def _name() -> str | None:
+    """The name of the file that describes this machine; None where its processor is not recognized without LLVM.
+
+    What numpy has found tells emulators apart, which show the processor of the machine that they run on.
+    """
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        return None
+    try:
+        found_by_linux = MODALIAS.read_text()
+        found_by_numpy = importlib.import_module("numpy._core._multiarray_umath").__cpu_features__
+    except (OSError, ImportError, AttributeError):
+        return None
+    facts = (llvmlite.__version__, EXTENSION_SUFFIXES, found_by_linux, found_by_numpy)
+    return f"host-{hashlib.sha256(repr(facts).encode()).hexdigest()[:24]}"

@@ -1,0 +1,45 @@
+"""Files of the cache on POSIX systems: where they are, whom they belong to, and how they are locked."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import stat
+import sys
+from pathlib import Path
+
+
+def caches() -> Path:
+    """The folder in which programs keep the caches of this user.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    given = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given
+    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Whether a file belongs to the user, and nobody else may write it."""
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open what may be a FIFO, which would otherwise wait for its other end."""
+    return os.open(path, flags | os.O_NONBLOCK, 0o600)
+
+
+def lock(descriptor: int) -> None:
+    """Wait until no other process holds the lock of a file, and take it.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of a file; to close the file is not enough while a fork has its descriptor."""
+    fcntl.flock(descriptor, fcntl.LOCK_UN)

@@ -1,0 +1,57 @@
+"""Files of the cache on Windows: where they are, whom they belong to, and how they are locked."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+LOCKED_BYTES = 1
+"""The length of the range that is locked, from the start of the file; it may lie beyond the file's end."""
+
+
+def caches() -> Path:
+    """The folder in which programs keep the caches of this user.
+
+    Raises:
+        RuntimeError: the user has no home.
+    """
+    given = Path(os.environ.get("LOCALAPPDATA", ""))
+    return given if given.is_absolute() else Path.home() / "AppData" / "Local"
+
+
+def is_own(status: os.stat_result) -> bool:
+    """Always true: modes say nothing here. Who may write is decided by the access control list of the user's folder."""
+    return True
+
+
+def open_at_once(path: str, flags: int) -> int:
+    """Open a file, without a conversion of line ends; folders have no FIFOs that could wait."""
+    return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
+
+
+def lock(descriptor: int) -> None:
+    """Wait until no other process holds the lock of a file, and take it.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    while True:
+        try:
+            return _locking(descriptor, "LK_LOCK")
+        except OSError as error:
+            if error.errno != errno.EDEADLK:  # ten attempts, one each second, have failed
+                raise
+
+
+def unlock(descriptor: int) -> None:
+    """Release the lock of a file."""
+    _locking(descriptor, "LK_UNLCK")
+
+
+def _locking(descriptor: int, mode: str) -> None:
+    msvcrt: Any = importlib.import_module("msvcrt")  # type checkers know its names on Windows only
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    msvcrt.locking(descriptor, getattr(msvcrt, mode), LOCKED_BYTES)
