@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from tflm.delegates.hardware import HardwareDelegate
 
 COMPILED_VARIABLE = "TFLM_COMPILED"
-"""The environment variable that, if 0, removes the compiled engine from the default delegates."""
+"""The environment variable about the compiled engine: 0 removes it from the default delegates, and `wait` lets
+`allocate_tensors` wait for the compiler."""
 
 __all__ = [
     "Compiled",
@@ -40,12 +41,15 @@ __all__ = [
 ]
 
 
-def default_delegates(model: Model, compiles: bool = True) -> list[Delegate]:
+def default_delegates(model: Model, compiles: bool = True, *, waits: bool = False) -> list[Delegate]:
     """The default delegates: Flex if the model has Flex operators, and the compiled engine if available and enabled.
 
     Args:
         model: the model to run.
-        compiles: whether the engine may compile kernels, or uses only those in the cache.
+        compiles: whether the engine may compile kernels; if not, numpy runs the operators that compute with floats and
+            those whose kernels are not in the cache.
+        waits: whether models wait for all of their kernels, and run with numpy at no time; always true with the
+            environment variable `TFLM_COMPILED=wait`.
     """
     delegates: list[Delegate] = []
     codes = (code.custom_code or "" for code in model.operator_codes)
@@ -53,10 +57,11 @@ def default_delegates(model: Model, compiles: bool = True) -> list[Delegate]:
         from tflm.delegates.flex.delegate import FlexDelegate
 
         delegates.append(FlexDelegate())
-    if os.environ.get(COMPILED_VARIABLE) != "0" and is_available():
+    setting = os.environ.get(COMPILED_VARIABLE)
+    if setting != "0" and is_available():
         from tflm.delegates.compiled.delegate import Compiled
 
-        delegates.append(Compiled(compiles))
+        delegates.append(Compiled(compiles, in_background=not waits and setting != "wait"))
     return delegates
 
 

@@ -4,11 +4,13 @@ It does not change results: every integer equals that of the kernels in `tflm.ke
 
 - `tflm.compiler` says how a kernel is written, and compiles it. `fixed_point`, `functions` and `casts` have the
   arithmetic that kernels share.
-- `tiles` has matrix tiles, whose LLVM IR is written by hand; `images` and `scaling` prepare inputs and outputs.
+- `tiles` has matrix tiles, whose LLVM IR is written by hand, and `columns` those of depthwise windows; `images` and
+  `scaling` prepare inputs and outputs. `lines` and `planes` show that requantization and sums in float32 are exact.
 - `plain_products` and `interpolation` have what takes the place of tiles and of large tables where kernels are to be
   plain: in C, on small processors, with `TFLM_CPU=plain`.
 - A module a family has kernels and what binds them; `bindings` has the table from operator to family.
-- `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`).
+- `program` runs steps one after the other, called as a method of a PyCapsule (`tflm.compiler.methods`). `bands` splits
+  large operators into steps that the threads of a `team` run at the same time.
 
 To add a kernel:
 

@@ -11,6 +11,8 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import Registration
+from tflm.kernels.support.views import Copying
+from tflm.schema.enums import TensorType
 
 Bind = Callable[[KernelContext, Node], Sequence[Step] | None]
 """Returns the steps that run a prepared node; None to use numpy for cases that are not covered or not provably
@@ -19,14 +21,21 @@ exact.
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "batch_matmul": ("BATCH_MATMUL",),
+    "broadcast_args": ("BROADCAST_ARGS",),
     "cast": ("CAST",),
+    "classifier": ("BasicClassifier",),
+    "cumulation": ("CUMSUM",),
+    "decode": ("TFLM_DECODE",),
     "depthwise": ("DEPTHWISE_CONV_2D",),
+    "detection": ("TFLite_Detection_PostProcess",),
     "elementwise": (
         *(
             "ADD",
             "ADD_N",
             "DIV",
             "EQUAL",
+            "FLOOR_DIV",
+            "FLOOR_MOD",
             "GREATER",
             "GREATER_EQUAL",
             "LESS",
@@ -37,16 +46,18 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         *("MAXIMUM", "MINIMUM", "MUL", "NOT_EQUAL", "PRELU", "SELECT_V2", "SQUARED_DIFFERENCE", "SUB"),
     ),
     "fourier": ("SignalIrfft", "SignalRfft"),
-    "gathering": ("GATHER", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
+    "gathering": ("EMBEDDING_LOOKUP", "GATHER", "GATHER_ND", "RESIZE_BILINEAR", "RESIZE_NEAREST_NEIGHBOR"),
+    "log_softmax": ("LOG_SOFTMAX",),
     "movement": (
-        *("BATCH_TO_SPACE_ND", "BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "DYNAMIC_UPDATE_SLICE"),
-        *("EXPAND_DIMS", "FILL", "MIRROR_PAD", "PACK", "PAD", "PADV2", "RESHAPE", "REVERSE_V2", "SHAPE", "SLICE"),
-        *("SPACE_TO_BATCH_ND", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE", "STRIDED_SLICE", "TRANSPOSE", "UNPACK"),
+        *("BROADCAST_TO", "CONCATENATION", "DEPTH_TO_SPACE", "EXPAND_DIMS", "FILL", "PACK"),
+        *("PAD", "PADV2", "RESHAPE", "SHAPE", "SPACE_TO_DEPTH", "SPLIT", "SPLIT_V", "SQUEEZE"),
+        *("STRIDED_SLICE", "TRANSPOSE", "UNPACK", "ZEROS_LIKE"),
     ),
-    "pooling": ("AVERAGE_POOL_2D", "MAX_POOL_2D"),
+    "normalization": ("L2_NORMALIZATION",),
+    "pooling": ("AVERAGE_POOL_2D", "L2_POOL_2D", "MAX_POOL_2D"),
     "products": ("CONV_2D", "FULLY_CONNECTED", "TRANSPOSE_CONV"),
     "recurrent": ("SVDF", "UNIDIRECTIONAL_SEQUENCE_LSTM"),
-    "reduction": ("ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"),
+    "reduction": ("ARG_MAX", "ARG_MIN", "MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM"),
     "signal": (
         *("SignalDelay", "SignalEnergy", "SignalFftAutoScale", "SignalFilterBank", "SignalFilterBankLog"),
         *("SignalFilterBankSpectralSubtraction", "SignalFilterBankSquareRoot", "SignalFramer", "SignalOverlapAdd"),
@@ -59,10 +70,22 @@ FAMILIES: dict[str, tuple[str, ...]] = {
         *("LOG", "LOGICAL_NOT", "LOGISTIC", "NEG", "QUANTIZE", "RELU", "RELU6", "ROUND", "RSQRT", "SIN", "SQRT"),
         *("SQUARE", "TANH"),
     ),
+    "variable_copies": (
+        *("BATCH_TO_SPACE_ND", "DYNAMIC_UPDATE_SLICE", "MIRROR_PAD", "REVERSE_V2", "SLICE", "SPACE_TO_BATCH_ND"),
+    ),
 }
 """The modules with compiled kernels, and the operators of each; `BINDINGS` in a module has a `Bind` for each."""
 
 _FAMILY_OF = {operator: family for family, operators in FAMILIES.items() for operator in operators}
+
+
+EXACT_TYPES = frozenset(
+    {
+        *(TensorType.BOOL, TensorType.RESOURCE, TensorType.INT4, TensorType.INT8, TensorType.INT16, TensorType.INT32),
+        *(TensorType.INT64, TensorType.UINT8, TensorType.UINT16, TensorType.UINT32, TensorType.UINT64),
+    }
+)
+"""Types whose arithmetic has one result; that of floats depends on the order of operations."""
 
 
 def has_kernels(registration: Registration) -> bool:
@@ -80,6 +103,18 @@ def bind_steps(context: KernelContext, node: Node, registration: Registration) -
         for array in step.owners:
             track_host_array(array)
     return steps
+
+
+def is_interchangeable(node: Node, registration: Registration) -> bool:
+    """Whether the compiled kernel and the numpy kernel have the same results bit for bit, and so the same state.
+
+    Integers have. Floats have where they are only moved; sums of floats may be rounded in another order.
+    """
+    if isinstance(registration.bind, Copying) or _FAMILY_OF.get(registration.name) == "state":
+        return True
+    inputs = (node.eval_input(i) for i in range(node.input_count) if node.has_input(i))
+    outputs = (node.eval_output(i) for i in range(node.output_count))
+    return all(tensor.type in EXACT_TYPES for tensor in (*inputs, *outputs))
 
 
 @functools.cache

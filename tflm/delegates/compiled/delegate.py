@@ -6,14 +6,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 
-from tflm.delegates.compiled.bindings import bind_steps, has_kernels
-from tflm.delegates.compiled.program import Operator, Segment, bind_program
-from tflm.errors import OperatorError
+from tflm.compiler.language import Kernel
+from tflm.delegates.compiled.bands import shared_by, threads
+from tflm.delegates.compiled.bindings import bind_steps, has_kernels, is_interchangeable
+from tflm.delegates.compiled.program import Operator, Segment, bind_cached, bind_program
+from tflm.delegates.compiled.unfinished import UnfinishedProgram, bind_unfinished
+from tflm.errors import ArgumentError, OperatorError
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.registration import HIGHEST_VERSION, LOWEST_VERSION, Registration, Run
 from tflm.runtime.delegate import Delegate, DelegateContext
 from tflm.runtime.execution_plan import DelegateParams, StandaloneRun
 from tflm.runtime.micro_graph import bind_node
+
+MOST_THREADS = 64
 
 
 class Compiled(Delegate):
@@ -23,30 +28,63 @@ class Compiled(Delegate):
     numpy. With a profiler, each operator is a separate node, so that it can be timed.
 
     Args:
-        compiles: whether to compile kernels that are not in the cache; if not, numpy runs their operators.
+        compiles: whether to compile kernels that are not in the cache. If not, numpy runs their operators, and all that
+            compute with floats, whose results might otherwise depend on the cache.
+        in_background: whether `allocate_tensors` does not wait for the compiler. Until the kernels of an operator are
+            compiled, numpy runs it, if that gives the same result bit for bit: operators on integers, and those that
+            only move elements. `allocate_tensors` still waits for the kernels of others, which compute with floats.
+        threads: that share large operators, with the one that invokes. Workers are started when they are needed first,
+            and keep a core each busy while a model runs. Results are the same.
+
+    Attributes:
+        kernels: the kernels that models which were allocated with it need, by name, compiled or not.
+
+    Raises:
+        ArgumentError: `threads` is not from 1 to `MOST_THREADS`.
     """
 
     runs_in_order = True
 
-    def __init__(self, compiles: bool = True):
+    def __init__(self, compiles: bool = True, *, in_background: bool = False, threads: int = 1):
+        if not 1 <= threads <= MOST_THREADS:
+            raise ArgumentError(f"threads is {threads}, must be from 1 to {MOST_THREADS}")
         self.compiles = compiles
+        self.in_background = in_background
+        self.threads = threads
+        self.kernels: dict[str, Kernel] = {}
 
     def prepare(self, context: DelegateContext) -> None:
         nodes = ((index, context.node_and_registration(index)[1]) for index in context.execution_plan())
         taken = [index for index, registration in nodes if has_kernels(registration)]
-        bind = partial(_bind, context.subgraph_index, self.compiles)
+        bind = partial(self._bind, context.subgraph_index)
         registration = Registration(self.name, bind, min_version=LOWEST_VERSION, max_version=HIGHEST_VERSION)
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
 
-    def standalone(self, run: Run) -> StandaloneRun | None:
-        segment = getattr(run, "__self__", None)
-        return StandaloneRun(segment.start, segment.finish) if isinstance(segment, Segment) else None
+    def standalone(self, run: Run, guard: list[None]) -> StandaloneRun | None:
+        segment = getattr(_final(run), "__self__", None)
+        if not isinstance(segment, Segment):
+            return None
+        start = segment.guarded_start(guard)
+        return None if start is None else StandaloneRun(start, segment.finish)
+
+    def is_final(self, run: Run) -> bool:
+        return _final(run) is not None
+
+    def _bind(self, subgraph_index: int, context: KernelContext, node: Node) -> Run:
+        params: DelegateParams = node.op_data
+        with shared_by(self.threads):
+            operators = [_operator(subgraph_index, context, *of) for of in params.replaced]
+        self.kernels.update((kernel.name, kernel) for operator in operators for kernel in operator.kernels)
+        if not self.compiles:
+            return bind_cached(operators)
+        return bind_unfinished(operators) if self.in_background else bind_program(operators)
 
 
-def _bind(subgraph_index: int, compiles: bool, context: KernelContext, node: Node) -> Run:
-    params: DelegateParams = node.op_data
-    return bind_program([_operator(subgraph_index, context, *of) for of in params.replaced], compiles)
+def _final(run: Run) -> Run | None:
+    """What runs a node from now on; None while its kernels are compiled in the background."""
+    owner = getattr(run, "__self__", None)
+    return owner.final if isinstance(owner, UnfinishedProgram) else run
 
 
 def _operator(subgraph_index: int, context: KernelContext, node: Node, registration: Registration) -> Operator:
@@ -63,7 +101,8 @@ def _operator(subgraph_index: int, context: KernelContext, node: Node, registrat
         return run_located
 
     with _located(subgraph_index, node):
-        return Operator(bind_steps(context, node, registration), bind_numpy)
+        steps = bind_steps(context, node, registration)
+        return Operator(steps, bind_numpy, is_interchangeable(node, registration), threads())
 
 
 @contextmanager

@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from tflm.compiler.language import Step
 from tflm.compiler.processor import uses_tiles
+from tflm.delegates.compiled.columns import bind_columns, fits_columns
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
 from tflm.delegates.compiled.products import bind_convolution, convolution_scaling, plain_convolution
 from tflm.delegates.compiled.scaling import Scaling, copied
+from tflm.delegates.compiled.shifts import bind_shifts, fits_shifts
 from tflm.delegates.compiled.tiles import TAPS_OF_UNIT, VECTORS_OF_RUN, channel_order, channelwise, lanes
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis
@@ -113,7 +115,7 @@ def bind_channelwise(
     flat = of_tile.reshape(-1, lanes())
     constants = scaling.constants(flat)
     step, overhang = runs.length * y.itemsize, (tiles * tile - runs.length) * y.itemsize
-    kernel = channelwise.of(unit=unit, scale=scaling.scale, bits=scaling.bits, rounds=scaling.rounds, left=scaling.left)
+    kernel = channelwise.of(unit=unit, **scaling.kind)
     multiply = kernel.step(
         image=runs.image,
         offsets=runs.offsets,
@@ -139,11 +141,13 @@ def bind_channelwise(
 
 def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = INPUTS.bound(node)
-    if not constant or np.may_share_memory(x, y):
+    if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
     if not uses_tiles():
         return plain_convolution(op, x, weights, bias, y, by_channel=True)
+    if not constant:
+        return None
     by_channel = weights[0].transpose(2, 0, 1)
     if x.shape[3] == 1:  # one channel is seen by all: an ordinary convolution
         of_one = by_channel[np.newaxis, ..., np.newaxis]
@@ -152,6 +156,10 @@ def _bind_depthwise(context: KernelContext, node: Node) -> Sequence[Step] | None
     scaling = convolution_scaling(op, by_channel[np.newaxis], bias, image, y.dtype)
     if scaling is None:
         return None
+    if fits_shifts(op.rows, op.columns, len(by_channel), image, scaling):
+        return bind_shifts(x, op.rows, op.columns, by_channel, image, scaling, y)
+    if fits_columns(op.rows, op.columns, len(by_channel), image, scaling):
+        return bind_columns(x, op.rows, op.columns, by_channel, image, scaling, y)
     return bind_channelwise(x, op.rows, op.columns, by_channel, image, scaling, y)
 
 

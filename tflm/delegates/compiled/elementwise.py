@@ -1,13 +1,15 @@
 """Functions of inputs that broadcast, element by element.
 
-Those of 8 bits are looked up in a table of all pairs, unless kernels are to be plain. Others are computed: an input
-that broadcasts is first copied to as many elements as the output has.
+Those of 8 bits are looked up in a table of all pairs, unless kernels are to be plain, or a sum has the outputs of a
+plane (`planes`). Others are computed: an input that broadcasts is first copied to as many elements as the output has.
 """
 
 from __future__ import annotations
 
+import functools
+import math
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -32,6 +34,8 @@ from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.casts import as_float64, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import clamped, parts, scaled, wrapped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.planes import Plane, plane_of, sum_on_plane
+from tflm.delegates.compiled.tiles import rounds_down
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
@@ -54,10 +58,22 @@ def prelu(x: Any, alpha: Any) -> Any:
     return x if x >= 0 else product
 
 
+@inlined
+def floor_mod(x: Any, divisor: Any) -> Any:
+    """The remainder of floats, with the sign of the divisor."""
+    remainder = np.fmod(x, divisor)
+    if remainder == 0:
+        return np.copysign(remainder, divisor)
+    if (divisor < 0) != (remainder < 0):
+        remainder += divisor
+    return remainder
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "ADD": lambda a, b: a + b,
     "DIV": lambda a, b: a / b,
     "EQUAL": lambda a, b: a == b,
+    "FLOOR_MOD": floor_mod,
     "GREATER": lambda a, b: a > b,
     "GREATER_EQUAL": lambda a, b: a >= b,
     "LESS": lambda a, b: a < b,
@@ -108,6 +124,19 @@ def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, limits: Int32s, count: int) 
     least, most = as_float64(limits[0]), as_float64(limits[1])
     for i in range(count):
         y[i] = as_int64(clamped(as_float64(x1[i]) / as_float64(x2[i]), least, most))
+    return DONE
+
+
+@kernel
+def floor_divide(x1: Float32s, x2: Float32s, y: Float32s, count: int) -> int:
+    """Quotient in float64, rounded down."""
+    zeros = 0
+    for i in range(count):
+        zeros += x2[i] == 0
+    if zeros:
+        return REFUSED
+    for i in range(count):
+        y[i] = np.floor(as_float64(x1[i]) / as_float64(x2[i]))
     return DONE
 
 
@@ -245,7 +274,7 @@ def multiply_quantized(
     """Product."""
     for i in range(count):
         product = scaled((x1[i] - zero_point1) * (x2[i] - zero_point2), significand, left, right)
-        y[i] = clamped(product + zero_point, least, most)
+        y[i] = clamped(wrapped(product + zero_point), least, most)
     return DONE
 
 
@@ -303,13 +332,22 @@ def compare_quantized(
 # --- Binding -----------------------------------------------------------------------------------------------------
 
 
-def _bind(context: KernelContext, node: Node) -> list[Step] | None:
-    inputs, y = broadcast_operands(node, node.input_count if node.operator in STEPS else 2)
+def spread_operands(node: Node, count: int) -> tuple[list[Step], list[npt.NDArray[Any]]] | None:
+    """What broadcasts the first `count` inputs of a node; they and the output, flat, of one size.
+
+    None where there are no kernels for it.
+    """
+    inputs, y = broadcast_operands(node, count)
     spread = [_spread(x, y, node.eval_input(i).is_constant) for i, x in enumerate(inputs)]
     copies = copy_steps([copy for _, copies in spread for copy in copies])
-    if copies is None:
+    return None if copies is None else (copies, [*(x for x, _ in spread), y.reshape(-1)])
+
+
+def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+    spread = spread_operands(node, node.input_count if node.operator in STEPS else 2)
+    if spread is None:
         return None
-    operands = [*(x for x, _ in spread), y.reshape(-1)]
+    copies, operands = spread
     if node.operator == "ADD_N" and not uses_tiles():
         return [*copies, *_plain_steps_of_sum(node, *operands)]
     step: Callable[..., Step] = STEPS.get(node.operator, _step_of_pairs)
@@ -334,6 +372,9 @@ def _spread(x: npt.NDArray[Any], y: npt.NDArray[Any], is_constant: bool) -> tupl
 def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
     op, arrays = node.op_data, {"x1": x1, "x2": x2, "y": y, "count": y.size}
     if x1.itemsize == x2.itemsize == y.itemsize == 1 and (uses_tiles() or isinstance(op, Quotient)):
+        plane = _plane_of_sum(op) if isinstance(op, Sum) and x1.dtype == np.int8 and rounds_down() else None
+        if plane is not None:
+            return plane.step(x1, x2, y)
         pairs = {name: array.view(np.uint8) for name, array in (("x1", x1), ("x2", x2), ("y", y))}
         table = pair_table(op, x1.dtype, x2.dtype, y.dtype).view(np.uint8)
         return look_up_pairs.step(**pairs, table=table, count=y.size)
@@ -357,7 +398,48 @@ def _step_of_pairs(node: Node, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: np
     if isinstance(op, Comparison):
         numbers = {**_quantized_number("1", op.number1), **_quantized_number("2", op.number2)}
         return compare_quantized.step(function=node.operator, **(arrays | {"y": y.view(np.uint8)}), **numbers)
+    if node.operator == "FLOOR_DIV":
+        return floor_divide.step(**arrays)
     return each.step(function="XOR" if op is np.bitwise_xor else node.operator, **arrays)
+
+
+class _PlaneOfSum(NamedTuple):
+    """How a sum or a difference is computed on a plane.
+
+    Attributes:
+        swaps: whether x2 is the first input.
+    """
+
+    plane: Plane
+    swaps: bool
+    least: int
+    most: int
+
+    def step(self, x1: npt.NDArray[Any], x2: npt.NDArray[Any], y: npt.NDArray[Any]) -> Step:
+        """The step that sets y."""
+        first, second = (x2, x1) if self.swaps else (x1, x2)
+        limits = {"least": self.least, "most": self.most}
+        return sum_on_plane.step(x1=first, x2=second, y=y, count=y.size, **self.plane._asdict(), **limits)
+
+
+@functools.lru_cache(maxsize=256)
+def _plane_of_sum(op: Sum) -> _PlaneOfSum | None:
+    """The plane of a sum of int8; None if none is found that is exact."""
+    int8 = np.dtype(np.int8)
+    table = np.roll(pair_table(op, int8, int8, int8).reshape(256, 256), (128, 128), (0, 1))
+    one = op.output.multiplier
+    slopes = [2.0**addend.left_shift * _real(addend.multiplier) * _real(one) for addend in (op.addend1, op.addend2)]
+    if op.combine is np.subtract:
+        slopes[1] = -slopes[1]
+    swaps = abs(slopes[0]) < abs(slopes[1])
+    if swaps:
+        slopes, table = slopes[::-1], table.T
+    plane = plane_of((slopes[0], slopes[1]), table)
+    return None if plane is None else _PlaneOfSum(plane, swaps, int(table.min()), int(table.max()))
+
+
+def _real(multiplier: QuantizedMultiplier) -> float:
+    return math.ldexp(float(multiplier.significand), int(multiplier.shift) - 31)
 
 
 def _step_of_sum(node: Node, *operands: npt.NDArray[Any]) -> Step:

@@ -1,4 +1,4 @@
-"""GATHER, RESIZE_NEAREST_NEIGHBOR and RESIZE_BILINEAR."""
+"""GATHER, GATHER_ND, EMBEDDING_LOOKUP, RESIZE_NEAREST_NEIGHBOR and RESIZE_BILINEAR."""
 
 from __future__ import annotations
 
@@ -9,8 +9,20 @@ from typing import Annotated, Any
 import numpy as np
 
 from tflm.compiler.intrinsics import move_bytes
-from tflm.compiler.language import DONE, REFUSED, Address, Elements, Int32s, Int64s, Step, inlined, kernel
-from tflm.delegates.compiled.casts import as_int32
+from tflm.compiler.language import (
+    DONE,
+    REFUSED,
+    Address,
+    Elements,
+    Float32s,
+    Int8s,
+    Int32s,
+    Int64s,
+    Step,
+    inlined,
+    kernel,
+)
+from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import rounding_divided
 from tflm.delegates.compiled.products import take_rows
 from tflm.kernels.node import KernelContext, Node
@@ -32,6 +44,46 @@ def gather(
             for i in range(count):
                 place = row * size + indices[batch * count + i]
                 move_bytes(y + (row * count + i) * slice_bytes, x + place * slice_bytes, slice_bytes)
+    return DONE
+
+
+@kernel
+def gather_slices(
+    x: Address, indices: Int32s, y: Address, steps: Int64s, length: int, size: int, count: int, slice_bytes: int
+) -> int:
+    """Copy `count` slices of x, which has `size` of them, each at an index of `length` numbers.
+
+    Args:
+        steps: slices from one to the next along each indexed dimension.
+    """
+    outside = 0
+    for i in range(count):
+        place = as_int64(0)
+        for k in range(length):
+            place += indices[i * length + k] * steps[k]
+        outside += place < 0 or place >= size
+    if outside:
+        return REFUSED
+    for i in range(count):
+        first = 0
+        for k in range(length):
+            first += indices[i * length + k] * steps[k]
+        move_bytes(y + i * slice_bytes, x + first * slice_bytes, slice_bytes)
+    return DONE
+
+
+@kernel
+def dequantize_rows(x: Int8s, indices: Int32s, y: Float32s, scale: Float32s, size: int, count: int, depth: int) -> int:
+    """The real numbers of rows of x, which has `size` of them, at `count` indices."""
+    outside = 0
+    for i in range(count):
+        outside += indices[i] < 0 or indices[i] >= size
+    if outside:
+        return REFUSED
+    factor = scale[0]
+    for i in range(count):
+        for k in range(depth):
+            y[i * depth + k] = x[indices[i] * depth + k] * factor
     return DONE
 
 
@@ -103,6 +155,33 @@ def _bind_gather(context: KernelContext, node: Node) -> list[Step] | None:
     ]
 
 
+def _bind_gather_nd(context: KernelContext, node: Node) -> list[Step] | None:
+    input, indices = (node.eval_input(i) for i in range(2))
+    length = indices.dims[-1]
+    return [
+        gather_slices.step(
+            x=input.elements,
+            indices=indices.elements,
+            y=node.eval_output(0).elements,
+            steps=np.array([math.prod(input.dims[i + 1 : length]) for i in range(length)], np.int64),
+            length=length,
+            size=math.prod(input.dims[:length]),
+            count=math.prod(indices.dims[:-1]),
+            slice_bytes=math.prod(input.dims[length:]) * input.elements.itemsize,
+        )
+    ]
+
+
+def _bind_embedding_lookup(context: KernelContext, node: Node) -> list[Step] | None:
+    lookup, value = (node.eval_input(i) for i in range(2))
+    arrays = {"x": value.elements, "indices": lookup.elements, "y": node.eval_output(0).elements}
+    sizes = {"size": value.dims[0], "count": lookup.dims[0]}
+    depth = math.prod(value.dims[1:])
+    if node.op_data is None:
+        return [gather.step(**arrays, **sizes, batches=1, outer=1, slice_bytes=depth * value.elements.itemsize)]
+    return [dequantize_rows.step(**arrays, **sizes, scale=np.array([node.op_data], np.float32), depth=depth)]
+
+
 def _bind_nearest(context: KernelContext, node: Node) -> list[Step] | None:
     input, y = node.eval_input(0), node.eval_output(0).elements
     (batches, height, width, depth), (rows, columns) = input.dims, node.op_data
@@ -132,4 +211,10 @@ def _bind_bilinear(context: KernelContext, node: Node) -> list[Step] | None:
     ]
 
 
-BINDINGS = {"GATHER": _bind_gather, "RESIZE_BILINEAR": _bind_bilinear, "RESIZE_NEAREST_NEIGHBOR": _bind_nearest}
+BINDINGS = {
+    "EMBEDDING_LOOKUP": _bind_embedding_lookup,
+    "GATHER": _bind_gather,
+    "GATHER_ND": _bind_gather_nd,
+    "RESIZE_BILINEAR": _bind_bilinear,
+    "RESIZE_NEAREST_NEIGHBOR": _bind_nearest,
+}

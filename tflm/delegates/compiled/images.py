@@ -73,6 +73,11 @@ class Image(NamedTuple):
         """Whether elements equal those of the input."""
         return self.x_dtype == self.dtype and not self.flip and not self.zero_point
 
+    @property
+    def unflipped(self) -> Image:
+        """The same layout before bytes become unsigned: that of the input itself."""
+        return self._replace(dtype=self.x_dtype, flip=0) if self.flip else self
+
     def filled(self, x: npt.NDArray[Any], image: npt.NDArray[Any], copies: int = 1) -> Step:
         """The step that fills `image` (or a view of it) with each element of x `copies` times in the last dimension.
 
@@ -112,6 +117,8 @@ def image_of(x_dtype: np.dtype[Any], zero_point: int, *, bytes_allowed: bool) ->
     if x_dtype == np.int16:
         return Image("pairs", word, word, zero_point, 0, 0)
     if bytes_allowed and processor().has_dot_product:
+        if processor().is_arm64:
+            return Image("bytes", byte, byte, zero_point, 0, 0)
         unsigned = np.dtype(np.uint8)
         return Image("bytes", unsigned, unsigned, zero_point + 128, 128, 0)
     return Image("pairs", byte, word, 0, 0, zero_point)

@@ -28,14 +28,16 @@ def interpolated(steps: int, table: Any, bits: int, end: int) -> int:
 def sigmoid_of_steps(steps: int, table: Any) -> int:
     """sigmoid in Q0.15 of a number in steps of 1 / 12288."""
     q25 = interpolated(abs(max(steps, -LARGEST)), table, 9, 0x7FFF << 10)
-    return (q25 + (1 << 9) if steps >= 0 else (1 << 25) - q25 + (1 << 9) - 1) >> 10
+    below_zero = steps >> 31
+    return ((q25 ^ below_zero) + (below_zero & (1 << 25)) + (1 << 9)) >> 10
 
 
 @inlined
 def tanh_of_steps(steps: int, table: Any) -> int:
     """tanh in Q0.15 of a number in steps of 1 / 12288: 2 sigmoid(2x) - 1."""
     q24 = interpolated(abs(max(steps, -LARGEST)), table, 8, 0xFFFF << 8)
-    return (q24 - (1 << 23) + (1 << 7) if steps >= 0 else (1 << 23) - q24 + (1 << 7) - 1) >> 8
+    below_zero = steps >> 31
+    return (((q24 - (1 << 23)) ^ below_zero) + (1 << 7)) >> 8
 
 
 @inlined

@@ -9,8 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.intrinsics import move_bytes
-from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, kernel
+from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, emitted, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.delegates.compiled.tiles import Writer
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.support.views import Copy, Copying
@@ -32,6 +34,17 @@ def move_rows(target: Address, source: Address, rows: int, target_step: int, sou
     for row in range(rows):
         move_bytes(target + row * target_step, source + row * source_step, count)
     return DONE
+
+
+@emitted
+def move_vectors(
+    builder: Any, target: int, source: int, rows: int, target_step: int, source_step: int, *, row_bytes: int
+) -> None:
+    """The same for rows of one vector."""
+    w = Writer(builder)
+    with w.loop(rows) as row:
+        vector = w.load(w.add(source, w.times(row, source_step)), w.vector(w.i8, row_bytes))
+        w.store(vector, w.add(target, w.times(row, target_step)))
 
 
 @kernel
@@ -67,6 +80,12 @@ ELEMENTS: dict[int, npt.DTypeLike] = {1: np.uint8, 2: np.int16, 4: np.int32, 8: 
 
 SHORTEST_ROW = 16
 """Least bytes of a row for which memmove pays off."""
+
+VECTOR_BYTES = (16, 32, 64)
+"""Bytes of rows that are copied as one vector, without a call of memmove."""
+
+SHORTEST_LOOP = 16
+"""Least elements of the last dimension for which it stays the innermost loop, and not the longest one."""
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
@@ -104,14 +123,19 @@ def _copy_step(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> Step | Non
     if np.may_share_memory(target, source) or len(dimensions) > RANK or item not in ELEMENTS:
         return None
     if is_piece and len(outer) == 1 and count >= SHORTEST_ROW:
-        rows, target_step, source_step = outer[0]
-        return move_rows.step(
-            target=target, source=source, rows=rows, target_step=target_step, source_step=source_step, count=count
+        arrays, steps = (
+            {"target": target, "source": source},
+            dict(zip(("rows", "target_step", "source_step"), outer[0])),
         )
+        if uses_tiles() and count in VECTOR_BYTES:
+            return move_vectors.of(row_bytes=count).step(**arrays, **steps)
+        return move_rows.step(**arrays, **steps, count=count)
     if target.dtype != np.float32:
         target, source = target.view(ELEMENTS[item]), source.view(ELEMENTS[item])
     if last[1:] == (item, 0) and not outer:
         return fill.step(target=target, value=source, count=last.size)
+    if last.size < SHORTEST_LOOP:
+        dimensions = sorted(dimensions, key=lambda dimension: dimension.size)
     sizes = np.array([(1, 0, 0)] * (RANK - len(dimensions)) + dimensions, np.int64)
     sizes[:, 1:] //= item
     return move_elements.step(target=target, source=source, steps=sizes.reshape(-1))
@@ -130,10 +154,15 @@ def _dimensions(target: npt.NDArray[Any], source: npt.NDArray[Any]) -> list[Dime
     return found or [Dimension(1, target.itemsize, source.itemsize)]
 
 
-def _bind_copies(context: KernelContext, node: Node) -> list[Step] | None:
+def fixed_copies(node: Node) -> Sequence[Copy] | None:
+    """The copies of every invoke of an operator that only copies; None if they can change."""
     copying = REGISTRATIONS[node.operator].bind
     assert isinstance(copying, Copying)
-    copies = copying.fixed_copies(node)
+    return copying.fixed_copies(node)
+
+
+def _bind_copies(context: KernelContext, node: Node) -> list[Step] | None:
+    copies = fixed_copies(node)
     return None if copies is None else copy_steps(copies)
 
 

@@ -350,7 +350,8 @@ def bind_plain_convolution(
         depth, group, steps = 1, channels // x.shape[3], (1, weights.shape[3])
     else:
         depth = weights.shape[3]
-        group, steps = channels // (x.shape[3] // depth), (weights[0].size, depth)
+        groups = x.shape[3] // depth if depth else 1
+        group, steps = channels // groups, (weights[0].size, depth)
     layer = _layer(depth, group, steps, bias, scale, zero_points)
     return [_step(convolve, windows, layer, x, weights, bias, scale, y)]
 

@@ -8,8 +8,10 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Int32s, Step, inlined, kernel
+from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, inlined, kernel
+from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int64
+from tflm.delegates.compiled.pooling_vectors import BITS, pool
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Tap
 from tflm.kernels.node import KernelContext, Node
@@ -87,21 +89,88 @@ def largest(x: Elements, y: Elements, rows: Int32s, columns: Int32s, shape: Int3
     return DONE
 
 
+@kernel
+def root_mean_square(
+    x: Float32s, y: Float32s, rows: Int32s, columns: Int32s, shape: Int32s, sums: Float32s, limits: Float32s
+) -> int:
+    """Roots of the means of squares, which are added in order, within limits."""
+    least, most = limits[0], limits[1]
+    height, width, channels = shape[0], shape[1], shape[2]
+    to = 0
+    for image in range(0, shape[3] * height, height):
+        for row in range(shape[4]):
+            for column in range(shape[5]):
+                for c in range(channels):
+                    sums[c] = 0
+                for i in range(rows[2 * row], rows[2 * row + 1]):
+                    for j in range(columns[2 * column], columns[2 * column + 1]):
+                        pixel = ((image + i) * width + j) * channels
+                        for c in range(channels):
+                            sums[c] += x[pixel + c] * x[pixel + c]
+                count = (rows[2 * row + 1] - rows[2 * row]) * (columns[2 * column + 1] - columns[2 * column])
+                for c in range(channels):
+                    value = np.sqrt(sums[c] / as_float32(count))
+                    value = least if value < least else value
+                    y[to + c] = most if value > most else value
+                to += channels
+    return DONE
+
+
 def _bind_average(context: KernelContext, node: Node) -> list[Step] | None:
     x, y = node.eval_input(0).elements, node.eval_output(0).elements
     is_float = y.dtype == np.float32
     if not is_float and x.shape[1] * x.shape[2] >= 1 << 16:
         return None  # sums of int16 may wrap
+    if _is_pooled_in_vectors(x, y, node):
+        return [_pool_step("AVERAGE", x, y, node)]
     sums = work_array(x.shape[3], np.float32 if is_float else np.int32)
     return [average.step(mean="float32" if is_float else "integers", sums=sums, **_arrays(x, y, node))]
 
 
+def _bind_root_mean_square(context: KernelContext, node: Node) -> list[Step] | None:
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    return [root_mean_square.step(sums=work_array(x.shape[3], np.float32), **_arrays(x, y, node))]
+
+
 def _bind_largest(context: KernelContext, node: Node) -> list[Step] | None:
-    return [largest.step(**_arrays(node.eval_input(0).elements, node.eval_output(0).elements, node))]
+    x, y = node.eval_input(0).elements, node.eval_output(0).elements
+    if _is_pooled_in_vectors(x, y, node):
+        return [_pool_step("MAX", x, y, node)]
+    return [largest.step(**_arrays(x, y, node))]
+
+
+def _is_pooled_in_vectors(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> bool:
+    """Whether `_pool_step` binds such a layer: it has no empty window, and its arrays don't overlap."""
+    op: OpDataPooling = node.op_data
+    ranges = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
+    has_elements = all((ends[1::2] > ends[::2]).all() for ends in ranges)
+    return uses_tiles() and x.dtype.name in BITS and has_elements and not np.may_share_memory(x, y)
+
+
+def _pool_step(function: str, x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> Step:
+    op: OpDataPooling = node.op_data
+    limits = [op.minimum, op.maximum]
+    if y.dtype == np.float32:
+        limits = [int(np.float64(limit).view(np.int64)) for limit in limits]
+    batches, height, width, channels = x.shape
+    return pool.of(function=function, element=x.dtype.name).step(
+        x=x,
+        y=y,
+        rows=_ranges(op.rows, y.shape[1]),
+        columns=_ranges(op.columns, y.shape[2]),
+        height=height,
+        width=width,
+        channels=channels,
+        batches=batches,
+        windows_down=y.shape[1],
+        windows_across=y.shape[2],
+        least=int(limits[0]),
+        most=int(limits[1]),
+    )
 
 
 def _arrays(x: npt.NDArray[Any], y: npt.NDArray[Any], node: Node) -> dict[str, npt.NDArray[Any]]:
-    """Arguments of both kernels: start and end of windows in both dimensions; sizes of input, batches and output."""
+    """Arguments of all kernels: start and end of windows in both dimensions; sizes of input, batches and output."""
     op: OpDataPooling = node.op_data
     rows, columns = _ranges(op.rows, y.shape[1]), _ranges(op.columns, y.shape[2])
     shape = np.array([*x.shape[1:], x.shape[0], *y.shape[1:3]], np.int32)
@@ -121,4 +190,4 @@ def _ranges(taps: list[Tap], count: int) -> npt.NDArray[np.int32]:
     return ranges.reshape(-1)
 
 
-BINDINGS = {"AVERAGE_POOL_2D": _bind_average, "MAX_POOL_2D": _bind_largest}
+BINDINGS = {"AVERAGE_POOL_2D": _bind_average, "L2_POOL_2D": _bind_root_mean_square, "MAX_POOL_2D": _bind_largest}

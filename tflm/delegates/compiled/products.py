@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.compiler.language import DONE, Float32s, Int64s, Step, UInt8s, kernel
-from tflm.compiler.processor import uses_tiles
+from tflm.compiler.processor import processor, uses_tiles
+from tflm.delegates.compiled.bands import bands_of, together
 from tflm.delegates.compiled.casts import as_float32
 from tflm.delegates.compiled.images import SLACK, Image, aligned, image_of
+from tflm.delegates.compiled.joined_windows import joined, weights_of_joined, windows_to_join
 from tflm.delegates.compiled.phases import by_phase, phases, places_by_window
 from tflm.delegates.compiled.plain_products import (
     Scale,
@@ -24,6 +26,7 @@ from tflm.delegates.compiled.plain_products import (
 )
 from tflm.delegates.compiled.scaling import Scaling, copied, float_scaling, integer_scaling, largest_result
 from tflm.delegates.compiled.tiles import channel_order, lanes, product
+from tflm.delegates.compiled.vector_products import dot_products, has_few_channels, vector_product
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
@@ -38,10 +41,13 @@ from tflm.schema.options import FullyConnectedOptions
 UNIT_ELEMENTS = {"bytes": 4, "pairs": 2, "float": 1}
 """Elements in a unit of 32 bits."""
 
+WEIGHTS: dict[str, type[np.generic]] = {"bytes": np.int8, "pairs": np.int16, "float": np.float32}
+"""Types of weights, by unit."""
+
 EVERY_TILE = 1 << 40
 
-SPLIT = 2
-"""Register sets among which a tile with few sums distributes its units, to shorten chains of dependent sums."""
+SPLIT, LONG_CHAIN = 2, 8
+"""Register sets among which a tile with fewer sums distributes its units, to shorten chains of dependent sums."""
 
 
 class Shape(NamedTuple):
@@ -51,20 +57,28 @@ class Shape(NamedTuple):
     vectors: int
 
 
-def tile_shapes() -> dict[int, tuple[int, ...]]:
-    """The available tiles: numbers of positions by number of vectors of channels."""
+def tile_shapes(unit: str, bits: int) -> dict[int, tuple[int, ...]]:
+    """The available tiles: numbers of positions by number of vectors of channels.
+
+    Args:
+        unit: of the inputs.
+        bits: of an output.
+    """
     if lanes() == 16:
+        of_one = (1, 4, 8, 12) if unit == "bytes" else (1, 4, 8)
+        of_three = {3: (1, 4, 8)} if bits == 8 else {}
+        return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: of_one, **of_three}
+    if processor().is_arm64:  # which has 32 registers, too
         return {4: (1, 4, 5, 6), 2: (1, 4, 8), 1: (1, 4, 8)}
     return {2: (1, 4), 1: (1, 4, 6)}
 
 
-def blocks_of(channels: int, positions: int) -> Iterator[tuple[int, int, Shape]]:
-    """How channels fall into blocks: (first channel, number of blocks, tile), the last channels first.
+def blocks_of(channels: int, positions: int, shapes: dict[int, tuple[int, ...]]) -> Iterator[tuple[int, int, Shape]]:
+    """How channels fall into blocks of tiles: (first channel, number of blocks, tile), the last channels first.
 
     A block may write beyond its channels onto the next position, whose own channels are written later.
     """
-    shapes, width = tile_shapes(), lanes()
-    largest = max(shapes)
+    width, largest = lanes(), max(shapes)
     whole = channels // (largest * width)
     rest = channels - whole * largest * width
     if rest:
@@ -132,6 +146,14 @@ def windows_of(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, dep
     return Windows(fill, held, place.reshape(-1), segments, run)
 
 
+def _window_in_place(x: npt.NDArray[Any], rows: Axis, columns: Axis, image: Image, depth: int) -> Windows | None:
+    """The only window of x, if it is a run of whole units, and the image would do nothing but flip them."""
+    if len(x) * rows.windows * columns.windows != 1 or not image.unflipped.is_copy:
+        return None
+    windows = windows_of(x, rows, columns, image.unflipped, depth)
+    return windows if not windows.fill and len(windows.segments) == 1 else None
+
+
 def bind_product(
     x: npt.NDArray[Any],
     rows: Axis,
@@ -148,11 +170,22 @@ def bind_product(
         weights: (groups, rows of weights, taps of the rows, taps of the columns, depth).
         y: (batches, rows, columns, groups * rows of weights), contiguous.
     """
+    joins = 1
+    if image.unit != "float":  # whose zeros are not zero times infinity
+        joins = windows_to_join(columns, weights, lanes(), UNIT_ELEMENTS[image.unit])
+    if joins > 1:
+        weights, columns = weights_of_joined(columns, weights, joins), joined(columns, joins)
+        scaling = scaling.repeated(joins)
     groups, count, *_, depth = weights.shape
+    in_place = _window_in_place(x, rows, columns, image, depth)
+    if in_place is not None:
+        of_vector = _Layer(in_place, weights, image, scaling, y)
+        return [step for group in range(groups) for step in of_vector.vector_steps(group)]
     windows = windows_of(x, rows, columns, image, depth)
     layer = _Layer(windows, weights, image, scaling, y)
-    blocks = list(blocks_of(count, len(windows.offsets)))
-    return [*windows.fill, *(layer.step(group, *block) for group in range(groups) for block in blocks)]
+    blocks = list(blocks_of(count, len(windows.offsets), tile_shapes(image.unit, scaling.bits)))
+    steps = (step for group in range(groups) for block in blocks for step in layer.steps(group, *block))
+    return [*windows.fill, *steps]
 
 
 class _Layer(NamedTuple):
@@ -164,57 +197,118 @@ class _Layer(NamedTuple):
     scaling: Scaling
     y: npt.NDArray[Any]
 
-    def step(self, group: int, first: int, blocks: int, tile: Shape) -> Step:
-        """Computes `blocks` blocks of a tile's channels, from channel `first` of a group on."""
+    def steps(self, group: int, first: int, blocks: int, tile: Shape) -> list[Step]:
+        """Compute `blocks` blocks of a tile's channels, from channel `first` of a group on, in bands of positions."""
         windows, weights, image, scaling, y = self
         groups, count, *_, depth = weights.shape
-        order = channel_order(tile.vectors, scaling.bits)
-        channels = first + np.arange(blocks, dtype=np.int64)[:, None, None] * order.size + order
-        channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
-        units = -(-windows.run // UNIT_ELEMENTS[image.unit])
-        by_segment = weights[group].reshape(count, len(windows.segments), windows.run)
-        in_model = np.where(channels < 0, -1, channels + group * count)
-        constants = scaling.constants(in_model)
-        valid = min(count - first, order.size)
+        size = tile.vectors * lanes()
         kernel = product.of(
             unit=image.unit,
             rows=tile.rows,
             vectors=tile.vectors,
-            split=SPLIT if 1 in tile and image.unit != "float" else 1,
-            scale=scaling.scale,
-            bits=scaling.bits,
-            rounds=scaling.rounds,
-            left=scaling.left,
+            split=SPLIT if tile.rows * tile.vectors < LONG_CHAIN and image.unit != "float" else 1,
+            **scaling.kind,
         )
-        return kernel.step(
-            image=windows.image.ctypes.data + group * depth * image.dtype.itemsize,
-            offsets=windows.offsets,
-            positions=len(windows.offsets),
-            segments=len(windows.segments),
-            segment_offsets=windows.segments,
-            units=units,
-            weights=_packed(by_segment, channels.reshape(blocks, tile.vectors, -1), units, image),
-            bias=scaling.first_sums(in_model),
-            constants=constants,
-            constants_bytes=constants.nbytes // blocks,
-            blocks=blocks,
-            y=y.ctypes.data + (group * count + first) * y.itemsize,
-            y_step=groups * count * y.itemsize,
-            direct=self._direct_tiles(first, order.size, tile),
-            valid=valid * y.itemsize,
-            zero_point=scaling.zero_point,
-            least=scaling.least,
-            most=scaling.most,
-        ).owning(windows.image, y)
+        y_step = groups * count * y.itemsize
+        products = len(windows.segments) * self.units * blocks * tile.vectors
+        of_blocks = self._blocks(group, first, blocks, tile)
+        steps = (
+            kernel.step(
+                image=windows.image.ctypes.data + group * depth * image.dtype.itemsize,
+                offsets=windows.offsets[band],
+                positions=band.stop - band.start,
+                segments=len(windows.segments),
+                segment_offsets=windows.segments,
+                units=self.units,
+                **of_blocks,
+                y=y.ctypes.data + (group * count + first) * y.itemsize + band.start * y_step,
+                y_step=y_step,
+                direct=self._direct_tiles(first, size, tile, band.stop - band.start),
+                zero_point=scaling.zero_point,
+                least=scaling.least,
+                most=scaling.most,
+            ).owning(windows.image, y)
+            for band in bands_of(len(windows.offsets), products, tile.rows)
+        )
+        return together(list(steps))
 
-    def _direct_tiles(self, first: int, block: int, tile: Shape) -> int:
-        """Number of tiles that may write whole vectors beyond their channels, because later tiles overwrite that."""
+    @property
+    def units(self) -> int:
+        """Units in each run."""
+        return -(-self.windows.run // UNIT_ELEMENTS[self.image.unit])
+
+    def _blocks(self, group: int, first: int, blocks: int, tile: Shape) -> dict[str, Any]:
+        """The arguments for blocks of a tile's channels, from channel `first` of a group on."""
+        windows, weights, image, scaling, y = self
+        count = weights.shape[1]
+        order = channel_order(tile.vectors, scaling.bits)
+        channels = first + np.arange(blocks, dtype=np.int64)[:, None, None] * order.size + order
+        channels = np.where(channels < count, channels, -1).reshape(-1, lanes())
+        by_segment = weights[group].reshape(count, len(windows.segments), windows.run)
+        in_model = np.where(channels < 0, -1, channels + group * count)
+        constants = scaling.constants(in_model)
+        return {
+            "weights": _packed(by_segment, channels.reshape(blocks, tile.vectors, -1), self.units, image),
+            "bias": scaling.first_sums(in_model),
+            "constants": constants,
+            "constants_bytes": constants.nbytes // blocks,
+            "blocks": blocks,
+            "valid": min(count - first, order.size) * y.itemsize,
+        }
+
+    def vector_steps(self, group: int) -> list[Step]:
+        """Compute a group from its only window, in the input itself."""
+        windows, weights, image, scaling, y = self
+        count, depth = weights.shape[1], weights.shape[-1]
+        place = int(windows.offsets[0] + windows.segments[0]) + group * depth * image.x_dtype.itemsize
+        x = windows.image.ctypes.data + place
+        limits = {"zero_point": scaling.zero_point, "least": scaling.least, "most": scaling.most}
+        if image.unit != "float" and has_few_channels(count, self.units):
+            kernel = dot_products.of(unit=image.unit, flip=image.flip, channels=count, **scaling.kind)
+            of_channels, first_y = self._few_channels(group), group * count * y.itemsize
+            return [kernel.step(x=x, **of_channels, y=y.ctypes.data + first_y, **limits).owning(windows.image, y)]
+        steps = []
+        for first, blocks, tile in blocks_of(count, 1, tile_shapes(image.unit, scaling.bits)):
+            kernel = vector_product.of(unit=image.unit, flip=image.flip, vectors=tile.vectors, **scaling.kind)
+            of_blocks, first_y = self._blocks(group, first, blocks, tile), (group * count + first) * y.itemsize
+            flips = np.full(4 * lanes(), image.flip, np.uint8)
+            step = kernel.step(x=x, flips=flips, units=self.units, **of_blocks, y=y.ctypes.data + first_y, **limits)
+            steps.append(step.owning(windows.image, y))
+        return steps
+
+    def _few_channels(self, group: int) -> dict[str, Any]:
+        """The arguments of `dot_products` for the channels of a group."""
+        run, (_, weights, image, scaling, y) = self.windows.run, self
+        count, held = weights.shape[1], lanes() * UNIT_ELEMENTS[image.unit]
+        vectors = -(-run // held)
+        packed = np.zeros((vectors, count, held), WEIGHTS[image.unit])
+        by_channel = weights[group].reshape(count, run)
+        whole, rest = np.split(by_channel, [(vectors - 1) * held], axis=1)
+        packed[:-1] = whole.reshape(count, vectors - 1, held).transpose(1, 0, 2)
+        packed[-1, :, held - rest.shape[1] :] = rest
+        lane = np.arange(lanes(), dtype=np.int64)
+        in_model = np.where(lane < count, lane + group * count, -1)[np.newaxis]
+        return {
+            "count": vectors,
+            "last": (run - held) * image.x_dtype.itemsize,
+            "weights": copied(packed),
+            "bias": scaling.first_sums(in_model),
+            "constants": scaling.constants(in_model),
+            "valid": count * y.itemsize,
+        }
+
+    def _direct_tiles(self, first: int, block: int, tile: Shape, positions: int) -> int:
+        """Number of tiles that may write whole vectors beyond their channels, because later tiles overwrite that.
+
+        Args:
+            positions: of the band, the last of which must not write to the next band.
+        """
         groups, count = self.weights.shape[:2]
         if first + block <= count:
             return EVERY_TILE
         if groups > 1:
             return 0
-        positions, y_step = len(self.windows.offsets), count * self.y.itemsize
+        y_step = count * self.y.itemsize
         room = positions * y_step - (first + block) * self.y.itemsize
         direct: int = max(room // y_step + 1, 0) // tile.rows
         return direct
@@ -232,9 +326,8 @@ def bind_matrix(
 def _packed(by_segment: npt.NDArray[Any], channels: npt.NDArray[np.intp], units: int, image: Image) -> npt.NDArray[Any]:
     """Weights (channels, segments, run) as (blocks, segments, units, vectors, lanes, elements of a unit)."""
     elements = UNIT_ELEMENTS[image.unit]
-    dtype = {"bytes": np.int8, "pairs": np.int16, "float": np.float32}[image.unit]
     count, segments, run = by_segment.shape
-    padded = np.zeros((count + 1, segments, units * elements), dtype)
+    padded = np.zeros((count + 1, segments, units * elements), WEIGHTS[image.unit])
     padded[:count, :, :run] = by_segment
     chosen = padded.reshape(count + 1, segments, units, elements)[channels]  # -1 is the last, which is zero
     return copied(chosen.transpose(0, 3, 4, 1, 2, 5))
@@ -273,15 +366,14 @@ def layer_scaling(
         return None
     count = weights.shape[0] * weights.shape[1]
     total = -image.border * weights.reshape(count, -1).sum(axis=1, dtype=np.int64)
-    limits, range_of_x = largest_sums(weights), np.iinfo(image.x_dtype)
-    limits *= range_of_x.max - range_of_x.min
-    if bias is not None:
-        offsets = np.asarray(bias, None).reshape(-1).astype(np.int64)
-        total += offsets
-        limits += abs(offsets)
-    if output.zero_point and largest_result(multiplier, limits) + abs(output.zero_point) >= 2**31:
+    reach, range_of_x = largest_sums(weights), np.iinfo(image.x_dtype)
+    reach *= range_of_x.max - range_of_x.min
+    offsets = np.zeros(count, np.int64) if bias is None else np.asarray(bias, None).reshape(-1).astype(np.int64)
+    total += offsets
+    if output.zero_point and largest_result(multiplier, reach + abs(offsets)) + abs(output.zero_point) >= 2**31:
         return None
-    return integer_scaling(multiplier, output, total, y_dtype)
+    sums = offsets - reach, offsets + reach
+    return integer_scaling(multiplier, output, total, sums, y_dtype)
 
 
 def float_layer_scaling(
@@ -359,11 +451,13 @@ def plain_convolution(
 
 def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = conv_2d.INPUTS.bound(node)
-    if not constant or np.may_share_memory(x, y):
+    if np.may_share_memory(x, y):
         return None
     op: OpDataConv = node.op_data
     if not uses_tiles():
         return plain_convolution(op, x, weights[: y.shape[3]], bias, y)
+    if not constant:
+        return None
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
     return bind_convolution(op, (op.rows, op.columns), x, by_group, bias, y)
@@ -371,10 +465,10 @@ def _bind_conv_2d(context: KernelContext, node: Node) -> Sequence[Step] | None:
 
 def _bind_fully_connected(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = fully_connected.bound(node)
-    if not constant:
-        return None
     if not uses_tiles():
         return _plain_fully_connected(node)
+    if not constant:
+        return None
     weights = weights[np.newaxis]
     scaling: Scaling | None
     if x.dtype == np.float32:
@@ -416,7 +510,7 @@ def take_rows(source: UInt8s, places: Int64s, count: int, row_bytes: int, target
 def _bind_transpose_conv(context: KernelContext, node: Node) -> Sequence[Step] | None:
     x, weights, bias, y, constant = transpose_conv.INPUTS.bound(node)
     op: OpDataConv = node.op_data
-    if constant and not uses_tiles():
+    if not uses_tiles():
         scale, zero_points = convolution_scale(op), (op.input_zero_point, 0)
         if scale is None or np.may_share_memory(x, y):
             return None

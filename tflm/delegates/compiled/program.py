@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from tflm.compiler.intrinsics import call
-from tflm.compiler.language import ABORTED, DONE, Int64s, Kernel, Step, kernel
-from tflm.compiler.machine_code import addresses
-from tflm.compiler.methods import bind_method, call_entry
+from tflm.compiler.language import ABORTED, DONE, Int64s, Kernel, Step, emitted
+from tflm.compiler.machine_code import addresses, unknown
+from tflm.compiler.methods import ARGUMENTS, bind_method, call_entry, has_interpreter_lock, words_of
+from tflm.delegates.compiled.team import KERNELS as TEAM_KERNELS
+from tflm.delegates.compiled.team import Team, run_together
 from tflm.kernels.node import InvokeAborted
 from tflm.kernels.registration import Run
 
@@ -20,18 +23,39 @@ BYTES_OF_A_SHORT_PROGRAM = 1 << 16
 """A program whose steps own fewer bytes finishes before another thread could take the interpreter lock."""
 
 
-@kernel
-def run_steps(first: int, last: int, program: Int64s) -> int:
+@emitted
+def run_steps(builder: Any, first: int, last: int, program: Int64s) -> None:
     """Run the steps from `first` to `last`: 0, or 4 times the index of the one that failed, plus its status.
 
+    Written for LLVM, since every program needs it, and numba takes half a second to start.
+
     Args:
+        builder: of the kernel.
+        first, last: indices of steps.
         program: for each step the address of its kernel's entry, and that of its arguments.
     """
-    for step in range(first, last):
-        status = call(program[2 * step], program[2 * step + 1])
-        if status != DONE:
-            return 4 * step + status
-    return DONE
+    from llvmlite import ir
+
+    integer = ir.IntType(64)
+    start = builder.block
+    head, body, following, failed, end = (builder.append_basic_block() for _ in range(5))
+    builder.branch(head)
+    builder.position_at_end(head)
+    step = builder.phi(integer)
+    step.add_incoming(first, start)
+    builder.cbranch(builder.icmp_signed("<", step, last), body, end)
+    builder.position_at_end(body)
+    place = builder.gep(program, [builder.shl(step, integer(1))])
+    entry, arguments = builder.load(place), builder.load(builder.gep(place, [integer(1)]))
+    function = ir.FunctionType(integer, [integer]).as_pointer()
+    status = builder.call(builder.inttoptr(entry, function), [arguments])
+    builder.cbranch(builder.icmp_signed("==", status, integer(DONE)), following, failed)
+    builder.position_at_end(following)
+    step.add_incoming(builder.add(step, integer(1)), following)
+    builder.branch(head)
+    builder.position_at_end(failed)
+    builder.ret(builder.add(builder.shl(step, integer(2)), status))
+    builder.position_at_end(end)
 
 
 KEEPS_LOCK, RELEASES_LOCK = call_entry.of(releases_lock=0), call_entry.of(releases_lock=1)
@@ -45,34 +69,62 @@ class Operator:
     Attributes:
         steps: calls of kernels; None if numpy runs the operator.
         bind_numpy: binds the numpy kernel, which runs if there are no steps or a step returns `REFUSED`.
+        is_interchangeable: whether the numpy kernel has the same result bit for bit, so that it may run until the
+            others are compiled.
+        threads: that share steps beside each other.
     """
 
     steps: Sequence[Step] | None
     bind_numpy: Callable[[], Run]
+    is_interchangeable: bool = True
+    threads: int = 1
     _numpy: Run | None = field(default=None, init=False)
+
+    @property
+    def kernels(self) -> list[Kernel]:
+        """The kernels that it needs."""
+        if self.steps is None:
+            return []
+        return [*ALWAYS_NEEDED, *(TEAM_KERNELS if self.has_bands else ()), *(step.kernel for step in self.steps)]
+
+    @property
+    def has_bands(self) -> bool:
+        """Whether threads share it."""
+        return self.threads > 1 and any(step.beside for step in self.steps or ())
+
+    def numpy(self) -> Run:
+        """The numpy kernel, bound on first use."""
+        if self._numpy is None:
+            self._numpy = self.bind_numpy()
+        return self._numpy
 
     def run_numpy(self) -> None:
         """Run the numpy kernel."""
-        if self._numpy is None:
-            self._numpy = self.bind_numpy()
-        self._numpy()
+        self.numpy()()
+
+    def forget_numpy(self) -> None:
+        """Release the numpy kernel and its arrays, until it is needed again."""
+        self._numpy = None
 
 
-def bind_program(operators: Sequence[Operator], compiles: bool) -> Run:
-    """Returns a function that runs operators in order: `Segment.run` if all of them are compiled.
+def bind_program(operators: Sequence[Operator]) -> Run:
+    """Returns a function that runs operators in order: `Segment.run` if all of them can be compiled."""
+    return bind_available(operators, addresses(kernel for operator in operators for kernel in operator.kernels))
 
-    Args:
-        operators: the operators.
-        compiles: whether to compile kernels that are not in the cache; if not, numpy runs their operators.
+
+def bind_cached(operators: Sequence[Operator]) -> Run:
+    """The same without compiling: numpy runs operators whose kernels are not in the cache.
+
+    It also runs those that aren't interchangeable, so that no result depends on the cache.
     """
-    kernels = (step.kernel for operator in operators for step in operator.steps or ())
-    available = addresses([*ALWAYS_NEEDED, *kernels], compiles)
-    runs: list[Run] = []
-    for is_compiled, group in itertools.groupby(operators, partial(_can_run, available)):
-        if is_compiled:
-            runs.append(Segment(list(group), available).run)
-        else:
-            runs.extend(operator.bind_numpy() for operator in group)
+    operators = [operator if operator.is_interchangeable else replace(operator, steps=None) for operator in operators]
+    kernels = [kernel for operator in operators for kernel in operator.kernels]
+    return bind_available(operators, addresses(kernels, compiles=False))
+
+
+def bind_available(operators: Sequence[Operator], available: dict[Kernel, int]) -> Run:
+    """The same with these kernels. Operators whose kernels may still be compiled bind numpy's when they run."""
+    runs = _runs(operators, available)
 
     def run_all() -> None:
         for run in runs:
@@ -81,32 +133,74 @@ def bind_program(operators: Sequence[Operator], compiles: bool) -> Run:
     return runs[0] if len(runs) == 1 else run_all
 
 
-def _can_run(available: dict[Kernel, int], operator: Operator) -> bool:
+def _runs(operators: Sequence[Operator], available: dict[Kernel, int]) -> list[Run]:
+    runs: list[Run] = []
+    for is_compiled, group in itertools.groupby(operators, partial(can_run, available)):
+        if is_compiled:
+            runs.append(Segment(list(group), available).run)
+        else:
+            runs.extend(operator.run_numpy if unknown(operator.kernels) else operator.numpy() for operator in group)
+    return runs
+
+
+def can_run(available: dict[Kernel, int], operator: Operator) -> bool:
     """Whether compiled code can run an operator: it has steps, and their kernels compile."""
-    steps = operator.steps
-    needed = [*ALWAYS_NEEDED, *(step.kernel for step in steps or ())]
-    return steps is not None and all(kernel in available for kernel in needed)
+    return operator.steps is not None and all(kernel in available for kernel in operator.kernels)
 
 
 class Segment:
-    """Steps of operators in turn."""
+    """Steps of operators in turn; those beside each other at the same time, if threads share their operator."""
 
     def __init__(self, operators: Sequence[Operator], available: dict[Kernel, int]):
         steps = [step for operator in operators for step in operator.steps or ()]
-        self._operators = operators
-        self._ends = np.cumsum([len(operator.steps or ()) for operator in operators], dtype=np.int64)
-        self._arguments = [np.array(step.arguments, np.int64) for step in steps]
+        threads = max((operator.threads for operator in operators if operator.has_bands), default=1)
+        self._team = Team(threads, available) if threads > 1 else None
+        self._operators, self._available = operators, available
         self._steps = steps  # which own the arrays that the arguments point to
-        self._program = np.array(
-            [(available[step.kernel], of.ctypes.data) for step, of in zip(steps, self._arguments)], np.int64
-        )
-        call = run_steps.step(first=0, last=len(steps), program=self._program)
-        words = np.array([available[run_steps], *call.arguments], np.int64)
-        self._first = words[1:2]
+        self._arguments: list[npt.NDArray[np.int64]] = []
+        calls = [[self._call(of) for of in self._together(operator.steps or ())] for operator in operators]
+        self._ends = np.cumsum([len(of) for of in calls], dtype=np.int64)
+        self._program = np.array([call for of in calls for call in of], np.int64)
+        self._call_arguments = run_steps.step(first=0, last=len(self._program), program=self._program).arguments
+        words = words_of(available[run_steps], self._call_arguments)
+        self._first = words[ARGUMENTS : ARGUMENTS + 1]
         owned = sum(array.nbytes for step in steps for array in step.owners)
-        method = RELEASES_LOCK if owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
-        self.start: Callable[[], int] = bind_method(method, available[method], words)
+        self._method = RELEASES_LOCK if self._team or owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
+        run_all: Callable[[], int] = bind_method(self._method, available[self._method], words)
+        self.start = partial(self._team.run, run_all) if self._team else run_all
         """Runs the steps until one fails; returns what `run_steps` returns."""
+
+    def guarded_start(self, guard: list[None]) -> Callable[[], int] | None:
+        """The same as `start`, guarded as in `tflm.compiler.methods`; None for a team and without interpreter lock."""
+        if self._team or not has_interpreter_lock():
+            return None
+        words = words_of(self._available[run_steps], self._call_arguments, guard)
+        self._arguments.append(words)
+        return bind_method(self._method, self._available[self._method], words)
+
+    def _together(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
+        """The steps of an operator, in turn; those that a team runs at the same time are in one list."""
+        group: list[Step] = []
+        for step in steps:
+            if group and not (step.beside and self._team):
+                yield group
+                group = []
+            group.append(step)
+        if group:
+            yield group
+
+    def _call(self, steps: Sequence[Step]) -> tuple[int, int]:
+        """The address of an entry, and of its arguments, that runs a step, or steps at the same time."""
+        calls = [(self._available[step.kernel], self._address(step.arguments)) for step in steps]
+        if len(calls) == 1 or self._team is None:
+            return calls[0]
+        parts = self._address([value for call in calls for value in call])
+        return self._available[run_together], self._address([self._team.address, parts, len(calls)])
+
+    def _address(self, arguments: Sequence[int]) -> int:
+        self._arguments.append(np.array(arguments, np.int64))
+        address: int = self._arguments[-1].ctypes.data
+        return address
 
     def run(self) -> None:
         """Run them all."""

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Float32s, Int8s, Int16s, Int32s, Shift, Step, kernel
+from tflm.compiler.language import (
+    DONE,
+    Elements,
+    Float32s,
+    Int8s,
+    Int16s,
+    Int32s,
+    Kernel,
+    Shift,
+    Step,
+    kernel,
+)
 from tflm.compiler.processor import uses_tiles
 from tflm.delegates.compiled.casts import as_float32, as_float64, as_int32, as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
@@ -17,14 +29,22 @@ from tflm.delegates.compiled.functions import hyperbolic_tangent, sigmoid
 from tflm.delegates.compiled.images import image_of
 from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.movement import copy_steps, move
-from tflm.delegates.compiled.plain_products import bind_plain_matrix, float_scale, integer_scale
+from tflm.delegates.compiled.plain_products import (
+    Scale,
+    bind_plain_convolution,
+    bind_plain_matrix,
+    float_scale,
+    integer_scale,
+)
 from tflm.delegates.compiled.products import bind_matrix, float_layer_scaling, layer_scaling
+from tflm.delegates.compiled.svdf_tiles import bind_tiles
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, QuantizedMultiplier, wrap_int32
 from tflm.kernels.arithmetic.requantization import OutputStage
+from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference import svdf
-from tflm.kernels.reference.svdf import SvdfTensors
+from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
 from tflm.kernels.reference.unidirectional_sequence_lstm import (
     INT16_MAX,
     INT16_MIN,
@@ -43,6 +63,9 @@ LOW_16_BITS = 0xFFFF
 
 Matrix = Callable[..., "list[Step] | None"]
 """Binds a product as `quantized_matrix` does."""
+
+BindStep = Callable[[OpDataLSTM, dict[str, npt.NDArray[Any]]], "Step | None"]
+"""Binds one step of an LSTM to products with the input and the hidden state, the hidden state, and the cells."""
 
 CELL_FRACTION_BITS = 12
 """Of a cell state that is exact in Q3.12."""
@@ -179,31 +202,47 @@ def lstm_step_float32(
     return DONE
 
 
-def bind_lstm(context: KernelContext, node: Node, find: Matrix | None = None) -> list[Step] | None:
-    """UNIDIRECTIONAL_SEQUENCE_LSTM; `find` binds its products of integers, `quantized_matrix` if it is None."""
+def bind_lstm(
+    context: KernelContext, node: Node, find: Matrix | None = None, bind_step: BindStep | None = None
+) -> list[Step] | None:
+    """UNIDIRECTIONAL_SEQUENCE_LSTM.
+
+    Args:
+        find: binds its products of integers with constant weights; `quantized_matrix` if it is None.
+        bind_step: binds a step of integers, of one gate array after the other; None where `lstm_step_integers` does.
+    """
     t, op = LstmTensors.of(node), node.op_data
-    if not t.constant:
+    if uses_tiles() and not t.constant:
         return None
     rows, hidden, cell = work_array(t.x.shape, t.x.dtype), t.hidden, t.cell
     gates_type = np.float32 if t.x.dtype == np.float32 else np.int16
     gates, from_hidden = (work_array((*size, 4 * t.y.shape[2]), gates_type) for size in (t.y.shape[:2], t.y.shape[1:2]))
-    products = _gate_products(find or quantized_matrix, t, op, rows.reshape(-1, rows.shape[2]), gates, from_hidden)
+    inputs = rows.reshape(-1, rows.shape[2])
+    if t.constant:
+        products = _gate_products(find or quantized_matrix, t, op, inputs, gates, from_hidden)
+    else:
+        products = _products_by_gate(t, op, inputs, gates, from_hidden)
     copy_rows = copy_steps([(rows, t.x)])
     if products is None or copy_rows is None:
         return None
     arrays = {"from_hidden": from_hidden, "hidden": hidden, "cell": cell}
-    sizes = dict(zip(("batches", "units"), hidden.shape))
-    is_integer = isinstance(op, OpDataLSTM)
-    constants = _quantized_constants(t, op) if is_integer else _float_constants(op)
-    step = lstm_step_integers if is_integer else lstm_step_float32
     of_input, of_hidden = products
     steps = [*copy_rows, *of_input]
     for gate, y in zip(gates, t.y):
         copy_hidden = copy_steps([(y, hidden)])
         if copy_hidden is None:
             return None
-        steps += [*of_hidden, step.step(from_input=gate, **arrays, **sizes, **constants), *copy_hidden]
+        arrays["from_input"] = gate
+        step = None if bind_step is None else bind_step(op, arrays)
+        steps += [*of_hidden, step or _bind_step(t, op, arrays), *copy_hidden]
     return steps
+
+
+def _bind_step(t: LstmTensors, op: OpDataLSTM | OpDataFloatLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step:
+    sizes = dict(zip(("batches", "units"), t.hidden.shape))
+    if isinstance(op, OpDataLSTM):
+        return lstm_step_integers.step(**arrays, **sizes, **_quantized_constants(t, op))
+    return lstm_step_float32.step(**arrays, **sizes, **_float_constants(op))
 
 
 def _gate_products(
@@ -227,6 +266,64 @@ def _gate_products(
     find_input = find(rows, of_input, bias, op.input_zero_point, op.input_multiplier, stage, gates)
     find_hidden = find(t.hidden, of_hidden, None, op.hidden_zero_point, op.recurrent_multiplier, stage, from_hidden)
     return None if find_input is None or find_hidden is None else (find_input, find_hidden)
+
+
+def _products_by_gate(
+    t: LstmTensors,
+    op: OpDataLSTM | OpDataFloatLSTM,
+    rows: npt.NDArray[Any],
+    gates: npt.NDArray[Any],
+    from_hidden: npt.NDArray[Any],
+) -> tuple[list[Step], list[Step]] | None:
+    """The same of weights that may change from invoke to invoke: one gate after the other, without tiles."""
+    of_input: list[Step] = []
+    of_hidden: list[Step] = []
+    for gate, bias in enumerate(t.biases):
+        input_step = _product_of_gate(op, True, gate, rows, t.input_weights[gate], bias, gates)
+        hidden_step = _product_of_gate(op, False, gate, t.hidden, t.recurrent_weights[gate], None, from_hidden)
+        if input_step is None or hidden_step is None:
+            return None
+        of_input.append(input_step)
+        of_hidden.append(hidden_step)
+    return of_input, of_hidden
+
+
+def _product_of_gate(
+    op: OpDataLSTM | OpDataFloatLSTM,
+    is_input: bool,
+    gate: int,
+    x: npt.NDArray[Any],
+    weights: npt.NDArray[Any],
+    bias: npt.NDArray[Any] | None,
+    y: npt.NDArray[Any],
+) -> Step | None:
+    """The step that sets the part of y (positions, units of all gates) of a gate; None if not exact.
+
+    Args:
+        is_input: whether x is the input, not the hidden state.
+    """
+    units = len(weights)
+    part = slice(gate * units, (gate + 1) * units)
+    scale: Scale | None = float_scale(-np.inf, np.inf)
+    zero_points = 0, 0
+    if isinstance(op, OpDataLSTM):
+        multiplier = op.input_multiplier if is_input else op.recurrent_multiplier
+        of_gate = type(multiplier)(multiplier.significand[part], multiplier.shift[part])
+        scale = integer_scale(of_gate, OutputStage.whole(0, np.int16))
+        zero_point = op.input_zero_point if is_input else op.hidden_zero_point
+        zero_points = zero_point, int(op.weights_zero_points[0 if is_input else 1][gate])
+    if scale is None:
+        return None
+    (step,) = bind_plain_convolution(
+        x[np.newaxis, np.newaxis],
+        (Axis(1, 1, 1), Axis(len(x), 1, len(x))),
+        weights[:, np.newaxis, np.newaxis],
+        bias,
+        scale,
+        y.reshape(1, 1, -1, y.shape[-1])[..., part],
+        zero_points=zero_points,
+    )
+    return step
 
 
 def float_matrix(
@@ -265,7 +362,7 @@ def _float_constants(op: OpDataFloatLSTM) -> dict[str, Any]:
 def _quantized_constants(t: LstmTensors, op: OpDataLSTM) -> dict[str, Any]:
     limits = np.iinfo(t.hidden.dtype)
     return {
-        **(_functions_from_tables(op) if uses_tiles() else _interpolated_functions(op)),
+        **(_functions_from_tables(op) if uses_tiles() else interpolated_functions(op)),
         **multiplier_parts("_forget", op.forget_cell),
         **multiplier_parts("_update", op.input_cell),
         **multiplier_parts("_output", op.output_hidden),
@@ -287,7 +384,8 @@ def _functions_from_tables(op: OpDataLSTM) -> dict[str, Any]:
     }
 
 
-def _interpolated_functions(op: OpDataLSTM) -> dict[str, Any]:
+def interpolated_functions(op: OpDataLSTM) -> dict[str, Any]:
+    """What a step computes with a small table in place of those of all results."""
     left = op.cell_power + CELL_FRACTION_BITS
     right = max(-left, 0) & 31  # C leaves larger counts undefined: this follows x86
     factor, half = (3 << (left & 31), 0) if left >= 0 else (3, 1 << ((-left - 1) & 31))
@@ -381,33 +479,63 @@ SVDF_LIMITS = {
 
 
 def _bind_svdf(context: KernelContext, node: Node) -> list[Step] | None:
-    t, op = SvdfTensors.of(node), node.op_data
-    batches, filters, memory = t.state.shape
-    if not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
+    t = SvdfTensors.of(node)
+    if uses_tiles() and not node.eval_input(svdf.WEIGHTS_FEATURE).is_constant:
         return None
-    newest = work_array((batches, filters), t.time.dtype)
-    find: list[Step] | None
-    if t.x.dtype == np.float32:
-        limits = SVDF_LIMITS.get(node.options(SVDFOptions).fused_activation_function)
-        if limits is None:
-            return None
-        find = float_matrix(t.x, t.feature, None, newest)
-        constants: dict[str, Any] = {"limits": np.array(limits, np.float32)}
-    else:
-        multiplier, stage = op.to_state.multiplier, op.to_state.stage
-        if not stage.minimum <= op.state_zero_point <= stage.maximum:
-            return None
-        find = quantized_matrix(t.x, t.feature, None, op.input_zero_point, multiplier, stage, newest)
-        constants = {"state_zero_point": op.state_zero_point, "zero_point": op.to_output.stage.zero_point}
-        constants |= multiplier_parts("", op.to_output.multiplier)
+    newest = work_array(t.state.shape[:2], t.time.dtype)
+    return _float_svdf(node, t, newest) if t.x.dtype == np.float32 else _quantized_svdf(node, t, newest)
+
+
+def _float_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> list[Step] | None:
+    limits = SVDF_LIMITS.get(node.options(SVDFOptions).fused_activation_function)
+    if limits is None:
+        return None
+    find = float_matrix(t.x, t.feature, None, newest)
+    return [*find, *_remember(svdf_float32, t, newest, limits=np.array(limits, np.float32))]
+
+
+def _quantized_svdf(node: Node, t: SvdfTensors, newest: npt.NDArray[Any]) -> list[Step] | None:
+    op: OpDataSvdf = node.op_data
+    multiplier, stage = op.to_state.multiplier, op.to_state.stage
+    if not stage.minimum <= op.state_zero_point <= stage.maximum:
+        return None
+    find = quantized_matrix(t.x, t.feature, None, op.input_zero_point, multiplier, stage, newest)
     if find is None:
         return None
+    is_constant = all(node.eval_input(i).is_constant for i in (svdf.WEIGHTS_TIME, svdf.BIAS))
+    tiles, done = bind_tiles(t, newest, op) if uses_tiles() and is_constant else ([], 0)
+    constants: dict[str, Any] = {
+        "state_zero_point": op.state_zero_point,
+        "zero_point": op.to_output.stage.zero_point,
+        **multiplier_parts("", op.to_output.multiplier),
+    }
+    rest = _from_unit(t, newest, done) if done else [(t, newest)]
+    return [*find, *tiles, *(step for part in rest for step in _remember(svdf_integers, *part, **constants))]
+
+
+def _from_unit(t: SvdfTensors, newest: npt.NDArray[Any], first: int) -> Iterator[tuple[SvdfTensors, npt.NDArray[Any]]]:
+    """The tensors and the newest values of each batch, from a unit on; none if there are no more units."""
+    filters = first * (newest.shape[1] // t.y.shape[1])
+    for batch in range(len(t.y)) if first < t.y.shape[1] else ():
+        of_batch = slice(batch, batch + 1)
+        part = replace(
+            t,
+            time=t.time[filters:],
+            bias=t.bias[first:],
+            state=t.state[of_batch, filters:],
+            y=t.y[of_batch, first:],
+        )
+        yield part, newest[of_batch, filters:]
+
+
+def _remember(kernel: Kernel, t: SvdfTensors, newest: npt.NDArray[Any], **constants: Any) -> list[Step]:
+    """The steps that shift the state of contiguous tensors, and then store the newest values and filter them."""
+    batches, filters, memory = t.state.shape
     units, state = t.y.shape[1], t.state.reshape(-1)
     sizes = {"batches": batches, "units": units, "rank": filters // units, "memory": memory}
     arrays = {"newest": newest, "weights": t.time, "bias": t.bias, "state": state, "y": t.y}
     forget = move.step(target=state, source=state[1:], count=state.nbytes - state.itemsize)
-    remember = svdf_float32 if t.x.dtype == np.float32 else svdf_integers
-    return [*find, forget, remember.step(**arrays, **sizes, **constants)]
+    return [forget, kernel.step(**arrays, **sizes, **constants)]
 
 
 BINDINGS = {"SVDF": _bind_svdf, "UNIDIRECTIONAL_SEQUENCE_LSTM": bind_lstm}

@@ -1,7 +1,7 @@
-"""MEAN, SUM, REDUCE_MAX and REDUCE_MIN; ARG_MAX and ARG_MIN: reductions along constant axes.
+"""MEAN, SUM, REDUCE_MAX, REDUCE_MIN and REDUCE_ALL; ARG_MAX and ARG_MIN: reductions along axes.
 
 A tensor is (outer, along, inner): the dimensions before the axes, the axes, and the dimensions after them. If the axes
-are not adjacent, it is transposed first.
+are not adjacent, or can change from invoke to invoke, it is transposed first.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.compiler.language import DONE, Elements, Float32s, Int32s, Step, kernel
+from tflm.compiler.language import DONE, REFUSED, Elements, Float32s, Int32s, Step, UInt8s, kernel
 from tflm.delegates.compiled.casts import as_int64
 from tflm.delegates.compiled.elementwise import multiplier_parts
 from tflm.delegates.compiled.fixed_point import clamped, scaled, wrapped
@@ -26,6 +26,41 @@ from tflm.kernels.reference.reduce import Rescaling, check_output, lowest_and_hi
 
 COMPARISONS: dict[str, Callable[..., Any]] = {"greater": lambda a, b: a > b, "less": lambda a, b: a < b}
 Comparison = Annotated[Callable[..., Any], COMPARISONS]
+
+
+@kernel
+def bring_axes_first(
+    x: Elements, y: Elements, axes: Int32s, dims: Int32s, axis_count: int, rank: int, along: int, inner: int
+) -> int:
+    """Transpose x to (along, inner), where `along` is the size of all axes together."""
+    reduced = as_int64(1)
+    for d in range(rank):
+        times = 0
+        for k in range(axis_count):
+            times += axes[k] == d or axes[k] == d - rank
+        if times:
+            reduced *= dims[d]
+    for k in range(axis_count):
+        if axes[k] < -rank or axes[k] >= rank:
+            return REFUSED
+    if reduced != along:
+        return REFUSED
+    for i in range(along * inner):
+        rest, row, column, row_step, column_step = i, 0, 0, 1, 1
+        for d in range(rank - 1, -1, -1):
+            times = 0
+            for k in range(axis_count):
+                times += axes[k] == d or axes[k] == d - rank
+            place = rest % dims[d]
+            rest //= dims[d]
+            if times:
+                row += place * row_step
+                row_step *= dims[d]
+            else:
+                column += place * column_step
+                column_step *= dims[d]
+        y[row * inner + column] = x[i]
+    return DONE
 
 
 @kernel
@@ -89,6 +124,19 @@ def extreme(better: Comparison, x: Elements, y: Elements, start: Elements, outer
 
 
 @kernel
+def conjunction(x: UInt8s, y: UInt8s, outer: int, along: int, inner: int) -> int:
+    """The lowest bits of truth values that all of them have."""
+    for i in range(outer):
+        for k in range(inner):
+            y[i * inner + k] = 1
+        for j in range(along):
+            first = (i * along + j) * inner
+            for k in range(inner):
+                y[i * inner + k] &= x[first + k]
+    return DONE
+
+
+@kernel
 def index_of_extreme(better: Comparison, x: Elements, y: Int32s, outer: int, along: int, inner: int) -> int:
     """Indices of the first of the best elements."""
     for i in range(outer):
@@ -126,18 +174,23 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
     x, y = input.elements, output.elements.reshape(-1)
-    if not axis.is_constant or not x.size:
+    if not x.size or not y.size:
         return None
-    axes = resolved_axes(axis.elements, input)
-    try:
-        check_output(axes, input, output)
-    except OperatorError:
-        return None  # numpy rejects it when it runs
-    transpose, x, sizes = _with_adjacent_axes(x, axes)
+    if axis.is_constant:
+        axes = resolved_axes(axis.elements, input)
+        try:
+            check_output(axes, input, output)
+        except OperatorError:
+            return None  # numpy rejects it when it runs
+        transpose, x, sizes = _with_adjacent_axes(x, axes)
+    else:
+        transpose, x, sizes = _with_axes_first(x, axis.elements.reshape(-1), y.size)
     if transpose is None:
         return None
     if node.operator in ("MEAN", "SUM"):
         return [*transpose, _bind_sum(node, x, y, sizes)]
+    if node.operator == "REDUCE_ALL":
+        return [*transpose, conjunction.step(x=x.view(np.uint8), y=y.view(np.uint8), **sizes)]
     lowest, highest = lowest_and_highest(x.dtype)
     better, start = ("greater", lowest) if node.operator == "REDUCE_MAX" else ("less", highest)
     return [*transpose, extreme.step(better=better, x=x, y=y, start=np.array([start], None), **sizes)]
@@ -157,17 +210,35 @@ def _with_adjacent_axes(
     return copy_steps([(transposed, source)]), transposed, {"outer": 1, "along": along, "inner": x.size // along}
 
 
+def _with_axes_first(
+    x: npt.NDArray[Any], axes: npt.NDArray[np.int32], inner: int
+) -> tuple[list[Step], npt.NDArray[Any], dict[str, int]]:
+    """The same for axes that can change from invoke to invoke, and an output of `inner` elements."""
+    plain = x if x.dtype == np.float32 else x.view(f"i{x.itemsize}")
+    first = work_array(x.size, plain.dtype)
+    sizes = {"along": x.size // inner, "inner": inner}
+    axis_count = axes.size if x.ndim else 0
+    step = bring_axes_first.step(
+        x=plain, y=first, axes=axes, dims=np.array(x.shape, np.int32), axis_count=axis_count, rank=x.ndim, **sizes
+    )
+    return [step], first.view(x.dtype), {"outer": 1, **sizes}
+
+
 def _bind_index(context: KernelContext, node: Node) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
-    if not axis.is_constant:
+    x, y, better = input.elements, output.elements, "greater" if node.operator == "ARG_MAX" else "less"
+    transpose: list[Step] = []
+    if axis.is_constant:
+        sizes = dict(zip(("outer", "along", "inner"), check_dimension(input, output, axis.elements)))
+    elif x.size and y.size:
+        transpose, x, sizes = _with_axes_first(x, axis.elements.reshape(-1)[:1], y.size)
+    else:
         return None
-    sizes = dict(zip(("outer", "along", "inner"), check_dimension(input, output, axis.elements)))
-    better = "greater" if node.operator == "ARG_MAX" else "less"
-    return [index_of_extreme.step(better=better, x=input.elements, y=output.elements, **sizes)]
+    return [*transpose, index_of_extreme.step(better=better, x=x, y=y, **sizes)]
 
 
 BINDINGS = {
-    **dict.fromkeys(("MEAN", "REDUCE_MAX", "REDUCE_MIN", "SUM"), _bind),
+    **dict.fromkeys(("MEAN", "REDUCE_ALL", "REDUCE_MAX", "REDUCE_MIN", "SUM"), _bind),
     **dict.fromkeys(("ARG_MAX", "ARG_MIN"), _bind_index),
 }

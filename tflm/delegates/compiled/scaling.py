@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tflm.delegates.compiled.images import aligned
-from tflm.delegates.compiled.tiles import SCALE_ROWS
+from tflm.delegates.compiled.lines import Multipliers, lines_of
+from tflm.delegates.compiled.tiles import LINE_ROWS, SCALE_ROWS, has_lines
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
 
@@ -21,7 +22,8 @@ class Scaling:
     Attributes:
         scale, rounds, bits, left: as `tiles.Epilogue` takes them.
         zero_point, least, most: of the output; the bits of a float64 for floats.
-        rows: (4, channels) int64, the constants of `tiles.Epilogue`; for floats (1, channels) float32, the bias.
+        rows: (4, channels) int64, the constants of `tiles.Epilogue`; float32 for lines; for floats (1, channels)
+            float32, the bias.
         shifts: left shifts that are applied to sums first.
         sums: int32, initial value of the sum of each channel.
     """
@@ -41,6 +43,28 @@ class Scaling:
         """1 where any channel shifts to the left."""
         return int(self.shifts.any())
 
+    @property
+    def adds(self) -> int:
+        """1 where there is a zero point."""
+        return int(self.zero_point != 0)
+
+    @property
+    def clamps(self) -> int:
+        """1 where the limits are narrower than integers of these bits, and for floats."""
+        largest = (1 << (self.bits - 1)) - 1
+        return int(self.scale == "float" or self.least > ~largest or self.most < largest)
+
+    @property
+    def kind(self) -> dict[str, int | str]:
+        """The constants of kernels that scale so."""
+        names = ("scale", "bits", "rounds", "left", "adds", "clamps")
+        return {name: getattr(self, name) for name in names}
+
+    def repeated(self, count: int) -> Scaling:
+        """The same for so many times the channels, one run of them after the other."""
+        rows, shifts, sums = (np.tile(part, count) for part in (self.rows, self.shifts, self.sums))
+        return replace(self, rows=rows, shifts=shifts, sums=sums)
+
     def constants(self, channels: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
         """The constants for vectors of these channels (vectors, lanes); -1 stands for no channel."""
         vectors, width = channels.shape
@@ -48,6 +72,8 @@ class Scaling:
         if self.scale == "float":
             return copied(np.where(channels < 0, np.float32(0), self.rows[0][chosen]))
         row_bytes = 4 * width
+        if self.scale in LINE_ROWS:
+            return copied(self.rows[:, chosen].transpose(1, 0, 2))
         laid_out = aligned((vectors, SCALE_ROWS * row_bytes + row_bytes * self.left), np.uint8)
         for row, values in enumerate(self.rows):
             for odd in (0, 1):
@@ -78,7 +104,11 @@ def largest_result(multiplier: QuantizedMultiplier, limits: npt.NDArray[np.int64
 
 
 def integer_scaling(
-    multiplier: QuantizedMultiplier, output: OutputStage, bias: npt.NDArray[np.int64], y_dtype: np.dtype[Any]
+    multiplier: QuantizedMultiplier,
+    output: OutputStage,
+    bias: npt.NDArray[np.int64],
+    sums: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    y_dtype: np.dtype[Any],
 ) -> Scaling | None:
     """The scaling of integer sums, to which a bias is to be added first; None where vectors can't do it.
 
@@ -86,6 +116,7 @@ def integer_scaling(
 
     Args:
         bias: of each channel. In 32 bits it is taken modulo 2^32, as sums are.
+        sums: the least and the largest sum of each channel, with what the bias means.
     """
     limits = np.iinfo(y_dtype)
     if not limits.min <= output.minimum <= limits.max or not limits.min <= output.maximum <= limits.max:
@@ -110,8 +141,34 @@ def integer_scaling(
     signs = np.where(right > 0, np.int64(1 << 31), 0)
     rows = np.stack([significand, (1 << 30) + second_half, signs, 31 + right])
     rounds = "up" if output.minimum >= output.zero_point else "away"
-    sums = (bias & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
-    return Scaling("double", rounds, *stage, rows, left, sums)
+    double = Scaling("double", rounds, *stage, rows, left, in_32_bits(bias))
+    return (_on_lines(double, output, bias, sums) if y_dtype == np.int8 and has_lines() else None) or double
+
+
+def _on_lines(
+    double: Scaling, output: OutputStage, bias: npt.NDArray[np.int64], sums: tuple[npt.NDArray[np.int64], ...]
+) -> Scaling | None:
+    """The same scaling by lines; None if it can't be shown to be exact. Arguments as those of `integer_scaling`."""
+    significand, addend, sign, shift = double.rows
+    (least, most), left = sums, double.shifts
+    in_range = (least >= (-1 << 31) >> left) & (most < (1 << 31) >> left) & (most - least < 1 << 31)
+    if not in_range.all() or shift.max(initial=0) > 62:
+        return None
+    exact = Multipliers(significand << left, addend, sign, shift, least, most)
+    for zero_point in {0: None, output.zero_point: None}:
+        # What lines don't have of the zero point is added to their results.
+        stage = OutputStage(*(of - zero_point for of in (output.zero_point, output.minimum, output.maximum)))
+        lines = lines_of(exact, stage, rounds_away=double.rounds == "away")
+        if lines is not None:
+            first_sums = in_32_bits(bias + lines.starts)
+            scale, shifts = "short_lines" if lines.are_short else "lines", np.zeros_like(left)
+            return replace(double, scale=scale, zero_point=zero_point, rows=lines.rows, shifts=shifts, sums=first_sums)
+    return None
+
+
+def in_32_bits(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
+    """Integers modulo 2^32."""
+    return (values & 0xFFFFFFFF).astype(np.uint32).view(np.int32)
 
 
 def float_scaling(bias: npt.NDArray[np.float32], least: Any, most: Any) -> Scaling:

@@ -16,6 +16,7 @@ from tflm.compiler.language import (
     Int16s,
     Int32s,
     Int64s,
+    Shift,
     Step,
     UInt8s,
     UInt32s,
@@ -24,9 +25,11 @@ from tflm.compiler.language import (
     inlined,
     kernel,
 )
+from tflm.delegates.compiled.cast import convert
 from tflm.delegates.compiled.casts import as_float64, as_int16, as_int32, as_int64, as_uint64
 from tflm.delegates.compiled.fixed_point import clamped
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.signal.filter_bank import FilterBank
 from tflm.kernels.reference.signal.filter_bank_log import LN_2, ONE, SEGMENTS, log2_beyond_line
@@ -55,7 +58,7 @@ def clear_steps(*targets: npt.NDArray[Any]) -> list[Step]:
 
 
 @kernel
-def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shift: int) -> int:
+def window(x: Int16s, weights: Int16s, y: Int16s, frames: int, length: int, shift: Shift) -> int:
     """Frames times the weights, shifted right, saturated."""
     for frame in range(frames):
         first = frame * length
@@ -115,6 +118,26 @@ def filter_bank(x: UInt32s, weights: Int16s, unweights: Int16s, bands: Int32s, y
         if band > 0:
             y[band - 1] = carried + total
         carried = next_carried
+    return DONE
+
+
+@kernel
+def find_bands(
+    starts: Int16s, weight_starts: Int16s, widths: Int16s, bands: Int32s, count: int, values: int, weights: int
+) -> int:
+    """The bands of a filter bank whose inputs can change from invoke to invoke; all must be inside.
+
+    Args:
+        bands: as `filter_bank` takes them.
+        values, weights: elements of the spectrum, and of weights and unweights.
+    """
+    for band in range(count):
+        start, weight, width = as_int32(starts[band]), as_int32(weight_starts[band]), as_int32(widths[band])
+        if width <= 0:
+            start, weight, width = as_int32(0), as_int32(0), as_int32(0)
+        elif min(start, weight) < 0 or start + width > values or weight + width > weights:
+            return REFUSED
+        bands[3 * band], bands[3 * band + 1], bands[3 * band + 2] = start, weight, width
     return DONE
 
 
@@ -369,19 +392,17 @@ def _bind_energy(context: KernelContext, node: Node) -> list[Step] | None:
 
 def _bind_filter_bank(context: KernelContext, node: Node) -> list[Step] | None:
     bank = FilterBank(context, node, node.op_data)
-    if not bank.is_constant:
-        return None
-    _, y = _elements(node)
-    return [
-        filter_bank.step(
-            x=bank.spectrum.elements,
-            weights=bank.weights.elements,
-            unweights=bank.unweights.elements,
-            bands=np.array(bank.bands(), np.int32).reshape(-1),
-            y=y.view(np.int64),
-            channels=y.size,
-        )
-    ]
+    arrays = {name: getattr(bank, name).elements for name in ("weights", "unweights")}
+    x, y = _elements(node)
+    if bank.is_constant:
+        bands, find = np.array(bank.bands(), np.int32).reshape(-1), []
+    else:
+        count = node.op_data + 1
+        bands = work_array(3 * count, np.int32)
+        sizes = {"count": count, "values": x.size, "weights": min(array.size for array in arrays.values())}
+        numbers = (node.eval_input(i).elements for i in range(3, 6))
+        find = [find_bands.step(**dict(zip(("starts", "weight_starts", "widths"), numbers)), bands=bands, **sizes)]
+    return [*find, filter_bank.step(x=x, **arrays, bands=bands, y=y.view(np.int64), channels=y.size)]
 
 
 def _bind_square_root(context: KernelContext, node: Node) -> list[Step] | None:
@@ -413,18 +434,22 @@ def _bind_spectral_subtraction(context: KernelContext, node: Node) -> list[Step]
 def _bind_automatic_gain(context: KernelContext, node: Node) -> list[Step] | None:
     x, y = _elements(node)
     noise, gains = (node.eval_input(i) for i in (1, 2))
+    complete, prepare = complete_gains(gains.elements), []
     if not gains.is_constant:
-        return None
+        given = gains.elements[: complete.size]
+        complete = work_array(complete.size, np.int32)
+        prepare = [convert.step(x=given, y=complete, count=given.size), *clear_steps(complete[given.size :])]
     return [
+        *prepare,
         automatic_gain.step(
             x=x,
             noise=noise.elements,
-            gains=complete_gains(gains.elements),
+            gains=complete,
             y=y,
             largest=largest_estimate(gains.elements.size),
             shift=node.op_data & 63,
             count=x.size,
-        )
+        ),
     ]
 
 

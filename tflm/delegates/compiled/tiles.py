@@ -5,14 +5,18 @@ registers while it runs through the depth, a unit of 32 bits at a time: it loads
 broadcasts one unit of each position in turn to a register, and multiplies them.
 
     unit    x            weights     sums
-    bytes   4 uint8      int8        int32, by one instruction (VNNI)
+    bytes   4 uint8      int8        int32, by one instruction (VNNI; SDOT of arm64, where x is int8)
     pairs   2 int16      int16       int32, by a multiplication that adds pairs
     float   1 float32    float32     float32, one rounded product after the other
 
-Sums of 32 bits become 8 or 16 by one of two `scale`s, in 64-bit lanes, those of even and of odd channels apart:
+Sums of 32 bits become 8 or 16 by one of these `scale`s:
 
-    double  wraps at 32 bits, and rounds twice: `QuantizedMultiplier`
-    wide    adds a bias of 64 bits, and rounds once: `WideQuantizedMultiplier`
+    short_lines  floors of lines in float32, where these are shown to be exact: `lines`
+    lines        the same with slopes of two float32
+    double       wraps at 32 bits, and rounds twice: `QuantizedMultiplier`
+    wide         adds a bias of 64 bits, and rounds once: `WideQuantizedMultiplier`
+
+The last two are in 64-bit lanes, those of even and of odd channels apart.
 
 Results are narrowed by instructions that work within 128 bits (packs), so that the channels of the registers of a tile
 are interleaved: `channel_order`.
@@ -35,14 +39,41 @@ Value: TypeAlias = Any
 SCALE_ROWS = 8
 """Rows of 64-bit constants for each vector of channels: 4 constants, each for even and for odd channels."""
 
+LINE_ROWS = {"lines": {"up": 3, "away": 5}, "short_lines": {"up": 2, "away": 4}}
+"""Rows of float32 for each vector of channels, by `scale` and rounding."""
+
+ROUNDS_DOWN = 0x9
+"""Embedded rounding: towards minus infinity, without exceptions."""
+
+MXCSR_ROUNDS_DOWN, FPCR_ROUNDS_DOWN = 0x3F80, 0x800000
+"""The same as the mode of a thread: contents of the control registers of x86 and arm64."""
+
 
 def lanes() -> int:
     """Values of 32 bits in a vector."""
     return processor().vector_bytes // 4
 
 
+def rounds_down() -> bool:
+    """Whether there are multiply-adds of float32, which can round down."""
+    return lanes() > 4 or processor().is_arm64
+
+
+def embeds_rounding() -> bool:
+    """Whether instructions say how they round, whatever the mode of the thread."""
+    return lanes() == 16
+
+
+def has_lines() -> bool:
+    """Whether `lines` takes fewer instructions than `double`, for which arm64 has special ones."""
+    return rounds_down() and processor().is_x86
+
+
 def channel_order(vectors: int, bits: int) -> npt.NDArray[np.intp]:
-    """For each vector of a tile and each lane: which channel of the tile it holds, if the output has that many bits."""
+    """For each vector of a tile and each lane: which channel of the tile it holds, if the output has that many bits.
+
+    Three vectors don't have outputs of 16 bits.
+    """
     width = lanes()
     interleaved = {8: vectors, 16: min(vectors, 2), 32: 1}[bits]
     natural = np.arange(vectors * width, dtype=np.intp).reshape(vectors // interleaved, width // 4, interleaved, 4)
@@ -62,6 +93,7 @@ class Writer:
         self.width = lanes()
         self.i8, self.i16, self.i32, self.i64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
         self.f32 = ir.FloatType()
+        self._is_rounding_down = False
 
     def vector(self, element: Any, count: int) -> Any:
         """A type of vectors."""
@@ -151,10 +183,12 @@ class Writer:
         if unit == "float":
             return self.b.fadd(sums, self.b.fmul(x, weights))
         cpu = processor()
-        bits = 8 * cpu.vector_bytes
-        if cpu.has_dot_product:
+        if cpu.has_dot_product and cpu.is_x86:
             name = "vpdpbusd" if unit == "bytes" else "vpdpwssd"
-            return self.intrinsic(f"llvm.x86.avx512.{name}.{bits}", sums.type, sums, x, weights)
+            return self.intrinsic(f"llvm.x86.avx512.{name}.{8 * cpu.vector_bytes}", sums.type, sums, x, weights)
+        if unit == "bytes":
+            x, weights = (self.b.bitcast(value, self.vector(self.i8, 4 * self.width)) for value in (x, weights))
+            return self.intrinsic("llvm.aarch64.neon.sdot.v4i32.v16i8", sums.type, sums, x, weights)
         assert unit == "pairs"
         return self.b.add(sums, self._sum_of_pairs(x, weights))
 
@@ -171,6 +205,47 @@ class Writer:
             halves = [self.b.sext(self.shuffled(value, value, lanes_of), wide) for value in (x, weights)]
             products.append(self.b.mul(*halves))
         return self.b.add(*products)
+
+    # Numbers rounded down.
+
+    @contextlib.contextmanager
+    def rounding_down(self) -> Iterator[None]:
+        """Let `sum_rounded_down` and `floor` round down what is loaded and stored meanwhile.
+
+        LLVM moves neither loads nor stores across the instructions that set the mode, and so nothing between these.
+        """
+        self._is_rounding_down = True
+        if embeds_rounding():
+            yield
+            return
+        void = self.ir.VoidType()
+        if processor().is_x86:
+            modes = (self.variable(self.i32, self.i32(MXCSR_ROUNDS_DOWN)) for _ in range(2))
+            before, down = (self.b.bitcast(mode, self.i8.as_pointer()) for mode in modes)
+            self.intrinsic("llvm.x86.sse.stmxcsr", void, before)
+            set_mode = "llvm.x86.sse.ldmxcsr"
+        else:
+            before, down = self.intrinsic("llvm.aarch64.get.fpcr", self.i64), self.i64(FPCR_ROUNDS_DOWN)
+            set_mode = "llvm.aarch64.set.fpcr"
+        self.intrinsic(set_mode, void, down)
+        yield
+        self.intrinsic(set_mode, void, before)
+
+    def sum_rounded_down(self, x: Value, factor: Value, addend: Value) -> Value:
+        """x * factor + addend, rounded once, of vectors of float32."""
+        assert self._is_rounding_down
+        if embeds_rounding():
+            return self.intrinsic("llvm.x86.avx512.vfmadd.ps.512", x.type, x, factor, addend, self.i32(ROUNDS_DOWN))
+        return self.intrinsic(f"llvm.fma.v{self.width}f32", x.type, x, factor, addend)
+
+    def floor(self, x: Value) -> Value:
+        """int32 of a vector of float32."""
+        kind = self.vector(self.i32, self.width)
+        if embeds_rounding():
+            name, zeros = "llvm.x86.avx512.mask.cvtps2dq.512", self.ir.Constant(kind, None)
+            return self.intrinsic(name, kind, x, zeros, self.i16(-1), self.i32(ROUNDS_DOWN))
+        name = "x86.avx.cvt.ps2dq.256" if processor().is_x86 else "aarch64.neon.fcvtms.v4i32.v4f32"
+        return self.intrinsic(f"llvm.{name}", kind, x)
 
     # Lanes within 128 bits.
 
@@ -216,17 +291,30 @@ class Epilogue:
     """Turns the sums of a tile into outputs.
 
     Args:
-        scale: "double", "wide"; "float" for an activation alone.
+        scale: "short_lines", "lines", "double", "wide"; "float" for an activation alone.
         bits: of the output.
         rounds: how results below zero are rounded: "away" from zero, or "up" where they are clamped anyway.
         left: whether any multiplier shifts sums to the left first.
+        adds: whether the zero point isn't 0.
+        clamps: whether `least` and `most` are narrower than the type.
         zero_point, least, most: of the output, int64; for "float", `least` and `most` are the bits of a float64.
     """
 
     def __init__(
-        self, w: Writer, scale: str, bits: int, rounds: str, left: int, zero_point: Value, least: Value, most: Value
+        self,
+        w: Writer,
+        scale: str,
+        bits: int,
+        rounds: str,
+        left: int,
+        adds: int,
+        clamps: int,
+        zero_point: Value,
+        least: Value,
+        most: Value,
     ):
         self.w, self.scale, self.bits, self.rounds, self.left = w, scale, bits, rounds, left
+        self.adds, self.clamps = adds, clamps
         b = w.b
         if scale == "float":
             limits = [b.fptrunc(b.bitcast(value, w.ir.DoubleType()), w.f32) for value in (least, most)]
@@ -245,20 +333,31 @@ class Epilogue:
         w = self.w
         if self.scale == "float":
             return [[self._activated(value, constants, place) for place, value in enumerate(sums)] for sums in rows]
-        step = SCALE_ROWS * 4 * w.width + (4 * w.width if self.left else 0)
-        scaled = [[self._scaled(value, w.add(constants, v * step)) for v, value in enumerate(sums)] for sums in rows]
+        if self.scale in LINE_ROWS:
+            step, scale = LINE_ROWS[self.scale][self.rounds] * 4 * w.width, self._on_line
+        else:
+            step, scale = SCALE_ROWS * 4 * w.width + (4 * w.width if self.left else 0), self._scaled
+        scaled = [[scale(value, w.add(constants, v * step)) for v, value in enumerate(sums)] for sums in rows]
         together = 4 // len(scaled[0])  # positions whose bytes fill a vector
         if self.bits == 8 and len(rows) % together == 0:
             groups = (scaled[first : first + together] for first in range(0, len(rows), together))
             return [row for group in groups for row in self._bytes(group)]
         return [self._narrowed(value) for value in scaled]
 
+    def rounding(self) -> contextlib.AbstractContextManager[None]:
+        """The rounding that outputs need, for the whole kernel."""
+        return self.w.rounding_down() if self.scale in LINE_ROWS else contextlib.nullcontext()
+
     def _bytes(self, rows: list[list[Value]]) -> list[list[Value]]:
         """Bytes of as many positions as fill one vector."""
         w = self.w
-        a, c, d, e = (value for row in rows for value in row)
-        words = [self._clamped(w.packed(a, c)), self._clamped(w.packed(d, e))]
+        values = [value for row in rows for value in row]
+        words = [self._clamped(w.packed(*values[:2])), self._clamped(w.packed(values[2], values[-1]))]
         packed, parts = w.packed(*words), len(rows)
+        if len(values) == 3:  # the last quarter of each 128 bits has the third vector again
+            units = w.b.bitcast(packed, w.vector(w.i32, w.width))
+            kept = w.shuffled(units, units, [lane for lane in range(w.width) if lane % 4 < 3])
+            return [[w.b.bitcast(kept, w.vector(w.i8, 3 * w.width))]]
         if parts == 1:
             return [[packed]]
         # Each 128 bits have some of every position: these are brought together.
@@ -279,7 +378,7 @@ class Epilogue:
             words = [self._halved(words[0])]
         if self.bits == 16:
             return words
-        return [self.w.b.trunc(value, self.w.vector(self.w.i8, value.type.count)) for value in words]
+        return [self.w.saturated(value, 8) for value in words]
 
     def _activated(self, sums: Value, constants: Value, place: int) -> Value:
         """Bias, and C's max and min, which let NaN through."""
@@ -290,12 +389,28 @@ class Epilogue:
 
     def _clamped(self, words: Value) -> Value:
         w = self.w
-        shifted = w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", words.type, words, self.zero_point)
-        return w.least_of(w.most_of(shifted, self.least), self.most)
+        if self.adds:
+            words = w.intrinsic(f"llvm.sadd.sat.v{2 * w.width}i16", words.type, words, self.zero_point)
+        return w.least_of(w.most_of(words, self.least), self.most) if self.clamps else words
 
     def _halved(self, words: Value) -> Value:
         order = [lane for group in range(0, 2 * self.w.width, 8) for lane in range(group, group + 4)]
         return self.w.shuffled(words, words, order)
+
+    def _on_line(self, sums: Value, constants: Value) -> Value:
+        """floor(fma(x, high, fma(x, low, offset))); offset is `below` where x < switch. Short lines have no `low`."""
+        w, b = self.w, self.w.b
+        x = b.sitofp(sums, w.vector(w.f32, w.width))
+        count = LINE_ROWS[self.scale][self.rounds]
+        rows = [w.load(w.add(constants, row * 4 * w.width), x.type) for row in range(count)]
+        slopes = 1 if self.scale == "short_lines" else 2
+        offset = rows[slopes]
+        if self.rounds == "away":
+            below, switch = rows[slopes + 1 :]
+            offset = b.select(b.fcmp_ordered("<", x, switch), below, offset)
+        for slope in reversed(rows[:slopes]):
+            offset = w.sum_rounded_down(x, slope, offset)
+        return w.floor(offset)
 
     def _scaled(self, sums: Value, constants: Value) -> Value:
         """Sums of 32 bits as results of 32 bits."""
@@ -305,6 +420,8 @@ class Epilogue:
         thirty_two = w.splat(w.i64(32), half)
         if self.left:
             sums = b.shl(sums, w.load(w.add(constants, SCALE_ROWS * 4 * w.width), sums.type))
+        if self.scale == "double" and processor().is_arm64:
+            return self._double_on_arm64(sums, constants)
         both = b.bitcast(sums, wide)
         results = []
         for odd in (False, True):
@@ -329,6 +446,24 @@ class Epilogue:
             is_negative = b.icmp_signed("<", product, w.splat(w.i64(-(1 << 30)), x.type.count))
             total = b.select(is_negative, b.sub(total, sign), total)
         return b.ashr(total, shift)
+
+    def _double_on_arm64(self, sums: Value, constants: Value) -> Value:
+        """The same for the 32-bit lanes of `sums`: SQRDMULH rounds as the first step does, SRSHL as the second.
+
+        From the constants of 64 bits it takes the low halves: `sign` is the sign bit where there is a second rounding.
+        """
+        w, b, kind = self.w, self.w.b, sums.type
+
+        def constant(row: int) -> Value:
+            even, odd = (w.load(w.add(constants, (2 * row + part) * 4 * w.width), kind) for part in range(2))
+            return w.shuffled(even, odd, [lane - lane % 2 + lane % 2 * w.width for lane in range(w.width)])
+
+        significand, sign, shift = constant(0), constant(2), constant(3)
+        high = w.intrinsic("llvm.aarch64.neon.sqrdmulh.v4i32", kind, sums, significand)
+        if self.rounds == "away":
+            below_zero = b.ashr(b.and_(high, sign), w.splat(w.i32(31), w.width))
+            high = w.intrinsic("llvm.sadd.sat.v4i32", kind, high, below_zero)
+        return w.intrinsic("llvm.aarch64.neon.srshl.v4i32", kind, high, b.sub(w.splat(w.i32(31), w.width), shift))
 
     def _wide(self, x: Value, significand: Value, addend: Value, bias: Value, shift: Value) -> Value:
         """floor(((x + bias) * significand + addend) / 2^shift)."""
@@ -369,6 +504,8 @@ def product(
     bits: int,
     rounds: str,
     left: int,
+    adds: int,
+    clamps: int,
 ) -> None:
     """The outputs of all positions for blocks of channels.
 
@@ -388,7 +525,7 @@ def product(
     b, vector_bytes = builder, 4 * w.width
     element = w.f32 if unit == "float" else w.i32
     kind = w.vector(element, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, zero_point, least, most)
+    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
     block_bytes, unit_bytes = vectors * w.width * bits // 8, vectors * vector_bytes
     y_place, w_place = w.variable(w.i64, y), w.variable(w.i64, weights)
     bias_place, constants_place = w.variable(w.i64, bias), w.variable(w.i64, constants)
@@ -398,7 +535,7 @@ def product(
     tiles = b.sdiv(w.add(positions, rows - 1), w.number(rows))
     steps = b.sdiv(units, w.number(split))
     spread = kind if unit == "float" else w.vector(w.i32, w.width)
-    with w.loop(blocks):
+    with epilogue.rounding(), w.loop(blocks):
         y_block, constants_block, bias_block = b.load(y_place), b.load(constants_place), b.load(bias_place)
         weights_block = b.load(w_place)
         with w.loop(tiles) as tile:
@@ -452,7 +589,7 @@ def product(
                     base = b.ptrtoint(spill, w.i64)
                     for r, (target, vectors_of) in enumerate(zip(targets, outputs)):
                         _store_all(w, vectors_of, w.add(base, r * block_bytes))
-                        _copy(w, w.add(base, r * block_bytes), target, valid)
+                        copy_bytes(w, w.add(base, r * block_bytes), target, valid)
         b.store(w.add(y_block, block_bytes), y_place)
         b.store(w.add(bias_block, vectors * vector_bytes), bias_place)
         b.store(w.add(constants_block, constants_bytes), constants_place)
@@ -465,7 +602,8 @@ def _store_all(w: Writer, values: list[Value], address: Value) -> None:
         address = w.add(address, value.type.count * bits // 8)
 
 
-def _copy(w: Writer, source: Value, target: Value, count: Value) -> None:
+def copy_bytes(w: Writer, source: Value, target: Value, count: Value) -> None:
+    """Copy bytes one by one."""
     with w.loop(count) as i:
         w.store(w.load(w.add(source, i), w.i8), w.add(target, i))
 
@@ -557,6 +695,8 @@ def channelwise(
     bits: int,
     rounds: str,
     left: int,
+    adds: int,
+    clamps: int,
 ) -> None:
     """The outputs of runs. Each element comes from the elements at its place in a run of the image for each tap.
 
@@ -577,14 +717,14 @@ def channelwise(
     b, vector_bytes = builder, 4 * w.width
     count, together = VECTORS_OF_RUN[unit], TAPS_OF_UNIT[unit]
     kind = w.vector(w.f32 if unit == "float" else w.i32, w.width)
-    epilogue = Epilogue(w, scale, bits, rounds, left, zero_point, least, most)
+    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
     tile_bytes = count * w.width * bits // 8
     loaded_bytes = count * vector_bytes // together
     with b.goto_entry_block():
         spill = b.alloca(w.vector(w.i8, tile_bytes))
     sums = [w.variable(kind) for _ in range(count)]
     turn = w.variable(w.i64)
-    with w.loop(runs) as run:
+    with epilogue.rounding(), w.loop(runs) as run:
         begin = w.add(image, b.load(b.gep(offsets, [run])))
         target = w.add(y, w.times(run, y_step))
         b.store(w.number(0), turn)
@@ -616,7 +756,7 @@ def channelwise(
                 with confined:
                     base = b.ptrtoint(spill, w.i64)
                     _store_all(w, outputs, base)
-                    _copy(w, base, goal, valid)
+                    copy_bytes(w, base, goal, valid)
                 with others:
                     _store_all(w, outputs, goal)
 

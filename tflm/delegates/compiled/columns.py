@@ -1,0 +1,254 @@
+"""DEPTHWISE_CONV_2D of 8 bits with a dot product of four bytes: the taps of a column are the bytes of a unit.
+
+A tile has 64 channels of a position, or fewer of as many positions, one below the other, as fill four vectors. It runs
+along the columns of the image. Each column is interleaved once, its rows to units, and stays in registers for all
+windows that see it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.compiler.language import Int64s, Step, emitted
+from tflm.delegates.compiled.bands import bands_of, together
+from tflm.delegates.compiled.images import SLACK, Image, aligned
+from tflm.delegates.compiled.scaling import Scaling, copied
+from tflm.delegates.compiled.tiles import Epilogue, Value, Writer, channel_order, lanes
+from tflm.kernels.layers.geometry import Axis
+
+VECTORS = 4
+ROWS = 4
+"""Most rows of a window: bytes of a unit."""
+
+MOST_COLUMNS = 4
+LEAST_CHANNELS = 16
+"""A tile has a multiple of so many channels of each of its positions."""
+
+
+def fits_columns(rows: Axis, columns: Axis, channels: int, image: Image, scaling: Scaling) -> bool:
+    """Whether `bind_columns` binds such a layer."""
+    is_small = 1 < rows.taps <= ROWS and columns.stride < columns.taps <= MOST_COLUMNS and columns.dilation == 1
+    of_bytes = image.unit == "bytes" and scaling.bits == 8 and lanes() == 16
+    return of_bytes and is_small and channels % LEAST_CHANNELS == 0
+
+
+def bind_columns(
+    x: npt.NDArray[Any],
+    rows: Axis,
+    columns: Axis,
+    weights: npt.NDArray[Any],
+    image: Image,
+    scaling: Scaling,
+    y: npt.NDArray[Any],
+) -> list[Step]:
+    """The steps that set y to the windows of x times the weights of each channel; arguments as `bind_channelwise`."""
+    channels = len(weights)
+    fill, held, sources = framed(x, rows, columns, channels, image)
+    targets = np.arange(len(sources), dtype=np.int64) * columns.windows * channels
+    runs = sources, targets
+    axes = rows, columns
+    steps = (_steps(held, axes, weights, scaling, y, runs, *block) for block in _blocks(channels))
+    return [*fill, *itertools.chain.from_iterable(steps)]
+
+
+def framed(
+    x: npt.NDArray[Any], rows: Axis, columns: Axis, channels: int, image: Image
+) -> tuple[list[Step], npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """The image of x with its borders.
+
+    Returns:
+        The steps that fill it, the image, and the offsets of the first rows that rows of the output see, in bytes.
+    """
+    batches, _, _, depth = x.shape
+    held = aligned((batches, rows.stop - rows.start, columns.stop - columns.start, channels), image.dtype, SLACK)
+    held[...] = image.border
+    ends = [(max(axis.start, 0), max(min(axis.stop, axis.size), 0)) for axis in (rows, columns)]
+    seen = x[:, slice(*ends[0]), slice(*ends[1])]
+    top, left = ends[0][0] - rows.start, ends[1][0] - columns.start
+    inside = held[:, top : top + seen.shape[1], left : left + seen.shape[2]]
+    fill = [image.filled(seen, inside, channels // depth)] if inside.size else []
+    batch, row, *_ = held.strides
+    batch_offsets = np.arange(batches, dtype=np.int64)[:, np.newaxis] * batch
+    sources = (batch_offsets + np.arange(rows.windows, dtype=np.int64) * rows.stride * row).reshape(-1)
+    return fill, held, sources
+
+
+def _blocks(channels: int) -> Iterator[tuple[int, int, int]]:
+    """How channels fall into blocks: (first channel, number of tiles, positions of a tile)."""
+    first = 0
+    for parts in (1, 2, 4):
+        size = VECTORS * lanes() // parts
+        tiles = (channels - first) // size
+        if tiles:
+            yield first, tiles, parts
+        first += tiles * size
+
+
+def _steps(
+    held: npt.NDArray[Any],
+    axes: tuple[Axis, Axis],
+    weights: npt.NDArray[Any],
+    scaling: Scaling,
+    y: npt.NDArray[Any],
+    runs: tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]],
+    first: int,
+    tiles: int,
+    parts: int,
+) -> list[Step]:
+    rows, columns = axes
+    order = channel_order(VECTORS, 8)
+    size = order.size // parts
+    channels = first + np.arange(tiles, dtype=np.int64)[:, np.newaxis, np.newaxis] * size + order % size
+    by_row = np.zeros((len(weights), columns.taps, ROWS), np.int8)
+    by_row[..., : rows.taps] = weights.transpose(0, 2, 1)
+    flat = channels.reshape(-1, lanes())
+    constants = scaling.constants(flat)
+    groups = -(-len(runs[0]) // parts)
+    # The last group may have the last run more than once.
+    members = np.minimum(np.arange(groups * parts, dtype=np.int64), len(runs[0]) - 1).reshape(groups, parts)
+    kernel = columnwise.of(
+        row_taps=rows.taps, column_taps=columns.taps, stride=columns.stride, parts=parts, **scaling.kind
+    )
+    packed, first_sums = copied(by_row[channels].transpose(0, 3, 1, 2, 4)), scaling.first_sums(flat)
+    steps = (
+        kernel.step(
+            image=held.ctypes.data + first,
+            sources=runs[0][members[band]],
+            targets=runs[1][members[band]],
+            groups=len(members[band]),
+            windows=columns.windows,
+            row_step=rows.dilation * held.strides[1],
+            column_step=held.strides[2],
+            tiles=tiles,
+            weights=packed,
+            bias=first_sums,
+            constants=constants,
+            constants_bytes=constants.nbytes // tiles,
+            y=y.ctypes.data + first,
+            y_step=len(weights),
+            zero_point=scaling.zero_point,
+            least=scaling.least,
+            most=scaling.most,
+        ).owning(held, y)
+        for band in bands_of(len(members), tiles * columns.windows * columns.taps * VECTORS)
+    )
+    return together(list(steps))
+
+
+@emitted
+def columnwise(
+    builder: Any,
+    image: int,
+    sources: Int64s,
+    targets: Int64s,
+    groups: int,
+    windows: int,
+    row_step: int,
+    column_step: int,
+    tiles: int,
+    weights: int,
+    bias: int,
+    constants: int,
+    constants_bytes: int,
+    y: int,
+    y_step: int,
+    zero_point: int,
+    least: int,
+    most: int,
+    *,
+    row_taps: int,
+    column_taps: int,
+    stride: int,
+    parts: int,
+    scale: str,
+    bits: int,
+    rounds: str,
+    left: int,
+    adds: int,
+    clamps: int,
+) -> None:
+    """The outputs of groups of `parts` rows, for tiles of channels.
+
+    Args:
+        image: address of the image, at the first channel.
+        sources, targets: offsets of the rows of each group, the first seen of the image and those of the output.
+        windows: of a row.
+        row_step, column_step: bytes of the image from tap to tap.
+        weights: (tiles, columns, vectors, lanes, 4 rows).
+        bias: (tiles, vectors, lanes) int32 that sums begin with.
+        constants, constants_bytes: constants of `Epilogue`, and their size for one tile.
+        y, y_step: address of the output, at the first channel, and bytes from one window to the next.
+    """
+    w = Writer(builder)
+    b, vector_bytes = builder, 4 * w.width
+    epilogue = Epilogue(w, scale, bits, rounds, left, adds, clamps, zero_point, least, most)
+    kind = w.vector(w.i32, w.width)
+    tile_bytes, part_bytes = VECTORS * vector_bytes, vector_bytes // parts
+    held = [[w.variable(kind) for _ in range(VECTORS)] for _ in range(column_taps)]
+    carried = column_taps - stride
+
+    def column(addresses: list[Value]) -> list[Value]:
+        """The units of a column."""
+        found = [
+            _joined(
+                w, [w.load(w.add(address, w.times(row_step, tap)), w.vector(w.i8, part_bytes)) for address in addresses]
+            )
+            for tap in range(row_taps)
+        ]
+        return interleaved(w, found)
+
+    def see(tap: int, addresses: list[Value]) -> None:
+        offset = w.times(column_step, tap)
+        for place, value in zip(held[tap], column([w.add(address, offset) for address in addresses])):
+            b.store(value, place)
+
+    with epilogue.rounding(), w.loop(tiles) as tile:
+        channel = w.times(tile, part_bytes)
+        factors_at = w.add(weights, w.times(tile, column_taps * tile_bytes))
+        factors = [w.load(w.add(factors_at, at * vector_bytes), kind) for at in range(column_taps * VECTORS)]
+        bias_at = w.add(bias, w.times(tile, tile_bytes))
+        constants_at = w.add(constants, w.times(tile, constants_bytes))
+        with w.loop(groups) as group:
+            members = [w.add(w.times(group, parts), part) for part in range(parts)]
+            starts = [w.add(image, channel, b.load(b.gep(sources, [member]))) for member in members]
+            goals = [w.add(y, channel, b.load(b.gep(targets, [member]))) for member in members]
+            for tap in range(carried):
+                see(tap, starts)
+            with w.loop(windows) as window:
+                seen = w.times(window, w.times(column_step, stride))
+                for tap in range(carried, column_taps):
+                    see(tap, [w.add(start, seen) for start in starts])
+                sums = [w.load(w.add(bias_at, v * vector_bytes), kind) for v in range(VECTORS)]
+                for tap in range(column_taps):
+                    for v in range(VECTORS):
+                        unit, factor = b.load(held[tap][v]), factors[tap * VECTORS + v]
+                        sums[v] = w.sum_of_products("bytes", sums[v], unit, factor)
+                ((outputs,),) = epilogue([sums], constants_at)
+                for part, goal in enumerate(goals):
+                    own = list(range(part * part_bytes, (part + 1) * part_bytes))
+                    w.store(w.shuffled(outputs, outputs, own), w.add(goal, w.times(window, y_step)))
+                for tap in range(carried):
+                    for place, following in zip(held[tap], held[tap + stride]):
+                        b.store(b.load(following), place)
+
+
+def interleaved(w: Writer, rows: list[Value]) -> list[Value]:
+    """Units of up to four rows of bytes, in the order of `channel_order`."""
+    rows = rows + [w.ir.Constant(rows[0].type, None)] * (ROWS - len(rows))
+    pairs = [w.zipped(*rows[:2]), w.zipped(*rows[2:])]
+    halves = [[w.b.bitcast(of, w.vector(w.i16, 2 * w.width)) for of in pair] for pair in pairs]
+    units = w.zipped(halves[0][0], halves[1][0]) + w.zipped(halves[0][1], halves[1][1])
+    return [w.b.bitcast(of, w.vector(w.i32, w.width)) for of in units]
+
+
+def _joined(w: Writer, values: list[Value]) -> Value:
+    """Vectors one after the other in one."""
+    while len(values) > 1:
+        count = 2 * values[0].type.count
+        values = [w.shuffled(*pair, list(range(count))) for pair in zip(values[::2], values[1::2])]
+    return values[0]

@@ -1,0 +1,238 @@
+"""TFLite_Detection_PostProcess: boxes relative to anchors, and non-maximum suppression.
+
+The best of the boxes that are left is taken again and again, instead of sorting them: of equal scores the first one.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tflm.compiler.intrinsics import float32_from
+from tflm.compiler.language import DONE, REFUSED, Float32s, Float64s, Int32s, Step, UInt8s, inlined, kernel
+from tflm.delegates.compiled.casts import as_float32, as_float64
+from tflm.delegates.compiled.signal import clear_steps
+from tflm.delegates.compiled.work_arrays import work_array
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.detection_postprocess import BOX, DetectionParameters
+
+NOTHING = -1
+
+
+@kernel
+def decode_boxes(
+    encodings: Float32s, anchors: Float32s, scales: Float64s, boxes: Float32s, count: int, step: int
+) -> int:
+    """(y, x, h, w) relative to anchors become (ymin, xmin, ymax, xmax), none of which may be empty.
+
+    Args:
+        step: elements of an encoding.
+    """
+    empty = 0
+    for i in range(count):
+        for k in range(2):
+            anchor, extent = as_float64(anchors[BOX * i + k]), as_float64(anchors[BOX * i + 2 + k])
+            center = as_float32(as_float64(encodings[i * step + k]) / scales[k] * extent + anchor)
+            power = np.exp(as_float64(encodings[i * step + 2 + k]) / scales[2 + k])
+            half = as_float32(0.5 * power * extent)
+            boxes[BOX * i + k] = center - half
+            boxes[BOX * i + 2 + k] = center + half
+            empty += boxes[BOX * i + k] >= boxes[BOX * i + 2 + k]
+    return REFUSED if empty else DONE
+
+
+@inlined
+def area_of(box: Any) -> Any:
+    """Height times width."""
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+@inlined
+def overlap_of(box: Any, other: Any) -> Any:
+    """Intersection over union of two boxes."""
+    zero = as_float32(0)
+    area, other_area = area_of(box), area_of(other)
+    if not (area > 0 and other_area > 0):
+        return zero
+    height = min(box[2], other[2]) - max(box[0], other[0])
+    width = min(box[3], other[3]) - max(box[1], other[1])
+    intersection = (zero if height < zero else height) * (zero if width < zero else width)
+    return intersection / (area + other_area - intersection)
+
+
+@inlined
+def best_of(scores: Any, left: Any, count: int, step: int) -> int:
+    """The index of the highest score among those that are left.
+
+    Args:
+        step: from one score to the next.
+    """
+    best = NOTHING
+    for i in range(count):
+        if left[i] and (best == NOTHING or scores[i * step] > scores[max(best, 0) * step]):
+            best = i
+    return best
+
+
+@inlined
+def suppress(boxes: Any, left: Any, best: int, count: int, largest_overlap: Any) -> None:
+    """Take a box, and those that overlap it too much, from what is left."""
+    left[best] = 0
+    box = float32_from(boxes, BOX * best)
+    for i in range(count):
+        if left[i] and overlap_of(box, float32_from(boxes, BOX * i)) > largest_overlap:
+            left[i] = 0
+
+
+@inlined
+def leave(scores: Any, left: Any, count: int, step: int, least_score: Any) -> None:
+    """Leave the boxes that reach the least score."""
+    for i in range(count):
+        left[i] = scores[i * step] >= least_score
+
+
+@kernel
+def select_boxes(
+    boxes: Float32s,
+    scores: Float32s,
+    thresholds: Float32s,
+    largest: Float32s,
+    left: UInt8s,
+    y_boxes: Float32s,
+    y_classes: Float32s,
+    y_scores: Float32s,
+    y_count: Float32s,
+    count: int,
+    step: int,
+    classes: int,
+    classes_of_box: int,
+    most: int,
+    room: int,
+) -> int:
+    """Boxes by their highest scores, and the best classes of each. As in TFLM, these have gaps between them.
+
+    Args:
+        scores: of all classes of a box, `step` elements after those of the last.
+        thresholds: the least score, and the largest overlap.
+        most: boxes at most.
+        room: detections that the outputs have room for.
+    """
+    for i in range(count):
+        largest[i] = scores[i * step]
+        for k in range(1, classes):
+            score = scores[i * step + k]
+            if score > largest[i] or score != score:
+                largest[i] = score
+    leave(largest, left, count, 1, thresholds[0])
+    found = 0
+    for _ in range(most):
+        best = best_of(largest, left, count, 1)
+        if best == NOTHING:
+            break
+        suppress(boxes, left, best, count, thresholds[1])
+        chosen = NOTHING
+        for rank in range(classes_of_box):
+            previous, chosen = chosen, NOTHING
+            for k in range(classes):
+                score = scores[best * step + k]
+                last = scores[best * step + max(previous, 0)]
+                follows = previous == NOTHING or score < last or (score == last and k > previous)
+                if follows and (chosen == NOTHING or score > scores[best * step + max(chosen, 0)]):
+                    chosen = k
+            place = classes_of_box * found + rank
+            if place >= room:
+                return REFUSED
+            for k in range(BOX):
+                y_boxes[BOX * place + k] = boxes[BOX * best + k]
+            y_classes[place] = as_float32(chosen)
+            y_scores[place] = scores[best * step + max(chosen, 0)]
+            found += 1
+    y_count[0] = as_float32(found)
+    return DONE
+
+
+@kernel
+def select_boxes_of_classes(
+    boxes: Float32s,
+    scores: Float32s,
+    thresholds: Float32s,
+    left: UInt8s,
+    found_boxes: Int32s,
+    found_classes: Int32s,
+    y_boxes: Float32s,
+    y_classes: Float32s,
+    y_scores: Float32s,
+    y_count: Float32s,
+    count: int,
+    step: int,
+    classes: int,
+    most_of_class: int,
+    most: int,
+    room: int,
+) -> int:
+    """The best boxes of all classes, after each class has suppressed boxes of its own; arguments as above."""
+    found = 0
+    for k in range(classes):
+        of_class = float32_from(scores, k)
+        leave(of_class, left, count, step, thresholds[0])
+        for _ in range(most_of_class):
+            best = best_of(of_class, left, count, step)
+            if best == NOTHING:
+                break
+            suppress(boxes, left, best, count, thresholds[1])
+            place = found
+            while place > 0:
+                if scores[found_boxes[place - 1] * step + found_classes[place - 1]] >= of_class[best * step]:
+                    break
+                place -= 1
+            if place < most:
+                found = min(found + 1, most)
+                for i in range(found - 1, place, -1):
+                    found_boxes[i], found_classes[i] = found_boxes[i - 1], found_classes[i - 1]
+                found_boxes[place], found_classes[place] = best, k
+    if found > room:
+        return REFUSED
+    for i in range(found):
+        for k in range(BOX):
+            y_boxes[BOX * i + k] = boxes[BOX * found_boxes[i] + k]
+        y_classes[i] = as_float32(found_classes[i])
+        y_scores[i] = scores[found_boxes[i] * step + found_classes[i]]
+    y_count[0] = as_float32(found)
+    return DONE
+
+
+def _bind(context: KernelContext, node: Node) -> list[Step] | None:
+    parameters: DetectionParameters = node.op_data
+    encodings, predictions, anchors = (node.eval_input(i).elements for i in range(3))
+    outputs = [node.eval_output(i).elements.reshape(-1) for i in range(4)]
+    count, classes = encodings.shape[1], parameters.num_classes
+    boxes = work_array(BOX * count, np.float32)
+    scales = np.array(parameters.scales, np.float64)
+    decode = decode_boxes.step(
+        encodings=encodings, anchors=anchors, scales=scales, boxes=boxes, count=count, step=encodings.shape[2]
+    )
+    arrays: dict[str, Any] = {
+        "boxes": boxes,
+        "scores": predictions.reshape(-1)[predictions.shape[2] - classes :],  # without the background, which is first
+        "thresholds": np.array([parameters.nms_score_threshold, parameters.nms_iou_threshold], np.float32),
+        "left": work_array(count, np.uint8),
+        **dict(zip(("y_boxes", "y_classes", "y_scores", "y_count"), outputs)),
+        "count": count,
+        "step": predictions.shape[2],
+        "classes": classes,
+        "most": parameters.max_detections,
+        "room": min(outputs[0].size // BOX, outputs[1].size, outputs[2].size),
+    }
+    if parameters.use_regular_nms:
+        found = {name: work_array(parameters.max_detections, np.int32) for name in ("found_boxes", "found_classes")}
+        most_of_class = min(parameters.detections_per_class, count)
+        select = select_boxes_of_classes.step(**arrays, **found, most_of_class=most_of_class)
+    else:
+        largest = work_array(count, np.float32)
+        classes_of_box = min(parameters.max_classes_per_detection, classes)
+        select = select_boxes.step(**arrays, largest=largest, classes_of_box=classes_of_box)
+    return [decode, *clear_steps(*outputs), select]
+
+
+BINDINGS = {"TFLite_Detection_PostProcess": _bind}
