@@ -7,6 +7,7 @@ import math
 from tflm.errors import TflmError
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.libraries import Kernels
+from tflm.quantization.biases import BIASES
 from tflm.quantization.recipe import SCALE_BY_CHANNEL
 from tflm.quantization.repairs import prepared
 from tflm.runtime.micro_measurement import measure_arena
@@ -19,9 +20,6 @@ from tflm.schema.tables import Buffer, QuantizationParameters, Tensor
 from tflm.schema.tables import Model as Root
 from tflm.schema.writer import write_model
 from tflm.targets import Target
-
-BIASES = {"CONV_2D": 2, "DEPTHWISE_CONV_2D": 2, "FULLY_CONNECTED": 2, "TRANSPOSE_CONV": 3}
-"""The input that is a bias, by operator."""
 
 CHANNEL_DIMENSIONS = {"DEPTHWISE_CONV_2D": 3}
 """The dimension of the weights that counts output channels, if it is not the first."""

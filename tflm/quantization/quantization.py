@@ -10,10 +10,11 @@ from tflm.errors import ArgumentError, TflmError
 from tflm.evaluation.evaluation import Evaluation, evaluate
 from tflm.evaluation.samples import DataSet, data_set
 from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.quantized_model import Alternative, FloatOperator, QuantizedModel
 from tflm.quantization.quantizer import quantized_by, require_quantizer
 from tflm.quantization.ranges import Calibration, Report, calibrated
-from tflm.quantization.recipe import IO, Recipe
+from tflm.quantization.recipe import CONVERSIONS, IO, Recipe
 from tflm.quantization.repairs import finished, prepared, require_float
 from tflm.releases import Releases
 from tflm.runtime.micro_measurement import measure_arena
@@ -24,7 +25,6 @@ from tflm.schema.model import Model, require_model
 from tflm.schema.tables import Operator
 from tflm.targets import CORTEX_M, Target
 
-CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
 INT16_OPERATORS = 3
 """Number of the worst operators that are tried with int16 activations."""
 
@@ -73,7 +73,7 @@ def quantize(
     library = library_for(kernels, target, release)
     require_quantizer()
     data = data_set(samples, labels)
-    ready = Model(prepared(model))
+    ready = Model(prepared(model, recipe.float_io))
     session = _Session(ready, calibrated(ready, data, limit, report), target, library)
     chosen = session.accepted_version(recipe)
     found = QuantizedModel(
@@ -81,7 +81,7 @@ def quantize(
         recipe=chosen.recipe,
         samples=session.calibration.samples,
         file_bytes_before=len(model.data),
-        before=session.arena(ready),
+        before=session.arena(model),
         after=session.arena(Model(chosen.data)),
         float_operators=tuple(_float_operators(chosen, library)),
         findings=tuple(chosen.findings),
@@ -109,7 +109,8 @@ class _Session:
 
     def version(self, recipe: Recipe) -> _Version:
         """The model quantized with a recipe, repaired and checked."""
-        data = finished(quantized_by(recipe, self.model, self.calibration.ranges))
+        data = quantized_by(recipe, self.model, self.calibration.ranges)
+        data = finished(with_fitting_biases(data, self.model))
         return _Version(recipe, data, check_device(Model(data), target=self.target, kernels=self.library))
 
     def accepted_version(self, recipe: Recipe) -> _Version:

@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from tflm.errors import ArgumentError, QuantizerError
+from tflm.errors import ArgumentError, DataError, QuantizerError
 from tflm.quantization.ranges import Range
 from tflm.quantization.recipe import Recipe
 from tflm.schema.model import Model
 
 PACKAGE = "litert-quantizer~=0.11.0"
 """The tested versions, as in the extra `quantize`."""
+
+SMALLEST_MAGNITUDE = 1e-9
+"""The least range that the package distinguishes from 0."""
 
 
 def require_quantizer() -> Any:
@@ -37,13 +40,15 @@ def quantized_by(recipe: Recipe, model: Model, ranges: dict[int, Range]) -> byte
 
     Raises:
         ArgumentError: the package is not installed.
+        DataError: the values of a tensor are too small for it.
         QuantizerError: it fails.
     """
     quantizer = require_quantizer()
+    _require_large_enough(model, ranges)
     statistics = {
         tensor.name: {
-            "min": np.full((1,) * len(tensor.shape or ()), ranges[index].lowest, np.float32),
-            "max": np.full((1,) * len(tensor.shape or ()), ranges[index].highest, np.float32),
+            "min": np.array(ranges[index].lowest, np.float32),
+            "max": np.array(ranges[index].highest, np.float32),
         }
         for index, tensor in enumerate(model.subgraphs[0].tensors or ())
         if index in ranges
@@ -56,3 +61,13 @@ def quantized_by(recipe: Recipe, model: Model, ranges: dict[int, Range]) -> byte
     except Exception as error:  # the package raises whatever its parts raise
         raise QuantizerError(f"litert-quantizer fails: {type(error).__name__}: {error}") from error
     return bytes(result.quantized_model)
+
+
+def _require_large_enough(model: Model, ranges: dict[int, Range]) -> None:
+    for index, (lowest, highest) in ranges.items():
+        if 0 < max(-lowest, highest) < SMALLEST_MAGNITUDE:
+            name = (model.subgraphs[0].tensors or [])[index].name
+            raise DataError(
+                f"tensor {name!r} has values from {lowest:.3g} to {highest:.3g}; litert-quantizer rounds values below "
+                f"{SMALLEST_MAGNITUDE:g} to 0: scale the samples up, and the model's weights accordingly"
+            )

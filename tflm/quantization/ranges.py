@@ -81,5 +81,8 @@ def _activations(model: Model) -> list[int]:
 def _widened(before: Range | None, tensor: TfLiteTensor) -> Range:
     lowest, highest = float(tensor.data.min()), float(tensor.data.max())
     if not (math.isfinite(lowest) and math.isfinite(highest)):
-        raise DataError(f"tensor {tensor.name!r} has values that are not finite, which have no integer scale")
+        raise DataError(
+            f"tensor {tensor.name!r} has values that are not finite, which have no integer scale; "
+            "leave this sample out, or change the model"
+        )
     return Range(lowest, highest) if before is None else Range(min(before[0], lowest), max(before[1], highest))

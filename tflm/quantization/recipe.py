@@ -25,6 +25,9 @@ HAS_4_BIT_KERNEL = frozenset({"CONV_2D", "FULLY_CONNECTED"})
 QUANTIZER_NAMES = {"TRANSPOSE_CONV": "CONV_2D_TRANSPOSE"}
 """Operators with another name in a recipe."""
 
+CONVERSIONS = ("QUANTIZE", "DEQUANTIZE")
+"""Operators that litert-quantizer adds."""
+
 ENDS = ("INPUT", "OUTPUT")
 """What a recipe calls the inputs and outputs of the model."""
 
@@ -57,7 +60,8 @@ class Recipe:
         """The rules, as litert-quantizer reads them from JSON."""
         bits = ACTIVATION_BITS[self.activations]
         rules = [_rule("*", bits, 8)]
-        rules += [_rule(name, bits, self._weight_bits(name)) for name in sorted(SCALE_BY_CHANNEL | HAS_4_BIT_KERNEL)]
+        by_name = (SCALE_BY_CHANNEL | HAS_4_BIT_KERNEL) - self.in_float
+        rules += [_rule(name, bits, self._weight_bits(name)) for name in sorted(by_name)]
         rules += [_no_rule(name) for name in (*sorted(self.in_float), *(ENDS if self.float_io else ()))]
         for tensor in self.int16_tensors:
             scope = f"^{re.escape(tensor)}(;|$)"

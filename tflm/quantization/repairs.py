@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
+import numpy as np
+
 from tflm.errors import ArgumentError
-from tflm.rewriting.cleanup import drop_operators_to_no_effect
+from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators
 from tflm.rewriting.graph import Graph
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.model import Model
-from tflm.schema.offline_plan import drop_plan
+from tflm.schema.options import ReshapeOptions
 from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
 from tflm.schema.tables import Model as Root
-from tflm.schema.tables import SignatureDef, TensorMap
+from tflm.schema.tables import Operator, SignatureDef, Tensor, TensorMap
 from tflm.schema.verifier import builtin_code, called_subgraphs
 from tflm.schema.versioning.update import update_versions
 from tflm.schema.writer import write_model
@@ -21,12 +23,16 @@ from tflm.schema.writer import write_model
 SIGNATURE_KEY = "serving_default"
 """The key that converters give the only signature."""
 
+BIAS_DEMANDED = ("CONV_2D", "DEPTHWISE_CONV_2D")
+"""Operators that need a bias in LiteRT, which litert-quantizer contains."""
+
 
 def require_float(model: Model) -> None:
     """Check that a model can be quantized.
 
     Raises:
-        ArgumentError: it has quantized tensors already, or operators that run other subgraphs.
+        ArgumentError: it has no float tensors, quantized ones already, constants that are not finite, or operators that
+            run other subgraphs.
     """
     for subgraph in model.subgraphs:
         for tensor in subgraph.tensors or ():
@@ -35,9 +41,18 @@ def require_float(model: Model) -> None:
                     f"the model is quantized already: tensor {tensor.name!r} is {tensor.type.name}; "
                     "quantize the float model that it was made from"
                 )
+            _require_finite(model, tensor)
         for operator in subgraph.operators or ():
             if called_subgraphs(operator):
                 raise ArgumentError(f"{model.operator_name(operator)} runs another subgraph, which cannot be quantized")
+    if not any(tensor.type is TensorType.FLOAT32 for tensor in model.subgraphs[0].tensors or ()):
+        raise ArgumentError("the model has no float tensors, so there is nothing to quantize")
+
+
+def _require_finite(model: Model, tensor: Tensor) -> None:
+    content = model.constant(tensor) if tensor.type is TensorType.FLOAT32 else None
+    if content is not None and not np.isfinite(np.frombuffer(content, np.float32)).all():
+        raise ArgumentError(f"constant {tensor.name!r} has values that are not finite, which have no integer scale")
 
 
 def is_float(model: Model) -> bool:
@@ -46,21 +61,30 @@ def is_float(model: Model) -> bool:
         require_float(model)
     except ArgumentError:
         return False
-    return any(tensor.type is TensorType.FLOAT32 for tensor in model.subgraphs[0].tensors or ())
+    return True
 
 
-def prepared(model: Model) -> bytes:
+def prepared(model: Model, float_io: bool = False) -> bytes:
     """The bytes of a float model that litert-quantizer reads correctly.
 
     Constants are inside the flatbuffer. Each operator code is in the newer of its two fields, the only one that is
-    read. Every tensor has a name of its own, and the model has a signature. A memory plan is removed.
+    read. Every tensor has a name of its own, and the model has a signature. A memory plan and operators whose outputs
+    are never read are removed. Weights stored as float16 are float32. Convolutions without a bias get zeros.
+
+    Args:
+        float_io: whether inputs and outputs stay float; then no operator reads an output of the model.
     """
-    root = read_model(with_data_inside(model).data)
+    graph = Graph(with_data_inside(model))
+    _widen_half_floats(graph)
+    drop_unread_operators(graph)
+    graph.operators = [_with_bias(graph, operator) for operator in graph.operators]
+    if float_io:
+        _separate_outputs(graph)
+    root = read_model(memoryview(graph.build()))
     for code in root.operator_codes or ():
         code.builtin_code = builtin_code(code)
     _name_tensors(root)
     _add_signature(root)
-    drop_plan(root)
     return write_model(root)
 
 
@@ -73,6 +97,46 @@ def finished(data: bytes) -> bytes:
     graph = Graph(with_data_inside(Model(data)))
     drop_operators_to_no_effect(graph)
     return update_versions(Model(graph.build()))
+
+
+def _widen_half_floats(graph: Graph) -> None:
+    """Replace constants of FLOAT16, which DEQUANTIZE expands, by FLOAT32."""
+    kept, widened = [], dict[int, int]()
+    for operator in graph.operators:
+        source = (operator.inputs or (-1,))[0]
+        if graph.code(operator) is BuiltinOperator.DEQUANTIZE and graph.tensors[source].type is TensorType.FLOAT16:
+            name = graph.tensors[source].name
+            widened[(operator.outputs or ())[0]] = graph.add_constant(name, graph.constant(source).astype(np.float32))
+        else:
+            inputs = [widened.get(tensor, tensor) for tensor in operator.inputs or ()]
+            kept.append(graph.like(operator, inputs, operator.outputs or ()))
+    graph.operators = kept
+
+
+def _with_bias(graph: Graph, operator: Operator) -> Operator:
+    """The operator, with zeros in place of a bias that litert-quantizer demands."""
+    inputs, outputs = operator.inputs or (), operator.outputs or ()
+    if graph.registration(operator).name not in BIAS_DEMANDED or (len(inputs) == 3 and inputs[2] >= 0):
+        return operator
+    zeros = np.zeros(graph.shape(outputs[0])[-1], np.float32)
+    return graph.like(operator, [*inputs[:2], graph.add_constant("bias", zeros)], outputs)
+
+
+def _separate_outputs(graph: Graph) -> None:
+    """Copy outputs of the model that operators read, which would turn these operators float, with a RESHAPE."""
+    for output in set(graph.outputs) & set(graph.producers()) & set(graph.readers()):
+        table = graph.tensors[output]
+        inner = graph.add_tensor(output, f"{table.name}_inner", table.shape or ())
+        graph.operators = [
+            graph.like(operator, *([inner if t == output else t for t in side or ()] for side in _sides(operator)))
+            for operator in graph.operators
+        ]
+        options = ReshapeOptions(new_shape=table.shape)
+        graph.operators.append(graph.make_operator(BuiltinOperator.RESHAPE, 1, [inner], [output], options))
+
+
+def _sides(operator: Operator) -> tuple[tuple[int, ...] | None, tuple[int, ...] | None]:
+    return operator.inputs, operator.outputs
 
 
 def _name_tensors(root: Root) -> None:
