@@ -27,24 +27,26 @@ AnyTable = TypeVar("AnyTable", bound=Any)
 
 
 class Graph:
-    """The first subgraph of a model, copied: changes leave the model alone.
+    """A subgraph of a model, copied: changes leave the model alone.
 
     Drops the model's memory plan, which would not match the changed tensors.
 
     Args:
         model: the model to start from.
+        subgraph: the index of the subgraph.
 
     Attributes:
         tensors, operators: those of the subgraph; operators in the order in which they run.
         moved: after `build`, the new index of each remaining tensor.
     """
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, subgraph: int = 0):
+        self._index = subgraph
         self._root: Root = _copy(model.root)
         drop_plan(self._root)
         self._root.metadata = self._root.metadata or []
         assert self._root.subgraphs is not None
-        self._main: SubGraph = self._root.subgraphs[0]
+        self._main: SubGraph = self._root.subgraphs[subgraph]
         self.tensors: list[Tensor] = self._main.tensors or []
         self.operators: list[Operator] = self._main.operators or []
         self.moved = {i: i for i in range(len(self.tensors))}
@@ -237,7 +239,7 @@ class Graph:
         maps = [
             tensor
             for signature in self._root.signature_defs or ()
-            if signature.subgraph_index == 0
+            if signature.subgraph_index == self._index
             for tensor in (*(signature.inputs or ()), *(signature.outputs or ()))
         ]
         used.update(tensor.tensor_index for tensor in maps)

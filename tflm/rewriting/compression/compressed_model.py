@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.errors import ArgumentError
 from tflm.libraries import Kernels, library_for
-from tflm.memory import OptimalPlanner
+from tflm.memory import ARENA_ALIGNMENT, OptimalPlanner
 from tflm.planning import plan
 from tflm.releases import Releases
 from tflm.rewriting.compression.compression_report import CompressedModel, CompressedTensor
@@ -30,7 +31,7 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolve
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside
-from tflm.targets import HOST, Target, require_target
+from tflm.targets import HOST, Target, align_up, require_target
 
 ATTEMPTS = 12
 """Most choices of tensors that are built and measured for a limit of RAM or flash."""
@@ -44,13 +45,14 @@ def compress(
     kernels: Kernels = "reference",
     ram: int | None = None,
     flash: int | None = None,
+    decompression_memory: int = 0,
     verify: int = 2,
     progress: Callable[[str], None] | None = None,
     release: Releases | None = None,
 ) -> CompressedModel:
     """Store constants of a model compressed, without loss; the firmware's TFLM_DECODE expands them before use.
 
-    Each constant of the first subgraph gets the smallest encoding that the firmware's TFLM decodes, or none: look-up
+    Each constant gets the smallest encoding that the firmware's TFLM decodes, or none: look-up
     tables, pruning or Huffman codes. Without a limit, the result is the smallest file. A model that cannot be made
     smaller is left unchanged.
 
@@ -62,18 +64,24 @@ def compress(
         ram: largest arena in bytes: find the smallest file that runs in it. A memory plan is added to the model if it
             does not fit otherwise.
         flash: largest file in bytes: find the smallest arena with such a file.
+        decompression_memory: bytes of memory outside the arena that the firmware passes to its interpreter's
+            `SetDecompressionMemory`. Decoded tensors that fit there need no place in the arena.
         verify: number of random inputs on which the outputs are compared with the original's.
         progress: called with a description of each step.
         release: the firmware's TFLM release, as for `MicroInterpreter`.
 
     Raises:
+        ArgumentError: an argument is invalid.
         RewriteError: the release lacks TFLM_DECODE; or a check of the result failed, which is a bug in this package.
         TflmError: the model can't be laid out in an arena.
     """
     model = with_data_inside(require_model(model))
     library = library_for(kernels, require_target(target), release)
     resolver = AllOpsResolver() if resolver is None else resolver
-    compressor = _Compressor(Trials(model, resolver, target, library, progress or (lambda _: None)))
+    if decompression_memory < 0:
+        raise ArgumentError(f"decompression_memory has {decompression_memory} bytes; pass 0 or more")
+    tell = progress or (lambda _: None)
+    compressor = _Compressor(Trials(model, resolver, target, library, decompression_memory, tell))
     return compressor.result(compressor.chosen(ram, flash), verify)
 
 
@@ -96,7 +104,7 @@ class _Compressor:
 
     def __init__(self, trials: Trials):
         self.trials, self.model, self.before = trials, trials.model, trials.before
-        self.graph, self.readers, self.sizes, self.tell = trials.graph, trials.readers, trials.sizes, trials.tell
+        self.readers, self.sizes, self.tell = trials.readers, trials.sizes, trials.tell
 
     def chosen(self, ram: int | None, flash: int | None) -> _Built:
         """The model with the tensors that the limits demand."""
@@ -118,6 +126,7 @@ class _Compressor:
             after=built.measured if is_smaller else self.before,
             file_bytes_before=len(self.model.data),
             tensors=tuple(self._tensor(tensor) for tensor in built.tensors) if is_smaller else (),
+            decompression_memory=self.trials.decompression_memory,
             verified_inputs=verify if is_smaller else 0,
         )
 
@@ -131,17 +140,17 @@ class _Compressor:
                 tensor,
                 tuple(self.readers[tensor]),
                 self.trials.saved_bytes(tensor),
-                -(-self.graph.tensor_bytes(tensor) // 16) * 16,
+                self._decoded_bytes(tensor),
                 trial.measured.tail_bytes - self.before.tail_bytes - len(self.readers[tensor]) * operator_tail,
             )
             for tensor, trial in self.trials.found.items()
         ]
-        costs = Costs(self.sizes.operator, operator_tail, self._live_bytes())
+        costs = Costs(self.sizes.operator, operator_tail, self._live_bytes(), self.trials.decompression_memory)
         return [options_of(group, costs) for group in groups_of(candidates)]
 
     def _operator_tail_bytes(self) -> int:
         """Bytes that a second TFLM_DECODE adds to the tail; 0 if no operator reads two of the constants."""
-        for i in range(len(self.graph.operators)):
+        for i in range(len(self.trials.operators)):
             pair = [tensor for tensor in self.trials.found if self.readers[tensor] == [i]][:2]
             if len(pair) == 2:
                 alone = [self.trials.found[tensor].measured.tail_bytes - self.before.tail_bytes for tensor in pair]
@@ -150,14 +159,18 @@ class _Compressor:
 
     def _live_bytes(self) -> list[int]:
         """Bytes alive in the head while each operator runs."""
-        count = len(self.graph.operators)
-        if len(self.before.steps) != count + 1:  # subgraphs run in between
-            return [self.before.peak.bytes] * count
-        live = [0] * (count + 1)
+        live = [0] * len(self.before.steps)
         for buffer in self.before.buffers:
             for step in range(buffer.first_use, buffer.last_use + 1):
-                live[step] += -(-buffer.bytes // 16) * 16
-        return live[1:]
+                live[step] += align_up(buffer.bytes, ARENA_ALIGNMENT)
+        most: dict[tuple[int, int | None], int] = {}
+        for place, size in zip(self.before.places, live):
+            most[place] = max(most.get(place, 0), size)
+        return [most.get(place, self.before.peak.bytes) for place in self.trials.operators]
+
+    def _decoded_bytes(self, tensor: int) -> int:
+        graph, index = self.trials.graph_of(tensor)
+        return graph.tensor_bytes(index)
 
     def _lowest_arena(self) -> int:
         """The model's arena with the best imaginable plan."""
@@ -209,14 +222,19 @@ class _Compressor:
         if not tensors:
             return self._unchanged()
         self.tell(f"compressing {len(tensors)} tensors")
-        data = with_decoded(self.model, self._encodings(tensors)).build()
-        built = _Built(tuple(sorted(tensors)), data, self.trials.measure(Model(data)))
+        model = with_decoded(self.model, self._encodings(tensors))
+        built = _Built(tuple(sorted(tensors)), bytes(model.data), self.trials.measure(model))
         had_plan = self.model.metadata(METADATA_NAME) is not None
         if not had_plan and (ram is None or built.measured.minimum_arena_bytes <= ram):
             return built
         planner = OptimalPlanner(step_limit=PLAN_STEPS)
         planned = plan(
-            Model(data), self.trials.resolver, planner, target=self.trials.target, kernels=self.trials.library
+            model,
+            self.trials.resolver,
+            planner,
+            target=self.trials.target,
+            kernels=self.trials.library,
+            decompression_memory=self.trials.decompression_memory,
         )
         if planned.minimum_arena_bytes >= built.measured.minimum_arena_bytes:
             return built
@@ -234,15 +252,16 @@ class _Compressor:
         )
 
     def _tensor(self, tensor: int) -> CompressedTensor:
-        trial, readers = self.trials.found[tensor], tuple(self.readers[tensor])
-        operator = self.graph.operators[readers[0]]
+        trial, readers = self.trials.found[tensor], [self.trials.operators[each] for each in self.readers[tensor]]
+        graph, index = self.trials.graph_of(tensor)
         return CompressedTensor(
-            name=self.graph.tensors[tensor].name or "",
-            operator=self.graph.registration(operator).name,
-            readers=readers,
+            name=graph.tensors[index].name or "",
+            operator=graph.registration(graph.operators[readers[0].position]).name,
+            readers=tuple(reader.position for reader in readers),
             encoding=trial.encoding.name,
-            decoded_bytes=self.graph.tensor_bytes(tensor),
+            decoded_bytes=self._decoded_bytes(tensor),
             encoded_bytes=len(trial.encoding.codes) + len(trial.encoding.metadata),
             saved_bytes=self.trials.saved_bytes(tensor),
             added_ram_bytes=trial.measured.minimum_arena_bytes - self.before.minimum_arena_bytes,
+            subgraph=readers[0].subgraph,
         )

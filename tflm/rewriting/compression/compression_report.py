@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tflm.kernels.reference.decode import TFLM_DECODE
@@ -17,12 +18,14 @@ class CompressedTensor:
     Attributes:
         name: its name in the model.
         operator: name of the first operator that reads it.
-        readers: indices of the operators that read it, in the original model; it is decoded before each.
+        readers: indices of the operators that read it, in the same subgraph of the original model; it is decoded before
+            each.
         encoding: how it is stored.
         decoded_bytes: its size in the arena, and in the original file.
         encoded_bytes: size of its codes and metadata.
         saved_bytes: decrease of the file, without the increase for TFLM_DECODE operators.
         added_ram_bytes: growth of the arena if only this tensor is compressed.
+        subgraph: the index of its subgraph.
     """
 
     name: str
@@ -33,6 +36,7 @@ class CompressedTensor:
     encoded_bytes: int
     saved_bytes: int
     added_ram_bytes: int
+    subgraph: int = 0
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,7 @@ class CompressedModel(ImprovedModel):
         file_bytes_before: size of the original file.
         tensors: the compressed constants, in the order of their indices.
         verified_inputs: random inputs for which the outputs equal the original's.
+        decompression_memory: memory outside the arena that both arenas assume.
     """
 
     data: bytes
@@ -53,6 +58,7 @@ class CompressedModel(ImprovedModel):
     file_bytes_before: int
     tensors: tuple[CompressedTensor, ...]
     verified_inputs: int
+    decompression_memory: int = 0
     separate: SeparateMemories | None = None
 
     @property
@@ -76,11 +82,17 @@ class CompressedModel(ImprovedModel):
         return shown(self).html()
 
 
-def shown(compressed: CompressedModel, name: str = "compressed model", is_limited: bool = False) -> Report:
+def shown(
+    compressed: CompressedModel,
+    name: str = "compressed model",
+    is_limited: bool = False,
+    instructions: Sequence[int] | None = None,
+) -> Report:
     """Report a compressed model: sizes before and after, and each compressed tensor.
 
     Args:
         is_limited: whether RAM or flash was limited.
+        instructions: instructions to decode each tensor in an inference; None if unknown.
     """
     before, after = compressed.before, compressed.after
     sizes = [
@@ -94,36 +106,45 @@ def shown(compressed: CompressedModel, name: str = "compressed model", is_limite
     if not compressed.tensors:
         within = " within these limits" if is_limited else ""
         return Report(title, [], tables, [f"no constant can be stored in fewer bytes{within}: the model is unchanged"])
-    tables.append(_tensor_table(compressed))
+    tables.append(_tensor_table(compressed, instructions))
     facts = [
         ("the firmware's resolver needs", ", ".join(compressed.needed_operators)),
         ("checked", f"outputs for {compressed.verified_inputs} random inputs are identical"),
     ]
     decoded = sum(tensor.decoded_bytes * len(tensor.readers) for tensor in compressed.tensors)
     facts.append(("decoded in each inference", with_thousands(decoded)))
+    if compressed.decompression_memory:
+        facts.append(("decompression memory", f"{with_thousands(compressed.decompression_memory)}, outside the arena"))
     return Report(title, facts, tables, [])
 
 
-def _tensor_table(compressed: CompressedModel) -> Table:
+def _tensor_table(compressed: CompressedModel, instructions: Sequence[int] | None) -> Table:
+    costs = [None] * len(compressed.tensors) if instructions is None else instructions
+    has_several = any(tensor.subgraph for tensor in compressed.tensors)
     columns = {
+        **({"subgraph": NUMBER} if has_several else {}),
         "read by": NUMBER,
         "encoding": TEXT,
         "decoded": NUMBER,
         "encoded": NUMBER,
         "flash saved": NUMBER,
         "RAM added": NUMBER,
+        **({} if instructions is None else {"instructions": NUMBER}),
         "tensor": NAME,
     }
     rows = [
         (
+            *((tensor.subgraph,) if has_several else ()),
             ", ".join(map(str, tensor.readers)),
             tensor.encoding,
             tensor.decoded_bytes,
             tensor.encoded_bytes,
             tensor.saved_bytes,
             tensor.added_ram_bytes,
+            *(() if cost is None else (cost,)),
             tensor.name,
         )
-        for tensor in sorted(compressed.tensors, key=lambda tensor: tensor.readers)
+        for tensor, cost in sorted(zip(compressed.tensors, costs), key=lambda pair: (pair[0].subgraph, pair[0].readers))
     ]
-    return Table("Compressed tensors; RAM of each one alone", columns, rows)
+    decoding = "" if instructions is None else "; instructions to decode it in an inference"
+    return Table(f"Compressed tensors; RAM of each one alone{decoding}", columns, rows)

@@ -11,20 +11,30 @@ from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 
 
-def with_decoded(model: Model, encodings: Mapping[int, Encoding]) -> Graph:
-    """Return a copy of a model's graph in which constants are stored encoded.
+def with_decoded(model: Model, encodings: Mapping[int, Encoding]) -> Model:
+    """A copy of a model in which constants are stored encoded.
 
-    One TFLM_DECODE decodes all encoded tensors of an operator. A tensor that several operators read is decoded before
-    each: alternate decompression memory holds tensors only until the next TFLM_DECODE.
+    One TFLM_DECODE decodes all encoded tensors of an operator, in the order of their indices. A tensor that several
+    operators read is decoded before each: decompression memory holds tensors only until the next TFLM_DECODE.
 
     Args:
         model: the model.
-        encodings: the encoding of each constant, by the index of the tensor in the first subgraph.
+        encodings: the encoding of each constant, by its place among the tensors of all subgraphs.
     """
-    graph = Graph(model)
+    first = 0
+    for subgraph, table in enumerate(model.subgraphs):
+        end = first + len(table.tensors or ())
+        here = {tensor - first: encoding for tensor, encoding in encodings.items() if first <= tensor < end}
+        graph = Graph(model, subgraph)
+        _insert_operators(graph, here)
+        model, first = Model(graph.build()), end
+    return model
+
+
+def _insert_operators(graph: Graph, encodings: Mapping[int, Encoding]) -> None:
     operators: list[Operator] = []
     for operator in graph.operators:
-        encoded = [tensor for tensor in dict.fromkeys(operator.inputs or ()) if tensor in encodings]
+        encoded = sorted(set(operator.inputs or ()) & encodings.keys())
         if encoded:
             decoded = {tensor: _decoded_tensor(graph, tensor) for tensor in encoded}
             inputs = [part for tensor in encoded for part in _constants(graph, encodings[tensor])]
@@ -34,7 +44,6 @@ def with_decoded(model: Model, encodings: Mapping[int, Encoding]) -> Graph:
             )
         operators.append(operator)
     graph.operators = operators
-    return graph
 
 
 def _decoded_tensor(graph: Graph, tensor: int) -> int:

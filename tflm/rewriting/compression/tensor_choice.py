@@ -8,12 +8,14 @@ with the bytes of the tail as weights.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.targets import align_up
 
 TAIL_UNIT = 4
 """Structures in the tail are multiples of this many bytes."""
@@ -29,7 +31,7 @@ class Candidate(NamedTuple):
         tensor: its index.
         readers: indices of the operators that read it.
         saved_bytes: decrease of the file, without that for TFLM_DECODE operators.
-        decoded_bytes: size in the arena.
+        decoded_bytes: size when it is decoded.
         tail_bytes: increase of the tail, without that for TFLM_DECODE operators.
     """
 
@@ -47,11 +49,13 @@ class Costs(NamedTuple):
         operator_file_bytes: to the file.
         operator_tail_bytes: to the tail.
         live_bytes: bytes alive in the head while each operator runs, without decoded tensors.
+        decompression_memory: bytes outside the arena, which each TFLM_DECODE fills from the start.
     """
 
     operator_file_bytes: int
     operator_tail_bytes: int
     live_bytes: Sequence[int]
+    decompression_memory: int = 0
 
 
 class Option(NamedTuple):
@@ -104,10 +108,13 @@ def options_of(group: Sequence[Candidate], costs: Costs) -> list[Option]:
 
 
 def _option(chosen: Sequence[Candidate], costs: Costs) -> Option:
-    loads: dict[int, int] = defaultdict(int)
-    for candidate in chosen:
+    loads = {reader: 0 for candidate in chosen for reader in candidate.readers}
+    beside = dict(loads)
+    for candidate in sorted(chosen):  # as TFLM_DECODE allocates them
+        size = align_up(candidate.decoded_bytes, ARENA_ALIGNMENT)
         for reader in candidate.readers:
-            loads[reader] += candidate.decoded_bytes
+            is_beside = beside[reader] + candidate.decoded_bytes <= costs.decompression_memory
+            (beside if is_beside else loads)[reader] += size
     return Option(
         tuple(candidate.tensor for candidate in chosen),
         sum(candidate.saved_bytes for candidate in chosen) - costs.operator_file_bytes * len(loads),

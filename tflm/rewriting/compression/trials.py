@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,6 +37,13 @@ def decoded_schemes(library: KernelLibrary) -> tuple[Scheme, ...]:
     return schemes
 
 
+class Place(NamedTuple):
+    """A subgraph, and the position of a tensor or an operator there."""
+
+    subgraph: int
+    position: int
+
+
 class Trial(NamedTuple):
     """A model in which one constant is compressed.
 
@@ -53,13 +60,15 @@ class Trial(NamedTuple):
 
 @dataclass
 class Trials:
-    """A model, and trials of its constants.
+    """A model, and trials of its constants. Tensors and operators are numbered through all subgraphs.
 
     Attributes:
         model, resolver, target, library: the model, and the firmware that runs it.
+        decompression_memory: bytes of the interpreter's memory for outputs of TFLM_DECODE.
         tell: called with a description of each step.
         before: the model's arena.
-        graph: the model's graph.
+        tensors: the subgraph of each tensor, and its index there.
+        operators: the same for each operator.
         readers: the operators that read each tensor.
         sizes: the size of the file without compressed constants, and of operators.
         found: a trial for each constant whose encoding is smaller and that its operators accept from TFLM_DECODE.
@@ -69,16 +78,24 @@ class Trials:
     resolver: MicroMutableOpResolver
     target: Target
     library: KernelLibrary
+    decompression_memory: int
     tell: Callable[[str], None]
 
     def __post_init__(self) -> None:
         self.before = self.measure(self.model)
         self._schemes = decoded_schemes(self.library)
-        self.graph = Graph(self.model)
-        self.readers = self.graph.readers()
+        self._graphs = [Graph(self.model, subgraph) for subgraph in range(len(self.model.subgraphs))]
+        self.tensors = _numbered(len(graph.tensors) for graph in self._graphs)
+        self.operators = _numbered(len(graph.operators) for graph in self._graphs)
+        self.readers = self._readers()
         self._known = self._concerns(self.model)
         self.sizes = _file_sizes(self.model)
         self.found = self._trials()
+
+    def graph_of(self, tensor: int) -> tuple[Graph, int]:
+        """The subgraph of a tensor, and its index there."""
+        place = self.tensors[tensor]
+        return self._graphs[place.subgraph], place.position
 
     def saved_bytes(self, tensor: int) -> int:
         """Decrease of the file if a tensor is compressed, without the increase for TFLM_DECODE operators."""
@@ -87,7 +104,13 @@ class Trials:
 
     def measure(self, model: Model) -> ArenaMeasurement:
         """The arena that a model needs."""
-        return measure_arena(model, self.resolver, target=self.target, kernels=self.library)
+        return measure_arena(
+            model,
+            self.resolver,
+            target=self.target,
+            kernels=self.library,
+            decompression_memory=self.decompression_memory,
+        )
 
     def _trials(self) -> dict[int, Trial]:
         """A trial for each constant whose encoding is smaller and that its operators accept from TFLM_DECODE."""
@@ -97,35 +120,47 @@ class Trials:
         for tensor in sorted(self.readers):
             encoding = self._encoding(tensor)
             if encoding is not None:
-                self.tell(f"trying tensor {tensor} of {len(self.graph.tensors)}")
+                self.tell(f"trying tensor {tensor} of {len(self.tensors)}")
                 trial = self._trial(tensor, encoding)
                 trials |= {} if trial is None else {tensor: trial}
         return trials
 
+    def _readers(self) -> dict[int, list[int]]:
+        """The operators that read each tensor."""
+        numbers = {place: number for number, place in enumerate(self.operators)}
+        graph_readers = [graph.readers() for graph in self._graphs]
+        return {
+            number: [numbers[Place(place.subgraph, reader)] for reader in graph_readers[place.subgraph][place.position]]
+            for number, place in enumerate(self.tensors)
+            if place.position in graph_readers[place.subgraph]
+        }
+
     def _operator_names(self) -> set[str]:
-        return {self.model.operator_name(operator) for operator in self.model.subgraphs[0].operators or ()}
+        return {
+            self.model.operator_name(operator) for table in self.model.subgraphs for operator in table.operators or ()
+        }
 
     def _encoding(self, tensor: int) -> Encoding | None:
         """The smallest encoding of a constant, if it is smaller and the tensor is only read by builtin operators."""
-        graph = self.graph
-        table = graph.tensors[tensor]
-        is_end = tensor in (*graph.inputs, *graph.outputs)
-        if is_end or not graph.is_constant(tensor) or table.is_variable or table.sparsity is not None:
+        graph, index = self.graph_of(tensor)
+        table = graph.tensors[index]
+        is_end = index in (*graph.inputs, *graph.outputs)
+        if is_end or not graph.is_constant(index) or table.is_variable or table.sparsity is not None:
             return None
-        if any(graph.code(graph.operators[reader]) is BuiltinOperator.CUSTOM for reader in self.readers[tensor]):
+        readers = (graph.operators[self.operators[reader].position] for reader in self.readers[tensor])
+        if any(graph.code(reader) is BuiltinOperator.CUSTOM for reader in readers):
             return None
-        values = TfLiteEvalTensor(self.model, (self.model.subgraphs[0].tensors or [])[tensor])
+        values = TfLiteEvalTensor(self.model, table)
         encoding = smallest_encoding(TfLiteTensor(table, values), self._schemes)
         return encoding if encoding is not None and encoding.file_bytes < values.elements.nbytes else None
 
     def _trial(self, tensor: int, encoding: Encoding) -> Trial | None:
-        data = with_decoded(self.model, {tensor: encoding}).build()
-        model = Model(data)
+        model = with_decoded(self.model, {tensor: encoding})
         try:
             measured = self.measure(model)
         except TflmError:  # a kernel needs the tensor as a constant
             return None
-        return None if self._concerns(model) - self._known else Trial(encoding, len(data), measured)
+        return None if self._concerns(model) - self._known else Trial(encoding, len(model.data), measured)
 
     def _concerns(self, model: Model) -> Counter[tuple[str, str]]:
         """What the kernel library does differently, or rejects, by operator."""
@@ -142,7 +177,7 @@ class FileSizes(NamedTuple):
 
 
 def _file_sizes(model: Model) -> FileSizes:
-    sizes = []
+    model, sizes = with_decoded(model, {}), []
     for count in range(3):
         graph = Graph(model)
         graph.operators = [
@@ -152,3 +187,8 @@ def _file_sizes(model: Model) -> FileSizes:
         sizes.append(len(graph.build()))
     operator = sizes[2] - sizes[1]
     return FileSizes(sizes[0], sizes[1] - sizes[0] - operator, operator)
+
+
+def _numbered(counts: Iterable[int]) -> list[Place]:
+    """The places of all tensors or operators, by the number of each subgraph's."""
+    return [Place(subgraph, index) for subgraph, count in enumerate(counts) for index in range(count)]
