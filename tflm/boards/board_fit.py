@@ -183,12 +183,12 @@ class BoardFit:
             return self._placed_in(self.split)
         needed = self.measured.minimum_arena_bytes
         beside = [] if self.firmware_ram is None else [self.firmware_ram.bytes]
-        banks = _banks_for([needed, *beside], self.board.ram)
+        banks = banks_for([needed, *beside], self.board.ram)
         if banks is not None:
             return (Placement("arena", needed, banks[0]),), (banks[1] if beside else None)
         if self.separate is not None:
             pieces = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
-            banks = _banks_for([*pieces, *beside], self.board.ram, apart=2)
+            banks = banks_for([*pieces, *beside], self.board.ram, apart=2)
             if banks is not None:
                 parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
                 return parts, (banks[2] if beside else None)
@@ -256,7 +256,7 @@ class KernelsRefusal:
     reason: str
 
 
-def _banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> list[Bank] | None:
+def banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> list[Bank] | None:
     """Place pieces in banks, the first piece in the fastest possible one; None if they do not all fit.
 
     Args:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
@@ -18,10 +18,12 @@ import numpy as np
 
 from tflm import targets
 from tflm.boards import Board, boards, by_name
-from tflm.errors import FirmwareError
+from tflm.errors import FirmwareError, OperatorError
+from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.loop_trips import PATHS, Layer, Path
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import axes
+from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.libraries import Kernels
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.enums import TensorType
@@ -232,9 +234,7 @@ def estimate(
     if target is None and usual is None:
         raise FirmwareError(f"pass a target, such as 'cortex-m4', or a board: {', '.join(clocked_boards())}")
     part = usual.target if usual is not None and target is None else _part(target)
-    library = kernels or (usual.kernels if usual else "cmsis-nn")
-    name = library if isinstance(library, str) else library.name
-    name = COUNTED_AS.get(name, name)
+    name = _counted_name(kernels or (usual.kernels if usual else "cmsis-nn"))
     optimization = _optimization(optimization or (usual.optimization if usual else "-O2"))
     mhz = mhz or (usual.mhz if usual else None)
     counted = _counted(part, name, optimization)
@@ -265,6 +265,34 @@ def estimate(
         operators=found,
         note=_note(configuration, optimization, silicon, counted.error, mhz),
     )
+
+
+def decoding_instructions(
+    model: Model,
+    operators: Iterable[tuple[int, int]],
+    *,
+    target: targets.Target,
+    kernels: Kernels,
+    optimization: str = "-O2",
+) -> list[list[int]]:
+    """Estimate the instructions with which each TFLM_DECODE decodes each of its tensors.
+
+    Args:
+        operators: subgraph and index of each TFLM_DECODE.
+        model, target, kernels, optimization: as for `estimate`.
+
+    Raises:
+        FirmwareError: no data for this part, library or optimization.
+        OperatorError: TFLM_DECODE rejects the model's tensors.
+    """
+    counted = _counted(target, _counted_name(kernels), _optimization(optimization))
+    path = coefficients()[counted.configuration].paths["tflm_decode"]
+    found = []
+    for subgraph, index in operators:
+        table = model.subgraphs[subgraph]
+        tensors = encoded_tensors(model, table, (table.operators or [])[index])
+        found.append([_instructions(path, decoding_trips([encoded])) for encoded in tensors])
+    return found
 
 
 def _within(
@@ -302,6 +330,11 @@ def _clocked(board: str) -> Board:
         known = ", ".join(clocked_boards())
         raise FirmwareError(f"no timing data for {found.name}; use a board with a Cortex-M: {known}")
     return found
+
+
+def _counted_name(kernels: Kernels) -> str:
+    name = kernels if isinstance(kernels, str) else kernels.name
+    return COUNTED_AS.get(name, name)
 
 
 def _part(target: Any) -> targets.Target:
@@ -350,10 +383,13 @@ def _operator(
     trips = formulas[name](layer)
     if trips is None or trips.path not in configuration.paths:
         return OperatorEstimate(index, name, "", None, None, count, "no formula for its shape", guess)
-    costs = configuration.paths[trips.path].trips
-    instructions = round(sum(costs[loop].instructions * times for loop, times in trips.trips.items()))
-    cycles = round(sum(costs[loop].cycles * times for loop, times in trips.trips.items()))
-    return OperatorEstimate(index, name, trips.path, instructions, cycles, count)
+    path = configuration.paths[trips.path]
+    cycles = round(sum(path.trips[loop].cycles * times for loop, times in trips.trips.items()))
+    return OperatorEstimate(index, name, trips.path, _instructions(path, trips.trips), cycles, count)
+
+
+def _instructions(path: CountedPath, trips: Mapping[str, int]) -> int:
+    return round(sum(path.trips[loop].instructions * times for loop, times in trips.items()))
 
 
 def _changes_shape_alone(operator: str) -> bool:
@@ -400,6 +436,8 @@ def layer_of(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | st
     name = model.operator_name(operator)
     if name in CONVERSIONS:
         return _conversion(name, inputs[0], outputs[0])
+    if name == TFLM_DECODE.name:
+        return _decoded(model, subgraph, operator)
     activations = inputs[:1] if name == "PAD" else inputs[:2]
     if any(tensor.type != TensorType.INT8 for tensor in (*activations, outputs[0])):
         types = sorted({tensor.type.name.lower() for tensor in (*activations, outputs[0])})
@@ -423,6 +461,14 @@ CONVERSIONS = frozenset({"DEQUANTIZE", "QUANTIZE"})
 def _conversion(name: str, source: Tensor, result: Tensor) -> Layer | str:
     types = source.type.name.lower(), result.type.name.lower()
     return Layer(name, (tuple(source.shape or ()),), tuple(result.shape or ()), types=types)
+
+
+def _decoded(model: Model, subgraph: SubGraph, operator: Operator) -> Layer | str:
+    try:
+        trips = decoding_trips(encoded_tensors(model, subgraph, operator))
+    except OperatorError as error:
+        return error.reason
+    return Layer(TFLM_DECODE.name, (), (), decoding=tuple(trips.items()))
 
 
 def _pad(model: Model, inputs: Sequence[Tensor], output: Tensor) -> Layer | str:

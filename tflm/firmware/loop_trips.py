@@ -44,6 +44,7 @@ class Layer:
         rows, columns: its windows, if any.
         types: type names of the first input and the output.
         paddings: padding before and after each dimension of a PAD's input.
+        decoding: trips of the loops of a TFLM_DECODE, by loop, which depend on its codes.
     """
 
     operator: str
@@ -53,6 +54,7 @@ class Layer:
     columns: Axis = ONE_PLACE
     types: tuple[str, str] = ("int8", "int8")
     paddings: tuple[tuple[int, int], ...] = ()
+    decoding: tuple[tuple[str, int], ...] = ()
 
     @property
     def taps(self) -> int:
@@ -200,6 +202,10 @@ def _quantize(layer: Layer) -> LoopTrips:
     """From floats, or from one integer type to another."""
     kind = "float32" if layer.types[0] == "float32" else "integers"
     return _path(f"quantize, {kind}", {"outputs": layer.outputs})
+
+
+def _decode(layer: Layer) -> LoopTrips:
+    return _path("tflm_decode", dict(layer.decoding))
 
 
 def _of_four(layer: Layer) -> tuple[Shape, list[tuple[int, int]]]:
@@ -602,7 +608,12 @@ def _mve_elementwise(layer: Layer) -> LoopTrips | None:
     return None if layer.broadcasts else _path(layer.operator.lower(), {"vectors": _vectors(layer.outputs, 4)})
 
 
-_CONVERSIONS: dict[str, Path] = {"DEQUANTIZE": _by_output, "LEAKY_RELU": _by_output, "QUANTIZE": _quantize}
+_CONVERSIONS: dict[str, Path] = {
+    "DEQUANTIZE": _by_output,
+    "LEAKY_RELU": _by_output,
+    "QUANTIZE": _quantize,
+    "TFLM_DECODE": _decode,
+}
 """Operators that every library leaves to TFLM's own kernels."""
 
 _DSP: dict[str, Path] = {
