@@ -11,10 +11,15 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from tflm.c.decoding import has_decoders, with_constants
+from tflm.c.kernels.encoded import EncodedArray
+from tflm.c.library_calls import LibraryCall
 from tflm.compiler.language import Step
 from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
+from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
 from tflm.errors import ArenaExhausted, CompileError, OperatorError
+from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.control_flow import copies_between
 from tflm.kernels.registration import Registration
@@ -33,7 +38,7 @@ from tflm.targets import CORTEX_M
 
 FIRST_ARENA_BYTES = 1 << 20
 
-BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Step], None]]
+BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[Step, LibraryCall]], None]]
 """What binds a node: None where there are no kernels for what it asks for."""
 
 
@@ -79,7 +84,7 @@ class Once:
     subgraph: int
 
 
-Action = Union[Step, Branch, Loop, Once]
+Action = Union[Step, LibraryCall, Branch, Loop, Once]
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,10 @@ class BoundOperator:
                     yield from (*call.before, *call.after)
             elif isinstance(action, Loop):
                 yield from (*action.before, *action.body.before, *action.body.after)
+
+    def library_calls(self) -> Iterator[LibraryCall]:
+        """All calls of a library's functions in it."""
+        return (action for action in self.actions if isinstance(action, LibraryCall))
 
 
 class TrackingAllocator(MicroAllocator):
@@ -154,13 +163,16 @@ class BoundModel:
 
 
 def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
-    """Prepare a model and bind all of its operators.
+    """Prepare a model and bind all of its operators. The model that is bound has no TFLM_DECODE, but constants.
 
     Raises:
         CompileError: there are operators without kernels; it names all of them.
         TflmError: the model cannot be run.
     """
+    _require_kernels(model)
     bound = _prepared(model)
+    if has_decoders(model):
+        bound = _without_decoders(bound)
     bound.operators = [[] for _ in model.subgraphs]
     missing: list[str] = []
 
@@ -175,8 +187,44 @@ def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
     bound.graph.for_each_node(bind_one)
     if missing:
         names = ", ".join(dict.fromkeys(missing))
-        raise CompileError(f"no C kernels for {names}; run this model with TFLM's interpreter (tflm export)")
+        raise CompileError(f"no C kernels for {names}; {INTERPRETER}")
     return bound
+
+
+INTERPRETER = "run this model with TFLM's interpreter (tflm export)"
+
+
+def _require_kernels(model: Model) -> None:
+    """Reject operators that only the user, or the driver of an NPU, has code for.
+
+    Raises:
+        CompileError: there are some; the message names all of one kind.
+    """
+    operators = [operator for subgraph in model.subgraphs for operator in subgraph.operators or ()]
+    names = dict.fromkeys(map(model.operator_name, operators))
+    unknown = [name for name in names if name not in REGISTRATIONS]
+    if unknown:
+        raise CompileError(f"no C kernels for {', '.join(unknown)}, which is no operator of TFLM; {INTERPRETER}")
+    for name in names:
+        if name in NPU_OPERATORS:
+            raise CompileError(f"no C kernels for {name}, which its driver runs on an NPU; {INTERPRETER}")
+
+
+def _without_decoders(bound: BoundModel) -> BoundModel:
+    """The model with constants for what it decodes, whose arrays tell how they are stored."""
+    nodes: dict[int, Node] = {}
+
+    def collect(planned: PlannedNode) -> None:
+        if not bound.graph.subgraph_index:
+            nodes[planned.node.index] = planned.node
+
+    bound.graph.for_each_node(collect)
+    model, encodings = with_constants(bound.model, nodes)
+    prepared = _prepared(model)
+    for index, (scheme, encoded) in encodings.items():
+        tensor = prepared.tensors()[index]
+        tensor.data = EncodedArray.of(tensor.elements, scheme, encoded)
+    return prepared
 
 
 def _prepared(model: Model) -> BoundModel:

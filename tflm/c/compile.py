@@ -10,19 +10,25 @@ from typing import Any
 
 from tflm.atomic_write import write_atomically
 from tflm.c import source
-from tflm.c.binding import bind_model
+from tflm.c.binding import BoundModel, bind_model
+from tflm.c.calls import Plan
+from tflm.c.cmsis_nn.makefile import build_of
+from tflm.c.decoding import with_shapes
 from tflm.c.demands import Demands
 from tflm.c.emitter import c_file, kernel_files, kernels_of
 from tflm.c.header import header_of, ram_macros
+from tflm.c.instructions import Instructions, instructions_of
+from tflm.c.kernel_choice import ALL_GENERATED, GENERATED, KernelChoice, library_processors, with_library
 from tflm.c.kernel_needs import BoundKernels
+from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
 from tflm.c.plan import plan
 from tflm.c.program import Program, program_of
-from tflm.c.row_binding import bind_small
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
-from tflm.c.sizes import Build, code_bytes, stack_bound
+from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
 from tflm.rewriting.rows import Rows
 from tflm.schema.model import Model, require_model
+from tflm.targets import Target
 
 SHARED_KERNELS = "kernels"
 """The name of the files that hold the kernels of several models."""
@@ -41,13 +47,17 @@ class CompiledModel:
 
     Attributes:
         name: the prefix of its functions and macros.
-        ram_bytes, ram_alignment: of the block that the caller supplies.
+        ram_bytes, ram_alignment: of the block that the caller supplies, or of all blocks together.
+        memories: bytes of the block in each memory, by name; empty for one block.
+        generated_ram_bytes: of the same model without a kernel library; None if there is none.
+        library_operators: how many operators call functions of the library.
+        kept_kernels: why the others keep generated kernels, by subgraph and operator; empty if there is no library.
         constant_bytes: of all tables in flash.
-        stack_bytes: a bound of an invoke's stack on Cortex-M, without the C library's functions; None where a kernel
-            was not measured.
+        stack_bounds: bounds of an invoke's stack in bytes, for each part and optimization that was measured, with
+            functions of newlib; None where a kernel was not measured.
         code_bytes: of all kernels in flash, for each part and optimization that was measured; None likewise.
+        instructions: of an invoke on Cortex-M4 for each optimization that was counted, by formulas; see `Instructions`.
         stages: the operators that run in turns, a few rows at a time: first, and one after the last.
-        extra_macs: multiply-accumulates that this adds, as a share of those of the model.
         files: their contents by name.
         program: what the files say.
     """
@@ -55,13 +65,22 @@ class CompiledModel:
     name: str
     ram_bytes: int
     ram_alignment: int
+    memories: dict[str, int]
+    generated_ram_bytes: int | None
+    library_operators: int
+    kept_kernels: dict[Place, KeptKernel]
     constant_bytes: int
-    stack_bytes: int | None
+    stack_bounds: dict[Build, int] | None
     code_bytes: dict[Build, int] | None
+    instructions: Instructions = field(repr=False)
     stages: tuple[Rows, ...]
-    extra_macs: float
     files: Files
     program: Program
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """The largest of `stack_bounds`; None where a kernel was not measured."""
+        return None if self.stack_bounds is None else max(self.stack_bounds.values())
 
     def write(self, folder: str | Path) -> list[Path]:
         """Write the files to a folder, which is created if missing; returns their paths."""
@@ -90,9 +109,10 @@ class CompileOptions:
     """How models are compiled; see `compile_model`."""
 
     ram: int | None = None
-    max_extra_macs: float = 0.10
     memories: Mapping[str, int] = field(default_factory=dict)
     self_test: int | Sequence[Sequence[Any]] = 0
+    kernels: str = GENERATED
+    target: Target | None = None
 
 
 def compile_model(
@@ -100,52 +120,59 @@ def compile_model(
     name: str = "model",
     *,
     ram: int | None = None,
-    max_extra_macs: float = 0.10,
     memories: Mapping[str, int] | None = None,
     self_test: int | Sequence[Sequence[Any]] = 0,
+    kernels: str = GENERATED,
+    target: Target | None = None,
 ) -> CompiledModel:
     """Compile a model to portable C99 without an interpreter.
 
     Args:
         model: the model.
         name: the prefix of functions, macros and files; a C identifier.
-        ram: bytes of RAM that are few enough: the plan with the least work that fits is taken.
-        max_extra_macs: multiply-accumulates that plans may add, as a share of those of the model.
+        ram: bytes of RAM that are few enough: the plan with the fewest calls that fits is taken.
         memories: names and bytes of several memories in place of `ram`, the fastest first: functions take an array of
             blocks, one in each, and what is accessed most often is in the first.
         self_test: also write a test with this many random inputs, or with the inputs given (for each invoke, an array
             for each input), and a Makefile for it.
+        kernels: "generated", or "cmsis-nn" to call functions of CMSIS-NN 7 where it has kernels with TFLM's results.
+        target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
 
     Raises:
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM.
-        ArgumentError: the name is not an identifier.
+        ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
         TflmError: the model cannot be run.
     """
-    return _compiled(model, name, CompileOptions(ram, max_extra_macs, memories or {}, self_test))
+    return compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target), model, name)
 
 
 def compile_models(
     models: Mapping[str, Model],
     *,
     ram: int | None = None,
-    max_extra_macs: float = 0.10,
     memories: Mapping[str, int] | None = None,
     self_test: int | Sequence[Sequence[Any]] = 0,
+    kernels: str = GENERATED,
+    target: Target | None = None,
 ) -> CompiledModels:
     """Compile models that are linked into one firmware: several ones share a file of kernels, `kernels.c`.
 
     Args:
         models: by name, which is a C identifier.
-        ram, max_extra_macs, memories, self_test: as for `compile_model`, for each model.
+        ram, memories, self_test, kernels, target: as for `compile_model`, for each model.
 
     Raises:
         CompileError, ArgumentError, TflmError: as `compile_model`.
     """
-    options = CompileOptions(ram, max_extra_macs, memories or {}, self_test)
+    return all_compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target), models)
+
+
+def all_compiled_with(options: CompileOptions, models: Mapping[str, Model]) -> CompiledModels:
+    """Models that share their kernels; arguments and errors as of `compile_models`."""
     shared = SHARED_KERNELS if len(models) > 1 else None
     if shared in models:
         raise ArgumentError(f"the name {shared!r} is that of the shared kernels; choose another one for the model")
-    made = tuple(_compiled(model, name, options, shared) for name, model in models.items())
+    made = tuple(compiled_with(options, model, name, shared) for name, model in models.items())
     files: Files = {}
     for model in made:
         files |= model.files
@@ -154,55 +181,84 @@ def compile_models(
     return CompiledModels(made, files)
 
 
-def _compiled(model: Model, name: str, options: CompileOptions, shared: str | None = None) -> CompiledModel:
-    """A compiled model.
+def compiled_with(options: CompileOptions, model: Model, name: str, shared: str | None = None) -> CompiledModel:
+    """A compiled model; errors as of `compile_model`.
 
     Args:
-        model, name, options: as for `compile_model`.
+        options, model, name: as for `compile_model`.
         shared: the name of the kernels' files; None for kernels in NAME.c.
     """
     require_model(model)
     require_name(name)
-    bound = bind_model(model, bind_small)
-    demands = Demands(bound, source.written)
-    alignment = max(demands.alignment, LEAST_ALIGNMENT)
-    planned = plan(
-        model,
-        BoundKernels(bound, demands),
-        persistent={one.name: one.initial.nbytes for one in demands.persistent.values() if not one.is_tensor},
-        alignment=alignment,
-        ram_bytes=options.ram,
-        memories=tuple(options.memories.values()),
-    )
-    unused = len(options.memories) - len(planned.memories)
-    planned = planned._replace(memories=planned.memories + (0,) * max(unused, 0))
-    if options.ram is not None and planned.ram_bytes > options.ram:
-        raise CompileError(
-            f"the smallest plan that was found takes {planned.ram_bytes:,} bytes of RAM, "
-            f"{planned.ram_bytes - options.ram:,} more than {options.ram:,}; no smaller plan is known"
-        )
+    choice, kept, generated_ram_bytes = _choice(model, options)
+    bound, demands, planned = _planned(model, options, choice)
+    alignment = _alignment(demands)
     program = program_of(bound, demands, planned)
+    calls_library = any(program.library_calls())
+    if choice.processors is not None and calls_library:
+        program.checks = choice.processors.guard()
     header = None if shared is None else f"{shared}.h"
     files = {
         f"{name}.h": header_of(program, name, ORIGIN, ram_macros(program, name, alignment, list(options.memories))),
         f"{name}.c": c_file(program, name, ORIGIN, header),
     }
     if not isinstance(options.self_test, int) or options.self_test:
+        build = build_of(choice.processors) if choice.processors is not None and calls_library else None
         samples: Samples = recorded_samples(model, options.self_test)
         files[f"{name}_test.c"] = self_test_of(program, name, ORIGIN, samples)
-        files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared)
+        files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared, build)
     return CompiledModel(
         name,
         planned.ram_bytes,
         alignment,
+        dict(zip(options.memories, planned.memories)),
+        generated_ram_bytes,
+        sum(any(operator.library_calls()) for operators in bound.operators for operator in operators),
+        kept,
         program.constant_bytes,
-        stack_bound(kernels_of(program)),
-        code_bytes(kernels_of(program)),
+        None if calls_library else stack_bounds(program),
+        None if calls_library else code_bytes(kernels_of(program)),
+        instructions_of(program),
         planned.stages,
-        0.0,
         files,
         program,
     )
+
+
+def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:
+    """The kernels of a model's operators, why some are generated beside a library, and the RAM without the library."""
+    processors = library_processors(options.kernels, options.target)
+    if processors is None:
+        return ALL_GENERATED, {}, None
+    bound, demands, planned = _planned(model, CompileOptions(), ALL_GENERATED)
+    kept = kept_kernels(program_of(bound, demands, planned), processors)
+    return with_library(processors, kept), kept, planned.ram_bytes
+
+
+def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, Demands, Plan]:
+    """A model bound to kernels, and the plan of its RAM."""
+    bound = bind_model(model, choice.bind)
+    demands = Demands(bound, source.written)
+    planned = plan(
+        with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
+        BoundKernels(bound, demands, choice.overlap),
+        persistent={one.name: one.initial.nbytes for one in demands.persistent.values() if not one.is_tensor},
+        alignment=_alignment(demands),
+        ram_bytes=options.ram,
+        memories=tuple(options.memories.values()),
+    )
+    if options.ram is not None and planned.ram_bytes > options.ram:
+        raise CompileError(
+            f"the smallest plan that was found takes {planned.ram_bytes:,} bytes of RAM, "
+            f"{planned.ram_bytes - options.ram:,} more than {options.ram:,}; no smaller plan is known"
+        )
+    unused = len(options.memories) - len(planned.memories)
+    return bound, demands, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
+
+
+def _alignment(demands: Demands) -> int:
+    """Bytes that buffers in RAM are aligned to."""
+    return max(demands.alignment, LEAST_ALIGNMENT)
 
 
 def require_name(name: str) -> None:

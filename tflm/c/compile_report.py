@@ -2,30 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tflm.c.compile import CompiledModel, CompiledModels
+from tflm.c.instructions import COUNTED_BUILDS, Instructions
+from tflm.c.library_comparison import Place
+from tflm.c.sizes import Build
 from tflm.report import Report, with_thousands
+from tflm.rewriting.rows import Rows
 
 
 def compile_report(model: CompiledModel) -> Report:
     """The sizes of a compiled model."""
     facts = [
         ("RAM", f"{with_thousands(model.ram_bytes)}, aligned to {model.ram_alignment}"),
+        *_library_facts(model),
         ("constants", f"{with_thousands(model.constant_bytes)}"),
     ]
     if model.code_bytes is not None:
         for (part, optimization), size in model.code_bytes.items():
             facts.append((f" kernels, {part} {optimization}", with_thousands(size)))
-    if model.stack_bytes is not None:
-        facts.append(("stack", f"at most {with_thousands(model.stack_bytes)} on Cortex-M"))
+    for (part, optimization), size in (model.stack_bounds or {}).items():
+        facts.append((f" stack, {part} {optimization}", f"at most {size:,} B"))
+    if model.instructions.total is None:
+        facts.append(("instructions", _unknown(model.instructions)))
+    for (part, optimization), count in (model.instructions.total or {}).items():
+        facts.append((f" instructions, {part} {optimization}", f"about {count:,} for an invoke"))
     for stage in model.stages:
-        facts.append(("in bands of rows", f"operators {stage.first} to {stage.end - 1}"))
-    if model.extra_macs:
-        facts.append(("extra work", f"{model.extra_macs:.1%}"))
+        facts.append(("in bands of rows", f"operators {stage.first} to {stage.end - 1}{_share(model, stage)}"))
     return Report(model.name, facts)
+
+
+def _library_facts(model: CompiledModel) -> list[tuple[str, str]]:
+    """What the functions of a library make of a model."""
+    if model.generated_ram_bytes is None:
+        return []
+    operators = sum(map(len, model.program.bound.operators))
+    return [
+        (" with generated kernels", with_thousands(model.generated_ram_bytes)),
+        ("CMSIS-NN", f"{model.library_operators} of {operators} operators"),
+        *(
+            (" generated: operators", f"{_spans(places)}: {reason}")
+            for reason, places in _kept_by_reason(model).items()
+        ),
+    ]
+
+
+def _kept_by_reason(model: CompiledModel) -> dict[str, list[Place]]:
+    """The operators that keep generated kernels beside a library, by reason."""
+    found: dict[str, list[Place]] = {}
+    for place, kept in model.kept_kernels.items():
+        found.setdefault(kept.reason, []).append(place)
+    return found
+
+
+def _spans(places: Sequence[Place]) -> str:
+    """Operators such as 0-4, 7; those of other subgraphs than the first begin with its number, as in 1:0-4."""
+    spans: list[list[Place]] = []
+    for subgraph, index in places:
+        if spans and spans[-1][-1] == (subgraph, index - 1):
+            spans[-1].append((subgraph, index))
+        else:
+            spans.append([(subgraph, index)])
+    return ", ".join(map(_span, spans))
+
+
+def _span(places: Sequence[Place]) -> str:
+    (subgraph, first), last = places[0], places[-1][1]
+    return (f"{subgraph}:" if subgraph else "") + (str(first) if first == last else f"{first}-{last}")
+
+
+def _unknown(instructions: Instructions) -> str:
+    if not instructions.unknown:
+        return "unknown: the model runs other subgraphs, or functions of a library"
+    return f"unknown: not counted for {', '.join(instructions.unknown)}"
+
+
+def _share(model: CompiledModel, stage: Rows) -> str:
+    """The share of the instructions that a stage has."""
+    total, in_stage = model.instructions.total, stage_instructions(model, stage)
+    if not total or not in_stage:
+        return ""
+    build = next(reversed(total))
+    return f", {in_stage[build] / total[build]:.0%} of the instructions"
+
+
+def stage_instructions(model: CompiledModel, stage: Rows) -> dict[Build, int]:
+    """Instructions of the operators of a stage; empty where one has no formula."""
+    known = [model.instructions.operators.get(index) for index in range(stage.first, stage.end)]
+    found = [each for each in known if each is not None]
+    if len(found) < len(known):
+        return {}
+    return {build: sum(each[build] for each in found) for build in COUNTED_BUILDS}
 
 
 def compile_figures(paths: Sequence[Path], made: CompiledModels) -> dict[str, Any]:
@@ -39,9 +109,31 @@ def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
         "name": model.name,
         "ram_bytes": model.ram_bytes,
         "ram_alignment": model.ram_alignment,
+        "generated_ram_bytes": model.generated_ram_bytes,
+        "library_operators": model.library_operators,
+        "kept_kernels": [
+            {"subgraph": subgraph, "index": index, "reason": kept.reason, "ratio": kept.ratio}
+            for (subgraph, index), kept in model.kept_kernels.items()
+        ],
         "constant_bytes": model.constant_bytes,
         "stack_bytes": model.stack_bytes,
-        "code_bytes": {" ".join(build): size for build, size in (model.code_bytes or {}).items()},
-        "extra_macs": model.extra_macs,
-        "stages": [{"first": stage.first, "last": stage.end - 1} for stage in model.stages],
+        "stack_bounds": _by_build(model.stack_bounds),
+        "code_bytes": _by_build(model.code_bytes),
+        "instructions": _by_build(model.instructions.total),
+        "not_counted": list(model.instructions.unknown),
+        "operators": [
+            {"index": index, "instructions": _by_build(each)} for index, each in model.instructions.operators.items()
+        ],
+        "stages": [
+            {
+                "first": stage.first,
+                "last": stage.end - 1,
+                "instructions": _by_build(stage_instructions(model, stage)),
+            }
+            for stage in model.stages
+        ],
     }
+
+
+def _by_build(figures: Mapping[Build, int] | None) -> dict[str, int]:
+    return {" ".join(build): figure for build, figure in (figures or {}).items()}

@@ -1,9 +1,9 @@
-"""Constants as C: literals of numbers, and tables."""
+"""Constants as C: literals of numbers, and tables; lines of code that are not too long."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -84,3 +84,21 @@ def lines_of(words: Iterable[str], indent: str = "    ") -> Iterator[str]:
         line += f" {word}," if line else f"{word},"
     if line:
         yield indent + line
+
+
+def wrapped(first: str, words: Sequence[str], last: str) -> Iterator[str]:
+    """A call or initializer on one line, or on several ones."""
+    line = first + ", ".join(words) + last
+    if len(line) <= LINE_LENGTH:
+        yield line
+        return
+    indent = " " * (len(first) - len(first.lstrip()) + 8)
+    yield first.rstrip()
+    line = ""
+    for i, word in enumerate(words):
+        word += "," if i < len(words) - 1 else last
+        if line and len(indent) + len(line) + 1 + len(word) > LINE_LENGTH:
+            yield indent + line
+            line = ""
+        line += f" {word}" if line else word
+    yield indent + line

@@ -73,8 +73,12 @@ class Demands:
         for operators in bound.operators:
             for operator in operators:
                 self._add_pending(action.pending for action in operator.actions if isinstance(action, Once))
+                place = operator.subgraph, operator.index
                 for step in operator.steps():
-                    self._add_step((operator.subgraph, operator.index), operator.node.operator, step, written)
+                    self._add_step(place, operator.node.operator, step, written)
+                for call in operator.library_calls():
+                    for name, _, array in call.addresses():
+                        self._add_array(place, operator.node.operator, name, array)
 
     def _is_variable(self, subgraph: int, tensor: int) -> bool:
         return bool((self._bound.model.subgraphs[subgraph].tensors or [])[tensor].is_variable)
@@ -106,14 +110,17 @@ class Demands:
     def _add_step(self, place: tuple[int, int], operator: str, step: Step, written: Written) -> None:
         arrays = step_arrays(step)
         for name in arrays:
-            self._align(arrays[name])
-            if isinstance(arrays[name], WorkArray) or self._is_scratch(arrays[name]):
-                self._add_work(place, arrays[name])
-            elif arrays[name].nbytes and self.key(arrays[name]) in self._variables:
-                self._add_persistent(arrays[name], name, operator)
+            self._add_array(place, operator, name, arrays[name])
         for name in written(step.kernel):
             if name in arrays and arrays[name].nbytes and self._is_state(arrays[name]):
                 self._add_persistent(arrays[name], name, operator)
+
+    def _add_array(self, place: tuple[int, int], operator: str, name: str, array: Array) -> None:
+        self._align(array)
+        if isinstance(array, WorkArray) or self._is_scratch(array):
+            self._add_work(place, array)
+        elif array.nbytes and self.key(array) in self._variables:
+            self._add_persistent(array, name, operator)
 
     def _align(self, array: Array) -> None:
         self.alignment = max(self.alignment, array.itemsize)

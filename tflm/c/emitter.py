@@ -11,9 +11,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.c import source
-from tflm.c.constants import C_TYPES, c_type, float_literal, integer_literal, table_definition
+from tflm.c.constants import C_TYPES, LINE_LENGTH, c_type, float_literal, integer_literal, table_definition, wrapped
 from tflm.c.expressions import MATH as MATH_FUNCTIONS
+from tflm.c.expressions import MATH_OF_TWO
 from tflm.c.header import TensorInterface, comment_text, interfaces, ram_parameter
+from tflm.c.library_calls import LibraryCall
+from tflm.c.library_writer import LibraryWriter, helpers_of_library, includes_of_library
 from tflm.c.program import (
     CalledSubgraph,
     Code,
@@ -34,7 +37,6 @@ from tflm.compiler.language import Kernel
 from tflm.errors import CompileError
 from tflm.targets import align_up
 
-LINE_LENGTH = 120
 INDENT = "    "
 
 MEMORY_FUNCTIONS = {
@@ -45,8 +47,11 @@ MEMORY_FUNCTIONS = {
 """What code may use of the C library. It is declared here, because compilers without a library have no <string.h>. They
 call these functions themselves."""
 
-MATH_NAMES = (*MATH_FUNCTIONS.values(), "copysign", "fabs", "fmod", "isinf", "isnan", "ldexp")
-MATH = re.compile(rf"\b(NAN|INFINITY|({'|'.join(MATH_NAMES)})f?\()")
+ONE_FLOAT, TWO_FLOATS = (*MATH_FUNCTIONS.values(), "fabs"), tuple(MATH_OF_TWO.values())
+MATH = re.compile(rf"\b(NAN|INFINITY|(?:{'|'.join((*ONE_FLOAT, *TWO_FLOATS))})f?(?=\())")
+"""What code may use of <math.h>."""
+
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 
 FILE = Template("""\
 /* $origin */
@@ -124,13 +129,15 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
     functions = writer.functions()
     used = kernels_of(program)
     kernels = source.structures(used) + source.translate(used) if kernel_header is None else ""
+    kernels += helpers_of_library(program.library_calls())
     tables = "\n".join((*(table_definition(table.name, table.values) for table in program.tables), *writer.records))
     return FILE.substitute(
         origin=origin,
         name=name,
         includes=("" if kernel_header is None else f'#include "{kernel_header}"\n')
+        + includes_of_library(program.library_calls())
         + includes_of(kernels + tables + functions),
-        checks=CHECKS,
+        checks=CHECKS + program.checks,
         kernels=kernels,
         tables=tables,
         functions=functions,
@@ -140,9 +147,35 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
 def includes_of(code: str, own: str | None = None) -> str:
     """What a piece of code includes and declares: a header of its own, if any, and what it needs of the C library."""
     used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
-    headers = ["math.h"] * bool(MATH.search(code)) + ["stdbool.h"] + ["stddef.h"] * bool(used)
+    headers = ["stdbool.h"] + ["stddef.h"] * bool(used)
     lines = [f'#include "{own}"'] * bool(own) + [f"#include <{header}>" for header in headers] + used
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line}\n" for line in [*lines, *_math_of(code)])
+
+
+def _math_of(code: str) -> list[str]:
+    """The lines that include <math.h>, or declare what code uses of it for compilers that have no C library."""
+    names = sorted(set(MATH.findall(COMMENT.sub("", code))))
+    if not names:
+        return []
+    include = "#include <math.h>"
+    return [
+        *("#ifndef __has_include", include, "#elif __has_include(<math.h>)", include, "#else"),
+        *(_math_declaration(name) for name in names),
+        "#endif",
+    ]
+
+
+def _math_declaration(name: str) -> str:
+    if name in MATH_CONSTANTS:
+        return f"#define {name} {MATH_CONSTANTS[name]}"
+    is_float = name not in ONE_FLOAT + TWO_FLOATS
+    kind = "float" if is_float else "double"
+    is_of_two = name.removesuffix("f" if is_float else "") in TWO_FLOATS
+    return f"{kind} {name}({kind} x{f', {kind} y' if is_of_two else ''});"
+
+
+MATH_CONSTANTS = {"INFINITY": "(1.0f / 0.0f)", "NAN": "(0.0f / 0.0f)"}
+"""Of <math.h>, as constant expressions."""
 
 
 def kernels_of(program: Program) -> list[Kernel]:
@@ -185,7 +218,7 @@ def _structure_bytes(parameter: source.Parameter) -> int:
 
 
 def _array_of_structs(name: str, kind: str, elements: Sequence[Sequence[str]]) -> str:
-    lines = [line for fields in elements for line in _wrapped(f"{INDENT}{{", fields, "},")]
+    lines = [line for fields in elements for line in wrapped(f"{INDENT}{{", fields, "},")]
     return "\n".join([f"static {kind} {name}[{len(elements)}] = {{", *lines, "};"]) + "\n"
 
 
@@ -204,12 +237,14 @@ class _Writer:
         self.records: list[str] = []
         self.stages: list[str] = []
         self._parts: dict[str, tuple[str, list[list[str]]]] = {}
+        self._library = LibraryWriter(self.records, self._address)
 
     def functions(self) -> str:
         """All functions, in the order in which they call each other."""
         called = [i for i in _in_call_order(self._program.subgraphs) if i]
         parts = [*(self._subgraph(i) for i in called), self._reset(), self._invoke()]
         parts[:0] = self.stages
+        self._program.structure_bytes += self._library.structure_bytes
         self.records += [_array_of_structs(name, *found) for name, found in self._parts.items()]
         parts += [self._accessor(tensor) for tensor in interfaces(self._program)]
         return "\n".join(parts)
@@ -270,7 +305,7 @@ class _Writer:
         ]
         for case, (call, arguments) in enumerate(table.cases.items()):
             body.append(f"{INDENT * 2}case {case}:{call.comment}")
-            body += _wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
+            body += wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
             body.append(f"{INDENT * 3}break;")
         body += [f"{INDENT * 2}}}", f"{INDENT}}}"]
         self.stages.append(self._function(f"static void run_stage_{number}({self._ram_parameter})", body))
@@ -334,6 +369,8 @@ class _Writer:
     def _statement(self, statement: Statement, code: OperatorCode, indent: str) -> Iterator[str]:
         if isinstance(statement, KernelCall):
             yield from self._call(statement, code, indent)
+        elif isinstance(statement, LibraryCall):
+            yield from self._library.call(statement, code.operator.index, indent)
         elif isinstance(statement, If):
             yield f"{indent}if (*{self._byte(statement.condition)}) {{"
             yield from self._called(statement.then, code, indent + INDENT)
@@ -371,9 +408,9 @@ class _Writer:
         arguments = [self._argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
         failure = source.failure_of(call.kernel)
         if failure is None:
-            yield from _wrapped(f"{indent}{name}(", arguments, ");")
+            yield from wrapped(f"{indent}{name}(", arguments, ");")
             return
-        yield from _wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
+        yield from wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
         # An operator that waits for more input ends the invoke, which has not failed then.
         yield f"{indent}{INDENT}return {0 if failure == 'aborted' else code.operator.index + 1};"
         yield f"{indent}}}"
@@ -390,7 +427,7 @@ class _Writer:
         kind = parameter.c_type.rstrip(" *")
         values = self._fields(parameter, call)
         self._program.structure_bytes += _structure_bytes(parameter)
-        self.records.append("\n".join(_wrapped(f"static {kind} {name} = {{", values, "};")) + "\n")
+        self.records.append("\n".join(wrapped(f"static {kind} {name} = {{", values, "};")) + "\n")
         return name
 
     def _fields(self, parameter: source.Parameter, call: KernelCall) -> list[str]:
@@ -466,21 +503,3 @@ def _in_call_order(subgraphs: Sequence[Sequence[Code]]) -> Iterator[int]:
 
     visit(0)
     yield from done
-
-
-def _wrapped(first: str, words: Sequence[str], last: str) -> Iterator[str]:
-    """A call or initializer on one line, or on several ones."""
-    line = first + ", ".join(words) + last
-    if len(line) <= LINE_LENGTH:
-        yield line
-        return
-    indent = " " * (len(first) - len(first.lstrip()) + 8)
-    yield first.rstrip()
-    line = ""
-    for i, word in enumerate(words):
-        word += "," if i < len(words) - 1 else last
-        if line and len(indent) + len(line) + 1 + len(word) > LINE_LENGTH:
-            yield indent + line
-            line = ""
-        line += f" {word}" if line else word
-    yield indent + line

@@ -39,9 +39,10 @@ from tflm.c.values import (
     Range,
     Record,
     Value,
+    boolean,
     range_of,
 )
-from tflm.compiler.language import Intrinsic
+from tflm.compiler.language import BuildConstant, Intrinsic
 from tflm.delegates.compiled import casts
 
 CASTS: dict[Any, str] = {
@@ -70,6 +71,9 @@ MATH: dict[Any, str] = {
     **{getattr(math, name): name for name in ("ceil", "cos", "exp", "floor", "log", "sin", "sqrt", "trunc")},
 }
 """Functions of one float, and their names in math.h."""
+
+MATH_OF_TWO: dict[Any, str] = {np.copysign: "copysign", np.fmod: "fmod"}
+"""The same of two floats."""
 
 
 class ExpressionWriter:
@@ -164,7 +168,10 @@ class ExpressionWriter:
         code = self.instance.function.__code__
         if node.id in code.co_varnames:
             raise TranslationError(f"{node.id} is read before it is assigned")
-        return _constant(global_of(self.instance.function, node.id), node.id)
+        value = global_of(self.instance.function, node.id)
+        if isinstance(value, BuildConstant):
+            return Term(node.id, PRIMARY, boolean(), "bool")
+        return _constant(value, node.id)
 
     def _attribute(self, node: ast.Attribute) -> Term:
         of = self.term(node.value)
@@ -273,7 +280,7 @@ class ExpressionWriter:
             return functools.reduce(functools.partial(terms.extreme, callee.__name__), others, first)
         if callee is abs:
             return terms.absolute(self.term(node.args[0]))
-        if callee in MATH or callee is np.copysign:
+        if callee in MATH or callee in MATH_OF_TWO:
             return self._call_math(callee, [self.term(argument) for argument in node.args])
         if isinstance(callee, Intrinsic):
             return self._call_intrinsic(callee.name, node.args)
@@ -294,7 +301,7 @@ class ExpressionWriter:
         is_float = all(term.number.dtype == "float32" for term in given)
         dtype, suffix = ("float32", "f") if is_float else ("float64", "")
         texts = ", ".join(terms.as_number(term, dtype).text for term in given)
-        name = "copysign" if callee is np.copysign else MATH[callee]
+        name = MATH.get(callee) or MATH_OF_TWO[callee]
         return Term(f"{name}{suffix}({texts})", PRIMARY, Number(dtype), C_TYPES[dtype])
 
     def _call_intrinsic(self, name: str, arguments: Sequence[ast.expr]) -> Term:

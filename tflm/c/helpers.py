@@ -8,6 +8,9 @@ _LEADING_ZEROS = """\
 /* Zero bits above the highest one bit, of 64 bits. */
 static inline int32_t leading_zeros(uint64_t value)
 {
+#if defined(__GNUC__)
+    return value != 0 ? __builtin_clzll(value) : 64;
+#else
     int32_t count = 64;
     int32_t step = 32;
     while (step > 0) {
@@ -18,6 +21,7 @@ static inline int32_t leading_zeros(uint64_t value)
         step /= 2;
     }
     return value != 0 ? count - 1 : count;
+#endif
 }
 """
 
@@ -77,6 +81,19 @@ _NAMES = {
 
 _TEMPLATES = {"floor_div": _FLOOR_DIV, "floor_mod": _FLOOR_MOD, "min": _MIN, "max": _MAX}
 
+_LONG_MULTIPLY = """\
+/* Whether one instruction multiplies 32 bits by 32 and adds to 64, about as fast as others multiply. */
+#ifndef LONG_MULTIPLY
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__) || defined(__XTENSA__)
+#define LONG_MULTIPLY 0
+#elif defined(__riscv_xlen) && __riscv_xlen == 32
+#define LONG_MULTIPLY 0
+#else
+#define LONG_MULTIPLY 1
+#endif
+#endif
+"""
+
 HELPERS = {
     "leading_zeros": _LEADING_ZEROS,
     "truncated": _TRUNCATED,
@@ -91,8 +108,12 @@ HELPERS = {
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
+CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY}
+"""Macros of `BuildConstant`: the definition of each."""
+
 
 def helpers_of(source: str) -> list[str]:
-    """The definitions of the helpers that a source calls."""
+    """The definitions of the helpers that a source calls, and of the macros in it."""
     called = set(_CALL.findall(source))
-    return [definition for name, definition in HELPERS.items() if name in called]
+    constants = [definition for name, definition in CONSTANTS.items() if name in source]
+    return [*constants, *(definition for name, definition in HELPERS.items() if name in called)]

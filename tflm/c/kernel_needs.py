@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tflm.c.binding import BoundModel, BoundOperator
 from tflm.c.calls import CallNeeds, ShapedCall
-from tflm.c.demands import Demands
-from tflm.c.kernels import KERNELS, SmallKernel, arithmetic
+from tflm.c.demands import Demands, step_arrays
+from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
 from tflm.compiler.language import Step
-from tflm.delegates.compiled import cast, elementwise, movement, softmax, unary
+from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, softmax, unary
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
+from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 
 IN_ORDER = tuple(
     kernel.function
@@ -22,8 +23,11 @@ IN_ORDER = tuple(
             elementwise.divide_int32,
             elementwise.each,
             elementwise.each_within,
+            elementwise.floor_divide,
         ),
         *(elementwise.look_up_pairs, elementwise.multiply_quantized, elementwise.prelu_quantized),
+        *(log_softmax.log_softmax_float32, log_softmax.log_softmax_int8),
+        *(normalization.normalize_float32, normalization.normalize_int8),
         *(softmax.softmax_float32, softmax.softmax_int16, softmax.softmax_int8),
         *(unary.absolute_int16, unary.clamp, unary.dequantize, unary.each, unary.leaky_relu, unary.leaky_relu_int16),
         *(unary.look_up, unary.quantize, unary.requantize, unary.sigmoid_int16),
@@ -43,16 +47,19 @@ class BoundKernels:
     Args:
         bound: the model.
         demands: what it needs beside its tensors.
+        library_overlap: what the functions of a library allow that some operators call.
     """
 
-    def __init__(self, bound: BoundModel, demands: Demands):
-        self._bound, self._work = bound, demands.work
+    def __init__(self, bound: BoundModel, demands: Demands, library_overlap: AllowedOverlap = reference_overlap):
+        self._bound, self._work, self._library_overlap = bound, demands.work, library_overlap
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:
         """What a call needs."""
         place = call.subgraph, call.operator
         operator = self._operators[place]
+        if any(operator.library_calls()):
+            return self._needs_of_library(place, call.facts)
         small = small_kernel(operator)
         if small is None:
             scratch = tuple(array.nbytes for array in self._work.get(place, ()))
@@ -63,12 +70,21 @@ class BoundKernels:
         )
         if call.windows is None:
             return CallNeeds(tuple(array.nbytes for array in self._work.get(place, ())), overlaps)
-        bytes = small.scratch_bytes(call.facts, call.windows)
-        return CallNeeds((bytes,) if bytes else (), overlaps)
+        scratch = small.scratch_bytes(call.facts, call.windows), _row_bytes(operator)
+        return CallNeeds(tuple(bytes for bytes in scratch if bytes), overlaps)
+
+    def _needs_of_library(self, place: tuple[int, int], facts: OperatorFacts) -> CallNeeds:
+        registration = REGISTRATIONS[self._operators[place].node.operator]
+        overlaps = tuple(
+            NOWHERE if x is None else self._library_overlap(registration, facts, i) for i, x in enumerate(facts.inputs)
+        )
+        return CallNeeds(tuple(array.nbytes for array in self._work.get(place, ())), overlaps)
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
         bound = self._operators[0, operator]
+        if any(bound.library_calls()):
+            return False
         small = small_kernel(bound)
         if small is not None:
             return small.takes_rows or _is_element_wise(self._bound, bound)
@@ -79,6 +95,15 @@ def small_kernel(operator: BoundOperator) -> SmallKernel | None:
     """The small kernel that an operator is bound to."""
     is_small = any(step.kernel.function.__module__.startswith(SMALL) for step in operator.steps())
     return KERNELS[operator.node.operator] if is_small else None
+
+
+def _row_bytes(operator: BoundOperator) -> int:
+    """Bytes of a row of weights that an operator decodes."""
+    rows = (step_arrays(step).get("row") for step in operator.steps() if step.kernel.function in ENCODED)
+    return max((row.nbytes for row in rows if row is not None), default=0)
+
+
+ENCODED = encoded.convolve_encoded.function, encoded.multiply_encoded.function
 
 
 def _single_step(operator: BoundOperator) -> Step | None:

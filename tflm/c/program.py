@@ -14,6 +14,7 @@ import numpy.typing as npt
 from tflm.c.binding import Action, BoundModel, BoundOperator, Branch, Loop, Once, SubgraphCall
 from tflm.c.calls import Call, Move, Plan
 from tflm.c.demands import Array, Demands, root_of, step_arrays, work_arrays
+from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
@@ -108,7 +109,7 @@ class RunOnce(NamedTuple):
     subgraph: int
 
 
-Statement = Union[KernelCall, If, While, RunOnce]
+Statement = Union[KernelCall, LibraryCall, If, While, RunOnce]
 
 
 @dataclass
@@ -149,6 +150,7 @@ class Program:
         tables: everything in flash.
         inputs, outputs: where those of the model are.
         structure_bytes: of constant structures, which the emitter defines.
+        checks: what stops a compiler for a processor that the program is not for.
     """
 
     bound: BoundModel
@@ -159,6 +161,7 @@ class Program:
     inputs: list[Pointer] = field(default_factory=list)
     outputs: list[Pointer] = field(default_factory=list)
     structure_bytes: int = 0
+    checks: str = ""
 
     @property
     def is_split(self) -> bool:
@@ -169,7 +172,12 @@ class Program:
         """All calls of kernels."""
         for code in itertools.chain(*self.subgraphs):
             if isinstance(code, OperatorCode):
-                yield from _calls(code.statements)
+                yield from calls_in(code.statements)
+
+    def library_calls(self) -> list[LibraryCall]:
+        """All calls of a library's functions; addresses in them are pointers."""
+        codes = (code for code in itertools.chain(*self.subgraphs) if isinstance(code, OperatorCode))
+        return [call for code in codes for call in code.statements if isinstance(call, LibraryCall)]
 
     @property
     def constant_bytes(self) -> int:
@@ -177,7 +185,8 @@ class Program:
         return sum(table.values.nbytes for table in self.tables) + self.structure_bytes
 
 
-def _calls(statements: Iterable[Statement]) -> Iterator[KernelCall]:
+def calls_in(statements: Iterable[Statement]) -> Iterator[KernelCall]:
+    """The calls of kernels among statements."""
     for statement in statements:
         if isinstance(statement, KernelCall):
             yield statement
@@ -289,6 +298,8 @@ class _Places:
     def _statement(self, operator: BoundOperator, action: Action) -> list[Statement]:
         if isinstance(action, Step):
             return list(self._call(operator, [action]))
+        if isinstance(action, LibraryCall):
+            return [action.placed(lambda address: self.pointer(address.place, address.name, operator))]
         if isinstance(action, Branch):
             then, otherwise = (self._called(operator, call) for call in (action.then, action.otherwise))
             return [If(self.pointer(action.condition, "condition", operator), then, otherwise)]

@@ -30,9 +30,15 @@ TEST = Template("""\
 
 #include "$name.h"
 
-#if defined(${guard}_ON_QEMU) /* a Cortex-M begins at the address in the second word of its memory */
+#if defined(${guard}_ON_QEMU) /* the end of the stack; a Cortex-M begins at the address in the second word of memory */
 extern void _start(void);
-__attribute__((section(".vectors"), used)) static void (*const vectors[2])(void) = {(void (*)(void))0x20100000, _start};
+static void start(void)
+{
+    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20; /* switches on floating point and Helium, where they are */
+    _start();
+}
+__attribute__((section(".vectors"), used)) static void (*const vectors[2])(void) = {
+    (void (*)(void))${guard}_ON_QEMU, start};
 #endif
 
 $tables
@@ -94,38 +100,39 @@ $check
 
 MAKEFILE = Template("""\
 # make check  builds and runs the test on this machine, with the compiler's checks
-# make qemu   the same for a Cortex-M4 in QEMU (needs arm-none-eabi-gcc with newlib, and qemu-system-arm)
-# make size   code, constants and stack on a Cortex-M4
-
+# make qemu   the same for a $core in QEMU (needs arm-none-eabi-gcc with newlib, and qemu-system-arm)
+# make size   code, constants and stack on a $core
+$comment
 CC ?= cc
 CHECKS ?= -fsanitize=address,undefined -fno-sanitize-recover=all
 ARM ?= arm-none-eabi-
-PART ?= -mcpu=cortex-m4 -mthumb
+PART ?= $part
 OPTIMIZE ?= -O2
-WARNINGS := -std=c99 -Wall -Wextra -Werror -pedantic
-
+WARNINGS := -std=c99 -Wall -Wextra -Werror -pedantic$include
+$variables
 check: ${name}_check
 	./${name}_check
 
 qemu: ${name}_test.elf
-	qemu-system-arm -M mps2-an386 -nographic -semihosting -kernel $$<
+	qemu-system-arm -M $machine -nographic -semihosting -kernel $$<
 
 size: ${name}_size.o
 	$$(ARM)size -A $$< | grep -E '^[.](text|rodata|data|bss)'
 	@sort -t'	' -k2,2nr ${name}_size.su | head -3
 
-${name}_check: $sources $headers
-	$$(CC) $$(WARNINGS) -O1 -g $$(CHECKS) -o $$@ $sources -lm
+${name}_check: $sources $headers$host_library
+	$$(CC) $$(WARNINGS) -O1 -g $$(CHECKS) -o $$@ $sources$host_library -lm
 
-${name}_test.elf: $sources $headers
-	$$(ARM)gcc $$(PART) $$(OPTIMIZE) -std=gnu99 -D${guard}_ON_QEMU --specs=rdimon.specs -o $$@ $sources -lm \\
-		-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata=0x20000000
+${name}_test.elf: $sources $headers$arm_library
+	$$(ARM)gcc $$(PART) $$(OPTIMIZE) -std=gnu99$include -D${guard}_ON_QEMU=$stack --specs=rdimon.specs \\
+		-o $$@ $sources$arm_library -lm \\
+		-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata=$ram
 
 ${name}_size.o: ${name}.c $headers
 	$$(ARM)gcc $$(PART) $$(OPTIMIZE) $$(WARNINGS) -fstack-usage -c -o $$@ $$<
-
+$rules
 clean:
-	rm -f ${name}_check ${name}_test.elf ${name}_size.o ${name}_size.su
+	rm -rf ${name}_check ${name}_test.elf ${name}_size.o ${name}_size.su$built
 
 .PHONY: check qemu size clean
 """)
@@ -240,24 +247,57 @@ def _fill(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[s
 
 def _check(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[str]:
     for tensor in tensors:
-        if tensor.side == "output" and tensor.tensor.bytes:
+        if tensor.side == "output":
             number = tensor.number
             size = f"{name.upper()}_OUTPUT_{number}_BYTES"
             element = tensor.tensor.data.itemsize * (-1 if tensor.element == "float" else 1)
             expected = f"(const uint8_t *)output_{number} + invoke * {size}"
             actual = f"{name}_output_{number}({ram})"
+            expected = expected if tensor.tensor.bytes else actual
             yield f"        compare(invoke, {number}, {actual}, {expected},\n                {size}, {element});"
 
 
-def makefile_of(name: str, shared: str | None = None) -> str:
+class Build(NamedTuple):
+    """What a Makefile is told of the processor, and of a library that is built as well.
+
+    Attributes:
+        core, part: the processor, for people and for GCC.
+        machine, ram, stack: QEMU's board, its RAM, and the end of the stack in it.
+        comment: lines for the head.
+        include: options for all compilations.
+        variables, rules: lines that define the library.
+        host_library, arm_library: archives that programs are linked with.
+        built: further files that `make clean` removes.
+    """
+
+    core: str = "Cortex-M4"
+    part: str = "-mcpu=cortex-m4 -mthumb"
+    machine: str = "mps2-an386"
+    ram: str = "0x20000000"
+    stack: str = "0x20100000"
+    comment: str = ""
+    include: str = ""
+    variables: str = ""
+    rules: str = ""
+    host_library: str = ""
+    arm_library: str = ""
+    built: str = ""
+
+
+def makefile_of(name: str, shared: str | None = None, build: Build | None = None) -> str:
     """The text of the Makefile.
 
     Args:
         name: the model's prefix.
         shared: the name of the kernels' files, where they are not in NAME.c.
+        build: the processor, and a library that is built as well.
     """
     names = [name] if shared is None else [name, shared]
     sources, headers = ([f"{each}{suffix}" for each in names] for suffix in (".c", ".h"))
     return MAKEFILE.substitute(
-        name=name, guard=name.upper(), sources=" ".join((*sources, f"{name}_test.c")), headers=" ".join(headers)
+        (build or Build())._asdict(),
+        name=name,
+        guard=name.upper(),
+        sources=" ".join((*sources, f"{name}_test.c")),
+        headers=" ".join(headers),
     )

@@ -1,6 +1,6 @@
 """Code and stack of compiled models, from what was measured of each kernel on Cortex-M.
 
-`tools/compiled_sizes.py` writes the table. It holds for one text of a kernel, which its checksum stands for.
+`tools/compiled_figures.py` writes the table. It holds for one text of a kernel, which its checksum stands for.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from tflm.c import source
+from tflm.c.emitter import kernels_of
+from tflm.c.program import OperatorCode, Program
 from tflm.compiler.language import Kernel
 
 BUILDS = tuple(
@@ -27,12 +29,17 @@ BYTES_OF_AN_ARGUMENT = 8
 """Stack of an argument at most; the first four are in registers."""
 
 
+SPECIALIZED = 1.5
+"""Stack of a kernel that is made for the arguments of its only call, as a share of what it takes by itself, at most;
+1.3 was found, on Cortex-M0+."""
+
+
 class KernelSize(NamedTuple):
     """What a kernel takes.
 
     Attributes:
         code_bytes: with the functions that it calls.
-        stack_bytes: a bound, without functions of the C library.
+        stack_bytes: a bound, with functions of newlib.
     """
 
     code_bytes: int
@@ -56,8 +63,9 @@ def measured_sizes() -> dict[tuple[str, int], dict[Build, KernelSize]]:
 
 
 def checksum_of(kernel: Kernel) -> int:
-    """The checksum of a kernel's text in C."""
-    return zlib.crc32((source.structures([kernel]) + source.translate([kernel], linkage="")).encode())
+    """The checksum of a kernel's text in C, without white space."""
+    text = source.structures([kernel]) + source.translate([kernel], linkage="")
+    return zlib.crc32("".join(text.split()).encode())
 
 
 def sizes_of(kernel: Kernel) -> dict[Build, KernelSize] | None:
@@ -73,13 +81,29 @@ def code_bytes(kernels: Iterable[Kernel]) -> dict[Build, int] | None:
     return {build: sum(size[build].code_bytes for size in sizes if size is not None) for build in BUILDS}
 
 
-def stack_bound(kernels: Iterable[Kernel]) -> int | None:
-    """A bound of an invoke's stack in bytes, on any of the parts; None if a kernel was not measured."""
-    largest = 0
-    for kernel in kernels:
+def stack_bounds(program: Program) -> dict[Build, int] | None:
+    """Bounds of an invoke's stack in bytes for each build; None if a kernel was not measured."""
+    largest = dict.fromkeys(BUILDS, 0)
+    for kernel in kernels_of(program):
         sizes = sizes_of(kernel)
         if sizes is None:
             return None
         arguments = BYTES_OF_AN_ARGUMENT * len(source.parameters(kernel))
-        largest = max(largest, arguments + max(size.stack_bytes for size in sizes.values()))
-    return 2 * FRAME_BYTES + largest
+        for build, size in sizes.items():
+            largest[build] = max(largest[build], arguments + round(SPECIALIZED * size.stack_bytes))
+    frames = FRAME_BYTES * functions_in_each_other(program)
+    return {build: frames + size for build, size in largest.items()}
+
+
+def functions_in_each_other(program: Program) -> int:
+    """The most functions of a program that call each other: NAME_invoke, those of subgraphs, that of a stage."""
+
+    def depth(subgraph: int) -> int:
+        codes = program.subgraphs[subgraph]
+        called = (
+            each for code in codes if isinstance(code, OperatorCode) for each in code.operator.node.called_subgraphs
+        )
+        is_banded = any(not isinstance(code, OperatorCode) or code.rows is not None for code in codes)
+        return 1 + max([int(is_banded), *map(depth, called)])
+
+    return depth(0)

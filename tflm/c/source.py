@@ -16,7 +16,7 @@ from types import FunctionType
 from typing import Any
 
 from tflm.c.functions import FunctionWriter
-from tflm.c.helpers import helpers_of
+from tflm.c.helpers import CONSTANTS, helpers_of
 from tflm.c.instances import Instance, identifier, pointer_type, promoted, return_type
 from tflm.c.syntax import TranslationError, docstring_of, tree_of
 from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results, Value, range_of
@@ -93,14 +93,30 @@ class Translation:
 NOT_INLINED = "NOT_INLINED "
 """Before functions with loops that need all registers: in larger functions, compilers would keep some in memory."""
 
-DEFINITION_OF_NOT_INLINED = """#ifndef NOT_INLINED
+INLINED = "INLINED "
+"""Before functions that are always inlined."""
+
+DEFINITIONS = {
+    INLINED: """\
+#ifndef INLINED
+#if defined(__GNUC__)
+#define INLINED __attribute__((always_inline))
+#else
+#define INLINED
+#endif
+#endif
+""",
+    NOT_INLINED: """\
+#ifndef NOT_INLINED
 #if defined(__GNUC__)
 #define NOT_INLINED __attribute__((noinline))
 #else
 #define NOT_INLINED
 #endif
 #endif
-"""
+""",
+}
+"""Of macros: the definition of each."""
 
 
 def _arguments(kernel: Kernel) -> dict[str, Value]:
@@ -201,7 +217,9 @@ def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
     if len(set(names)) != len(names):
         raise TranslationError(f"several kernels are called {max(names, key=names.count)}")
     source = "\n".join(_definitions(roots, linkage))
-    return "\n".join([DEFINITION_OF_NOT_INLINED, *helpers_of(source), source])
+    words = set(source.split())
+    macros = (definition for name, definition in DEFINITIONS.items() if name.strip() in words)
+    return "\n".join([*macros, *helpers_of(source), source])
 
 
 @functools.cache
@@ -285,7 +303,7 @@ def _head(instance: Instance, name: str, linkage: str) -> str:
         result = return_type(instance) + " "
     head = f"{linkage}{result}{name}("
     line = head + ", ".join(given) + ")"
-    if len(line) <= WIDTH:
+    if len(line.replace(instance.token, instance.name)) <= WIDTH:
         return line
     return head + "\n" + ",\n".join("    " + text for text in _filled(given)) + ")"
 
@@ -307,13 +325,20 @@ def _definition(instance: Instance, name: str, linkage: str) -> str:
     elif vars(instance.function).get(STANDALONE):
         linkage = "static " + NOT_INLINED
     else:
-        linkage = "static inline "
+        linkage = "static inline " + INLINED * _is_always_inlined(instance)
     head, structure = _head(instance, name, linkage), _results_structure(instance)
     return (
         f"{structure}{_comment(docstring_of(tree_of(instance.function)))}{head}\n{{\n"
         + "\n".join(instance.lines)
         + "\n}\n"
     )
+
+
+def _is_always_inlined(instance: Instance) -> bool:
+    """Whether a call would be long: it returns a structure, or is one of two ways that a macro chooses."""
+    if isinstance(instance.returned, Results):
+        return True
+    return any(name in line for line in instance.lines for name in CONSTANTS)
 
 
 def _results_structure(instance: Instance) -> str:

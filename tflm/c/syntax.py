@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import copy
 import dis
 import functools
 import inspect
 from types import CodeType, FunctionType
 from typing import Any
+
+UNROLLED = "unrolled"
+"""The name of `tflm.compiler.language.unrolled`."""
 
 
 class TranslationError(Exception):
@@ -17,17 +21,54 @@ class TranslationError(Exception):
 
 @functools.cache
 def tree_of(function: FunctionType) -> ast.FunctionDef:
-    """The definition of a function. A lambda is a function that returns its expression."""
+    """The definition of a function, with its unrolled loops written out. A lambda returns its expression."""
     tree = _module_tree(inspect.getsourcefile(function) or "")
     code = function.__code__
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef) and node.name == function.__name__ and _first_line(node) == _line(code):
-            return node
+            return _Unrolling(function).visit(copy.deepcopy(node))  # type: ignore[no-any-return]
         if isinstance(node, ast.Lambda) and node.lineno == _line(code) and _is_code_of(node, code):
             returned = ast.copy_location(ast.Return(node.body), node)
             made = ast.FunctionDef("lambda", node.args, [returned], [], None, None, lineno=node.lineno)
             return ast.copy_location(made, node)
     raise TranslationError(f"the source of {function.__qualname__} is missing")
+
+
+class _Unrolling(ast.NodeTransformer):
+    """Repeats the body of each loop over `unrolled(...)`, with numbers for the variable of the loop."""
+
+    def __init__(self, function: FunctionType):
+        self.function = function
+
+    def visit_For(self, node: ast.For) -> ast.For | list[ast.stmt]:
+        self.generic_visit(node)
+        if not (isinstance(node.iter, ast.Call) and self._is_unrolled(node.iter.func)):
+            return node
+        assert isinstance(node.target, ast.Name)
+        found = []
+        for number in range(*(self._number(bound) for bound in node.iter.args)):
+            for statement in node.body:
+                found.append(_Numbering(node.target.id, number).visit(copy.deepcopy(statement)))
+        return found
+
+    def _is_unrolled(self, function: ast.expr) -> bool:
+        return isinstance(function, ast.Name) and function.id == UNROLLED
+
+    def _number(self, bound: ast.expr) -> int:
+        number = global_of(self.function, bound.id) if isinstance(bound, ast.Name) else ast.literal_eval(bound)
+        if not isinstance(number, int):
+            raise TranslationError(f"{ast.unparse(bound)} is no number that is known before")
+        return number
+
+
+class _Numbering(ast.NodeTransformer):
+    """Puts a number in the place of a variable."""
+
+    def __init__(self, name: str, number: int):
+        self.name, self.number = name, number
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return ast.copy_location(ast.Constant(self.number), node) if node.id == self.name else node
 
 
 @functools.cache

@@ -337,7 +337,7 @@ def _shift(name: str, a: Term, amount: Term, exact: Range, narrow: bool) -> Term
         text, binding = _joined_text(name, c_cast(a, c_type), amount)
         return Term(text, binding, Number("int64", exact), c_type)
     if exact in INT64 and amount.constant is not None:
-        return operation("Mult", a, literal(1 << int(amount.constant)))
+        return operation("Mult", a, literal(1 << int(amount.constant)), narrow=narrow)
     if exact not in INT64:
         c_type, exact = "int64_t", INT64
     shifted = low_bits(name, a, amount, "u" + c_type)

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.held_windows import CHANNELS, DEPTH, LARGEST_LOWER_SUM, WIDE_DEPTH, WINDOWS, Shape, convolve_int8
+from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, convolve_int8
+from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
 from tflm.c.kernels.wide_windows import convolve_int16
@@ -68,7 +69,7 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         x: (batches, rows, columns, channels of all groups).
         y: (batches, rows, columns, channels of all groups).
     """
-    lower = LARGEST_LOWER_SUM if x.dtype == np.int8 else 1 << 31
+    lower = LARGEST_PAIR_SUM if x.dtype == np.int8 else 1 << 31
     scaling = layer.requantizer(x.dtype, y.dtype)
     if scaling is None or -int(np.iinfo(x.dtype).min) * int(layer.magnitudes().max(initial=0)) >= lower:
         return None

@@ -1,8 +1,7 @@
 """FULLY_CONNECTED on small processors: a vector times the weights of four channels, which share a word.
 
-A word without its two middle bytes is w0 + w3 * 2^24, and the same of the word turned by 16 bits w2 + w1 * 2^24. One
-long multiplication by an element adds to the sums of two channels. The lower of them are positive, so that they take
-nothing from the upper ones: their weights are held with 128 added.
+The lowest and the highest byte of a word are multiplied by an element at once, and those of the word turned by 16 bits:
+see `joint_sums`. Lower bytes have no sign: they hold weights with 128 added.
 """
 
 from __future__ import annotations
@@ -14,12 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, scratch_of
+from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
 from tflm.c.kernels.held_windows import WINDOWS
+from tflm.c.kernels.joint_sums import (
+    LARGEST_WORD_SUM,
+    OUTER_BYTES,
+    WORD_UPPER,
+    lower_sum,
+    turned,
+    upper_sum,
+    with_word,
+)
 from tflm.c.kernels.part import Part
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import int8_from, int32_from
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel, standalone, unrolled
+from tflm.delegates.compiled.casts import as_int64
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import Windows
 from tflm.kernels.node import KernelContext, Node
@@ -31,18 +40,8 @@ NARROW_INTEGERS = True
 CHANNELS = 4
 """Of a word."""
 
-OUTER_BYTES = -0xFFFF01
-"""A mask of the lowest and the highest byte of a word."""
-
 OFFSET = 128
 """Added to the weights of channels 0 and 2 of a word."""
-
-UPPER = 24
-"""Bits below the second of two weights."""
-
-LOWER = (1 << UPPER) - 1
-
-LARGEST_LOWER_SUM = 1 << UPPER - 1
 
 RUN = 256
 """The most products of a sum of weights with 128 added: each is below 2^15."""
@@ -54,7 +53,9 @@ class Vectors(NamedTuple):
     Attributes:
         total, depth, x_step: how many there are, their elements, and from the start of one to the next.
         channels: of the output.
+        run: how many products a sum has.
         lower, upper: what is to be taken off the weights of channels 0 and 2, and of channels 1 and 3 of a word.
+        offset: what else is in the sums of channels 0 and 2.
         least, most: of the output.
     """
 
@@ -62,16 +63,44 @@ class Vectors(NamedTuple):
     depth: int
     x_step: int
     channels: int
+    run: int
     lower: int
     upper: int
+    offset: int
     least: int
     most: int
 
 
 @inlined
-def turned(word: int) -> Any:
-    """A word with its halves exchanged."""
-    return as_int32((as_int64(word) << 16) | ((word >> 16) & 0xFFFF))
+def requantized(rounding: Any, clamp: Any, total: int, table: Any, row: int, least: int, most: int) -> Any:
+    """The output of a sum without its bias."""
+    value = rounding(total + table[row], table[row + 1], table[row + 2], table[row + 3])
+    return clamp(value, least, most)
+
+
+@standalone
+def sums_of_run(words: Int32s, elements: Int8s, length: int) -> tuple[Any, Any]:
+    """The sums of four channels with the products of some elements, in two pairs."""
+    sums03 = as_int64(LARGEST_WORD_SUM)
+    sums21 = as_int64(LARGEST_WORD_SUM)
+    if LONG_MULTIPLY:
+        for _round in range(length >> 3):
+            for k in unrolled(8):
+                sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
+                sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
+            words = int32_from(words, 8)
+            elements = int8_from(elements, 8)
+        if length & 4:
+            for k in unrolled(4):
+                sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
+                sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
+            words = int32_from(words, 4)
+            elements = int8_from(elements, 4)
+        length &= 3
+    for k in range(length):
+        sums03 = with_word(sums03, words[k], elements[k])
+        sums21 = with_word(sums21, turned(words[k]), elements[k])
+    return sums03, sums21
 
 
 @kernel
@@ -94,41 +123,27 @@ def multiply_words(
         row = 0
         target = vector * channels
         for channel in range(0, channels, CHANNELS):
-            total0 = -vectors.lower * x_sum
+            total0 = -vectors.lower * x_sum - vectors.offset
             total1 = -vectors.upper * x_sum
             total2 = total0
             total3 = total1
-            elements = int8_from(x, begin)
-            for run in range(0, depth, RUN):
-                sums03 = as_int64(LARGEST_LOWER_SUM)
-                sums21 = as_int64(LARGEST_LOWER_SUM)
-                length = min(depth - run, RUN)
-                for _round in range(length >> 2):
-                    sums03 += as_int64(words[0] & OUTER_BYTES) * elements[0]
-                    sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[0]
-                    sums03 += as_int64(words[1] & OUTER_BYTES) * elements[1]
-                    sums21 += as_int64(turned(words[1]) & OUTER_BYTES) * elements[1]
-                    sums03 += as_int64(words[2] & OUTER_BYTES) * elements[2]
-                    sums21 += as_int64(turned(words[2]) & OUTER_BYTES) * elements[2]
-                    sums03 += as_int64(words[3] & OUTER_BYTES) * elements[3]
-                    sums21 += as_int64(turned(words[3]) & OUTER_BYTES) * elements[3]
-                    words = int32_from(words, 4)
-                    elements = int8_from(elements, 4)
-                for _k in range(length & 3):
-                    sums03 += as_int64(words[0] & OUTER_BYTES) * elements[0]
-                    sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[0]
-                    words = int32_from(words, 1)
-                    elements = int8_from(elements, 1)
-                total0 += as_int32(sums03 & LOWER) - LARGEST_LOWER_SUM
-                total1 += as_int32(sums21 >> UPPER)
-                total2 += as_int32(sums21 & LOWER) - LARGEST_LOWER_SUM
-                total3 += as_int32(sums03 >> UPPER)
-            for _each in range(min(channels - channel, CHANNELS)):
-                total = total0 + table[row]
-                y[target] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
-                total0, total1, total2 = total1, total2, total3
-                row += CONSTANTS
-                target += 1
+            for run in range(0, depth, vectors.run):
+                length = min(depth - run, vectors.run)
+                sums03, sums21 = sums_of_run(words, int8_from(x, begin + run), length)
+                words = int32_from(words, length)
+                total0 += lower_sum(sums03, WORD_UPPER)
+                total1 += upper_sum(sums21, WORD_UPPER)
+                total2 += lower_sum(sums21, WORD_UPPER)
+                total3 += upper_sum(sums03, WORD_UPPER)
+            y[target] = requantized(rounding, clamp, total0, table, row, least, most)
+            if channel + 1 < channels:
+                y[target + 1] = requantized(rounding, clamp, total1, table, row + CONSTANTS, least, most)
+            if channel + 2 < channels:
+                y[target + 2] = requantized(rounding, clamp, total2, table, row + 2 * CONSTANTS, least, most)
+            if channel + 3 < channels:
+                y[target + 3] = requantized(rounding, clamp, total3, table, row + 3 * CONSTANTS, least, most)
+            target += CHANNELS
+            row += CHANNELS * CONSTANTS
     return DONE
 
 
@@ -160,8 +175,19 @@ def bind_vectors(layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], x_step:
     if scaling is None or x.dtype != np.int8 or lowest + zero_point < -128 or highest + zero_point > 127:
         return None
     words = words_of(weights + zero_point)
+    lower = weights[[*range(0, channels, 4), *range(2, channels, 4)]] + zero_point + OFFSET
+    run = depth if lower.sum(axis=1, dtype=np.int64).max() < LARGEST_WORD_SUM >> 7 else RUN
     vectors = Vectors(
-        count, depth, x_step or depth, channels, OFFSET + zero_point, zero_point, scaling.least, scaling.most
+        count,
+        depth,
+        x_step or depth,
+        channels,
+        run=run,
+        lower=OFFSET + zero_point,
+        upper=zero_point,
+        offset=-(-depth // run) * LARGEST_WORD_SUM,
+        least=scaling.least,
+        most=scaling.most,
     )
     return [
         multiply_words.step(
@@ -185,11 +211,15 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     centred = weights.astype(np.int16) - np.int16(op.weights_zero_point)
     layer = layer_of(centred[np.newaxis, :, np.newaxis, np.newaxis], bias, op, op.input_zero_point)
     count = x.shape[1]
+    stored = node.eval_input(fully_connected.WEIGHTS).elements
     if x.dtype == np.int8 and (count < WINDOWS or op.weights_zero_point):
-        return bind_vectors(layer, x[0], y[0])
+        encoded = bind_encoded_vectors(layer, x[0], y[0], stored, op.weights_zero_point)
+        return bind_vectors(layer, x[0], y[0]) if encoded is None else encoded
     if count < WINDOWS or op.weights_zero_point:
         return None
-    return bind_layer(layer, Axis(1, 1, 1), Axis(count, 1, count), x[:, np.newaxis], y[:, np.newaxis])
+    windows = Axis(1, 1, 1), Axis(count, 1, count), x[:, np.newaxis], y[:, np.newaxis]
+    encoded = bind_encoded_windows(layer, *windows, stored)
+    return bind_layer(layer, *windows) if encoded is None else encoded
 
 
 def scratch_bytes(facts: OperatorFacts, windows: Windows | None) -> int:

@@ -13,24 +13,23 @@ import numpy.typing as npt
 
 from tflm.c.kernels import convolution
 from tflm.c.kernels.convolution import Layer, bind_layer, layer_of, part_of
-from tflm.c.kernels.dense import (
-    CHANNELS,
-    LARGEST_LOWER_SUM,
-    LOWER,
-    OFFSET,
-    OUTER_BYTES,
-    RUN,
-    UPPER,
-    bind_vectors,
-    turned,
-    words_of,
-)
+from tflm.c.kernels.dense import CHANNELS, OFFSET, RUN, bind_vectors, words_of
+from tflm.c.kernels.encoded import bind_encoded_vectors, bind_encoded_windows
 from tflm.c.kernels.held_windows import WINDOWS
+from tflm.c.kernels.joint_sums import (
+    LARGEST_WORD_SUM,
+    OUTER_BYTES,
+    WORD_UPPER,
+    lower_sum,
+    turned,
+    upper_sum,
+    with_word,
+)
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import int8_from, int32_from
-from tflm.compiler.language import DONE, Int8s, Int32s, Step, kernel, standalone
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
+from tflm.compiler.language import DONE, Int8s, Int32s, Step, kernel, standalone, unrolled
+from tflm.delegates.compiled.casts import as_int64
 from tflm.kernels.layers.convolution import OpDataConv
 from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
@@ -99,43 +98,39 @@ def multiply_window(
     """
     zero_point, taps, x_rows, x_row = image.zero_point, image.column_taps, image.x_rows, image.x_columns
     rounds = (end - first) >> 2
-    rest = (end - first) & 3
-    sums03 = as_int64(LARGEST_LOWER_SUM)
-    sums21 = as_int64(LARGEST_LOWER_SUM)
+    rest = (end - first) & 3 if LONG_MULTIPLY else end - first
+    sums03 = as_int64(LARGEST_WORD_SUM)
+    sums21 = as_int64(LARGEST_WORD_SUM)
     for row in range(top, top + image.row_taps):
         is_inside = row >= 0 and row < x_rows
         inner = first if is_inside else taps
         for _k in range(inner):
-            sums03 += as_int64(words[0] & OUTER_BYTES) * zero_point
-            sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * zero_point
+            word = words[0]
+            sums03, sums21 = with_word(sums03, word, zero_point), with_word(sums21, turned(word), zero_point)
             words = int32_from(words, 1)
         if is_inside:
             elements = int8_from(x, begin + first)
-            for _k in range(rounds):
-                sums03 += as_int64(words[0] & OUTER_BYTES) * elements[0]
-                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[0]
-                sums03 += as_int64(words[1] & OUTER_BYTES) * elements[1]
-                sums21 += as_int64(turned(words[1]) & OUTER_BYTES) * elements[1]
-                sums03 += as_int64(words[2] & OUTER_BYTES) * elements[2]
-                sums21 += as_int64(turned(words[2]) & OUTER_BYTES) * elements[2]
-                sums03 += as_int64(words[3] & OUTER_BYTES) * elements[3]
-                sums21 += as_int64(turned(words[3]) & OUTER_BYTES) * elements[3]
-                words = int32_from(words, 4)
-                elements = int8_from(elements, 4)
+            if LONG_MULTIPLY:
+                for _k in range(rounds):
+                    for k in unrolled(4):
+                        sums03 += as_int64(words[k] & OUTER_BYTES) * elements[k]
+                        sums21 += as_int64(turned(words[k]) & OUTER_BYTES) * elements[k]
+                    words = int32_from(words, 4)
+                    elements = int8_from(elements, 4)
             for k in range(rest):
-                sums03 += as_int64(words[0] & OUTER_BYTES) * elements[k]
-                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * elements[k]
+                word, element = words[0], elements[k]
+                sums03, sums21 = with_word(sums03, word, element), with_word(sums21, turned(word), element)
                 words = int32_from(words, 1)
             for _k in range(end, taps):
-                sums03 += as_int64(words[0] & OUTER_BYTES) * zero_point
-                sums21 += as_int64(turned(words[0]) & OUTER_BYTES) * zero_point
+                word = words[0]
+                sums03, sums21 = with_word(sums03, word, zero_point), with_word(sums21, turned(word), zero_point)
                 words = int32_from(words, 1)
         begin += x_row
-    lower = -LARGEST_LOWER_SUM - OFFSET * x_sum
-    total0 = as_int32(sums03 & LOWER) + lower
-    total1 = as_int32(sums21 >> UPPER)
-    total2 = as_int32(sums21 & LOWER) + lower
-    total3 = as_int32(sums03 >> UPPER)
+    lower = -LARGEST_WORD_SUM - OFFSET * x_sum
+    total0 = lower_sum(sums03, WORD_UPPER) + lower
+    total1 = upper_sum(sums21, WORD_UPPER)
+    total2 = lower_sum(sums21, WORD_UPPER) + lower
+    total3 = upper_sum(sums03, WORD_UPPER)
     for each in range(count):
         total = total0 + table[entry]
         value = rounding(total, table[entry + 1], table[entry + 2], table[entry + 3])
@@ -203,29 +198,45 @@ def are_vectors(rows: Axis, columns: Axis, itemsize: int) -> bool:
 
 
 def bind_windows(
-    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]
+    layer: Layer,
+    rows: Axis,
+    columns: Axis,
+    x: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    stored: npt.NDArray[Any] | None = None,
 ) -> list[Step] | None:
     """The steps that set y to the windows of x times the weights of a layer; None where 32 bits do not hold the sums.
 
     Args:
         x, y: (batches, rows, columns, channels).
+        stored: the tensor of the layer's weights, in their order, which may be encoded.
     """
-    if len(layer.weights) > 1:
+    is_one_group = len(layer.weights) == 1
+    if is_one_group and are_vectors(rows, columns, x.itemsize):
+        return _bind_vectors(layer, rows, columns, x, y, stored)
+    if stored is not None and not (is_one_group and is_flat(rows, columns, x.shape, x.itemsize)):
+        encoded = bind_encoded_windows(layer, rows, columns, x, y, stored)
+        if encoded is not None:
+            return encoded
+    if not is_one_group:
         return bind_layer(layer, rows, columns, x, y)
-    if are_vectors(rows, columns, x.itemsize):
-        return _bind_vectors(layer, rows, columns, x, y)
     is_one_channel = is_flat(rows, columns, x.shape, x.itemsize)
     return (_bind_flat if is_one_channel else bind_layer)(layer, rows, columns, x, y)
 
 
 def _bind_vectors(
-    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any]
+    layer: Layer,
+    rows: Axis,
+    columns: Axis,
+    x: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    stored: npt.NDArray[Any] | None,
 ) -> list[Step] | None:
     step = rows.stride * columns.size * x.shape[3]
-    bound = [
-        bind_vectors(layer, of_x[-rows.before :].reshape(-1), of_y.reshape(rows.windows, -1), step)
-        for of_x, of_y in zip(x, y)
-    ]
+    vectors = [(of_x[-rows.before :].reshape(-1), of_y.reshape(rows.windows, -1)) for of_x, of_y in zip(x, y)]
+    bound = [None if stored is None else bind_encoded_vectors(layer, *arrays, stored, 0, step) for arrays in vectors]
+    if None in bound:
+        bound = [bind_vectors(layer, *arrays, step) for arrays in vectors]
     return None if None in bound else [step for steps in bound for step in steps or ()]
 
 
@@ -258,7 +269,8 @@ def bind_conv_2d(context: KernelContext, node: Node, part: Part | None = None) -
     rows, x, y = part_of(part, op.rows, x, y)
     groups = x.shape[3] // weights.shape[3]
     by_group = weights[: y.shape[3]].reshape(groups, -1, *weights.shape[1:])
-    return bind_windows(layer_of(by_group, bias, op, op.input_zero_point), rows, op.columns, x, y)
+    layer = layer_of(by_group, bias, op, op.input_zero_point)
+    return bind_windows(layer, rows, op.columns, x, y, node.eval_input(conv_2d.INPUTS.weights).elements)
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

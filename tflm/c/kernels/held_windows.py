@@ -1,30 +1,22 @@
 """Windows of inputs of 8 bits times weights: four windows at a time, times the weights of two channels.
 
-The elements of two windows share 32 bits: x0 + x1 * 2^23. One long multiplication by a weight adds to both sums. The
-upper one can be told from the lower one as long as that stays below 2^22.
+The elements of two windows share 32 bits, and their sums share 64: see `joint_sums`.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM, PAIR_UPPER, lower_sum, pair_of, upper_sum, with_pair
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import int8_from, int32_from
+from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
 from tflm.compiler.language import DONE, Int8s, Int32s, inlined, kernel, standalone
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.casts import as_int64
 
 NARROW_INTEGERS = True
 
 WINDOWS = 4
 """Windows that are multiplied at a time."""
-
-UPPER = 23
-"""Bits below the second of two elements that share 32 bits."""
-
-LARGEST_LOWER_SUM = 1 << UPPER - 1
-
-LOWER = (1 << UPPER) - 1
-"""The bits of a lower sum."""
 
 CHANNELS, DEPTH, WIDE_DEPTH = 2, 2, 8
 """Channels at a time, and products of each in a round of the innermost loop, for inputs of 8 and of 16 bits.
@@ -84,7 +76,7 @@ class Shape(NamedTuple):
 def hold_two(x: Int8s, held: Int32s, target: int, at: int, other_at: int, count: int) -> None:
     """Hold as many elements from each of two places."""
     for k in range(count):
-        held[target + 2 * k] = as_int32(x[at + k] + x[other_at + k] * (1 << UPPER))
+        held[target + 2 * k] = pair_of(x[at + k], x[other_at + k])
 
 
 @inlined
@@ -127,7 +119,7 @@ def gather_pair(x: Int8s, held: Int32s, pair: int, window: int, other: int, shap
                     for k in range(shape.depth):
                         lower = x[at + k] if sees else shape.zero_point
                         upper = x[other_at + k] if other_sees else shape.zero_point
-                        held[target] = as_int32(lower + upper * (1 << UPPER))
+                        held[target] = pair_of(lower, upper)
                         target += 2
         top += shape.row_dilation
         other_top += shape.row_dilation
@@ -142,8 +134,21 @@ def hold_pairs(x: Int8s, held: Int32s, window: int, shape: Any) -> None:
     at2 = at1 + step
     at3 = at2 + step
     for k in range(shape.depth):
-        held[2 * k] = as_int32(x[at0 + k] + x[at1 + k] * (1 << UPPER))
-        held[2 * k + 1] = as_int32(x[at2 + k] + x[at3 + k] * (1 << UPPER))
+        held[2 * k] = pair_of(x[at0 + k], x[at1 + k])
+        held[2 * k + 1] = pair_of(x[at2 + k], x[at3 + k])
+
+
+@inlined
+def sums_of_pair(x: Int32s, weights: Int8s, rounds: int) -> tuple[Any, Any]:
+    """The sums of two of four windows for two channels, for processors that have too few registers for more."""
+    sum0 = as_int64(LARGEST_PAIR_SUM)
+    sum1 = as_int64(LARGEST_PAIR_SUM)
+    for _round in range(rounds):
+        sum0, sum1 = with_pair(sum0, x[0], weights[0]), with_pair(sum1, x[0], weights[1])
+        sum0, sum1 = with_pair(sum0, x[2], weights[2]), with_pair(sum1, x[2], weights[3])
+        x = int32_from(x, 2 * DEPTH)
+        weights = int8_from(weights, CHANNELS * DEPTH)
+    return sum0, sum1
 
 
 @standalone
@@ -174,37 +179,58 @@ def multiply_pairs(
     rounds = products // DEPTH
     for channel in range(0, channels, CHANNELS):
         # Lower sums are held with 2^22 added, so that they are positive.
-        sum00 = as_int64(LARGEST_LOWER_SUM)
-        sum01 = as_int64(LARGEST_LOWER_SUM)
-        sum10 = as_int64(LARGEST_LOWER_SUM)
-        sum11 = as_int64(LARGEST_LOWER_SUM)
-        x = int32_from(held, 0)
-        for _round in range(rounds):
-            x0, x1, w0, w1 = x[0], x[1], weights[0], weights[1]
-            sum00 += as_int64(x0) * w0
-            sum01 += as_int64(x1) * w0
-            sum10 += as_int64(x0) * w1
-            sum11 += as_int64(x1) * w1
-            x0, x1, w0, w1 = x[2], x[3], weights[2], weights[3]
-            sum00 += as_int64(x0) * w0
-            sum01 += as_int64(x1) * w0
-            sum10 += as_int64(x0) * w1
-            sum11 += as_int64(x1) * w1
-            x = int32_from(x, 2 * DEPTH)
-            weights = int8_from(weights, CHANNELS * DEPTH)
+        sum00 = as_int64(LARGEST_PAIR_SUM)
+        sum01 = as_int64(LARGEST_PAIR_SUM)
+        sum10 = as_int64(LARGEST_PAIR_SUM)
+        sum11 = as_int64(LARGEST_PAIR_SUM)
+        if LONG_MULTIPLY:
+            x = int32_from(held, 0)
+            for _round in range(rounds):
+                x0, x1, w0, w1 = x[0], x[1], weights[0], weights[1]
+                sum00 += as_int64(x0) * w0
+                sum01 += as_int64(x1) * w0
+                sum10 += as_int64(x0) * w1
+                sum11 += as_int64(x1) * w1
+                x0, x1, w0, w1 = x[2], x[3], weights[2], weights[3]
+                sum00 += as_int64(x0) * w0
+                sum01 += as_int64(x1) * w0
+                sum10 += as_int64(x0) * w1
+                sum11 += as_int64(x1) * w1
+                x = int32_from(x, 2 * DEPTH)
+                weights = int8_from(weights, CHANNELS * DEPTH)
+        else:
+            sum00, sum10 = sums_of_pair(held, weights, rounds)
+            sum01, sum11 = sums_of_pair(int32_from(held, 1), weights, rounds)
+            weights = int8_from(weights, CHANNELS * products)
         other = min(channel + 1, channels - 1)
         bias, significand, addend, shift = table[row + 4], table[row + 5], table[row + 6], table[row + 7]
-        lower = bias - LARGEST_LOWER_SUM
-        y[fourth + other] = clamp(rounding(as_int32(sum11 >> UPPER) + bias, significand, addend, shift), least, most)
-        y[third + other] = clamp(rounding(as_int32(sum11 & LOWER) + lower, significand, addend, shift), least, most)
-        y[second + other] = clamp(rounding(as_int32(sum10 >> UPPER) + bias, significand, addend, shift), least, most)
-        y[first + other] = clamp(rounding(as_int32(sum10 & LOWER) + lower, significand, addend, shift), least, most)
+        lower = bias - LARGEST_PAIR_SUM
+        y[fourth + other] = clamp(
+            rounding(upper_sum(sum11, PAIR_UPPER) + bias, significand, addend, shift), least, most
+        )
+        y[third + other] = clamp(
+            rounding(lower_sum(sum11, PAIR_UPPER) + lower, significand, addend, shift), least, most
+        )
+        y[second + other] = clamp(
+            rounding(upper_sum(sum10, PAIR_UPPER) + bias, significand, addend, shift), least, most
+        )
+        y[first + other] = clamp(
+            rounding(lower_sum(sum10, PAIR_UPPER) + lower, significand, addend, shift), least, most
+        )
         bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        lower = bias - LARGEST_LOWER_SUM
-        y[fourth + channel] = clamp(rounding(as_int32(sum01 >> UPPER) + bias, significand, addend, shift), least, most)
-        y[third + channel] = clamp(rounding(as_int32(sum01 & LOWER) + lower, significand, addend, shift), least, most)
-        y[second + channel] = clamp(rounding(as_int32(sum00 >> UPPER) + bias, significand, addend, shift), least, most)
-        y[first + channel] = clamp(rounding(as_int32(sum00 & LOWER) + lower, significand, addend, shift), least, most)
+        lower = bias - LARGEST_PAIR_SUM
+        y[fourth + channel] = clamp(
+            rounding(upper_sum(sum01, PAIR_UPPER) + bias, significand, addend, shift), least, most
+        )
+        y[third + channel] = clamp(
+            rounding(lower_sum(sum01, PAIR_UPPER) + lower, significand, addend, shift), least, most
+        )
+        y[second + channel] = clamp(
+            rounding(upper_sum(sum00, PAIR_UPPER) + bias, significand, addend, shift), least, most
+        )
+        y[first + channel] = clamp(
+            rounding(lower_sum(sum00, PAIR_UPPER) + lower, significand, addend, shift), least, most
+        )
         row += CHANNELS * CONSTANTS
 
 

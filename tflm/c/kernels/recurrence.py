@@ -1,9 +1,9 @@
-"""SVDF and the products of UNIDIRECTIONAL_SEQUENCE_LSTM on small processors."""
+"""SVDF and UNIDIRECTIONAL_SEQUENCE_LSTM on small processors."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,12 +11,13 @@ import numpy.typing as npt
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
 from tflm.c.kernels.part import Part
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding, requantizer
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, kernel
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Requantizer, Rounding, requantizer
+from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled import recurrent
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.casts import as_int16, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
+from tflm.delegates.compiled.interpolation import sigmoid_of_steps, tanh_of_steps
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage
@@ -25,6 +26,7 @@ from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.reference import svdf
 from tflm.kernels.reference.svdf import OpDataSvdf, SvdfTensors
+from tflm.kernels.reference.unidirectional_sequence_lstm import INT16_MAX, INT16_MIN, OpDataLSTM
 
 NARROW_INTEGERS = True
 
@@ -114,12 +116,163 @@ def matrix(
     return recurrent.quantized_matrix(x, weights, bias, zero_point, multiplier, output, y)
 
 
+LARGEST_PRODUCT = -INT16_MIN * INT16_MAX
+"""Of an int16 and a function of a gate, in Q0.15."""
+
+
+class Cells(NamedTuple):
+    """Cells of an LSTM.
+
+    Attributes:
+        batches, units: how many there are.
+        forget_significand ... output_shift: from products of gates and states to the cell's scale, and to the hidden
+            state's: as in the table of `requantization`.
+        least, most: of the cell.
+        factor, half, right: from the cell to steps of 1 / 12288.
+        hidden_least, hidden_most: of the hidden state.
+    """
+
+    batches: int
+    units: int
+    forget_significand: int
+    forget_addend: int
+    forget_shift: int
+    update_significand: int
+    update_addend: int
+    update_shift: int
+    output_significand: int
+    output_addend: int
+    output_shift: int
+    least: int
+    most: int
+    factor: int
+    half: int
+    right: int
+    hidden_least: int
+    hidden_most: int
+
+
+@inlined
+def gate(from_input: Any, from_hidden: Any, place: int) -> Any:
+    """What a gate is a function of, in Q3.12."""
+    total = from_input[place] + from_hidden[place]
+    # The nearest int16 has the sign of the sum above ones.
+    return total if total == as_int16(total) else (total >> 31) ^ INT16_MAX
+
+
+CELL_GATES: dict[str, Callable[..., Any]] = {
+    "tanh": lambda change, table: tanh_of_steps(3 * change, table),
+    "none": lambda change, table: change,
+}
+CellGate = Annotated[Callable[..., Any], CELL_GATES]
+
+SATURATIONS: dict[str, Callable[..., Any]] = {
+    "int16": lambda value: min(max(value, INT16_MIN), INT16_MAX),
+    "none": lambda value: value,
+}
+Saturation = Annotated[Callable[..., Any], SATURATIONS]
+
+
+@kernel
+def lstm_step(
+    cell_gate: CellGate,
+    saturation: Saturation,
+    rounding: Rounding,
+    output_rounding: Rounding,
+    clamp: Clamp,
+    from_input: Int16s,
+    from_hidden: Int16s,
+    table: UInt16s,
+    hidden: Elements,
+    cell: Int16s,
+    cells: Cells,
+) -> int:
+    """One step, from the gates' products with the input and the hidden state; see `recurrent.lstm_step_integers`."""
+    units, state, place = cells.units, 0, 0
+    least, most, factor, half, right = cells.least, cells.most, cells.factor, cells.half, cells.right
+    for _batch in range(cells.batches):
+        for _unit in range(units):
+            update = sigmoid_of_steps(3 * gate(from_input, from_hidden, place), table)
+            forget = sigmoid_of_steps(3 * gate(from_input, from_hidden, place + units), table)
+            shown = sigmoid_of_steps(3 * gate(from_input, from_hidden, place + 2 * units), table)
+            change = cell_gate(gate(from_input, from_hidden, place + 3 * units), table)
+            kept = rounding(cell[state] * forget, cells.forget_significand, cells.forget_addend, cells.forget_shift)
+            added = rounding(update * change, cells.update_significand, cells.update_addend, cells.update_shift)
+            total = min(max(saturation(kept) + saturation(added), least), most)
+            cell[state] = total
+            product = tanh_of_steps(as_int32(total * factor + half) >> right, table) * shown
+            value = output_rounding(product, cells.output_significand, cells.output_addend, cells.output_shift)
+            hidden[state] = clamp(value, cells.hidden_least, cells.hidden_most)
+            state += 1
+            place += 1
+        place += 3 * units
+    return DONE
+
+
+def _single(multiplier: QuantizedMultiplier, stage: OutputStage, dtype: npt.DTypeLike) -> Requantizer | None:
+    """The requantizer of products of two int16."""
+    return requantizer(multiplier, stage, np.zeros(1, np.int64), np.array([1 << 30], np.int64), np.dtype(dtype))
+
+
+def _constants_of(name: str, scaling: Requantizer) -> dict[str, int]:
+    _, significand, addend, shift = scaling.table.tolist()
+    return {f"{name}_significand": significand, f"{name}_addend": addend, f"{name}_shift": shift}
+
+
+def _saturation(*multipliers: QuantizedMultiplier) -> str:
+    """The saturation of products of two int16 that are scaled; none if no product needs one."""
+    extremes = np.array([-LARGEST_PRODUCT, LARGEST_PRODUCT], np.int64)
+    scaled = np.concatenate([multiplier(extremes) for multiplier in multipliers])
+    return "none" if scaled.min() >= INT16_MIN and scaled.max() <= INT16_MAX else "int16"
+
+
+def bind_step(op: OpDataLSTM, arrays: dict[str, npt.NDArray[Any]]) -> Step | None:
+    """One step of an LSTM's cells; None if its multipliers are large.
+
+    Args:
+        arrays: the products with the input and the hidden state, the hidden state, and the cells.
+    """
+    hidden = arrays["hidden"]
+    # Not of the whole type, whose clamp takes an offset.
+    products = OutputStage(0, INT16_MIN + 1, INT16_MAX)
+    forget, update = (_single(multiplier, products, np.int16) for multiplier in (op.forget_cell, op.input_cell))
+    output = _single(op.output_hidden, OutputStage.whole(op.hidden_zero_point, hidden.dtype), hidden.dtype)
+    if forget is None or update is None or output is None or forget.rounding != update.rounding:
+        return None
+    functions = recurrent.interpolated_functions(op)
+    batches, units = hidden.shape
+    cells = Cells(
+        batches=batches,
+        units=units,
+        **_constants_of("forget", forget),
+        **_constants_of("update", update),
+        **_constants_of("output", output),
+        least=max(INT16_MIN, -op.cell_clip),
+        most=min(INT16_MAX, op.cell_clip),
+        factor=functions["cell_factor"],
+        half=functions["cell_half"],
+        right=functions["cell_shift"],
+        hidden_least=output.least,
+        hidden_most=output.most,
+    )
+    return lstm_step.step(
+        cell_gate=functions["cell_gate"],
+        saturation=_saturation(op.forget_cell, op.input_cell),
+        rounding=forget.rounding,
+        output_rounding=output.rounding,
+        clamp=output.clamp,
+        **arrays,
+        table=functions["table"],
+        cells=cells,
+    )
+
+
 def bind_lstm(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
     """UNIDIRECTIONAL_SEQUENCE_LSTM of integers."""
     if node.eval_input(0).elements.dtype != np.int8:
         return None
     with without_tiles():
-        return recurrent.bind_lstm(context, node, matrix)
+        return recurrent.bind_lstm(context, node, matrix, bind_step)
 
 
 def bind_svdf(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:

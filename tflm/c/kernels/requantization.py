@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,29 @@ def away(total: int, significand: int, addend: int, shift: int) -> Any:
 
 
 @inlined
+def power(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Rounded twice, for a significand of 1/2: the first rounding is that of a half."""
+    half = (total + 1) >> 1
+    return (half + (half >> 31) + addend) >> shift
+
+
+@inlined
+def left(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Shifted to the left, multiplied, and rounded once; the shift is one bit more than that of the multiplier."""
+    return as_int32((as_int64(as_int32(total << shift)) * significand + ((as_int64(addend) << 32) | (1 << 31))) >> 32)
+
+
+@inlined
+def near(total: int, significand: int, addend: int, shift: int) -> Any:
+    """Rounded twice, the second time halves away from zero, with a bit to spare: for shifts of any size to the right.
+
+    The sign takes half a unit from numbers that the shift halves at least, and nothing from others.
+    """
+    high = as_int32((as_int64(total << 1) * significand + (1 << 31)) >> 32)
+    return ((high << 1) + (high >> 31) + addend) >> shift
+
+
+@inlined
 def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
     """In the steps of the reference, for any multiplier; a negative shift goes to the left."""
     shifted = as_int32(total << max(-shift, 0))
@@ -57,7 +80,15 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
     return high + addend
 
 
-ROUNDINGS: dict[str, Callable[..., Any]] = {"once": once, "up": up, "away": away, "stepwise": stepwise}
+ROUNDINGS: dict[str, Callable[..., Any]] = {
+    "once": once,
+    "power": power,
+    "up": up,
+    "away": away,
+    "left": left,
+    "near": near,
+    "stepwise": stepwise,
+}
 """By name: functions of a sum and three constants of its channel."""
 
 Rounding = Annotated[Callable[..., Any], ROUNDINGS]
@@ -104,20 +135,63 @@ class Requantizer:
     most: int
 
 
-def addends(
-    shift: npt.NDArray[np.int64], zero_point: int, limits: npt.NDArray[np.int64]
-) -> npt.NDArray[np.int64] | None:
-    """What rounds the high halves of products and adds the zero point; None where 32 bits do not hold it.
+class Rounded(NamedTuple):
+    """How the sums of all channels are rounded.
+
+    Attributes:
+        rounding: the name of a function.
+        addend, shift: of each channel.
+    """
+
+    rounding: str
+    addend: npt.NDArray[np.int64]
+    shift: npt.NDArray[np.int64]
+
+
+def _rounded_right(
+    rounding: str, shift: npt.NDArray[np.int64], zero_point: int, highest: npt.NDArray[np.int64]
+) -> Rounded | None:
+    """Rounding by an addend before a shift to the right; None where 32 bits do not hold it.
 
     Args:
-        shift: of high halves to the right.
-        limits: bounds on the absolute values that are multiplied.
+        highest: bounds on the absolute values that are shifted.
     """
     if shift.min(initial=1) < 1 or shift.max(initial=1) > 31:
         return None
-    found: npt.NDArray[np.int64] = np.left_shift(np.int64(1), shift - 1) + np.left_shift(np.int64(zero_point), shift)
+    addend = np.left_shift(np.int64(1), shift - 1) + np.left_shift(np.int64(zero_point), shift)
+    return Rounded(rounding, addend, shift) if (abs(addend) + highest <= LARGEST).all() else None
+
+
+def _rounded_left(exponent: npt.NDArray[np.int64], zero_point: int, limits: npt.NDArray[np.int64]) -> Rounded | None:
+    """Rounding of multipliers of 1/2 and more; None where 32 bits do not hold the sums."""
+    shift = exponent + 1
+    if shift.min(initial=1) < 1 or shift.max(initial=1) > 30:
+        return None
+    fits = (np.left_shift(limits, shift) + abs(zero_point) <= LARGEST).all()
+    return Rounded("left", np.full(len(shift), zero_point, np.int64), shift) if fits else None
+
+
+def _rounded(
+    rounding: str,
+    exponent: npt.NDArray[np.int64],
+    significand: npt.NDArray[np.int64],
+    zero_point: int,
+    limits: npt.NDArray[np.int64],
+) -> Rounded | None:
+    """The shortest rounding whose numbers 32 bits hold.
+
+    Args:
+        rounding: by the high half alone.
+    """
     # The high half of a product is at most half of what is multiplied.
-    return found if (abs(found) + limits // 2 + 2 <= LARGEST).all() else None
+    by_high_half = _rounded_right(rounding, -exponent - 1, zero_point, limits // 2 + 2)
+    if rounding == "once":
+        return by_high_half
+    power = None
+    if (significand == 1 << 30).all():
+        power = _rounded_right("power", -exponent, zero_point, limits // 2 + 2)
+    near = _rounded_right("near", 1 - exponent, zero_point, 2 * limits + 2)
+    return power or by_high_half or near or _rounded_left(exponent, zero_point, limits)
 
 
 def requantizer(
@@ -143,19 +217,20 @@ def requantizer(
     wide = isinstance(multiplier, WideQuantizedMultiplier)
     if wide:
         # A significand of 15 bits, 16 bits further up.
-        significand, rounding = reduced_significand(significand) << 16, "once"
-    else:
-        rounding = "up" if output.minimum >= output.zero_point else "away"
-    shift = -exponent - 1
+        significand = reduced_significand(significand) << 16
+    rounding = "once" if wide else "up" if output.minimum >= output.zero_point else "away"
     # Whole types are clamped fastest.
     is_whole = (output.minimum, output.maximum) == (info.min, info.max)
-    offsets = [(str(y_dtype), int(info.min))] * is_whole + [("limits", 0)]
-    found = ((clamp, addends(shift, output.zero_point - offset, limits)) for clamp, offset in offsets)
-    clamp, addend = next(((clamp, addend) for clamp, addend in found if addend is not None), ("limits", None))
-    if addend is None:
-        largest = abs(output.zero_point) + (0 if wide else largest_result(multiplier, limits))
-        if wide or exponent.max(initial=0) > 31 or largest > LARGEST:
-            return None
-        rounding, addend, shift = "stepwise", np.full(count, output.zero_point, np.int64), -exponent
-    table = np.stack([bias, significand, addend, shift], axis=1).astype(np.int32)
-    return Requantizer(rounding, clamp, table.reshape(-1), output.minimum, output.maximum)
+    offsets = {str(y_dtype): int(info.min)} if is_whole else {}
+    for clamp, offset in {**offsets, "limits": 0}.items():
+        found = _rounded(rounding, exponent, significand, output.zero_point - offset, limits)
+        if found is not None:
+            table = np.stack([bias, significand, found.addend, found.shift], axis=1).astype(np.int32)
+            return Requantizer(found.rounding, clamp, table.reshape(-1), output.minimum, output.maximum)
+    largest = abs(output.zero_point) + (0 if wide else largest_result(multiplier, limits))
+    if wide or exponent.max(initial=0) > 31 or largest > LARGEST:
+        return None
+    table = np.stack([bias, significand, np.full(count, output.zero_point, np.int64), -exponent], axis=1).astype(
+        np.int32
+    )
+    return Requantizer("stepwise", "limits", table.reshape(-1), output.minimum, output.maximum)

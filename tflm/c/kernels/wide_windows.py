@@ -7,7 +7,7 @@ from typing import Any
 from tflm.c.kernels.held_windows import CHANNELS, WIDE_DEPTH, WINDOWS, Shape
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import int8_from, int16_from
-from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, inlined, kernel, standalone
+from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, inlined, kernel, standalone, unrolled
 
 NARROW_INTEGERS = True
 
@@ -49,10 +49,8 @@ def copy_beside(x: Int16s, held: Int16s, target: int, at: int, count: int) -> No
     source = int16_from(x, at)
     held = int16_from(held, target)
     for _k in range(count // 4):
-        held[0] = source[0]
-        held[WINDOWS] = source[1]
-        held[2 * WINDOWS] = source[2]
-        held[3 * WINDOWS] = source[3]
+        for k in unrolled(4):
+            held[WINDOWS * k] = source[k]
         source = int16_from(source, 4)
         held = int16_from(held, 4 * WINDOWS)
     for k in range(count % 4):
@@ -76,7 +74,10 @@ def multiply_beside(
     least: int,
     most: int,
 ) -> None:
-    """Set the outputs of four windows; arguments as those of `multiply_pairs`."""
+    """Set the outputs of four windows; arguments as those of `multiply_pairs`.
+
+    The channels take turns in being the first: so GCC keeps all sums in registers.
+    """
     row = 0
     rounds = products // WIDE_DEPTH
     for channel in range(0, channels, CHANNELS):
@@ -84,78 +85,25 @@ def multiply_beside(
         sum10, sum11, sum12, sum13 = 0, 0, 0, 0
         x = int16_from(held, 0)
         for _round in range(rounds):
-            w0, w1 = weights[0], weights[1]
-            sum00 += x[0] * w0
-            sum10 += x[0] * w1
-            sum01 += x[1] * w0
-            sum11 += x[1] * w1
-            sum02 += x[2] * w0
-            sum12 += x[2] * w1
-            sum03 += x[3] * w0
-            sum13 += x[3] * w1
-            w0, w1 = weights[2], weights[3]
-            sum00 += x[4] * w0
-            sum10 += x[4] * w1
-            sum01 += x[5] * w0
-            sum11 += x[5] * w1
-            sum02 += x[6] * w0
-            sum12 += x[6] * w1
-            sum03 += x[7] * w0
-            sum13 += x[7] * w1
-            w0, w1 = weights[4], weights[5]
-            sum00 += x[8] * w0
-            sum10 += x[8] * w1
-            sum01 += x[9] * w0
-            sum11 += x[9] * w1
-            sum02 += x[10] * w0
-            sum12 += x[10] * w1
-            sum03 += x[11] * w0
-            sum13 += x[11] * w1
-            w0, w1 = weights[6], weights[7]
-            sum00 += x[12] * w0
-            sum10 += x[12] * w1
-            sum01 += x[13] * w0
-            sum11 += x[13] * w1
-            sum02 += x[14] * w0
-            sum12 += x[14] * w1
-            sum03 += x[15] * w0
-            sum13 += x[15] * w1
-            w0, w1 = weights[8], weights[9]
-            sum00 += x[16] * w0
-            sum10 += x[16] * w1
-            sum01 += x[17] * w0
-            sum11 += x[17] * w1
-            sum02 += x[18] * w0
-            sum12 += x[18] * w1
-            sum03 += x[19] * w0
-            sum13 += x[19] * w1
-            w0, w1 = weights[10], weights[11]
-            sum00 += x[20] * w0
-            sum10 += x[20] * w1
-            sum01 += x[21] * w0
-            sum11 += x[21] * w1
-            sum02 += x[22] * w0
-            sum12 += x[22] * w1
-            sum03 += x[23] * w0
-            sum13 += x[23] * w1
-            w0, w1 = weights[12], weights[13]
-            sum00 += x[24] * w0
-            sum10 += x[24] * w1
-            sum01 += x[25] * w0
-            sum11 += x[25] * w1
-            sum02 += x[26] * w0
-            sum12 += x[26] * w1
-            sum03 += x[27] * w0
-            sum13 += x[27] * w1
-            w0, w1 = weights[14], weights[15]
-            sum00 += x[28] * w0
-            sum10 += x[28] * w1
-            sum01 += x[29] * w0
-            sum11 += x[29] * w1
-            sum02 += x[30] * w0
-            sum12 += x[30] * w1
-            sum03 += x[31] * w0
-            sum13 += x[31] * w1
+            for k in unrolled(0, WIDE_DEPTH, 2):
+                w0, w1 = weights[CHANNELS * k], weights[CHANNELS * k + 1]
+                sum00 += x[WINDOWS * k] * w0
+                sum10 += x[WINDOWS * k] * w1
+                sum01 += x[WINDOWS * k + 1] * w0
+                sum11 += x[WINDOWS * k + 1] * w1
+                sum02 += x[WINDOWS * k + 2] * w0
+                sum12 += x[WINDOWS * k + 2] * w1
+                sum03 += x[WINDOWS * k + 3] * w0
+                sum13 += x[WINDOWS * k + 3] * w1
+                w0, w1 = weights[CHANNELS * k + 2], weights[CHANNELS * k + 3]
+                sum10 += x[WINDOWS * k + 4] * w1
+                sum00 += x[WINDOWS * k + 4] * w0
+                sum11 += x[WINDOWS * k + 5] * w1
+                sum01 += x[WINDOWS * k + 5] * w0
+                sum12 += x[WINDOWS * k + 6] * w1
+                sum02 += x[WINDOWS * k + 6] * w0
+                sum13 += x[WINDOWS * k + 7] * w1
+                sum03 += x[WINDOWS * k + 7] * w0
             x = int16_from(x, WINDOWS * WIDE_DEPTH)
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)
@@ -193,22 +141,9 @@ def multiply_one(
         sum0, sum1 = 0, 0
         x = int16_from(held, 0)
         for _round in range(rounds):
-            sum0 += x[0] * weights[0]
-            sum1 += x[0] * weights[1]
-            sum0 += x[4] * weights[2]
-            sum1 += x[4] * weights[3]
-            sum0 += x[8] * weights[4]
-            sum1 += x[8] * weights[5]
-            sum0 += x[12] * weights[6]
-            sum1 += x[12] * weights[7]
-            sum0 += x[16] * weights[8]
-            sum1 += x[16] * weights[9]
-            sum0 += x[20] * weights[10]
-            sum1 += x[20] * weights[11]
-            sum0 += x[24] * weights[12]
-            sum1 += x[24] * weights[13]
-            sum0 += x[28] * weights[14]
-            sum1 += x[28] * weights[15]
+            for k in unrolled(WIDE_DEPTH):
+                sum0 += x[WINDOWS * k] * weights[CHANNELS * k]
+                sum1 += x[WINDOWS * k] * weights[CHANNELS * k + 1]
             x = int16_from(x, WINDOWS * WIDE_DEPTH)
             weights = int8_from(weights, CHANNELS * WIDE_DEPTH)
         other = min(channel + 1, channels - 1)

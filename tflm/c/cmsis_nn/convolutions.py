@@ -1,0 +1,138 @@
+"""CONV_2D and DEPTHWISE_CONV_2D with CMSIS-NN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tflm.c.cmsis_nn.limits import wide_sums_fit
+from tflm.c.cmsis_nn.processors import Processors
+from tflm.c.cmsis_nn.structures import (
+    channel_scales,
+    checked_call,
+    context,
+    dims,
+    dims_of,
+    source,
+    target,
+    tile,
+    window_fields,
+)
+from tflm.c.library_calls import LibraryCall, Structure, Value
+from tflm.kernels.arithmetic.fixed_point import WideQuantizedMultiplier
+from tflm.kernels.layers.convolution import ConvolutionInputs, OpDataConv
+from tflm.kernels.node import Node
+from tflm.kernels.reference import conv_2d, depthwise_conv_2d
+from tflm.libraries.cmsis_nn_scratch import (
+    conv_s8_bytes,
+    conv_s16_bytes,
+    convolution,
+    depthwise_convolution,
+    depthwise_s4_bytes,
+    depthwise_s8_bytes,
+)
+from tflm.schema.enums import TensorType
+
+KINDS = {
+    (TensorType.INT8, TensorType.INT8): "s8",
+    (TensorType.INT8, TensorType.INT4): "s4",
+    (TensorType.INT16, TensorType.INT8): "s16",
+}
+"""The suffix of functions, by the types of input and weights."""
+
+LARGEST_SIZE = 0xFFFF
+"""Of a dimension, and elements of a window: kernels have 16 bits for them."""
+
+
+def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
+    """CONV_2D. Groups are for int8 alone, and version 7.0.0 computes those of 1 x n windows as if they were one."""
+    weights, kind = node.eval_input(conv_2d.INPUTS.weights), _kind(node, conv_2d.INPUTS)
+    if kind is None or (_is_grouped(node) and (kind != "s8" or weights.dims[1] == 1)):
+        return None
+    size = conv_s16_bytes if kind == "s16" else conv_s8_bytes
+    bytes = processors.most_bytes(partial(size, convolution(node)))
+    filter = dims(1, *weights.dims[1:])
+    return [_call(f"arm_convolve_wrapper_{kind}", node, conv_2d.INPUTS, {}, filter, bytes)]
+
+
+def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
+    """DEPTHWISE_CONV_2D."""
+    kind, inputs, channels = _kind(node, depthwise_conv_2d.INPUTS), node.eval_input(0).dims[3], _channels(node)
+    if kind is None or channels % inputs:
+        return None
+    copies: dict[str, Value] = {"ch_mult": channels // inputs}
+    filter = dims(*node.eval_input(1).dims)
+    if kind == "s16":
+        return [_call("arm_depthwise_conv_s16", node, depthwise_conv_2d.INPUTS, copies, filter, 0)]
+    size = depthwise_s8_bytes if kind == "s8" else depthwise_s4_bytes
+    bytes = processors.most_bytes(partial(size, depthwise_convolution(node)))
+    return [_call(f"arm_depthwise_conv_wrapper_{kind}", node, depthwise_conv_2d.INPUTS, copies, filter, bytes)]
+
+
+def _is_grouped(node: Node) -> bool:
+    """Whether a CONV_2D has groups."""
+    return node.eval_input(conv_2d.INPUTS.input).dims[3] != node.eval_input(conv_2d.INPUTS.weights).dims[3]
+
+
+def _channels(node: Node) -> int:
+    return node.eval_output(0).dims[3]
+
+
+def _kind(node: Node, operands: ConvolutionInputs) -> str | None:
+    """The suffix of the function; None for what CMSIS-NN has no kernels for."""
+    op: OpDataConv = node.op_data
+    layer = operands.bound(node)
+    by_channel = np.moveaxis(layer.weights, operands.channels, 0).reshape(layer.weights.shape[operands.channels], -1)
+    sizes = *layer.x.shape[1:], *layer.y.shape[1:], by_channel.shape[1]
+    if not layer.constant or op.multiplier is None or 0 in (op.rows.dilation, op.columns.dilation):
+        return None
+    if max(sizes) > LARGEST_SIZE or not wide_sums_fit(by_channel[: _channels(node)], layer.bias, op.multiplier):
+        return None
+    return KINDS.get((node.eval_input(operands.input).type, node.eval_input(operands.weights).type))
+
+
+def _call(
+    function: str, node: Node, operands: ConvolutionInputs, fields: dict[str, Value], filter: Structure, bytes: int
+) -> LibraryCall:
+    op: OpDataConv = node.op_data
+    assert op.multiplier is not None
+    assert op.output is not None
+    x, weights, y = node.eval_input(operands.input), node.eval_input(operands.weights), node.eval_output(0)
+    parameters: dict[str, Value] = {
+        "input_offset": -op.input_zero_point,
+        "output_offset": op.output.zero_point,
+        **fields,
+        **window_fields(op.rows, op.columns, op.output),
+        "dilation": tile(op.rows.dilation, op.columns.dilation),
+    }
+    return checked_call(
+        function,
+        context(bytes),
+        Structure("cmsis_nn_dw_conv_params" if fields else "cmsis_nn_conv_params", parameters),
+        channel_scales(op.multiplier, _channels(node)),
+        dims_of(x),
+        source("input", x.elements),
+        filter,
+        source("weights", weights.elements),
+        dims(1, c=_channels(node)),
+        _bias(function, node, operands),
+        dims_of(y),
+        target("output", y.elements),
+    )
+
+
+def _bias(function: str, node: Node, operands: ConvolutionInputs) -> Value:
+    """A pointer; for int16, a structure that says how wide its elements are."""
+    values: Any = operands.bound(node).bias
+    if values is None and function == "arm_convolve_wrapper_s8" and _is_grouped(node):
+        # Without a bias, the kernel reads one behind NULL for all groups but the first.
+        values = np.zeros(_channels(node), np.int32)
+    if function != "arm_convolve_wrapper_s16":
+        return source("bias", values)
+    op: OpDataConv = node.op_data
+    is_narrow = not isinstance(op.multiplier, WideQuantizedMultiplier)
+    fields: dict[str, Value] = {"data": source("bias", values), "is_int32_bias": int(is_narrow)}
+    return Structure("cmsis_nn_bias_data", fields)

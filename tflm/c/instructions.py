@@ -1,0 +1,143 @@
+"""Instructions of an invoke of a compiled model on a Cortex-M4, from the trip counts of its kernels' loops.
+
+Instructions of a trip are in `kernel_instructions.csv`, fitted by `tools/compiled_figures.py` to counts under
+emulation. They hold for one text of a kernel, which its checksum stands for. Compilers make a kernel that is called
+from one place for the arguments of that call: it has figures of its own.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
+
+from tflm.c import source
+from tflm.c.program import KernelCall, MovedRows, OperatorCode, Program, Statement, calls_in
+from tflm.c.sizes import Build, checksum_of
+from tflm.c.trips import trips_of
+from tflm.compiler.language import Kernel
+
+COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
+"""Parts and optimizations that instructions were counted for."""
+
+KernelKey = tuple[str, int, bool]
+"""A kernel's name and checksum, and whether a program calls it from one place."""
+
+PROGRAM: KernelKey = ("", 0, False)
+"""Stands for what a program does between its calls."""
+
+
+@dataclass(frozen=True)
+class Instructions:
+    """Instructions of an invoke, by formulas.
+
+    Attributes:
+        total: for each part and optimization; None if a kernel has no formula, or the model runs other subgraphs.
+        operators: of the kernels of each operator, by its index; without those of operators that have no formula.
+        unknown: kernels without a formula, by name.
+    """
+
+    total: dict[Build, int] | None
+    operators: dict[int, dict[Build, int]] = field(repr=False)
+    unknown: tuple[str, ...] = ()
+
+
+@functools.cache
+def measured_instructions() -> dict[KernelKey, dict[str, tuple[float, ...]]]:
+    """Instructions of a trip for each of `COUNTED_BUILDS`, by a kernel's name and checksum, and by what is counted."""
+    text = (files("tflm.c") / "kernel_instructions.csv").read_text(encoding="utf-8")
+    found: dict[KernelKey, dict[str, tuple[float, ...]]] = {}
+    for row in csv.DictReader(text.splitlines()):
+        costs = tuple(float(row[" ".join(build)]) for build in COUNTED_BUILDS)
+        key = row["kernel"], int(row["checksum"], 16), row["places"] == "1"
+        found.setdefault(key, {})[row["count"]] = costs
+    return found
+
+
+@functools.cache
+def _text_of(kernel: Kernel) -> tuple[str, int]:
+    return source.name_of(kernel), checksum_of(kernel)
+
+
+def keys_of(program: Program) -> dict[Kernel, KernelKey]:
+    """What identifies each kernel of a program: the calls of a stage that a table drives are from one place."""
+    places: dict[Kernel, set[object]] = {}
+    for number, codes in enumerate(program.subgraphs):
+        for code in codes:
+            if isinstance(code, MovedRows):
+                continue
+            for i, call in enumerate(calls_in(code.statements)):
+                places.setdefault(call.kernel, set()).add((number, code.operator.index, i))
+    return {kernel: (*_text_of(kernel), len(found) == 1) for kernel, found in places.items()}
+
+
+def instructions_of(program: Program) -> Instructions:
+    """Instructions of an invoke of a program."""
+    totals: Counter[Build] = Counter()
+    operators: dict[int, Counter[Build]] = {}
+    partial: set[int] = set()
+    unknown: dict[str, None] = {}
+    keys = keys_of(program)
+    is_straight = True
+    for code in program.subgraphs[0]:
+        if isinstance(code, MovedRows):
+            continue
+        for statement in code.statements:
+            costs = _costs_of(statement, keys) if isinstance(statement, KernelCall) else None
+            if costs is None:
+                is_straight = is_straight and isinstance(statement, KernelCall)
+                unknown |= dict.fromkeys(_names_in(statement))
+                partial.add(code.operator.index)
+                continue
+            operators.setdefault(code.operator.index, Counter()).update(costs)
+            totals.update(costs)
+    rest = _sum(PROGRAM, program_counts(program))
+    is_known = rest is not None and is_straight and not unknown
+    total = {build: round(totals[build] + (rest or {}).get(build, 0)) for build in COUNTED_BUILDS} if is_known else None
+    by_operator = {
+        index: {build: round(count) for build, count in each.items()}
+        for index, each in operators.items()
+        if index not in partial
+    }
+    return Instructions(total, by_operator, tuple(unknown))
+
+
+def _names_in(statement: Statement) -> list[str]:
+    return [source.name_of(statement.kernel)] if isinstance(statement, KernelCall) else []
+
+
+def _costs_of(call: KernelCall, keys: Mapping[Kernel, KernelKey]) -> dict[Build, float] | None:
+    """Instructions of a call; None without a formula."""
+    name, checksum, is_once = keys[call.kernel]
+    for key in ((name, checksum, is_once), (name, checksum, not is_once)):
+        if key in measured_instructions() and (costs := _sum(key, trips_of(call))) is not None:
+            return costs
+    return None
+
+
+def _sum(key: KernelKey, counts: Mapping[str, int]) -> dict[Build, float] | None:
+    """Instructions for counts; None if one of them was not measured."""
+    known = measured_instructions().get(key)
+    if known is None or any(count and name not in known for name, count in counts.items()):
+        return None
+    return {
+        build: sum(known[name][i] * count for name, count in counts.items() if count)
+        for i, build in enumerate(COUNTED_BUILDS)
+    }
+
+
+def program_counts(program: Program) -> dict[str, int]:
+    """What a program does between its calls: calls, those from tables, and bytes that move."""
+    codes = program.subgraphs[0]
+    moves = [code for code in codes if isinstance(code, MovedRows)]
+    operators = [code for code in codes if isinstance(code, OperatorCode)]
+    return {
+        "call": 1,
+        "calls of kernels": sum(len(code.statements) for code in operators),
+        "calls from tables": sum(len(code.statements) for code in operators if code.rows is not None) + len(moves),
+        "moves": len(moves),
+        "moved bytes": sum(code.bytes for code in moves),
+    }

@@ -1,0 +1,79 @@
+"""The kernels that a model is compiled with: generated ones, or a library's where it has some."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from typing import NamedTuple
+
+from tflm.c import cmsis_nn
+from tflm.c.binding import BindSteps
+from tflm.c.cmsis_nn import Processors
+from tflm.c.library_calls import LibraryCall
+from tflm.c.library_comparison import Place
+from tflm.c.row_binding import bind_small
+from tflm.compiler.language import Step
+from tflm.errors import ArgumentError
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.registration import Registration
+from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
+from tflm.targets import Target, require_target
+
+GENERATED = "generated"
+"""The name of kernels that this package writes."""
+
+CHOICES = (GENERATED, cmsis_nn.LIBRARY)
+
+
+class KernelChoice(NamedTuple):
+    """What operators are bound to.
+
+    Attributes:
+        bind: binds an operator.
+        overlap: what the functions of the library allow.
+        processors: that the library's memory is planned for; None without a library.
+    """
+
+    bind: BindSteps
+    overlap: AllowedOverlap
+    processors: Processors | None
+
+
+ALL_GENERATED = KernelChoice(bind_small, reference_overlap, None)
+
+
+def library_processors(kernels: str, target: Target | None) -> Processors | None:
+    """The processors that a library is called for; None with generated kernels alone.
+
+    Args:
+        kernels: "generated" or "cmsis-nn".
+        target: the processor; None for every processor that the library runs on.
+
+    Raises:
+        ArgumentError: there are no such kernels, or they are not for the target.
+    """
+    if kernels not in CHOICES:
+        raise ArgumentError(f"unknown kernels {kernels!r} of a compiled model; use {' or '.join(CHOICES)}")
+    if kernels == GENERATED:
+        if target is not None:
+            raise ArgumentError("a target is for kernels='cmsis-nn'; generated kernels are the same on all processors")
+        return None
+    return Processors.of(None if target is None else require_target(target))
+
+
+def with_library(processors: Processors, kept: Container[Place]) -> KernelChoice:
+    """The choice of a library's functions.
+
+    Args:
+        processors: that its memory is planned for.
+        kept: the operators that keep generated kernels.
+    """
+
+    def bind(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step | LibraryCall] | None:
+        steps = None if _place_of(context, node) in kept else cmsis_nn.bind(node, processors)
+        return steps or bind_small(context, node, registration)
+
+    return KernelChoice(bind, processors.overlap(), processors)
+
+
+def _place_of(context: KernelContext, node: Node) -> Place:
+    return next(i for i, each in enumerate(context.model.subgraphs) if each is context.subgraph), node.index

@@ -1,0 +1,442 @@
+"""Weights that are stored encoded, as `TFLM_DECODE` has them: no more than one channel's are decoded at a time.
+
+Rows of weights follow each other in the codes, in the order in which the channels of the output are computed. Pruned
+weights are multiplied as they are found: those that are missing are zeros, and take no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels.convolution import Layer, shape_of
+from tflm.c.kernels.held_windows import DEPTH, WINDOWS, Shape, gather_pair, hold_pairs
+from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM, PAIR_UPPER, lower_sum, upper_sum, with_pair
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
+from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, UInt8s, inlined, kernel, standalone
+from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.delegates.compiled.work_arrays import work_array
+from tflm.kernels.layers.geometry import Axis
+from tflm.kernels.reference import decode
+from tflm.kernels.reference.decode import Encoded, Scheme
+from tflm.schema.enums import TensorType
+
+NARROW_INTEGERS = True
+
+SYMBOL, SYMBOL_BITS, COUNT_MASK, VALUE_MASK = 1 << 15, 11, 15, (1 << 11) - 1
+"""Of an entry of a Huffman table."""
+
+
+class Codes(NamedTuple):
+    """Where rows of weights are in the codes.
+
+    Attributes:
+        position: the first bit of the first row.
+        place: the first value of a pruned row, or the first entry of a look-up table.
+        length: weights of a row.
+        width: bits of an index, or of the first index of a Huffman code.
+        stride: from one channel's look-up table to the next.
+        zero_point: of the weights.
+    """
+
+    position: int
+    place: int
+    length: int
+    width: int
+    stride: int
+    zero_point: int
+
+
+@inlined
+def bits_at(codes: UInt8s, position: int, count: int) -> int:
+    """Up to 17 bits of the codes, in which two more bytes follow."""
+    at = position >> 3
+    three = codes[at] << 16 | codes[at + 1] << 8 | codes[at + 2]
+    return (three >> (24 - (position & 7) - count)) & ((1 << count) - 1)
+
+
+@standalone
+def look_up_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
+    """Decode a row with indices into a table; returns the bit behind it."""
+    for k in range(count):
+        row[k] = values[place + bits_at(codes, position, width)]
+        position += width
+    return position
+
+
+@standalone
+def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
+    """Decode a row with Huffman's codes; see `TFLM_DECODE` for the tables. Returns the bit behind it."""
+    for k in range(count):
+        bits = width
+        entry = as_int32(values[bits_at(codes, position, bits)])
+        position += bits
+        at = as_int32(bits_at(codes, position - bits, bits))
+        while (entry & SYMBOL) == 0:
+            bits = ((entry >> SYMBOL_BITS) & COUNT_MASK) + 1
+            at += (entry & VALUE_MASK) + bits_at(codes, position, bits)
+            position += bits
+            entry = as_int32(values[at])
+        position -= max(bits - ((entry >> SYMBOL_BITS) & COUNT_MASK), 0)
+        row[k] = entry & VALUE_MASK
+    return position
+
+
+@standalone
+def pruned_windows(
+    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int]:
+    """Sums of the products of four windows that are held with a row; then the bit behind that, and the value."""
+    lower_sums = as_int64(LARGEST_PAIR_SUM)
+    upper_sums = as_int64(LARGEST_PAIR_SUM)
+    end = position + count
+    last = (end - 1) >> 3
+    k = -(position & 7)
+    mask = 255 >> (position & 7)
+    for at in range(position >> 3, last + 1):
+        bits = codes[at] & mask
+        if at == last:
+            bits &= -1 << (7 - ((end - 1) & 7))
+        mask = 255
+        while bits != 0:
+            first = leading_zeros(bits) - 56
+            weight = values[place]
+            place += 1
+            lower_sums = with_pair(lower_sums, held[2 * (k + first)], weight)
+            upper_sums = with_pair(upper_sums, held[2 * (k + first) + 1], weight)
+            bits &= 127 >> first
+        k += 8
+    return lower_sums, upper_sums, end, place
+
+
+@inlined
+def row_windows(row: Int8s, held: Int32s, count: int) -> tuple[int, int]:
+    """The sums of a row that was decoded."""
+    lower_sums = as_int64(LARGEST_PAIR_SUM)
+    upper_sums = as_int64(LARGEST_PAIR_SUM)
+    for k in range(count):
+        lower_sums = with_pair(lower_sums, held[2 * k], row[k])
+        upper_sums = with_pair(upper_sums, held[2 * k + 1], row[k])
+    return lower_sums, upper_sums
+
+
+@inlined
+def looked_up_windows(
+    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int]:
+    """As `pruned_windows`, of indices into tables."""
+    position = look_up_row(codes, values, row, position, place, count, width)
+    lower_sums, upper_sums = row_windows(row, held, count)
+    return lower_sums, upper_sums, position, place
+
+
+@inlined
+def huffman_windows(
+    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int]:
+    """As `pruned_windows`, of Huffman codes."""
+    position = huffman_row(codes, values, row, position, place, count, width)
+    lower_sums, upper_sums = row_windows(row, held, count)
+    return lower_sums, upper_sums, position, place
+
+
+WINDOW_SUMS: dict[str, Callable[..., Any]] = {
+    "pruned": pruned_windows,
+    "look_up": looked_up_windows,
+    "huffman": huffman_windows,
+}
+WindowSums = Annotated[Callable[..., Any], WINDOW_SUMS]
+
+
+@kernel
+def convolve_encoded(
+    sums: WindowSums,
+    rounding: Rounding,
+    clamp: Clamp,
+    x: Int8s,
+    codes: UInt8s,
+    values: Elements,
+    table: Int32s,
+    held: Int32s,
+    row: Int8s,
+    y: Int8s,
+    shape: Shape,
+    rows: Codes,
+) -> int:
+    """Windows of an image times weights, as `convolve_int8`, one channel at a time.
+
+    Args:
+        row: the weights of one channel; not used of pruned ones.
+    """
+    channels, y_step, least, most = shape.channels, shape.y_step, shape.least, shape.most
+    window = shape.first
+    for _group in range(shape.groups):
+        last = min(shape.windows - window, WINDOWS) - 1
+        if shape.is_pointwise and last == WINDOWS - 1:
+            hold_pairs(x, held, window, shape)
+        else:
+            gather_pair(x, held, 0, window, window + min(1, last), shape)
+            gather_pair(x, held, 1, window + min(2, last), window + last, shape)
+        position, place, entry = rows.position, rows.place, 0
+        for channel in range(channels):
+            lower_sums, upper_sums, position, place = sums(
+                codes, values, row, held, position, place, rows.length, rows.width
+            )
+            place += rows.stride
+            bias, significand, addend, shift = table[entry], table[entry + 1], table[entry + 2], table[entry + 3]
+            lower = bias - LARGEST_PAIR_SUM
+            first = window * y_step + channel
+            total = upper_sum(upper_sums, PAIR_UPPER) + bias
+            y[first + last * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
+            total = lower_sum(upper_sums, PAIR_UPPER) + lower
+            y[first + min(2, last) * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
+            total = upper_sum(lower_sums, PAIR_UPPER) + bias
+            y[first + min(1, last) * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
+            total = lower_sum(lower_sums, PAIR_UPPER) + lower
+            y[first] = clamp(rounding(total, significand, addend, shift), least, most)
+            entry += CONSTANTS
+        window += shape.step
+    return DONE
+
+
+@standalone
+def pruned_vector(
+    codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
+) -> tuple[int, int, int]:
+    """The sum of the products of a vector with a row; then the bit behind that, and the value."""
+    total = as_int32(0)
+    end = position + rows.length
+    last = (end - 1) >> 3
+    k = begin - (position & 7)
+    mask = 255 >> (position & 7)
+    for at in range(position >> 3, last + 1):
+        bits = codes[at] & mask
+        if at == last:
+            bits &= -1 << (7 - ((end - 1) & 7))
+        mask = 255
+        while bits != 0:
+            first = leading_zeros(bits) - 56
+            total = as_int32(total + x[k + first] * (values[place] - rows.zero_point))
+            place += 1
+            bits &= 127 >> first
+        k += 8
+    return total, end, place
+
+
+@inlined
+def row_vector(row: Int8s, x: Int8s, begin: int, rows: Any) -> int:
+    """The sum of a row that was decoded."""
+    total: int = as_int32(0)
+    for k in range(rows.length):
+        total = as_int32(total + x[begin + k] * (row[k] - rows.zero_point))
+    return total
+
+
+@inlined
+def looked_up_vector(
+    codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
+) -> tuple[int, int, int]:
+    """As `pruned_vector`, of indices into tables."""
+    position = look_up_row(codes, values, row, position, place, rows.length, rows.width)
+    return row_vector(row, x, begin, rows), position, place
+
+
+@inlined
+def huffman_vector(
+    codes: UInt8s, values: Any, row: Int8s, x: Int8s, begin: int, position: int, place: int, rows: Any
+) -> tuple[int, int, int]:
+    """As `pruned_vector`, of Huffman codes."""
+    position = huffman_row(codes, values, row, position, place, rows.length, rows.width)
+    return row_vector(row, x, begin, rows), position, place
+
+
+VECTOR_SUMS: dict[str, Callable[..., Any]] = {
+    "pruned": pruned_vector,
+    "look_up": looked_up_vector,
+    "huffman": huffman_vector,
+}
+VectorSums = Annotated[Callable[..., Any], VECTOR_SUMS]
+
+
+class EncodedVectors(NamedTuple):
+    """Vectors that are multiplied; attributes as in `dense.Vectors`."""
+
+    total: int
+    x_step: int
+    channels: int
+    least: int
+    most: int
+
+
+@kernel
+def multiply_encoded(
+    sums: VectorSums,
+    rounding: Rounding,
+    clamp: Clamp,
+    x: Int8s,
+    codes: UInt8s,
+    values: Elements,
+    table: Int32s,
+    row: Int8s,
+    y: Int8s,
+    vectors: EncodedVectors,
+    rows: Codes,
+) -> int:
+    """Vectors times the weights of each channel, as `dense.multiply_words`, one channel at a time."""
+    least, most = vectors.least, vectors.most
+    target = 0
+    for vector in range(vectors.total):
+        position, place, entry = rows.position, rows.place, 0
+        for _channel in range(vectors.channels):
+            total, position, place = sums(codes, values, row, x, vector * vectors.x_step, position, place, rows)
+            place += rows.stride
+            value = rounding(total + table[entry], table[entry + 1], table[entry + 2], table[entry + 3])
+            y[target] = clamp(value, least, most)
+            entry += CONSTANTS
+            target += 1
+    return DONE
+
+
+# --- Binding -----------------------------------------------------------------------------------------------------
+
+
+class EncodedArray(np.ndarray[Any, np.dtype[Any]]):
+    """Weights that are stored encoded. Views of them are ordinary arrays.
+
+    Attributes:
+        scheme, encoded: how.
+    """
+
+    scheme: Scheme
+    encoded: Encoded
+
+    @classmethod
+    def of(cls, values: npt.NDArray[Any], scheme: Scheme, encoded: Encoded) -> EncodedArray:
+        """A view of decoded weights."""
+        view = values.view(cls)
+        view.scheme, view.encoded = scheme, encoded
+        return view
+
+
+class EncodedRows(NamedTuple):
+    """Encoded weights as kernels take them.
+
+    Attributes:
+        name: of the encoding.
+        codes, values: tables.
+        rows: where rows are in the codes.
+        row: memory for the weights of one channel, if they are decoded.
+    """
+
+    name: str
+    codes: npt.NDArray[np.uint8]
+    values: npt.NDArray[Any]
+    rows: Codes
+    row: npt.NDArray[np.int8]
+
+
+def encoded_rows(weights: npt.NDArray[Any], first: int, count: int, zero_point: int) -> EncodedRows | None:
+    """Encoded weights from row `first` on; None if they are not encoded, or not in a way that kernels decode.
+
+    Args:
+        weights: those of a tensor.
+        count: weights of a row.
+        zero_point: of the weights.
+    """
+    encoded = getattr(weights, "encoded", None)
+    if not isinstance(weights, EncodedArray) or encoded is None or encoded.type != TensorType.INT8:
+        return None
+    parameters, begin = int(encoded.metadata[decode.PARAMETERS_BYTE]), first * count
+    no_row, row = work_array(0, np.int8), work_array(count, np.int8)
+    codes = np.concatenate([encoded.codes, np.zeros(2, np.uint8)])
+    if weights.scheme is decode.PRUNE:
+        if any(each != zero_point for each in encoded.zero_points):
+            return None
+        place = int(np.count_nonzero(np.unpackbits(encoded.codes, count=begin)))
+        rows = Codes(begin, place, count, 0, 0, zero_point)
+        return EncodedRows("pruned", encoded.codes, encoded.table(np.int8), rows, no_row)
+    if weights.scheme is decode.LOOK_UP_TABLE and not encoded.is_last_axis:
+        width, stride = parameters & decode.BIT_WIDTH_MASK, int(encoded.metadata[decode.STRIDE_BYTE])
+        stride = stride if len(encoded.zero_points) > 1 else 0
+        rows = Codes(begin * width, first * stride, count, width, stride, zero_point)
+        return EncodedRows("look_up", codes, encoded.table(np.int8), rows, row)
+    if weights.scheme is decode.HUFFMAN and not parameters & decode.WIDE_TABLE_MASK:
+        width = (parameters >> decode.INITIAL_TABLE_SHIFT) + 1
+        position = decode.huffman_codes(encoded._replace(dims=(begin,))).end
+        rows = Codes(position, 0, count, width, 0, zero_point)
+        return EncodedRows("huffman", codes, encoded.table(np.uint16), rows, row)
+    return None
+
+
+def bind_encoded_windows(
+    layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: npt.NDArray[Any], weights: npt.NDArray[Any]
+) -> list[Step] | None:
+    """The steps of a layer whose weights are encoded; None where they are not, or 32 bits do not hold the sums.
+
+    Args:
+        layer, rows, columns, x, y: as for `convolution.bind_layer`.
+        weights: the tensor that holds those of the layer.
+    """
+    groups, channels, *_, depth = layer.weights.shape
+    count = layer.weights[0, 0].size
+    encodings = [encoded_rows(weights, group * channels, count, 0) for group in range(groups)]
+    scaling = layer.requantizer(x.dtype, y.dtype) if x.dtype == np.int8 and None not in encodings else None
+    if scaling is None or 128 * int(layer.magnitudes().max(initial=0)) >= LARGEST_PAIR_SUM:
+        return None
+    shape = shape_of(rows, columns, depth, channels, count, layer.zero_point, scaling, x.shape[3], y.shape[3])
+    tables = scaling.table.reshape(groups, channels, CONSTANTS)
+    held = work_array((-(-count // DEPTH) * DEPTH, WINDOWS // 2), np.int32)
+    return [
+        convolve_encoded.step(
+            sums=encoding.name,
+            rounding=scaling.rounding,
+            clamp=scaling.clamp,
+            x=x[batch].reshape(-1)[group * depth :],
+            codes=encoding.codes,
+            values=encoding.values,
+            table=tables[group],
+            held=held,
+            row=encoding.row,
+            y=y[batch].reshape(-1)[group * channels :],
+            shape=shape,
+            rows=encoding.rows,
+        )
+        for batch in range(len(x))
+        for group, encoding in enumerate(encodings)
+        if encoding is not None
+    ]
+
+
+def bind_encoded_vectors(
+    layer: Layer, x: npt.NDArray[Any], y: npt.NDArray[Any], weights: npt.NDArray[Any], zero_point: int, x_step: int = 0
+) -> list[Step] | None:
+    """The same of a layer of one window; other arguments as for `dense.bind_vectors`.
+
+    Args:
+        zero_point: of the weights.
+    """
+    total, channels = y.shape
+    count = layer.weights[0, 0].size
+    encoding = encoded_rows(weights, 0, count, zero_point)
+    scaling = layer.requantizer(x.dtype, y.dtype)
+    if encoding is None or scaling is None or x.dtype != np.int8 or y.dtype != np.int8:
+        return None
+    return [
+        multiply_encoded.step(
+            sums=encoding.name,
+            rounding=scaling.rounding,
+            clamp=scaling.clamp,
+            x=x,
+            codes=encoding.codes,
+            values=encoding.values,
+            table=scaling.table,
+            row=encoding.row,
+            y=y,
+            vectors=EncodedVectors(total, x_step or count, channels, scaling.least, scaling.most),
+            rows=encoding.rows,
+        )
+    ]

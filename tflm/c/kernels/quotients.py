@@ -1,0 +1,226 @@
+"""DIV of integers and RSQRT of int16 on small processors: without floats and without tables of all results."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels.part import Part
+from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.language import DONE, REFUSED, Int8s, Int16s, Int32s, Step, inlined, kernel
+from tflm.delegates.compiled.casts import as_int64
+from tflm.delegates.compiled.elementwise import spread_operands
+from tflm.delegates.compiled.fixed_point import (
+    LARGEST,
+    clamped,
+    high_product,
+    one_over_one_plus,
+    rounding_divided,
+    wrapped,
+)
+from tflm.kernels.arithmetic.fixed_point import reciprocal
+from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.reference.arithmetic import Clamped, Quotient
+from tflm.kernels.reference.unary import RSQRT_SHIFT, Rsqrt
+from tflm.kernels.support.elementwise import broadcast_operands
+
+INVERSE_OF_ZERO = int(reciprocal(0, 31)[0])
+"""What the reference multiplies by in place of 1 / 0."""
+
+
+class Division(NamedTuple):
+    """How elements of two inputs are divided.
+
+    Attributes:
+        size: elements of the output.
+        step1, step2: 1, or 0 for an input of one element.
+        zero_point1, zero_point2, zero_point: of the inputs and the output.
+        significand, shift: of the output's multiplier, significand * 2^shift.
+        least, most: of the output.
+    """
+
+    size: int
+    step1: int
+    step2: int
+    zero_point1: int
+    zero_point2: int
+    zero_point: int
+    significand: int
+    shift: int
+    least: int
+    most: int
+
+
+@inlined
+def truncated_quotient(dividend: int, divisor: int) -> Any:
+    """The quotient of two int32, cut off towards zero, as C has it."""
+    if divisor == -1:
+        return -as_int64(dividend)
+    quotient = dividend // divisor
+    is_below = quotient * divisor != dividend and (dividend ^ divisor) < 0
+    return as_int64(quotient + 1 if is_below else quotient)
+
+
+@kernel
+def divide_int32(x1: Int32s, x2: Int32s, y: Int32s, division: Division) -> int:
+    """Quotients, cut off towards zero."""
+    zeros = 0
+    for i in range((division.size - 1) * division.step2 + 1):
+        zeros += x2[i] == 0
+    if zeros:
+        return REFUSED
+    for i in range(division.size):
+        quotient = truncated_quotient(x1[i * division.step1], x2[i * division.step2])
+        y[i] = clamped(quotient, division.least, division.most)
+    return DONE
+
+
+@inlined
+def divided_by_any_power(value: int, exponent: int) -> Any:
+    """A value over 2^exponent, as `rounding_divide_by_any_pot` rounds it."""
+    count = exponent & 63
+    if count < 32:
+        return rounding_divided(value, count)
+    return (value >> (count & 31)) + (value >= 0)
+
+
+@kernel
+def divide_int8(x1: Int8s, x2: Int8s, y: Int8s, division: Division) -> int:
+    """The dividend, shifted left as far as possible, times the reciprocal of the divisor."""
+    for i in range(division.size):
+        dividend = as_int64(x1[i * division.step1]) - division.zero_point1
+        divisor = as_int64(x2[i * division.step2]) - division.zero_point2
+        if divisor < 0:
+            dividend = -dividend
+        divisor = abs(divisor)
+        zeros = leading_zeros(divisor) - 32
+        inverse = one_over_one_plus((divisor << zeros) - (1 << 31)) if divisor > 0 else INVERSE_OF_ZERO
+        headroom = leading_zeros(max(dividend, -dividend - 1)) - 33
+        quotient = min(high_product(dividend << headroom, inverse), LARGEST)
+        scaled = min(high_product(quotient, division.significand), LARGEST)
+        result = divided_by_any_power(scaled, 31 - zeros + headroom - division.shift)
+        y[i] = clamped(result + division.zero_point, division.least, division.most)
+    return DONE
+
+
+def _operands(node: Node) -> tuple[list[Step], dict[str, npt.NDArray[Any]]] | None:
+    """What broadcasts inputs, and all operands, flat: inputs have one element or the size of the output."""
+    inputs, y = broadcast_operands(node)
+    if not y.size:
+        return None
+    copies: list[Step] = []
+    operands = [x.reshape(-1) for x in (*inputs, y)]
+    if any(x.size not in (1, y.size) for x in inputs):
+        spread = spread_operands(node, 2)
+        if spread is None:
+            return None
+        copies, operands = spread
+    return copies, dict(zip(("x1", "x2", "y"), operands))
+
+
+def bind_div(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """DIV of int32 and int8."""
+    op, found = node.op_data, _operands(node)
+    if found is None:
+        return None
+    copies, arrays = found
+    y = arrays["y"]
+    sizes = {"size": y.size, "step1": int(arrays["x1"].size > 1), "step2": int(arrays["x2"].size > 1)}
+    if isinstance(op, Clamped) and y.dtype == np.int32:
+        division = Division(**sizes, **NO_QUANTIZATION, least=int(op.minimum), most=int(op.maximum))
+        return [*copies, divide_int32.step(**arrays, division=division)]
+    if not isinstance(op, Quotient) or y.dtype != np.int8:
+        return None
+    division = Division(
+        **sizes,
+        zero_point1=op.zero_point1,
+        zero_point2=op.zero_point2,
+        zero_point=op.output.zero_point,
+        significand=op.significand,
+        shift=op.shift,
+        least=op.output.minimum,
+        most=op.output.maximum,
+    )
+    return [*copies, divide_int8.step(**arrays, division=division)]
+
+
+NO_QUANTIZATION = dict.fromkeys(("zero_point1", "zero_point2", "zero_point", "significand", "shift"), 0)
+
+
+# --- RSQRT -------------------------------------------------------------------------------------------------------
+
+NEWTON_STEPS = 5
+
+UNIT = 1 << 28
+"""1 in Q3.28."""
+
+HALF_ROOT = round(math.sqrt(2) / 2 * 2**31)
+"""sqrt(1/2) in Q0.31."""
+
+
+class Roots(NamedTuple):
+    """Reciprocal roots of integers; attributes as those of `Division`."""
+
+    size: int
+    zero_point: int
+    significand: int
+    left: int
+    right: int
+    output_zero_point: int
+    least: int
+    most: int
+
+
+@inlined
+def inverse_root(value: int) -> Any:
+    """2^`RSQRT_SHIFT` / sqrt(value) of an integer from 2 to 2^16: see `inverse_square_root`."""
+    pairs = ((leading_zeros(value) - 33) >> 1) - 1
+    scaled = value << (2 * pairs)
+    half = ((scaled >> 1) + 1) >> 1
+    x = as_int64(UNIT)
+    for _ in range(NEWTON_STEPS):
+        cube = clamped(high_product(high_product(x, x), x) << 6, -LARGEST - 1, LARGEST)
+        x = clamped((high_product(UNIT + UNIT // 2, x) - high_product(half, cube)) << 3, -LARGEST - 1, LARGEST)
+    left = max(pairs - 11, 0)
+    significand = high_product(x, HALF_ROOT) << left
+    return high_product(as_int64(1) << (RSQRT_SHIFT + pairs - 11 - left), significand)
+
+
+@kernel
+def rsqrt_int16(x: Int16s, y: Int16s, roots: Roots) -> int:
+    """Reciprocal roots; the largest value for zero."""
+    for i in range(roots.size):
+        if x[i] < roots.zero_point:
+            return REFUSED
+    for i in range(roots.size):
+        value = as_int64(x[i]) - roots.zero_point
+        root = high_product(1 << RSQRT_SHIFT, LARGEST)
+        if value > 1:
+            root = inverse_root(value)
+        result = high_product(wrapped(root << roots.left), roots.significand)
+        result = divided_by_any_power(result, roots.right) + roots.output_zero_point
+        y[i] = clamped(result, roots.least, roots.most) if value > 0 else roots.most
+    return DONE
+
+
+def bind_rsqrt(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
+    """RSQRT of int16."""
+    op, x, y = node.op_data, node.eval_input(0).elements, node.eval_output(0).elements
+    if not isinstance(op, Rsqrt) or x.dtype != np.int16 or op.shift - RSQRT_SHIFT > 31:
+        return None
+    shift = op.shift - RSQRT_SHIFT
+    roots = Roots(
+        x.size,
+        op.input_zero_point,
+        op.significand,
+        left=max(shift, 0),
+        right=max(-shift, 0),
+        output_zero_point=op.output.zero_point,
+        least=op.output.minimum,
+        most=op.output.maximum,
+    )
+    return [rsqrt_int16.step(x=x.reshape(-1), y=y.reshape(-1), roots=roots)]

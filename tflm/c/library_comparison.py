@@ -1,0 +1,93 @@
+"""The operators that keep generated kernels in a program that calls CMSIS-NN.
+
+An operator calls the library where its function is not expected to take more instructions than the generated kernel.
+Those of the library are from `tflm.firmware.instructions`; those of the generated kernel, from `tflm.c.instructions`,
+were counted on a Cortex-M4, and stand for processors with Helium, too, for which kernels are compiled to the same
+instructions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tflm.c import cmsis_nn
+from tflm.c.binding import BoundOperator
+from tflm.c.cmsis_nn.processors import Processors
+from tflm.c.instructions import instructions_of
+from tflm.c.program import Program
+from tflm.c.sizes import Build
+from tflm.firmware.instructions import estimate
+from tflm.libraries.cmsis_nn_scratch import has_dsp, has_mve
+
+BUILD: Build = ("cortex-m4", "-O2")
+"""The build whose instructions are compared."""
+
+NO_FUNCTION = "CMSIS-NN has no function with TFLM's results"
+SLOWER = "CMSIS-NN is expected to take more instructions"
+NOT_COUNTED = "CMSIS-NN's instructions were not counted; it is called for processors with Helium"
+
+Place = tuple[int, int]
+"""A subgraph, and an operator in it."""
+
+
+class KeptKernel(NamedTuple):
+    """Why an operator keeps its generated kernel.
+
+    Attributes:
+        reason: in a sentence.
+        ratio: the instructions of the library for each of the generated kernel; None if one of them is unknown.
+    """
+
+    reason: str
+    ratio: float | None = None
+
+
+def kept_kernels(generated: Program, processors: Processors) -> dict[Place, KeptKernel]:
+    """The operators that keep their generated kernels.
+
+    Args:
+        generated: the model with generated kernels alone.
+        processors: that the program is for.
+    """
+    ratios = _ratios(generated, processors)
+    found = {
+        (operator.subgraph, operator.index): _kept(operator, processors, ratios)
+        for operators in generated.bound.operators
+        for operator in operators
+    }
+    return {place: kept for place, kept in found.items() if kept is not None}
+
+
+def _kept(operator: BoundOperator, processors: Processors, ratios: Mapping[Place, float]) -> KeptKernel | None:
+    """Why an operator keeps its generated kernel; None if it calls the library.
+
+    Generated kernels were not counted for processors without DSP: programs for these alone call the library.
+    """
+    if cmsis_nn.bind(operator.node, processors) is None:
+        return KeptKernel(NO_FUNCTION)
+    ratio = ratios.get((operator.subgraph, operator.index))
+    if ratio is not None:
+        return KeptKernel(SLOWER, ratio) if ratio > 1 else None
+    return KeptKernel(NOT_COUNTED) if any(map(has_dsp, processors.targets)) else None
+
+
+def _ratios(generated: Program, processors: Processors) -> dict[Place, float]:
+    """For operators that were counted, the instructions of the library for each of the generated kernel: on several
+    processors, the geometric mean.
+    """
+    ratios: dict[Place, list[float]] = {}
+    own = instructions_of(generated).operators
+    for target in processors.targets:
+        if not (has_dsp(target) or has_mve(target)):
+            continue
+        for operator in estimate(generated.bound.model, target=target, kernels=cmsis_nn.LIBRARY).operators:
+            count = own.get(operator.operator_index, {}).get(BUILD)
+            if operator.instructions and count:
+                ratios.setdefault((0, operator.operator_index), []).append(operator.instructions / count)
+    return {place: _geometric_mean(each) for place, each in ratios.items()}
+
+
+def _geometric_mean(values: Sequence[float]) -> float:
+    return math.exp(math.fsum(map(math.log, values)) / len(values))
