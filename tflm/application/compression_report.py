@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tflm
+from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.application.rewriting_report import Placed
+from tflm.firmware.instructions import ENOUGH, decoding_instructions
 from tflm.report import Report
 from tflm.rewriting.compression.compression_report import shown
 
@@ -19,24 +23,64 @@ def firmware_flash_change(model: tflm.Model, compressed: tflm.CompressedModel, m
     """
     if not compressed.tensors:
         return 0
-    before, after = (_flash_bytes(each, machine) for each in (model, compressed.model))
+    before, after = (firmware_flash_bytes(each, machine) for each in (model, compressed.model))
     return None if before is None or after is None else after - before
 
 
-def _flash_bytes(model: tflm.Model, machine: Machine) -> int | None:
-    """Flash of TFLM, the operators and the model; None if unknown."""
+@dataclass(frozen=True)
+class Decoding:
+    """Estimated instructions of an inference that decode tensors.
+
+    Attributes:
+        by_tensor: for each compressed tensor.
+        share: of all instructions of the inference; None if too few operators have a formula, or if other
+            subgraphs decode.
+    """
+
+    by_tensor: Sequence[int]
+    share: float | None
+
+    def __str__(self) -> str:
+        share = "" if self.share is None else f", {self.share:.0%} of the inference"
+        return f"about {sum(self.by_tensor):,} instructions{share}"
+
+
+def decoding(model: tflm.Model, compressed: tflm.CompressedModel, machine: Machine) -> Decoding | None:
+    """Estimate what decoding costs; None if instructions are not known for the target and kernels."""
+    target, kernels = machine.target, machine.kernels
+    readers = sorted({(tensor.subgraph, reader) for tensor in compressed.tensors for reader in tensor.readers})
+    operators = [(subgraph, reader + _inserted_before(readers, subgraph, reader)) for subgraph, reader in readers]
     try:
-        found = tflm.flash(model, target=machine.target, kernels=machine.kernels)
+        by_operator = decoding_instructions(compressed.model, operators, target=target, kernels=kernels)
+        before = tflm.estimate(model, target=target, kernels=kernels)
     except tflm.TflmError:
         return None
-    return None if found.flash_bytes is None else found.flash_bytes + found.model_bytes
+    by_tensor = dict.fromkeys(range(len(compressed.tensors)), 0)
+    for (subgraph, reader), instructions in zip(readers, by_operator, strict=True):
+        decoded = [
+            index
+            for index, tensor in enumerate(compressed.tensors)
+            if tensor.subgraph == subgraph and reader in tensor.readers
+        ]
+        for index, count in zip(decoded, instructions, strict=True):
+            by_tensor[index] += count
+    total = sum(by_tensor.values())
+    is_known = before.covered >= ENOUGH and not any(subgraph for subgraph, _ in readers)
+    return Decoding(list(by_tensor.values()), total / (total + before.instructions) if is_known else None)
+
+
+def _inserted_before(readers: Sequence[tuple[int, int]], subgraph: int, reader: int) -> int:
+    """Number of TFLM_DECODEs that were inserted before the one of an operator."""
+    return sum(each == subgraph and other < reader for each, other in readers)
 
 
 def compression_report(
-    compressed: tflm.CompressedModel, name: str, flash_change: int | None, is_limited: bool
+    compressed: tflm.CompressedModel, name: str, flash_change: int | None, cost: Decoding | None, is_limited: bool
 ) -> Report:
-    """Report a compressed model and, if known, the change of the firmware's flash."""
-    report = shown(compressed, name, is_limited)
+    """Report a compressed model and, if known, the change of the firmware's flash and the cost of decoding."""
+    report = shown(compressed, name, is_limited, None if cost is None else cost.by_tensor)
+    if compressed.tensors and cost is not None:
+        report.facts.append(("  takes", str(cost)))
     if compressed.tensors and flash_change is not None:
         report.facts.append(("the firmware's flash", f"{flash_change:+,} B with the kernel of TFLM_DECODE"))
         if flash_change >= 0:
@@ -47,7 +91,9 @@ def compression_report(
     return report
 
 
-def compression_figures(path: Path, compressed: tflm.CompressedModel, flash_change: int | None, where: Placed) -> Any:
+def compression_figures(
+    path: Path, compressed: tflm.CompressedModel, flash_change: int | None, cost: Decoding | None, where: Placed
+) -> Any:
     """Return the JSON document of a compressed model; sizes in bytes."""
     return {
         **where.figures(),
@@ -65,7 +111,10 @@ def compression_figures(path: Path, compressed: tflm.CompressedModel, flash_chan
         "head_bytes": compressed.after.head_bytes,
         "tail_bytes_before": compressed.before.tail_bytes,
         "tail_bytes": compressed.after.tail_bytes,
+        "decompression_memory_bytes": compressed.decompression_memory,
         "tensors": list(compressed.tensors),
+        "decoding_instructions": None if cost is None else list(cost.by_tensor),
+        "decoding_share": None if cost is None else cost.share,
         "needed_operators": list(compressed.needed_operators),
         "verified_inputs": compressed.verified_inputs,
     }

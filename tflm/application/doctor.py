@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 import platform
@@ -11,24 +10,22 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 import tflm
-from tflm.compiler.calls import is_available
+from tflm.compiler.calls import is_free_threaded, obstacle
 from tflm.delegates import COMPILED_VARIABLE
 from tflm.release import DISTRIBUTION, TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL, project_url
 from tflm.report import TEXT, Report, Table, printable
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, SoftmaxOptions, TensorType
 
-EXTRAS = ("cli", "images", "metrics", "dask", "plot", "fast", "flex")
-"""Extras for users; the others are for the project's own tests and documentation."""
+REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?:\[[^]]*\])?\s*(?P<specifier>[^;]*)(?:;(?P<marker>.*))?$")
+LOWEST = re.compile(r"(?:>=|~=|==)\s*(?P<version>\d[\w.]*)")
+EXTRA = re.compile(r"\bextra == '(?P<extra>[\w-]+)'")
 
-REQUIREMENT = re.compile(r"^(?P<name>[\w.-]+)(?:>=(?P<version>[\d.]+))?(?:; extra == '(?P<extra>[\w-]+)')?$")
-
-IMPORT_NAMES = {"pillow": "PIL", "scikit-learn": "sklearn", "protobuf": "google.protobuf"}
-"""Modules of packages that are not named as the package."""
+MODULE_SUFFIXES = (".py", ".so", ".pyd")
 
 RECORDED = [-117, 95, -128, -106]
 """What TFLM answers for `recorded_model()` and `recorded_input()`."""
@@ -58,37 +55,71 @@ def diagnose() -> list[Check]:
     return [
         Check("tflm", "ok", f"{tflm.__version__} in {Path(tflm.__file__).parent}"),
         Check("TFLM followed", "ok", f"{TFLM_COMMIT} of {TFLM_DATE}, results of tflite-micro {TFLM_WHEEL}"),
-        Check("Python", "ok", f"{platform.python_version()} on {platform.system()} {platform.machine()}"),
-        *(_package(name, lowest) for name, lowest, extra in requirements() if not extra),
+        _python(),
+        *(_package(each) for each in requirements() if not each.extra),
         *_engine_checks(),
-        *(_extra(extra) for extra in EXTRAS),
+        *(_extra(extra) for extra in extras()),
         _run("model without the engine", ()),
     ]
+
+
+def _python() -> Check:
+    build = ", free-threaded," if is_free_threaded() else ""
+    return Check("Python", "ok", f"{platform.python_version()}{build} on {platform.system()} {platform.machine()}")
 
 
 # --- Packages --------------------------------------------------------------------------------------------------------
 
 
-def requirements() -> Iterator[tuple[str, str, str]]:
-    """Yield each requirement of the package: its name, the lowest version, the extra or an empty string."""
+class Requirement(NamedTuple):
+    """A package that the package or one of its extras needs.
+
+    Attributes:
+        name: the package.
+        specifier: the versions that are allowed, such as ">=2.0".
+        lowest: the lowest of them, "0" for any.
+        extra: the extra that needs it; empty for the package itself.
+    """
+
+    name: str
+    specifier: str
+    lowest: str
+    extra: str
+
+
+def extras() -> list[str]:
+    """All extras of the package."""
+    from importlib.metadata import metadata  # takes a while to load
+
+    return metadata(DISTRIBUTION).get_all("Provides-Extra") or []
+
+
+def requirements() -> Iterator[Requirement]:
+    """Yield each requirement of the package and of its extras, except for other extras of the package."""
     from importlib.metadata import requires  # takes a while to load
 
     for text in requires(DISTRIBUTION) or ():
         match = REQUIREMENT.match(text.replace('"', "'"))
-        if match:
-            yield match["name"], match["version"] or "0", match["extra"] or ""
+        if match and match["name"] != DISTRIBUTION:
+            extra, lowest = EXTRA.search(match["marker"] or ""), LOWEST.search(match["specifier"])
+            specifier = match["specifier"].strip()
+            yield Requirement(
+                match["name"], specifier, lowest["version"] if lowest else "0", extra["extra"] if extra else ""
+            )
 
 
-def _package(name: str, lowest: str) -> Check:
+def _package(requirement: Requirement) -> Check:
     from importlib import metadata  # takes a while to load
 
+    name = requirement.name
     try:
         version = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return Check(name, "problem", "not installed", f"pip install '{name}>={lowest}'")
-    if _numbers(version) < _numbers(lowest):
-        return Check(name, "problem", f"{version}, too old", f"pip install '{name}>={lowest}'")
-    if not importlib.util.find_spec(IMPORT_NAMES.get(name, name).partition(".")[0]):
+        return Check(name, "problem", "not installed", f"pip install '{name}{requirement.specifier}'")
+    if _numbers(version) < _numbers(requirement.lowest):
+        return Check(name, "problem", f"{version}, too old", f"pip install '{name}{requirement.specifier}'")
+    modules = [file for file in metadata.files(name) or () if file.suffix in MODULE_SUFFIXES]
+    if modules and not any(Path(str(file.locate())).exists() for file in modules):
         return Check(name, "problem", f"{version}, but its files are missing", f"pip install --force-reinstall {name}")
     return Check(name, "ok", version)
 
@@ -98,13 +129,13 @@ def _numbers(version: str) -> list[int]:
 
 
 def _extra(extra: str) -> Check:
-    """Check the packages of an extra. An extra that is not installed at all is not a problem."""
-    packages = [_package(name, lowest) for name, lowest, of in requirements() if of == extra]
+    """Check the packages of an extra. An extra that is not installed, or only in part, is not a problem."""
+    packages = [_package(each) for each in requirements() if each.extra == extra]
     missing = [each for each in packages if each.found == "not installed"]
     wrong = [each for each in packages if each.status == "problem" and each not in missing]
     fix = "; ".join(each.fix for each in wrong + missing)
     found = ", ".join(f"{each.name} {each.found}" for each in packages)
-    status: Status = "problem" if wrong else "absent" if missing else "ok"
+    status: Status = "absent" if missing else "problem" if wrong else "ok"
     return Check(f"extra {extra}", status, found, fix)
 
 
@@ -112,11 +143,10 @@ def _extra(extra: str) -> Check:
 
 
 def _engine_checks() -> Iterator[Check]:
-    if not is_available():
-        why = "the extra fast is not installed" if os.name == "posix" else f"not available on {platform.system()}"
-        yield Check("compiled engine", "absent", f"{why}; numpy runs the kernels")
+    if obstacle():
+        yield Check("compiled engine", "absent", f"{obstacle()}; numpy runs the kernels")
         return
-    from tflm.compiler.cache import CACHE_VARIABLE, cache_folder
+    from tflm.compiler.cached_files import CACHE_VARIABLE, cache_folder
     from tflm.compiler.processor import VARIABLE, processor
     from tflm.delegates import Compiled
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tflm.application.compiled_fit import CompiledFit, compiled_fit_or_none
 from tflm.application.fit_advice import advice, boards_that_would_do
-from tflm.application.fit_search import AS_IT_IS, BUILDS, FitSearch, FitStep
+from tflm.application.fit_search import AS_IT_IS, BUILDS, Candidate, FitSearch, FitStep
 from tflm.application.machine import Machine
 from tflm.application.projects import project_files, usual_kind, write_files
+from tflm.application.projects.compiled import compiled_project_files
 from tflm.boards import Board, by_name
 from tflm.boards.board_fit import BoardFit
 from tflm.errors import ArgumentError, OperatorError
@@ -48,6 +50,9 @@ class Fit:
         cut_short: if it does not fit, or not the chip's own RAM: steps that the time limit ended, or left untried.
         boards: if it does not fit: the smallest boards that would do.
         advice: if it does not fit: changes to the model that would help, with figures.
+        compiled: if it does not fit, or only with extra work or RAM outside the chip: what the model takes as C without
+            an interpreter; None otherwise, and if it cannot be compiled.
+        source: the model as it was.
     """
 
     board: Board
@@ -63,6 +68,8 @@ class Fit:
     cut_short: tuple[str, ...]
     boards: tuple[Board, ...]
     advice: tuple[str, ...]
+    compiled: CompiledFit | None = None
+    source: bytes = field(default=b"", repr=False)
 
     def __repr__(self) -> str:
         fits = "fits" if self.fits else f"{self.missing_bytes} bytes missing"
@@ -89,7 +96,9 @@ class Fit:
         return 0 if self.found.fits_ram else max(self.found.missing_bytes, 0)
 
     def files(self, name: str = "model", origin: str = "tflm.fit") -> dict[str, str | bytes]:
-        """Return the model, a report and, if it fits, a firmware project for the board, by path.
+        """Return the model, a report and a firmware project for the board, by path.
+
+        The project runs the model with TFLM if it fits so, else as C if it fits so; otherwise there is none.
 
         Args:
             name: of the model and its identifiers.
@@ -98,14 +107,23 @@ class Fit:
         Raises:
             RequestError: no project can be made: a type has no name in C++, or an operator is not TFLM's.
         """
-        machine = Machine(self.board.target, self.kernels, self.board, self.kernels.release)
-        kind = usual_kind(machine) if self.fits else None
-        project = {} if kind is None else project_files(self.model, name, machine, origin, kind, found=self.found)
         return {
             f"{name}.tflite": self.data,
             "report.md": late_import(FIT_REPORT)(self, name).markdown(),
-            **{f"firmware/{path}": text for path, text in project.items()},
+            **{f"firmware/{path}": text for path, text in self._project(name, origin).items()},
         }
+
+    def _project(self, name: str, origin: str) -> dict[str, str]:
+        """The files of a project; none if the model fits neither with TFLM nor as C."""
+        machine = Machine(self.board.target, self.kernels, self.board, self.kernels.release)
+        kind = usual_kind(machine)
+        if kind is None:
+            return {}
+        if self.fits:
+            return project_files(self.model, name, machine, origin, kind, found=self.found)
+        if self.compiled is not None and self.compiled.fits:
+            return compiled_project_files(Model(self.source), name, machine, origin, kind)
+        return {}
 
     def write(self, folder: str | os.PathLike[str], name: str = "model", origin: str = "tflm.fit") -> list[Path]:
         """Write `files` into a folder, which is made if it is not there; returns their paths.
@@ -192,6 +210,10 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
         portable = [c for c in candidates if c.portable]
         smallest = min(portable, key=lambda c: c.found.measured.minimum_arena_bytes)
         suggested = tuple(boards_that_would_do(smallest.found, Model(smallest.data)))
+    compiled = None
+    if not interrupted and not _fits_easily(chosen):
+        progress("as C without an interpreter")
+        compiled = compiled_fit_or_none(search.model, board, reserve=search.reserve)
     is_original = first.step.name == AS_IT_IS and first.step is search.steps[0]
     return Fit(
         board=board,
@@ -207,4 +229,11 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
         cut_short=() if chosen.found.fits and chosen.found.on_chip else tuple(search.cut_short),
         boards=suggested,
         advice=() if chosen.found.fits or interrupted else tuple(advice(search.model, first.found, chosen.found)),
+        compiled=compiled,
+        source=bytes(search.model.data),
     )
+
+
+def _fits_easily(chosen: Candidate) -> bool:
+    """Whether a model fits the chip's own RAM without extra work."""
+    return chosen.found.fits and chosen.found.on_chip and chosen.step.extra_macs == 0

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tflm.application.compiled_fit import compile_command, compiled_figures, compiled_verdict
 from tflm.application.fit import Fit
 from tflm.application.fit_search import AS_IT_IS, FitStep
 from tflm.application.memories import board_uses, memories_table
@@ -31,6 +32,8 @@ def fit_report(found: Fit, name: str) -> Report:
     if found.cut_short:
         notes.append(f"the time limit cut short: {', '.join(found.cut_short)}; --time-limit allows more")
     notes += [f"what would help: {advice}" for advice in found.advice]
+    if found.compiled is not None:
+        notes.append(f"{compiled_verdict(found.compiled)}; {compile_command('MODEL', found.compiled)}")
     if found.boards:
         notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
     tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found))]
@@ -83,6 +86,7 @@ def fit_figures(path: Path, found: Fit) -> Any:
         "steps": [asdict(step) for step in found.steps],
         "boards": [board.name for board in found.boards],
         "advice": list(found.advice),
+        "compiled": compiled_figures(found.compiled),
     }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+import tflm
+from tflm.application.machine import Machine
 from tflm.firmware.board_budget import BoardBudget
 from tflm.firmware.flash import Flash, OperatorFlash
 from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
@@ -75,3 +77,12 @@ def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:
 def _others(operator: OperatorFlash, count: int) -> str:
     everyone = len(operator.shared_with) == count - 1 > 1
     return "all others" if everyone else ", ".join(name.removeprefix("Add") for name in operator.shared_with)
+
+
+def firmware_flash_bytes(model: tflm.Model, machine: Machine) -> int | None:
+    """Flash of TFLM, the operators and the model; None if unknown for the target and kernels."""
+    try:
+        found = tflm.flash(model, target=machine.target, kernels=machine.kernels)
+    except tflm.TflmError:
+        return None
+    return None if found.flash_bytes is None else found.flash_bytes + found.model_bytes

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import tflm
+from tflm.application.compiled_fit import CompiledFit, compile_command
 from tflm.application.fit_search import BUILDS
 from tflm.application.machine import Machine
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit
-from tflm.c.compile import compile_model
 from tflm.libraries import KernelLibrary, library_for
 from tflm.releases import Release
 from tflm.report import with_thousands
@@ -52,14 +52,11 @@ def not_fitting(path: Path, model: tflm.Model, machine: Machine, fit: BoardFit, 
     return "; ".join([*([better] if better else []), continue_with(path, machine, ram)])
 
 
-def compiled_instead(path: Path, model: tflm.Model) -> str:
-    """What a model takes without TFLM's interpreter, and the command for that; empty if it has no kernels in C."""
-    try:
-        compiled = compile_model(model)
-    except tflm.TflmError:
+def compiled_instead(path: Path, found: CompiledFit | None) -> str:
+    """What a model takes without TFLM's interpreter, and the command for that; empty if it cannot be compiled."""
+    if found is None:
         return ""
-    command = shlex.join(["tflm", "compile", str(path), "firmware/"])
-    return f"without an interpreter it takes {with_thousands(compiled.ram_bytes)} of RAM: {command}"
+    return f"without an interpreter it takes {with_thousands(found.ram_bytes)} of RAM: {compile_command(path, found)}"
 
 
 def fit_or_none(model: tflm.Model, board: Board, library: KernelLibrary, split: Split | None = None) -> BoardFit | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import tflm
+from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
 from tflm.boards.board_report import finding_figures
 from tflm.quantization import QuantizedModel
@@ -13,7 +15,25 @@ from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
 REJECTED = "rejected by the kernel library"
 
 
-def quantization_figures(path: Path, found: QuantizedModel, machine: Machine, written: bool) -> dict[str, Any]:
+class FirmwareFlash(NamedTuple):
+    """Flash of TFLM, the operators and the model, in bytes; None if unknown.
+
+    Attributes:
+        before, after: with the float model, and with the quantized one.
+    """
+
+    before: int | None
+    after: int | None
+
+
+def firmware_flash(model: tflm.Model, found: QuantizedModel, machine: Machine) -> FirmwareFlash:
+    """Flash of the firmware with a float model and with its quantized form."""
+    return FirmwareFlash(*(firmware_flash_bytes(each, machine) for each in (model, found.model)))
+
+
+def quantization_figures(
+    path: Path, found: QuantizedModel, machine: Machine, flash: FirmwareFlash, written: bool
+) -> dict[str, Any]:
     """Return the JSON document of a quantization; sizes in bytes, shares from 0 to 1."""
     before, after = found.evaluation_before, found.evaluation
     return {
@@ -30,6 +50,8 @@ def quantization_figures(path: Path, found: QuantizedModel, machine: Machine, wr
         "minimum_arena_bytes": found.minimum_arena_bytes,
         "file_bytes_before": found.file_bytes_before,
         "file_bytes": len(found.data),
+        "firmware_flash_bytes_before": flash.before,
+        "firmware_flash_bytes": flash.after,
         "accuracy_before": None if before is None else before.accuracy,
         "accuracy": None if after is None else after.accuracy,
         "worst": found.worst(),
@@ -39,15 +61,18 @@ def quantization_figures(path: Path, found: QuantizedModel, machine: Machine, wr
     }
 
 
-def quantization_report(title: str, found: QuantizedModel, machine: Machine) -> Report:
+def quantization_report(title: str, found: QuantizedModel, machine: Machine, flash: FirmwareFlash) -> Report:
     """Report a quantized model: its cost before and after, what stays float, and what it loses."""
     size, before = len(found.data), found.file_bytes_before
     facts = [
         ("types", f"{found.recipe.activations} activations, {_weights(found)} weights"),
         ("calibration", f"{found.samples:,} sample{'s' if found.samples > 1 else ''}"),
         ("arena", f"{_arena(found.minimum_arena_bytes_before)}, now {_arena(found.minimum_arena_bytes)}"),
-        ("flash", f"{with_thousands(before)} for the file, now {with_thousands(size)} ({size / before - 1:+.1%})"),
+        ("file", f"{with_thousands(before)}, now {with_thousands(size)} ({size / before - 1:+.1%})"),
     ]
+    if flash.before is not None and flash.after is not None:
+        flashed = f"{with_thousands(flash.before)}, now {with_thousands(flash.after)}, with TFLM and its kernels"
+        facts.append(("firmware's flash", flashed))
     if found.evaluation_before is not None and found.evaluation is not None:
         shares = f"{_share(found.evaluation_before.accuracy)}, now {_share(found.evaluation.accuracy)}"
         facts.append(("accuracy", shares))

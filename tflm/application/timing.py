@@ -12,6 +12,7 @@ import numpy as np
 import tflm
 from tflm.application.progress import Progress, silent
 from tflm.application.running import delegates_from, random_inputs, set_inputs
+from tflm.delegates import Delegate, default_delegates
 from tflm.evaluation.runner import inputs_of
 from tflm.report import NAME, NUMBER, Report, Table
 from tflm.runtime.growing_arena import ready_interpreter
@@ -53,10 +54,15 @@ def timings(
     delegate: str | None = None,
     progress: Progress = silent,
 ) -> tuple[float, list[OperatorTime]]:
-    """Return median microseconds of an invoke without the profiler, and timings of the operators, the slowest first."""
+    """Return median microseconds of an invoke without the profiler, and timings of the operators, the slowest first.
+
+    The default delegates wait for the compiler first.
+    """
     profiler = tflm.MicroProfiler()
-    plain = ready_interpreter(model, delegates=delegates_from(delegate))
-    profiled = ready_interpreter(model, profiler=profiler, delegates=delegates_from(delegate))
+    plain, profiled = (
+        ready_interpreter(model, delegates=_waiting_delegates(model, delegate), profiler=observer)
+        for observer in (None, profiler)
+    )
     values = random_inputs(inputs_of(plain), np.random.default_rng(seed))
     for interpreter in (plain, profiled):
         set_inputs(inputs_of(interpreter), values)
@@ -75,6 +81,11 @@ def timings(
             advance()
     operators = _operator_times(model, profiled, first, by_run)
     return statistics.median(whole) / 1e3, sorted(operators, key=lambda operator: -operator.microseconds)
+
+
+def _waiting_delegates(model: tflm.Model, name: str | None) -> list[Delegate]:
+    delegates = delegates_from(name)
+    return default_delegates(model, waits=True) if delegates is None else delegates
 
 
 def _by_place(profiler: tflm.MicroProfiler) -> dict[Place, list[int]]:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tflm.application.errors import RequestError
-from tflm.compiler.calls import is_available
-from tflm.delegates import COMPILED_VARIABLE
+from tflm.application.progress import Progress, silent
+from tflm.compiler.calls import obstacle
+from tflm.delegates import COMPILED_VARIABLE, default_delegates
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema.model import Model
+
+if TYPE_CHECKING:
+    from tflm.compiler.language import Kernel
 
 
 class Warmed(NamedTuple):
@@ -19,14 +23,18 @@ class Warmed(NamedTuple):
 
     Attributes:
         kernels: how many there are.
-        folder: the folder that has their machine code.
+        compiled: how many of them were not in the cache before.
+        size: bytes of their machine code.
+        folder: the folder that has it.
     """
 
     kernels: int
+    compiled: int
+    size: int
     folder: Path
 
 
-def warm_cache(models: Iterable[Model]) -> Warmed:
+def warm_cache(models: Iterable[Model], progress: Progress = silent) -> Warmed:
     """Compile the kernels that models need, unless they are in the cache already.
 
     Raises:
@@ -34,20 +42,41 @@ def warm_cache(models: Iterable[Model]) -> Warmed:
             be written.
         TflmError: a model can't be run.
     """
-    if not is_available():
-        raise RequestError("the compiled engine needs Linux or macOS, and numba and llvmlite: pip install numba")
+    if obstacle():
+        raise RequestError(f"the compiled engine is not available: {obstacle()}")
     if os.environ.get(COMPILED_VARIABLE) == "0":
         raise RequestError(f"{COMPILED_VARIABLE}=0 turns the compiled engine off; unset it")
-    from tflm.compiler.cache import cache_folder
-    from tflm.compiler.machine_code import requested_kernels
+    from tflm.compiler import cache, cached_files, machine_code
 
-    folder = cache_folder()
+    folder = cached_files.cache_folder()
     if folder is None:
         raise RequestError("the folder of the cache cannot be written; name another in TFLM_CACHE_DIR")
+    kernels = _kernels_of(models)
+    missing = machine_code.unknown(kernels)
+    failures: machine_code.Failures = {}
+    with progress("compiling kernels", len(missing)) as advance:
+        for kernel in missing:
+            for reason, names in machine_code.load([kernel]).items():
+                failures.setdefault(reason, []).extend(names)
+            advance()
+    if failures:
+        reasons = (f"{', '.join(names) or 'kernels'}: {reason}" for reason, names in failures.items())
+        raise RequestError(f"cannot compile {'; '.join(reasons)}")
+    size = sum(len(cache.read(kernel) or b"") for kernel in kernels)
+    return Warmed(len(kernels), len(missing), size, folder)
+
+
+def _kernels_of(models: Iterable[Model]) -> list[Kernel]:
+    """The kernels that models need. Those in the cache are loaded."""
+    from tflm.compiler import machine_code
+    from tflm.delegates import Compiled
+
+    kernels: dict[str, Kernel] = {}
     for model in models:
-        ready_interpreter(model)
-    kernels = requested_kernels()
-    failed = [name for name, has_code in kernels.items() if not has_code]
-    if failed:
-        raise RequestError(f"cannot compile {', '.join(failed)}")
-    return Warmed(len(kernels), folder)
+        delegates = default_delegates(model, compiles=False)
+        ready_interpreter(model, delegates=delegates)
+        for delegate in delegates:
+            if isinstance(delegate, Compiled):
+                kernels.update(delegate.kernels)
+    machine_code.addresses(kernels.values(), compiles=False)
+    return list(kernels.values())

@@ -66,7 +66,7 @@ class BoardIds(NamedTuple):
 @functools.cache
 def board_ids() -> Mapping[str, BoardIds]:
     """The identifiers of boards, by board name."""
-    text = files("tflm.application").joinpath("project_boards.csv").read_text(encoding="utf-8")
+    text = files("tflm.application.projects").joinpath("boards.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(text.splitlines())
     return MappingProxyType({row.pop("board"): BoardIds(**row) for row in rows})
 

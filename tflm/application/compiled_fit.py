@@ -1,0 +1,188 @@
+"""Whether a model as C, without TFLM's interpreter, fits a board."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tflm.boards import Bank, Board, boards, chips
+from tflm.boards.board_fit import banks_for
+from tflm.c.compile import CompiledModel, compile_model
+from tflm.c.sizes import Build
+from tflm.errors import TflmError
+from tflm.report import with_thousands
+from tflm.schema.model import Model
+from tflm.targets import Target
+
+
+@dataclass(frozen=True)
+class CompiledFit:
+    """How a model as C fits a board; sizes in bytes.
+
+    Attributes:
+        board: the board.
+        compiled: the model as C.
+        reserve_bytes: RAM that is left to the application.
+    """
+
+    board: Board
+    compiled: CompiledModel
+    reserve_bytes: int = 0
+
+    @property
+    def ram_bytes(self) -> int:
+        """The block of RAM that the model needs."""
+        return self.compiled.ram_bytes
+
+    @property
+    def stack_bytes(self) -> int | None:
+        """A bound of an invoke's stack; None if it is unknown, or the part is no Cortex-M."""
+        return self.compiled.stack_bytes if self.board.target.family == "cortex-m" else None
+
+    @property
+    def constant_bytes(self) -> int:
+        """Tables in flash."""
+        return self.compiled.constant_bytes
+
+    @property
+    def code_bytes(self) -> int | None:
+        """Kernels in flash, with the optimization that makes them larger; None if a kernel or the part is unknown."""
+        return code_bytes_on(self.board.target, self.compiled.code_bytes)
+
+    @property
+    def blocks(self) -> tuple[int, ...]:
+        """Bytes of the blocks of RAM that the model needs: one, or one in each of its memories."""
+        return tuple(self.compiled.memories.values()) or (self.ram_bytes,)
+
+    @property
+    def banks(self) -> tuple[Bank, ...]:
+        """The memory of each block: the fastest that fits, or the named one; none if not everything fits."""
+        return self._banks[:-1]
+
+    @property
+    def stack_bank(self) -> Bank | None:
+        """The memory of stack and reserve; None if not everything fits."""
+        return self._banks[-1] if self._banks else None
+
+    @property
+    def _banks(self) -> tuple[Bank, ...]:
+        """The memories of the blocks, then that of stack and reserve."""
+        beside = (self.stack_bytes or 0) + self.reserve_bytes
+        if not self.compiled.memories:
+            return tuple(banks_for([self.ram_bytes, beside], self.board.ram) or ())
+        left = {bank.name: bank.bytes - self.compiled.memories.get(bank.name, 0) for bank in self.board.ram}
+        named = {bank.name: bank for bank in self.board.ram}
+        is_known = self.compiled.memories.keys() <= named.keys() and min(left.values()) >= 0
+        stack = next((bank for bank in self.board.ram if left[bank.name] >= beside), None)
+        if not is_known or stack is None:
+            return ()
+        return (*(named[name] for name in self.compiled.memories), stack)
+
+    @property
+    def fits_ram(self) -> bool:
+        """Whether block, stack and reserve fit the RAM."""
+        return bool(self._banks)
+
+    @property
+    def fits_flash(self) -> bool:
+        """Whether constants and kernels fit the flash; true if the flash is unknown."""
+        taken = self.constant_bytes + (self.code_bytes or 0)
+        return self.board.flash_bytes is None or taken <= self.board.flash_bytes
+
+    @property
+    def fits(self) -> bool:
+        """Whether the model fits RAM and flash."""
+        return self.fits_ram and self.fits_flash
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes that the largest memory lacks; 0 if the model fits the RAM."""
+        if self.fits_ram:
+            return 0
+        needed = self.ram_bytes + (self.stack_bytes or 0) + self.reserve_bytes
+        return needed - max(bank.bytes for bank in self.board.ram)
+
+
+def code_bytes_on(target: Target, measured: Mapping[Build, int] | None) -> int | None:
+    """Bytes of kernels on a part: those of the measured part with the same instructions.
+
+    Args:
+        measured: bytes by part and optimization; None if a kernel was not measured.
+    """
+    if measured is None or target.family != "cortex-m":
+        return None
+    stand_in = "cortex-m0plus"
+    if "dsp" in target.extensions:
+        stand_in = "cortex-m4"
+    if "mve" in target.extensions:
+        stand_in = "cortex-m55"
+    return max(size for (part, _), size in measured.items() if part == stand_in)
+
+
+def compiled_fit(model: Model, board: Board, *, name: str = "model", reserve: int = 0) -> CompiledFit:
+    """Compile a model to C, and check how it fits a board.
+
+    Args:
+        name: the prefix of its functions; a C identifier.
+        reserve: bytes of RAM that the application needs.
+
+    Raises:
+        TflmError: the model cannot be compiled.
+    """
+    return CompiledFit(board, compile_model(model, name), reserve)
+
+
+def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> CompiledFit | None:
+    """As `compiled_fit`; None for a model that cannot be compiled."""
+    try:
+        return compiled_fit(model, board, reserve=reserve)
+    except TflmError:
+        return None
+
+
+def compiled_verdict(found: CompiledFit) -> str:
+    """Describe what a model as C takes of a board, and whether it fits."""
+    if found.fits:
+        where = " and ".join(bank.name for bank in found.banks)
+        verdict = f"fits {found.board.name} as C without an interpreter, in {where}"
+    else:
+        missing = [f"{with_thousands(found.missing_bytes)} of RAM"] * (not found.fits_ram)
+        missing += ["flash"] * (not found.fits_flash)
+        verdict = f"does not fit {found.board.name} as C without an interpreter either: lacks {' and '.join(missing)}"
+    return f"{verdict}: {sizes_text(found)}"
+
+
+def sizes_text(found: CompiledFit) -> str:
+    """The sizes of a model as C, in a line."""
+    sizes = [f"{with_thousands(found.ram_bytes)} of RAM"]
+    if found.stack_bytes is not None:
+        sizes.append(f"at most {found.stack_bytes:,} B of stack")
+    sizes.append(f"{with_thousands(found.constant_bytes)} of constants")
+    if found.code_bytes is not None:
+        sizes.append(f"{found.code_bytes:,} B of kernels")
+    return ", ".join(sizes)
+
+
+def compile_command(path: Path | str, found: CompiledFit) -> str:
+    """The command that writes the C files; a project for the board, if the model fits it."""
+    if found.fits and found.board.name in (boards().keys() | chips().keys()):
+        return shlex.join(["tflm", "export", str(path), "firmware/", "--board", found.board.name, "--compiled"])
+    return shlex.join(["tflm", "compile", str(path), "firmware/"])
+
+
+def compiled_figures(found: CompiledFit | None) -> dict[str, Any] | None:
+    """The sizes for `--json`."""
+    if found is None:
+        return None
+    return {
+        "fits": found.fits,
+        "memory": found.banks[0].name if found.banks else None,
+        "missing_bytes": found.missing_bytes,
+        "ram_bytes": found.ram_bytes,
+        "stack_bytes": found.stack_bytes,
+        "constant_bytes": found.constant_bytes,
+        "code_bytes": found.code_bytes,
+    }

@@ -1,0 +1,26 @@
+"""Projects for the Arduino IDE: a sketch."""
+
+from __future__ import annotations
+
+from tflm.application.errors import RequestError
+from tflm.application.projects.build import Build
+
+ARDUINO_FIRST = "#include <Chirale_TensorFlowLite.h>\n"
+
+ARDUINO_ENTRY = """
+void setup() { Run(); }
+
+void loop() {}
+"""
+
+
+def arduino_values(build: Build) -> dict[str, str]:
+    """Values for the templates of a sketch.
+
+    Raises:
+        RequestError: the board is not one of Arduino's.
+    """
+    fqbn = build.ids.fqbn
+    if not fqbn:
+        raise RequestError("a project for arduino needs an Arduino board; name it with --board")
+    return {"fqbn": fqbn, "core": ":".join(fqbn.split(":")[:2])}

@@ -1,0 +1,365 @@
+"""Firmware projects that run a model as C, without TFLM: the files of `tflm compile`, a main, and build files.
+
+The build files are templates in `files/compiled/`, in a folder for each kind of project.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from string import Template
+from typing import NamedTuple
+
+import tflm
+from tflm.application.compiled_fit import CompiledFit, sizes_text
+from tflm.application.errors import RequestError
+from tflm.application.export import in_one_line, names_of
+from tflm.application.machine import Machine
+from tflm.application.projects.build import Build, is_esp
+from tflm.application.projects.kinds import KINDS, kind_named
+from tflm.application.projects.platformio import platformio_board
+from tflm.application.projects.templates import FileTemplate, rendered
+from tflm.boards.board_fit import Placement
+from tflm.c.compile import CompiledModel, compile_model
+from tflm.c.header import TensorInterface, interfaces
+from tflm.report import with_thousands
+from tflm.schema.enums import TensorType
+from tflm.targets import align_up
+
+FOLDER = "compiled"
+"""Of the templates."""
+
+HEADERS = """
+    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg stdbool stddef stdint
+    stdio stdlib string tgmath time wchar wctype
+"""
+
+TAKEN_NAMES = frozenset({"main", "startup", *HEADERS.split()})
+"""Names of other files of a project, and of headers: a model of this name gets a longer one."""
+
+LEAST_MAIN_STACK = 4 << 10
+"""Bytes of stack of Zephyr's main thread."""
+
+MAIN = Template("""\
+/* $origin */
+$includes
+#include "$name.h"
+
+/* The memory that the model needs, besides the stack. */
+$blocks
+$signature {
+  int i, failed;
+$begin  ${name}_reset($ram);
+$fill
+  failed = ${name}_invoke($ram);
+  if (failed) {
+    $fails
+    return 1;
+  }
+$show
+  return 0;
+}
+$ending""")
+
+BLOCK = Template("""\
+${placement}static union {
+  int64_t alignment;
+  uint8_t bytes[${guard}_${block}_BYTES];
+} $variable$attribute;
+""")
+
+PLACEMENT = Template("""\
+#ifndef ${guard}_${block}_MEMORY
+$include#define ${guard}_${block}_MEMORY $attribute
+#endif
+""")
+
+FILL_INPUT = Template("""\
+  /* Input $number: $what. */
+  memset(${name}_input_$number($ram), 0, ${guard}_INPUT_${number}_BYTES);""")
+
+SHOW_OUTPUT = Template("""\
+  /* Output $number: $what. */
+  for (i = 0; i < ${guard}_OUTPUT_${number}_ELEMENTS; ++i) {
+    $print
+  }""")
+
+ESP_ENTRY = """
+void app_main(void) { run(); }
+"""
+
+ARDUINO_ENTRY = """
+void setup() {
+  Serial.begin(115200);
+  while (!Serial) {
+  }
+  run();
+}
+
+void loop() {}
+"""
+
+
+LIBRARY_KINDS = ("cmake", "pico", "zephyr")
+"""Kinds of projects that build CMSIS-NN."""
+
+LIBRARY_OPTION = " -DCMSIS_NN=FOLDER"
+
+LIBRARY_SOURCES = FileTemplate("""
+
+set(CMSIS_NN "" CACHE PATH "Folder of CMSIS-NN 7")
+if(NOT EXISTS "${CMSIS_NN}/Include/arm_nnfunctions.h")
+  message(FATAL_ERROR "The model calls CMSIS-NN 7: pass its folder with -DCMSIS_NN=FOLDER")
+endif()
+file(GLOB CMSIS_NN_SOURCES "${CMSIS_NN}/Source/*/*.c")
+list(FILTER CMSIS_NN_SOURCES EXCLUDE REGEX "_(f16|f32|flt)[.]c$")
+target_sources(@target PRIVATE ${CMSIS_NN_SOURCES})
+target_include_directories(@target PRIVATE "${CMSIS_NN}/Include")""")
+
+
+class Printing(NamedTuple):
+    """Statements that print; `$value` is replaced by an expression.
+
+    Attributes:
+        integer, real: for a number.
+        fails: for the operator that failed.
+    """
+
+    integer: str
+    real: str
+    fails: str
+
+
+PRINTF = Printing(
+    r'printf("%d\n", (int)$value);',
+    r'printf("%f\n", (double)$value);',
+    r'printf("operator %d failed\n", failed - 1);',
+)
+SERIAL = Printing(
+    "Serial.println((int)$value);",
+    "Serial.println((double)$value, 6);",
+    'Serial.print("failed operator: ");\n    Serial.println(failed - 1);',
+)
+
+
+class MainStyle(NamedTuple):
+    """The main source of a kind of project.
+
+    Attributes:
+        file: its name; a template.
+        includes: headers.
+        signature: of the function that runs the model.
+        begin: its first lines.
+        ending: lines after it, such as a platform's entry point.
+        printing: how it prints.
+    """
+
+    file: str = "main.c"
+    includes: tuple[str, ...] = ("stdio.h", "string.h")
+    signature: str = "int main(void)"
+    begin: str = ""
+    ending: str = ""
+    printing: Printing = PRINTF
+
+
+RUN = "static int run(void)"
+PLAIN = MainStyle()
+SKETCH = MainStyle("${name}.ino", ("Arduino.h", "string.h"), RUN, "", ARDUINO_ENTRY, SERIAL)
+ESP = MainStyle(signature=RUN, ending=ESP_ENTRY)
+STYLES = {
+    "arduino": SKETCH,
+    "esp-idf": ESP,
+    "pico": MainStyle(includes=("stdio.h", "string.h", "pico/stdlib.h"), begin="  stdio_init_all();\n"),
+    "platformio": SKETCH._replace(file="main.cpp"),
+}
+"""By kind of project; the plain style for others."""
+
+
+def compiled_project_files(
+    model: tflm.Model,
+    stem: str,
+    machine: Machine,
+    origin: str,
+    kind: str,
+    found: CompiledFit | None = None,
+    compiled: CompiledModel | None = None,
+) -> dict[str, str]:
+    """The files of a project that runs a model as C, by path.
+
+    Args:
+        model: the model.
+        stem: the stem of its file name, for identifiers.
+        machine: the machine of the firmware, whose kernel library TFLM alone would call.
+        origin: the command that made the files, for their first line.
+        kind: a name from `project_kinds`.
+        found: the fit of the model as C on the board, if known.
+        compiled: the model as C, compiled with `compiled_name(stem)`, if known.
+
+    Raises:
+        TflmError: the model cannot be compiled.
+        RequestError: the kind is unknown or does not support the board or the library that the model calls.
+    """
+    how = kind_named(kind)
+    how.require_part(machine)
+    names = _names(stem, origin)
+    if compiled is None:
+        compiled = compile_model(model, names["name"]) if found is None else found.compiled
+    if compiled.library_operators and kind not in LIBRARY_KINDS:
+        raise RequestError(
+            f"a project for {kind} does not build CMSIS-NN; use --project {' or '.join(LIBRARY_KINDS)}, or none for "
+            "the sources alone"
+        )
+    if found is None and machine.board is not None:
+        found = CompiledFit(machine.board, compiled)
+    build = Build(model, machine, names, None, compiled=found)
+    values = {**names, **_common(build, compiled, kind), **VALUES.get(kind, how.values)(build)}
+    style = ESP if kind == "platformio" and is_esp(build) else STYLES.get(kind, PLAIN)
+    folder = Template(how.folder).substitute(names)
+    written = {**compiled.files, Template(style.file).substitute(names): _main(build, compiled, style, kind)}
+    extra = rendered(f"{FOLDER}/esp-idf", values, "README.md") if kind == "platformio" and is_esp(build) else {}
+    return {
+        **{f"{folder}{name}": text for name, text in written.items()},
+        **rendered(f"{FOLDER}/{kind}", values),
+        **extra,
+    }
+
+
+def compiled_sources(
+    model: tflm.Model, stem: str, machine: Machine, origin: str, compiled: CompiledModel | None = None
+) -> dict[str, str]:
+    """A model as C with a main that runs it, without a project; arguments and errors as of `compiled_project_files`."""
+    names = _names(stem, origin)
+    compiled = compiled or compile_model(model, names["name"])
+    build = Build(model, machine, names, None)
+    return {**compiled.files, PLAIN.file: _main(build, compiled, PLAIN, "")}
+
+
+def compiled_name(stem: str) -> str:
+    """The prefix of a model's functions, from the stem of its file name."""
+    return _names(stem, "")["name"]
+
+
+def _names(stem: str, origin: str) -> dict[str, str]:
+    names = names_of(stem, origin)
+    return names_of(f"{stem}_model", origin) if names["name"] in TAKEN_NAMES else names
+
+
+def _common(build: Build, compiled: CompiledModel, kind: str) -> dict[str, str]:
+    """Values for the templates of all kinds."""
+    board, found = build.machine.board, build.compiled
+    ram = with_thousands(compiled.ram_bytes)
+    where = f"{ram} of RAM"
+    if found is not None:
+        where = sizes_text(found)
+        banks = " and ".join(bank.name for bank in found.banks)
+        where += f", with its RAM in {banks}" if banks else ", which does not fit"
+    return {
+        "title": build.name,
+        "place": build.machine.place if board is None else board.description,
+        "board": build.machine.place,
+        "part": build.machine.target.description,
+        "sizes": where,
+        "placement": _placement_text(build),
+        "library": LIBRARY_SOURCES.substitute(target=_cmake_target(build, kind)) if compiled.library_operators else "",
+        "library_option": LIBRARY_OPTION if compiled.library_operators else "",
+        "west_option": f" --{LIBRARY_OPTION}" if compiled.library_operators else "",
+    }
+
+
+def _cmake_target(build: Build, kind: str) -> str:
+    """What CMake calls the firmware."""
+    return "app" if kind == "zephyr" else build.name
+
+
+def _memory(build: Build, placement: Placement | None, kind: str) -> tuple[str, str]:
+    """The attribute that places a block of RAM, and the header that defines it; empty in the memory of other
+    variables.
+    """
+    if kind and placement is not None and placement.bank is not None and placement.bank != build.usual_bank:
+        return KINDS[kind].memory(placement.bank)
+    return "", ""
+
+
+def _blocks(build: Build, compiled: CompiledModel, kind: str) -> str:
+    """The definitions of the blocks of RAM, and of the array of them if there are several."""
+    names, count = build.names, max(len(compiled.memories), 1)
+    text = ""
+    for i, placement in enumerate(build.placements or [None] * count):
+        attribute, header = _memory(build, placement, kind)
+        block, variable = (f"RAM_{i}", f"ram_{i}") if compiled.memories else ("RAM", "ram")
+        include = f"#include {header}\n" if header else ""
+        placed = PLACEMENT.substitute(names, block=block, include=include, attribute=attribute) if attribute else ""
+        marked = f" {names['guard']}_{block}_MEMORY" if attribute else ""
+        text += BLOCK.substitute(names, block=block, variable=variable, placement=placed, attribute=marked)
+    if compiled.memories:
+        text += f"static void *const ram[] = {{{', '.join(f'ram_{i}.bytes' for i in range(count))}}};\n"
+    return text
+
+
+def _placement_text(build: Build) -> str:
+    if not any(placement.bank != build.usual_bank for placement in build.placements):
+        return ""
+    return (
+        "\n\n## Where the RAM is\n\nThe main file places the model's RAM by a macro, "
+        f"`{build.names['guard']}_RAM_MEMORY`. The linker script must know its section; define the macro yourself "
+        "if your section has another name."
+    )
+
+
+def _main(build: Build, compiled: CompiledModel, style: MainStyle, kind: str) -> str:
+    names = {**build.names, "ram": "ram" if compiled.memories else "ram.bytes"}
+    tensors = interfaces(compiled.program)
+    return MAIN.substitute(
+        names,
+        includes="\n".join(f"#include <{name}>" for name in style.includes),
+        blocks=_blocks(build, compiled, kind),
+        signature=style.signature,
+        begin=style.begin,
+        fill="\n".join(FILL_INPUT.substitute(names, **_tensor(each)) for each in tensors if each.side == "input"),
+        fails=style.printing.fails,
+        show="\n".join(_shows(names, tensors, style.printing)) or "  (void)i;",
+        ending=style.ending,
+    )
+
+
+def _tensor(each: TensorInterface) -> dict[str, str]:
+    tensor = each.tensor
+    what = f"{tensor.name}, {tensor.type.name} {list(tensor.dims)}"
+    if tensor.scale and tensor.zero_point is not None:
+        what += f", real = {tensor.scale:.9g} * (integer - {tensor.zero_point})"
+    return {"number": str(each.number), "what": in_one_line(what).replace("*/", "* /").replace("/*", "/ *")}
+
+
+def _shows(names: dict[str, str], tensors: list[TensorInterface], printing: Printing) -> Iterator[str]:
+    for each in tensors:
+        if each.side == "output" and each.tensor.data.size:
+            kind = printing.real if each.element in ("float", "double") else printing.integer
+            value = f"{names['name']}_output_{each.number}({names['ram']})[i]"
+            yield SHOW_OUTPUT.substitute(names, **_tensor(each), print=kind.replace("$value", value))
+
+
+# --- Values that differ from those of projects with TFLM -------------------------------------------------------------
+
+
+def _zephyr_values(build: Build) -> dict[str, str]:
+    settings = [f"CONFIG_MAIN_STACK_SIZE={max(LEAST_MAIN_STACK, align_up(build.stack_bytes, 8))}"]
+    if build.uses(TensorType.FLOAT32):
+        settings.append("CONFIG_REQUIRES_FLOAT_PRINTF=y")
+    return {"configuration": "\n".join(settings), "zephyr_board": build.ids.zephyr or "BOARD"}
+
+
+def _platformio_values(build: Build) -> dict[str, str]:
+    values = {
+        **platformio_board(build),
+        "source_folder": "src/",
+        "settings": "monitor_speed = 115200",
+        "main_file": "src/main.c" if is_esp(build) else "src/main.cpp",
+    }
+    if not is_esp(build):
+        return values
+    flash = None if build.machine.board is None else build.machine.board.flash_bytes
+    partitions = "\nboard_build.partitions = partitions.csv" if flash else ""
+    return {**KINDS["esp-idf"].values(build), **values, "settings": values["settings"] + partitions}
+
+
+VALUES: dict[str, Callable[[Build], dict[str, str]]] = {"zephyr": _zephyr_values, "platformio": _platformio_values}
+"""By kind of project."""

@@ -1,0 +1,109 @@
+"""Projects for PlatformIO, with ESP-IDF or Arduino's framework."""
+
+from __future__ import annotations
+
+import json
+from string import Template
+
+from tflm.application.errors import RequestError
+from tflm.application.export import SourceStyle
+from tflm.application.projects.arduino import ARDUINO_ENTRY, ARDUINO_FIRST
+from tflm.application.projects.build import Build, is_esp
+from tflm.application.projects.cmake import make_options
+from tflm.application.projects.esp_idf import ESP_ENTRY, esp_values
+
+REGISTERING_ENTRY = """
+void setup() {
+  Serial.begin(115200);
+  RegisterDebugLogCallback([](const char* text) { Serial.print(text); });
+  Run();
+}
+
+void loop() {}
+"""
+
+REGISTERING_FIRST = """\
+#include <Arduino.h>
+extern "C" void RegisterDebugLogCallback(void (*print)(const char* text));  // of TFLM
+"""
+
+TFLM_TREE = Template("""
+TFLM's sources go to `lib/tflm`, by TFLM's own script. In this folder:
+
+```sh
+git clone https://github.com/tensorflow/tflite-micro
+cd tflite-micro
+python3 tensorflow/lite/micro/tools/project_generation/create_tflm_tree.py \\
+    --makefile_options "$options" ../lib/tflm
+cd ..
+```
+""")
+
+TREE_INCLUDES = (
+    "-Ilib/tflm",
+    *(
+        f"-Ilib/tflm/third_party/{folder}"
+        for folder in (
+            "flatbuffers/include",
+            "gemmlowp",
+            "kissfft",
+            "ruy",
+            "cmsis/CMSIS/Core/Include",
+            "cmsis_nn",
+            "cmsis_nn/Include",
+        )
+    ),
+)
+
+
+def platformio_board(build: Build) -> dict[str, str]:
+    """What PlatformIO calls a board and its framework.
+
+    Raises:
+        RequestError: PlatformIO lacks the board.
+    """
+    ids = build.ids
+    if not ids.platformio:
+        raise RequestError(f"PlatformIO has no known board for {build.machine.place}; use another --project")
+    framework = "espidf" if is_esp(build) else "arduino"
+    return {"platform": ids.platform, "platformio_board": ids.platformio, "framework": framework}
+
+
+def platformio_values(build: Build) -> dict[str, str]:
+    """Values for the templates of PlatformIO; errors as of `platformio_board`."""
+    values = {
+        **platformio_board(build),
+        "before_build": "",
+        "main_file": "`src/main.cpp`",
+        "source_folder": "src/",
+        "library": "",
+    }
+    if is_esp(build):
+        lines = ["monitor_speed = 115200"]
+        if build.machine.board is not None and build.machine.board.flash_bytes:
+            lines.append("board_build.partitions = partitions.csv")
+        return {**values, **esp_values(build), "settings": "\n".join(lines)}
+    if build.kernels == "arduino":
+        library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git"
+        return {**values, "settings": f"monitor_speed = 9600\nlib_deps = {library}"}
+    speed = "SIZE" if build.kernels.endswith(":size") else "SPEED"
+    defined = ["-DTF_LITE_STATIC_MEMORY", "-DNDEBUG"]
+    if build.kernels != "reference":
+        defined += ["-DCMSIS_NN", f"-DKERNELS_OPTIMIZED_FOR_{speed}"]
+    flags = "\n  ".join([*defined, *TREE_INCLUDES])
+    return {
+        **values,
+        "settings": f"monitor_speed = 115200\nbuild_unflags = -std=gnu++11 -std=gnu++14\n"
+        f"build_flags =\n  -std=gnu++17\n  {flags}",
+        "before_build": TFLM_TREE.substitute(options=make_options(build)),
+        "library": json.dumps({"name": "tflm", "version": "0.0.0", "build": {"srcDir": "."}}, indent=2),
+    }
+
+
+def platformio_style(build: Build, style: SourceStyle) -> SourceStyle:
+    """The style of the sources, with the framework's entry point."""
+    if is_esp(build):
+        return style._replace(signature="static int Run()", ending=ESP_ENTRY, suffix=".cc")
+    if build.kernels == "arduino":
+        return style._replace(first=ARDUINO_FIRST, ending=ARDUINO_ENTRY)
+    return style
