@@ -10,6 +10,7 @@ import tflm
 from tflm.application.compression_report import (
     compression_figures,
     compression_report,
+    decoding,
     firmware_flash_change,
     limits_missed,
 )
@@ -31,6 +32,10 @@ def compress(
     flash: Annotated[
         str | None, typer.Option(metavar="SIZE", help="Largest file, such as 200K; the smallest arena for it.")
     ] = None,
+    decompression_memory: Annotated[
+        str | None,
+        typer.Option(metavar="SIZE", help="Memory for decoded tensors outside the arena, such as 8K; none by default."),
+    ] = None,
     verify: Annotated[
         int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
     ] = VERIFIED_INPUTS,
@@ -50,7 +55,9 @@ def compress(
       tflm compress model.tflite -o smaller.tflite --flash 200K
     """
     machine = on.machine()
-    ram_bytes, flash_bytes = (None if size is None else bytes_from(size) for size in (ram, flash))
+    ram_bytes, flash_bytes, beside = (
+        None if size is None else bytes_from(size) for size in (ram, flash, decompression_memory)
+    )
     require_output(model, output, force)
     loaded = load_model(model)
     with status_line("encoding tensors") as tell:
@@ -60,6 +67,7 @@ def compress(
             kernels=machine.kernels,
             ram=ram_bytes,
             flash=flash_bytes,
+            decompression_memory=beside or 0,
             verify=verify,
             progress=tell,
         )
@@ -68,10 +76,10 @@ def compress(
     if written is not None:
         found.write(written)
     where = placed(model, loaded, found, machine, None)
-    change = firmware_flash_change(loaded, found, machine)
-    report = compression_report(found, title_of(model), change, is_limited=bool(ram or flash))
+    change, cost = firmware_flash_change(loaded, found, machine), decoding(loaded, found, machine)
+    report = compression_report(found, title_of(model), change, cost, is_limited=bool(ram or flash))
     where.add_to(report)
-    answer(as_json, compression_figures(model, found, change, where), report)
+    answer(as_json, compression_figures(model, found, change, cost, where), report)
     if written is not None and not as_json:
         wrote(written)
     if missed:

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import tflm
+from tflm.application.compile_options import compile_options
+from tflm.application.compiled_fit import CompiledFit, compiled_verdict
+from tflm.application.errors import OptionError, RequestError
 from tflm.application.export import sources
 from tflm.application.hand_over import not_fitting
-from tflm.application.machine import MachineOptions
+from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import load_model
 from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind, write_files
+from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
+from tflm.boards import Board
 from tflm.boards.board_fit import board_fit
 from tflm.boards.board_report import verdict
+from tflm.c.cmsis_nn import LIBRARY
+from tflm.c.compile import CompileOptions, compiled_with
 from tflm.cli.output import print_error, print_plain
-from tflm.cli.parameters import NAMED, ModelPath
+from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
+from tflm.errors import ArgumentError
 
 NO_PROJECT = "none"
 
@@ -46,20 +56,40 @@ def export(
         bool,
         typer.Option("--dump", help="Print every tensor for tflm compare; needs a larger arena."),
     ] = False,
+    compiled: Annotated[
+        bool,
+        typer.Option("--compiled", help="Run the model as C without TFLM, as tflm compile writes it."),
+    ] = False,
+    ram: CompiledRam = None,
+    memories: CompiledMemories = None,
 ) -> None:
     """Write a firmware project that runs a model.
 
-    The sources are the model as an array, its operators, the arena's size and memory, and a main function. A project
-    adds the build system's files and a README with the commands to run. With a board, also reports on standard error
-    whether the model fits.
+    The sources are the model as an array, its operators, the arena's size and memory, and a main function; with
+    --compiled, the model as C and a main function; --ram, --memories and --kernels cmsis-nn are then those of
+    tflm compile. A project adds the build system's files and a README with the
+    commands to run. With a board, also reports on standard error whether the model fits.
 
     \b
     Examples:
       tflm export model.tflite firmware/ --board nrf52dk
       tflm export model.tflite firmware/ --board nano33ble --project platformio
       tflm export model.tflite firmware/ --target cortex-m
+      tflm export model.tflite firmware/ --board nrf52dk --compiled
+      tflm export model.tflite firmware/ --board nrf52dk --compiled --kernels cmsis-nn
     """
-    loaded, machine = load_model(model), on.machine()
+    loaded = load_model(model)
+    if compiled:
+        _require_compiled(on, typed, dump)
+        machine = on._replace(kernels=None).machine()
+        named = on.target is not None or machine.board is not None
+        part = machine.target if on.kernels == LIBRARY and named else None
+        options = compile_options(ram, memories, on.kernels, part)
+        _export_compiled(model, loaded, directory, machine, project, options)
+        return
+    if ram is not None or memories is not None:
+        raise OptionError("--ram and --memories are for --compiled")
+    machine = on.machine()
     kind = project or usual_kind(machine) or NO_PROJECT
     if kind == NO_PROJECT:
         files = sources(loaded, model.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), typed, dump)
@@ -72,3 +102,50 @@ def export(
         print_error(f"fits {machine.board.name}: {verdict(fit)}")
         if not fit.fits:
             print_error(not_fitting(model, loaded, machine, fit))
+
+
+def _require_compiled(on: MachineOptions, typed: bool, dump: bool) -> None:
+    """Reject options that are TFLM's."""
+    given = {"--tflm": on.release, "--typed": typed, "--dump": dump}
+    named = [option for option, value in given.items() if value]
+    if named:
+        raise OptionError(f"--compiled writes firmware without TFLM; leave out {' and '.join(named)}")
+
+
+def _require_memories(memories: Iterable[str], board: Board) -> None:
+    """Reject memories that a board lacks."""
+    known = [bank.name for bank in board.ram]
+    for name in memories:
+        if name not in known:
+            raise OptionError(f"{board.name} has no memory {name!r}; it has {', '.join(known)}")
+
+
+def _export_compiled(
+    path: Path,
+    model: tflm.Model,
+    directory: Path,
+    machine: Machine,
+    project: str | None,
+    options: CompileOptions,
+) -> None:
+    """Write the model as C, with a project; report whether it fits the board."""
+    kind = project or usual_kind(machine) or NO_PROJECT
+    if machine.board is not None:
+        _require_memories(options.memories, machine.board)
+    try:
+        compiled = compiled_with(options, model, compiled_name(path.stem))
+        found = None if machine.board is None else CompiledFit(machine.board, compiled)
+        if kind == NO_PROJECT:
+            files = compiled_sources(model, path.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), compiled)
+        else:
+            files = compiled_project_files(
+                model, path.stem, machine, origin_of_project(sys.argv), kind, found, compiled
+            )
+    except ArgumentError as error:
+        raise OptionError(str(error)) from None
+    except tflm.CompileError as error:
+        raise RequestError(str(error)) from None
+    for written in write_files(directory, files):
+        print_plain(str(written))
+    if found is not None:
+        print_error(compiled_verdict(found))

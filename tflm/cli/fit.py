@@ -88,5 +88,5 @@ def fit(
     if not as_json:
         wrote(*written)
     if not found.fits:
-        instead = compiled_instead(model, loaded)
+        instead = compiled_instead(model, found.compiled)
         raise CheckFailed(f"{model}: {verdict(found)}" + (f"; {instead}" if instead else ""))

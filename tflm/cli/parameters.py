@@ -89,6 +89,18 @@ Overlap = Annotated[
         help="Let outputs overlap inputs as far as the firmware's kernels allow: reference or cmsis-nn.",
     ),
 ]
+CompiledRam = Annotated[
+    str | None,
+    typer.Option("--ram", metavar="SIZE", help="RAM for a model as C, such as 24K; the fewest calls that fit."),
+]
+CompiledMemories = Annotated[
+    str | None,
+    typer.Option(
+        "--memories",
+        metavar="NAME:SIZE,...",
+        help="Several memories for a model as C, the fastest first, as DTCM:64K,SRAM:256K.",
+    ),
+]
 HeadRam = Annotated[
     str | None,
     typer.Option(

@@ -11,7 +11,7 @@ import tflm
 from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, require_output, title_of
-from tflm.application.quantization_report import quantization_figures, quantization_report
+from tflm.application.quantization_report import firmware_flash, quantization_figures, quantization_report
 from tflm.cli.output import answer, progress_of, wrote
 from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
 
@@ -54,9 +54,10 @@ def quantize(
     """
     machine = on.machine()
     require_output(model, output, force)
+    loaded = load_model(model)
     with progress_of("samples") as report:
         found = tflm.quantize(
-            load_model(model),
+            loaded,
             inputs,
             labels,
             to=to,
@@ -70,8 +71,9 @@ def quantize(
     is_written = output is not None and found.accepted
     if output is not None and found.accepted:
         found.write(output)
-    figures = quantization_figures(model, found, machine, is_written)
-    answer(as_json, figures, quantization_report(title_of(model), found, machine))
+    flash = firmware_flash(loaded, found, machine)
+    figures = quantization_figures(model, found, machine, flash, is_written)
+    answer(as_json, figures, quantization_report(title_of(model), found, machine, flash))
     if output is not None and is_written and not as_json:
         wrote(output)
     if not found.accepted:

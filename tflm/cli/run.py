@@ -15,7 +15,6 @@ from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model
 from tflm.application.running import (
     answers,
-    has_floats,
     how_to_give_inputs,
     input_names,
     is_long_for_numpy,
@@ -74,6 +73,9 @@ def run(
 ) -> None:
     """Run a model on files or random inputs.
 
+    A short run does not wait for the compiler: numpy computes floats, and whatever has no kernel in the cache. A run
+    that takes numpy longer than compiling uses compiled kernels; floats may differ in their last bits.
+
     \b
     Examples:
       tflm run model.tflite --random
@@ -98,7 +100,7 @@ def run(
         "kernels": machine.kernels,
         "preserve_all_tensors": dump_tensors,
     }
-    compiles = has_floats(loaded)  # floats of numpy may differ from the engine's in the last bits
+    compiles = is_long_for_numpy(loaded, steps or 1)
     interpreter = ready_interpreter(loaded, delegates=default_delegates(loaded, compiles), **settings)
     tensors = inputs_of(interpreter)
     if inputs:
