@@ -9,7 +9,7 @@ from tflm.errors import CheckFailed
 from tflm.testing.allocator_check import AllocatorCall, allocator_calls, check_allocator
 from tflm.testing.buffers import buffers
 from tflm.testing.kernel_check import check_kernel
-from tflm.testing.models import Case, damaged_files, quantized_models, single_operator_models
+from tflm.testing.models import Case, damaged_files, graphs, quantized_models, single_operator_models
 from tflm.testing.planner_check import check_planner
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "check_kernel",
     "check_planner",
     "damaged_files",
+    "graphs",
     "quantized_models",
     "single_operator_models",
 ]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -16,7 +18,7 @@ from tflm.memory.simple_memory_allocator import SimpleMemoryAllocator
 from tflm.targets import align_down, align_up
 from tflm.testing.counterexample import EXAMPLES, check_examples, one_removed
 
-SMALL_ARENA_BYTES, MAXIMUM_ARENA_BYTES = 32, 400
+SMALL_ARENA_BYTES, BOUNDARY_ARENA_BYTES, MAXIMUM_ARENA_BYTES, LARGE_ARENA_BYTES = 32, 41, 400, (1 << 17) + 41
 PATTERN = 0xA5
 """What the arena is filled with before the first call; an allocator writes nothing to it."""
 
@@ -26,7 +28,8 @@ class AllocatorCall(NamedTuple):
 
     Attributes:
         name: the method; "deallocate_temp" with an index of a live temp allocation, modulo their number, or -1 for
-            an offset that was not allocated; "checkpoint" and "restore" for the last checkpoint.
+            an offset that was not allocated; "allocate_above" for `allocate_persistent_buffer` with a `floor`;
+            "checkpoint", and "restore" for the last one that was not restored.
         arguments: its arguments.
     """
 
@@ -39,32 +42,57 @@ def allocator_calls(
 ) -> st.SearchStrategy[list[AllocatorCall]]:
     """Sequences of calls: allocations of all alignments in head, temp and tail, releases, resets and rollbacks."""
     size = st.one_of(st.integers(-1, 32), st.integers(1, 32), st.integers(0, max_size))
-    alignment = st.sampled_from([1, 2, 4, 8, 16])
-    allocation = st.builds(
-        lambda name, size, alignment: AllocatorCall(name, (size, alignment)),
-        st.sampled_from(
-            [
-                "allocate_temp",
-                "allocate_temp",
-                "allocate_persistent_buffer",
-                "allocate_resizable_buffer",
-                "reserve_non_persistent_overlay_memory",
-            ]
-        ),
-        size,
-        alignment,
-    )
-    resize = st.builds(
-        lambda offset, size, alignment: AllocatorCall("resize_buffer", (offset, size, alignment)),
-        st.sampled_from([0, 0, 0, 16]),
-        size,
-        alignment,
-    )
-    release = st.sampled_from([0, 0, 0, 1, 2, -1]).map(lambda index: AllocatorCall("deallocate_temp", (index,)))
-    empty = st.just(AllocatorCall("deallocate_resizable_buffer", (0,)))
-    plain = [st.just(AllocatorCall(name)) for name in ("reset_temp_allocations", "checkpoint", "restore")]
-    calls = st.one_of(allocation, allocation, st.one_of(resize, resize, empty), release, *plain)
+    alignment = st.sampled_from([1, 2, 4, 8, 16, 32, 64, 128])
+
+    def allocations(name: str) -> st.SearchStrategy[AllocatorCall]:
+        return st.tuples(size, alignment).map(lambda arguments: AllocatorCall(name, arguments))
+
+    resize = st.tuples(st.sampled_from([0, 0, 0, 16]), size, alignment)
+    above = st.tuples(size, alignment, st.integers(0, max_size))
+    weights = {
+        allocations("allocate_temp"): 5,
+        allocations("allocate_persistent_buffer"): 5,
+        allocations("allocate_resizable_buffer"): 1,
+        allocations("reserve_non_persistent_overlay_memory"): 1,
+        above.map(lambda arguments: AllocatorCall("allocate_above", arguments)): 1,
+        resize.map(lambda arguments: AllocatorCall("resize_buffer", arguments)): 2,
+        st.sampled_from([0, 0, 0, 1, 2, -1]).map(lambda index: AllocatorCall("deallocate_temp", (index,))): 4,
+        **{st.just(call): 1 for call in CALLS_WITHOUT_SIZE},
+    }
+    kinds = [kind for kind, weight in weights.items() for _ in range(weight)]
+    calls = st.sampled_from(kinds).flatmap(lambda kind: kind)
     return st.lists(calls, min_size=min_count, max_size=max_count)
+
+
+CALLS_WITHOUT_SIZE = (
+    AllocatorCall("deallocate_resizable_buffer", (0,)),
+    AllocatorCall("reset_temp_allocations"),
+    AllocatorCall("reset_temp_allocations"),
+    AllocatorCall("checkpoint"),
+    AllocatorCall("checkpoint"),
+    AllocatorCall("restore"),
+    AllocatorCall("restore"),
+)
+
+BOUNDARY_CALLS = (
+    *(AllocatorCall("allocate_temp", arguments) for arguments in [(0, 1), (5, 4), (1, 32), (23, 16)]),
+    *(AllocatorCall("allocate_persistent_buffer", arguments) for arguments in [(-1, 1), (0, 16), (3, 4), (17, 32)]),
+    *(AllocatorCall("allocate_resizable_buffer", arguments) for arguments in [(7, 1), (33, 16)]),
+    AllocatorCall("allocate_above", (5, 4, 0)),
+    AllocatorCall("deallocate_temp", (0,)),
+    AllocatorCall("deallocate_temp", (-1,)),
+    *sorted(set(CALLS_WITHOUT_SIZE)),
+)
+"""Calls around the limits of an arena of a few dozen bytes, of which all short sequences are tried."""
+
+LARGE_CALLS = (
+    *(AllocatorCall("allocate_temp", arguments) for arguments in [(70_000, 16), (1, 128)]),
+    *(AllocatorCall("allocate_persistent_buffer", arguments) for arguments in [(70_000, 16), (1, 128), (3, 4)]),
+    AllocatorCall("allocate_resizable_buffer", (66_000, 16)),
+    AllocatorCall("deallocate_temp", (0,)),
+    AllocatorCall("reset_temp_allocations"),
+)
+"""Calls for an arena whose offsets exceed 16 bits."""
 
 
 Allocator = Any
@@ -72,7 +100,7 @@ Allocator = Any
 
 
 def check_allocator(
-    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 4 * EXAMPLES
+    allocator: Callable[[Arena], Allocator] | SimpleMemoryAllocator, *, max_examples: int = 2 * EXAMPLES
 ) -> None:
     """Check the answers of an allocator to random sequences of calls.
 
@@ -90,8 +118,12 @@ def check_allocator(
         CheckFailed: with the shortest sequence that was found.
     """
     small = st.integers(0, SMALL_ARENA_BYTES)
-    examples = st.tuples(st.one_of(small, small, st.integers(0, MAXIMUM_ARENA_BYTES)), allocator_calls(min_count=8))
-    check_examples(examples, lambda example: _Run(allocator, *example).check(), max_examples, _smaller)
+    calls = st.one_of(allocator_calls(min_count=8), allocator_calls(min_count=20, max_count=40, max_size=40))
+    examples = st.tuples(st.one_of(small, st.integers(0, MAXIMUM_ARENA_BYTES)), calls)
+    short = ((BOUNDARY_ARENA_BYTES, list(calls)) for calls in itertools.product(BOUNDARY_CALLS, repeat=3))
+    large = ((LARGE_ARENA_BYTES, list(calls)) for calls in itertools.product(LARGE_CALLS, repeat=2))
+    first = itertools.chain(short, large)
+    check_examples(examples, lambda example: _Run(allocator, *example).check(), max_examples, _smaller, first)
 
 
 def _smaller(example: tuple[int, list[AllocatorCall]]) -> Iterator[tuple[int, list[AllocatorCall]]]:
@@ -127,13 +159,14 @@ class _Run:
             arena = Arena(bytearray([PATTERN]) * size)
             self._name = getattr(allocator, "__name__", "allocator")
             self._allocator = allocator(arena)
+            allocator(Arena(bytearray(64))).allocate_temp(16, 16)  # which must not change the first
         else:
             self._name, self._allocator = type(allocator).__name__, copy.deepcopy(allocator)
             arena = self._allocator.arena
         self._arena, self._size = arena, arena.size
         self._written = arena.bytes.copy()
         self._model = _Model()
-        self._checkpoint: tuple[Any, _Model, _State] | None = None
+        self._checkpoints: list[tuple[Any, _Model, _State]] = []
 
     def check(self) -> None:
         """Make the calls and check every answer."""
@@ -149,8 +182,8 @@ class _Run:
 
     def _make(self, call: AllocatorCall) -> None:
         if call.name == "checkpoint":
-            self._history.append("saved = allocator.checkpoint()")
-            self._checkpoint = self._allocator.checkpoint(), self._model, self._state()
+            self._history.append(f"saved{len(self._checkpoints)} = allocator.checkpoint()")
+            self._checkpoints.append((self._allocator.checkpoint(), self._model, self._state()))
         elif call.name == "restore":
             self._restore()
         elif call.name == "deallocate_temp":
@@ -174,10 +207,21 @@ class _Run:
         self._model = self._model._replace(temps=(*temps, place), live=(*live, offset))
 
     def _allocate_persistent_buffer(self, size: int, alignment: int) -> None:
+        self._allocate_tail(size, alignment, self._allocator.temp)
+
+    def _allocate_above(self, size: int, alignment: int, floor: int) -> None:
+        """With a floor, if the allocator has floors; one below temp would let the tail overlap temp memory."""
+        lowest = max(floor, self._allocator.head)
+        method = self._allocator.allocate_persistent_buffer
+        if lowest >= self._allocator.temp and "floor" in inspect.signature(method).parameters:
+            self._allocate_tail(size, alignment, lowest, floor=floor)
+
+    def _allocate_tail(self, size: int, alignment: int, lowest: int, **floor: int) -> None:
         before = self._state()
         start = align_down(before.tail - size, alignment)
-        available = before.tail - align_up(before.temp, alignment)
-        offset = self._attempt("allocate_persistent_buffer", (size, alignment), size, available, start >= before.temp)
+        available = before.tail - align_up(lowest, alignment)
+        name = "allocate_persistent_buffer"
+        offset = self._attempt(name, (size, alignment), size, available, start >= lowest, **floor)
         if offset is None:
             return
         place = Place(offset, size)
@@ -240,10 +284,10 @@ class _Run:
         self._model = self._model._replace(temps=())
 
     def _restore(self) -> None:
-        if self._checkpoint is None:
+        if not self._checkpoints:
             return
-        saved, model, state = self._checkpoint
-        self._history.append("allocator.restore(saved)")
+        saved, model, state = self._checkpoints.pop()
+        self._history.append(f"allocator.restore(saved{len(self._checkpoints)})")
         self._allocator.restore(saved)
         self._model = model
         if self._state() != state:
@@ -251,42 +295,51 @@ class _Run:
 
     # Calls and their answers.
 
-    def _call(self, name: str, arguments: tuple[int, ...]) -> Any:
-        self._history.append(f"allocator.{name}({', '.join(map(str, arguments))})")
-        answer = getattr(self._allocator, name)(*arguments)
+    def _call(self, name: str, arguments: tuple[int, ...], **floor: int) -> Any:
+        text = [*map(str, arguments), *(f"{key}={value}" for key, value in floor.items())]
+        self._history.append(f"allocator.{name}({', '.join(text)})")
+        answer = getattr(self._allocator, name)(*arguments, **floor)
         if answer is not None:
             self._history[-1] += f"  # {answer}"
         return answer
 
     def _attempt(
-        self, name: str, arguments: tuple[int, ...], size: int, available: int, fits: bool | None = None
+        self,
+        name: str,
+        arguments: tuple[int, ...],
+        size: int,
+        available: int,
+        fits: bool | None = None,
+        **floor: int,
     ) -> int | None:
         """The offset that was returned, 0 for None; None if there was not enough memory, which changed nothing."""
         if size < 0:
-            self._expect_error(name, arguments, "the size is negative")
+            self._expect_error(name, arguments, "the size is negative", **floor)
             return None
         fits = size <= available if fits is None else fits
         before = self._state()
         try:
-            offset = self._call(name, arguments)
+            offset = self._call(name, arguments, **floor)
         except ArenaExhausted as error:
             self._history[-1] += "  # ArenaExhausted"
             self._check_unchanged(before)
             if fits:
                 self._fail(f"{size} bytes did not fit, although {available} bytes are available")
-            if error.requested != size or error.missing <= 0:
+            figures = error.requested, error.available, error.missing
+            if figures != (size, max(available, 0), size - available):
                 self._fail(
-                    f"the error says requested={error.requested}, missing={error.missing}; {size} were requested"
+                    f"the error says requested, available, missing = {figures}, must be {size}, {max(available, 0)}, "
+                    f"{size - available}"
                 )
             return None
         if not fits:
             self._fail(f"{size} bytes were allocated, but only {max(available, 0)} are available")
         return 0 if offset is None else int(offset)
 
-    def _expect_error(self, name: str, arguments: tuple[int, ...], why: str) -> None:
+    def _expect_error(self, name: str, arguments: tuple[int, ...], why: str, **floor: int) -> None:
         before = self._state()
         try:
-            self._call(name, arguments)
+            self._call(name, arguments, **floor)
         except ArenaError:
             self._history[-1] += "  # ArenaError"
             self._check_unchanged(before)
@@ -330,7 +383,7 @@ class _Run:
         for name, figure in expected.items():
             if (answer := getattr(self._allocator, name)()) != figure:
                 self._fail(f"{name}() is {answer}, must be {figure}: head {head}, temp {temp}, tail {tail}")
-        for alignment in (1, 16):
+        for alignment in (1, 16, 64):
             figure = align_down(tail, alignment) - align_up(temp, alignment)
             if (answer := self._allocator.get_available_memory(alignment)) != figure:
                 self._fail(f"get_available_memory({alignment}) is {answer}, must be {figure}: temp {temp}, tail {tail}")

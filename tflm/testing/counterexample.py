@@ -24,6 +24,7 @@ def check_examples(
     examine: Callable[[Example], None],
     max_examples: int,
     smaller: Callable[[Example], Iterable[Example]] = lambda example: (),
+    first: Iterable[Example] = (),
 ) -> None:
     """Examine examples until one fails, and report the smallest that fails.
 
@@ -34,6 +35,7 @@ def check_examples(
         examine: raises `CheckFailed` for an example that fails.
         max_examples: number of examples.
         smaller: examples with one part less. Hypothesis stops shrinking after a number of attempts.
+        first: examples that are examined before random ones, in addition to `max_examples`.
 
     Raises:
         CheckFailed: `examine` raised it.
@@ -56,10 +58,12 @@ def check_examples(
         phases=(Phase.generate, Phase.shrink),
         suppress_health_check=list(HealthCheck),
     )
+    smallest = next((example for example in first if fails(example)), None)
     with suppress(NoSuchExample, Flaky):
-        smallest: Example | None = find(strategy, fails, settings=profile)
-        while smallest is not None:
-            smallest = next((example for example in smaller(smallest) if fails(example)), None)
+        if smallest is None:
+            smallest = find(strategy, fails, settings=profile)
+    while smallest is not None:
+        smallest = next((example for example in smaller(smallest) if fails(example)), None)
     if failures:
         raise CheckFailed(failures[-1].invariant, failures[-1].counterexample)
 

@@ -6,14 +6,15 @@ import copy
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
+from random import Random
 from typing import NamedTuple
 
 from hypothesis import strategies as st
 
 from tflm.errors import ArenaError, CheckFailed
 from tflm.memory.arena import ARENA_ALIGNMENT
-from tflm.memory.buffer import Buffer, Place
-from tflm.memory.planner import MemoryPlanner, preserves_all_tensors
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, UNUSED, Buffer, Place
+from tflm.memory.planner import MemoryPlanner, limited_search, preserves_all_tensors
 from tflm.targets import align_up
 from tflm.testing.buffers import buffers
 from tflm.testing.counterexample import EXAMPLES, aligned_table, check_examples, one_removed
@@ -29,21 +30,64 @@ class _Problem(NamedTuple):
         buffers: the buffers to place.
         planned_after: how many of them are added when the plan is asked for the first time.
         working_bytes: argument of `init`.
+        offsets_first: whether the offsets are asked for before the size of the plan.
     """
 
     earlier: list[Buffer]
     buffers: list[Buffer]
     planned_after: int
-    working_bytes: int
+    working_bytes: int = WORKING_BYTES
+    offsets_first: bool = False
 
 
 @st.composite
 def _problems(draw: st.DrawFn, fixed: bool, alignment: int) -> _Problem:
     added = draw(buffers(fixed=fixed, alignment=alignment))
-    earlier = draw(st.one_of(st.just([]), buffers(max_count=5, alignment=alignment)))
-    planned_after = draw(st.one_of(st.just(0), st.integers(0, len(added))))
+    count = len(added)
+    lengths = draw(st.sampled_from([(0, 0), (0, 5), (count, count)]))
+    earlier = draw(buffers(min_count=lengths[0], max_count=lengths[1], alignment=alignment))
+    planned_after = draw(st.one_of(st.just(0), st.just(count), st.integers(0, count)))
     working_bytes = draw(st.one_of(st.just(WORKING_BYTES), st.just(WORKING_BYTES), st.integers(0, 400)))
-    return _Problem(earlier, added, planned_after, working_bytes)
+    return _Problem(earlier, added, planned_after, working_bytes, draw(st.booleans()))
+
+
+SHORT_LIFETIMES = [(first, last) for last in range(3) for first in range(last + 1)]
+
+
+def _small_problems(fixed: bool, alignment: int) -> Iterator[_Problem]:
+    """Every relation between the lifetimes of two or three buffers, and every neighborhood of an offline offset."""
+    lifetimes = [*SHORT_LIFETIMES, (UNUSED, UNUSED)]
+    for (a, b), sizes in itertools.product(itertools.product(lifetimes, repeat=2), [(1, 1), (1, 2), (2, 1), (0, 1)]):
+        for offset in (ONLINE_PLANNED_BUFFER, 0, alignment, 2 * alignment) if fixed else (ONLINE_PLANNED_BUFFER,):
+            pair = [Buffer(sizes[0] * alignment, *a, offset), Buffer(sizes[1] * alignment, *b)]
+            yield _Problem([], pair, 2)
+    if fixed:
+        return
+    for index, triple in enumerate(itertools.product(lifetimes, repeat=3)):
+        sizes_of_three = [(1, 1, 1), (2, 1, 1), (1, 2, 3), (1, 1, 2)][index % 4]
+        added = [Buffer(size * alignment, *lifetime) for size, lifetime in zip(sizes_of_three, triple)]
+        yield _Problem(added[:2] if index % 3 == 0 else [], added, index % 4, offsets_first=index % 2 == 0)
+
+
+def _large_problems(fixed: bool, alignment: int) -> Iterator[_Problem]:
+    """Equal buffers, large ones, and more buffers, steps and bytes than numbers of 7, 8 or 16 bits may hold."""
+    for units, count in ((1, 3), (1, 5), (1, 9), (1 << 17, 3)):
+        yield _Problem([], [Buffer(units * alignment, 0, 1)] * count, count)
+    for last in (127, 128, 255, 256, 1000, 32767, 65535, 65536):
+        ends = [Buffer(alignment, 0, last), Buffer(alignment, last, last), Buffer(alignment, last - 1, last + 1)]
+        yield _Problem([], ends, 3)
+    if fixed:
+        for units in (1 << 12, 1 << 16):
+            yield _Problem([], [Buffer(alignment, 0, 1, units * alignment), Buffer(alignment, 0, 1)], 2)
+    random = Random(0)
+    for count in (16, 17, 32, 33, 40, 65, 130, 260):
+        added = []
+        for _ in range(count):
+            first = random.randrange(count)
+            size = random.choice([0, 1, 1, 2, 3, 7, 4096]) * alignment
+            offset = random.randrange(40) * alignment if fixed and random.random() < 0.2 else ONLINE_PLANNED_BUFFER
+            added.append(Buffer(size, first, first + random.choice([0, 1, 2, 40]), offset))
+        yield _Problem([], added, count)
 
 
 def check_planner(
@@ -59,7 +103,8 @@ def check_planner(
     only two of them may overlap. The size of the plan is the end of its last buffer, and at most the sum of all sizes
     if there are no offline offsets. Repeated questions have the same answer, buffers that are added later are planned
     too, `init` forgets all buffers, an unknown index raises `ArenaError` or `IndexError`, and an `add_buffer` that
-    raises `ArenaError` changes nothing.
+    raises `ArenaError` changes nothing. The same buffers have the same plan again, unless the planner has a
+    `limited_search`, and another planner of the class changes nothing.
 
     Args:
         planner: a class or function without arguments that returns a planner, or a planner, which is copied.
@@ -73,9 +118,10 @@ def check_planner(
     for fixed in (False, True):
         check_examples(
             _problems(fixed, alignment),
-            lambda problem: _Run(make(), problem, alignment).check(),
+            lambda problem: _Run(make, problem, alignment).check(),
             max_examples,
             _smaller,
+            itertools.chain(_small_problems(fixed, alignment), _large_problems(fixed, alignment)),
         )
 
 
@@ -88,8 +134,9 @@ def _smaller(problem: _Problem) -> Iterator[_Problem]:
 class _Run:
     """One planner and one problem."""
 
-    def __init__(self, planner: MemoryPlanner, problem: _Problem, alignment: int):
-        self._planner, self._problem, self._alignment = planner, problem, alignment
+    def __init__(self, make: Callable[[], MemoryPlanner], problem: _Problem, alignment: int):
+        self._planner, self._other = make(), make()
+        self._problem, self._alignment = problem, alignment
         self._added: list[Buffer] = []
         self._offsets: list[int] = []
 
@@ -109,16 +156,45 @@ class _Run:
             self._planner.init(WORKING_BYTES)
             for buffer in problem.earlier:
                 self._planner.add_buffer(*buffer)
-            for index in range(len(problem.earlier)):
-                self._planner.get_offset_for_buffer(index)
+            self._answers(len(problem.earlier))
         self._planner.init(problem.working_bytes)
-        self._check_plan()
+        if problem.planned_after == 0:
+            self._check_plan()
         for count, buffer in enumerate(problem.buffers, 1):
             if not self._add(buffer):
                 break
             if count == problem.planned_after:
                 self._check_plan()
+        self._use_other()
         self._check_plan()
+        if limited_search(self._planner) is None:
+            self._check_repetition()
+
+    def _answers(self, count: int) -> tuple[int, list[int]]:
+        """The size of the plan, and the offsets of buffers."""
+        if not self._problem.offsets_first:
+            size = self._planner.get_maximum_memory_size()
+        offsets = [self._planner.get_offset_for_buffer(index) for index in range(count)]
+        if self._problem.offsets_first:
+            size = self._planner.get_maximum_memory_size()
+        return size, offsets
+
+    def _use_other(self) -> None:
+        """Plan with another planner of the class, if there is one."""
+        if self._other is not self._planner:
+            self._other.init(WORKING_BYTES)
+            for size in (3, 1):
+                self._other.add_buffer(size * self._alignment, 0, 1)
+            self._other.get_maximum_memory_size()
+
+    def _check_repetition(self) -> None:
+        """The same buffers have the same plan after another `init`."""
+        self._planner.init(WORKING_BYTES)
+        for buffer in self._added:
+            self._planner.add_buffer(*buffer)
+        _, offsets = self._answers(len(self._added))
+        if offsets != self._offsets:
+            self._fail(f"the offsets of the same buffers were {self._offsets}, and are {offsets} after another init()")
 
     def _add(self, buffer: Buffer) -> bool:
         """Add a buffer, unless the planner has not enough working memory."""
@@ -136,9 +212,8 @@ class _Run:
         count = self._planner.get_buffer_count()
         if count != len(self._added):
             self._fail(f"get_buffer_count() is {count} after {len(self._added)} buffers were added")
-        size = self._planner.get_maximum_memory_size()
         indices = range(len(self._added))
-        self._offsets = [self._planner.get_offset_for_buffer(index) for index in indices]
+        size, self._offsets = self._answers(len(self._added))
         self._check_offsets()
         self._check_overlaps()
         self._check_size(size)

@@ -6,9 +6,9 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, Case, Draw, large, unary
 
 from tflm.schema import BuiltinOperator, TensorType
+from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, Draw, OperatorCase, large, unary
 
 TYPES = (FLOAT32, INT8, INT16, INT32, TensorType.UINT32, TensorType.BOOL)
 
@@ -16,7 +16,7 @@ ODD_FLOATS = (0.5, -0.5, 2.0**31, -(2.0**31), 2.0**32, 1e30, np.inf, -np.inf, np
 
 
 @st.composite
-def cast(draw: Draw) -> Case:
+def cast(draw: Draw) -> OperatorCase:
     """From each type to each; floats beyond any integer among them, and none at all."""
     types = draw(st.sampled_from([(a, b) for a in TYPES for b in TYPES]))
     model, [[x]] = unary(BuiltinOperator.CAST, draw, types, (None, None))

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT32, Case, Draw, shapes, values
 
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -21,6 +20,7 @@ from tflm.schema import (
     quantized,
 )
 from tflm.schema.builder import SubgraphBuilder
+from tflm.testing.drawing import FLOAT32, INT8, INT32, Draw, OperatorCase, shapes, values
 
 INVOKES = 3
 COUNTER = ((1,), INT32)
@@ -131,7 +131,7 @@ def scale_of(type: TensorType) -> QuantizationParameters | None:
 
 
 @st.composite
-def flow(draw: Draw, operator: BuiltinOperator) -> Case:
+def flow(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """An IF or a WHILE in the first subgraph, between other operators."""
     drawn = draw(st.lists(st.tuples(shapes(1, 3, 4), st.sampled_from([FLOAT32, INT8, INT32])), max_size=3))
     kinds = [COUNTER, *drawn]
@@ -150,14 +150,14 @@ def flow(draw: Draw, operator: BuiltinOperator) -> Case:
     main.output(*reversed(tensors))
     dims = (main.table.tensors or [])[condition].shape or ()
     invocations = [
-        [np.full(dims, draw(st.booleans())), np.array([draw(st.integers(-2, 4))], np.int32)]
+        [np.full(dims, draw(st.booleans()), np.bool_), np.array([draw(st.integers(-2, 4))], np.int32)]
         + [values(draw, type, shape) for shape, type in drawn]
         for _ in range(INVOKES)
     ]
     return flow.builder.build(), invocations
 
 
-def large_flow(operator: BuiltinOperator, type: TensorType) -> Case:
+def large_flow(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     """An IF or a WHILE over a tensor of 256 KiB or more, whose body runs three times."""
     shape = (1, 64, 64, 64)
     builder = ModelBuilder()
@@ -165,7 +165,7 @@ def large_flow(operator: BuiltinOperator, type: TensorType) -> Case:
     inputs = [main.input("counter", *COUNTER), main.input("x", shape, type)]
     outputs = [main.tensor("count", *COUNTER), main.tensor("y", shape, type)]
     if operator == BuiltinOperator.IF:
-        condition = main.constant("condition", np.array([True]))
+        condition = main.constant("condition", np.array([True], np.bool_))
         main.operator(operator, [condition, *inputs], outputs, IfOptions(then_subgraph_index=1, else_subgraph_index=1))
     else:
         main.operator(operator, inputs, outputs, WhileOptions(cond_subgraph_index=2, body_subgraph_index=1))

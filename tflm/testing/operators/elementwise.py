@@ -7,24 +7,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import (
-    ACTIVATIONS,
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    INT64,
-    Case,
-    Draw,
-    broadcast_shapes,
-    factors,
-    float32,
-    large,
-    scales,
-    shapes,
-    values,
-    zero_points,
-)
 
 from tflm.schema import (
     AddOptions,
@@ -35,6 +17,26 @@ from tflm.schema import (
     SubOptions,
     TensorType,
     quantized,
+)
+from tflm.testing.drawing import (
+    ACTIVATIONS,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    Draw,
+    OperatorCase,
+    broadcast_shapes,
+    factors,
+    float32,
+    large,
+    scale_of,
+    scales,
+    shapes,
+    values,
+    zero_point_of,
+    zero_points,
 )
 
 COMPARISONS = (
@@ -77,7 +79,7 @@ TYPES = {
 
 
 @st.composite
-def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
+def arithmetic(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """Two inputs, or an input and a constant, with broadcasting and activations."""
     type = draw(st.sampled_from(TYPES[operator]))
     shape1, shape2 = broadcast_shapes(draw)
@@ -97,7 +99,7 @@ def arithmetic(draw: Draw, operator: BuiltinOperator) -> Case:
     if operator in COMPARISONS and type not in (FLOAT32, TensorType.BOOL) and draw(st.booleans()):
         inputs, second = [inputs[0] % 2], second % 2  # of which some are equal
     if operator == BuiltinOperator.DIV and type != FLOAT32:
-        zero = 0 if parameters[1] is None else parameters[1].zero_point[0]
+        zero = zero_point_of(parameters[1])
         second[second == zero] += 1  # which TFLM does not survive in INT32
     if draw(st.booleans()):
         b = main.constant("b", second, parameters[1])
@@ -118,7 +120,7 @@ def _large_quantization(operator: BuiltinOperator, type: TensorType) -> Any:
 
 
 @st.composite
-def prelu(draw: Draw) -> Case:
+def prelu(draw: Draw) -> OperatorCase:
     """PRELU with an alpha of any shape that broadcasts, a constant or not."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     alpha_type = INT8 if type == INT16 else type
@@ -145,7 +147,7 @@ def prelu(draw: Draw) -> Case:
 
 
 @st.composite
-def add_n(draw: Draw) -> Case:
+def add_n(draw: Draw) -> OperatorCase:
     """ADD_N of two to six inputs."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 5))
@@ -154,7 +156,7 @@ def add_n(draw: Draw) -> Case:
     main = builder.subgraph()
     inputs = [values(draw, type, shape) for _ in range(draw(st.integers(2, 6)))]
     tensors = [main.input(f"x{i}", shape, type, input) for i in range(len(inputs))]
-    output = input and quantized(float32(input.scale[0] * draw(factors(-18, 12))), draw(zero_points(type)))
+    output = input and quantized(float32(scale_of(input) * draw(factors(-18, 12))), draw(zero_points(type)))
     y = main.tensor("y", shape, type, output)
     main.operator(BuiltinOperator.ADD_N, tensors, [y])
     main.output(y)
@@ -162,7 +164,7 @@ def add_n(draw: Draw) -> Case:
 
 
 @st.composite
-def select(draw: Draw) -> Case:
+def select(draw: Draw) -> OperatorCase:
     """SELECT_V2 of inputs that broadcast."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     shape = draw(shapes(1, 5, 4))

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, Arrays, Case, Draw, factors, float32, scales, values, zero_points
 
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -20,12 +19,27 @@ from tflm.schema import (
     UnidirectionalSequenceLSTMOptions,
     quantized,
 )
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    Arrays,
+    Draw,
+    OperatorCase,
+    factors,
+    float32,
+    scales,
+    values,
+    zero_points,
+)
 
 INVOKES = 4
 
 
 @st.composite
-def svdf(draw: Draw) -> Case:
+def svdf(draw: Draw) -> OperatorCase:
     """SVDF in float and int8, with a state of 16 or 8 bits, or half a state of 16."""
     type, time_type, state_type = draw(
         st.sampled_from([(FLOAT32, FLOAT32, FLOAT32), (INT8, INT16, INT16), (INT8, INT8, INT8), (INT8, INT8, INT16)])
@@ -81,7 +95,7 @@ def _svdf(
 
 
 @st.composite
-def lstm(draw: Draw) -> Case:
+def lstm(draw: Draw) -> OperatorCase:
     """UNIDIRECTIONAL_SEQUENCE_LSTM of either order, with and without a clipped cell."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     batches, steps, size, units = (draw(st.integers(1, n)) for n in (3, 5, 8, 6))
@@ -152,7 +166,7 @@ def _lstm(
     return builder.build(), inputs
 
 
-def _large_lstm(type: TensorType) -> Case:
+def _large_lstm(type: TensorType) -> OperatorCase:
     """128 units over 4 steps of 512 inputs."""
     dtypes = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16}
     weight_dtype = np.float32 if type == FLOAT32 else np.int8
@@ -176,7 +190,7 @@ def _large_lstm(type: TensorType) -> Case:
     return builder.build(), [[np.ones((1, 4, 512), dtypes[type])]]
 
 
-def _large_svdf(type: TensorType, state_type: TensorType) -> Case:
+def _large_svdf(type: TensorType, state_type: TensorType) -> OperatorCase:
     """512 filters over 512 inputs, remembered for 16 steps."""
     scale = None if type == FLOAT32 else quantized(0.01)
     dtypes = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16, INT32: np.int32}

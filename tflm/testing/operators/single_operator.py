@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from hypothesis import strategies as st
-from models import FLOAT32, Arrays, Case, Draw, values
 
 from tflm.schema import ELEMENT_TYPES, BuiltinOperator, ModelBuilder, QuantizationParameters, TensorType
+from tflm.testing.drawing import FLOAT32, Arrays, Draw, OperatorCase, values
 
 Output = tuple[Sequence[int], TensorType, "QuantizationParameters | None"]
 
@@ -51,7 +51,7 @@ class SingleOperator:
         else:
             self.input(type, [array] * len(self.invocations))
 
-    def case(self, operator: BuiltinOperator, outputs: Sequence[Output], options: Any = None) -> Case:
+    def case(self, operator: BuiltinOperator, outputs: Sequence[Output], options: Any = None) -> OperatorCase:
         """The model with these outputs."""
         tensors = [self.main.tensor(f"y{i}", *output) for i, output in enumerate(outputs)]
         self.main.operator(operator, self.operands, tensors, options)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hypothesis import strategies as st
-from models import Case
 
-from strategies import (
+from tflm.testing.drawing import OperatorCase
+from tflm.testing.operators import (
     activations,
     basic_classifier,
     batch_matmul,
@@ -31,6 +31,7 @@ from strategies import (
     signal,
     slicing,
     unary,
+    variables,
 )
 
 FAMILIES = (
@@ -53,10 +54,15 @@ FAMILIES = (
     resizing,
     slicing,
     unary,
+    variables,
 )
 
-OPERATORS: dict[str, st.SearchStrategy[Case]] = {name: s for family in FAMILIES for name, s in family.OPERATORS.items()}
+OPERATORS: dict[str, st.SearchStrategy[OperatorCase]] = {
+    name: s for family in FAMILIES for name, s in family.OPERATORS.items()
+}
 """A strategy for each operator."""
 
-LARGE: dict[str, Callable[[], Case]] = {name: case for family in FAMILIES for name, case in family.LARGE.items()}
+LARGE: dict[str, Callable[[], OperatorCase]] = {
+    name: case for family in FAMILIES for name, case in family.LARGE.items()
+}
 """Large models, by a name that begins with the operator's."""

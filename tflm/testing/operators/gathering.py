@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, LARGE_SHAPE, Case, Draw, scales, shapes
 
-from strategies.single_operator import SingleOperator, any_values
 from tflm.schema import ELEMENT_TYPES, BuiltinOperator, GatherOptions, TensorType, quantized
+from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, INT64, LARGE_SHAPE, Draw, OperatorCase, scales, shapes
+from tflm.testing.operators.single_operator import SingleOperator, any_values
 
 
-def _indices(draw: Draw, model: SingleOperator, sizes: npt.ArrayLike, shape: tuple[int, ...]) -> None:
+def _indices(draw: Draw, model: SingleOperator, sizes: int | Sequence[int], shape: tuple[int, ...]) -> None:
     """Indices from 0 to below `sizes`, which broadcast with `shape`: a constant, or others in each invoke."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    arrays = [rng.integers(0, sizes, shape).astype(np.int32) for _ in model.invocations]
+    arrays = [rng.integers(0, np.asarray(sizes, np.int64), shape).astype(np.int32) for _ in model.invocations]
     if draw(st.booleans()):
         model.constant(arrays[0])
     else:
@@ -25,7 +25,7 @@ def _indices(draw: Draw, model: SingleOperator, sizes: npt.ArrayLike, shape: tup
 
 
 @st.composite
-def gather(draw: Draw) -> Case:
+def gather(draw: Draw) -> OperatorCase:
     """GATHER along any dimension, with dimensions of batches before it; the output's shape in the model may differ."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 5, 4))
@@ -47,7 +47,7 @@ def gather(draw: Draw) -> Case:
 
 
 @st.composite
-def gather_nd(draw: Draw) -> Case:
+def gather_nd(draw: Draw) -> OperatorCase:
     """GATHER_ND with indices of one number and more."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 6, 4))
@@ -60,7 +60,7 @@ def gather_nd(draw: Draw) -> Case:
 
 
 @st.composite
-def embedding_lookup(draw: Draw) -> Case:
+def embedding_lookup(draw: Draw) -> OperatorCase:
     """EMBEDDING_LOOKUP of floats, of integers, and of integers that become floats."""
     type, result = draw(st.sampled_from([(FLOAT32, FLOAT32), (INT8, INT8), (INT8, FLOAT32)]))
     shape = draw(shapes(2, 4, 5))
@@ -77,7 +77,7 @@ def embedding_lookup(draw: Draw) -> Case:
 
 
 @st.composite
-def dynamic_update_slice(draw: Draw) -> Case:
+def dynamic_update_slice(draw: Draw) -> OperatorCase:
     """DYNAMIC_UPDATE_SLICE at any index, many of them outside; now and then the slice is all there is."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16, INT32]))
     shape = draw(shapes(1, 6, 4))
@@ -100,7 +100,7 @@ OPERATORS = {
 }
 
 
-def _large(name: str, type: TensorType, result: TensorType) -> Case:
+def _large(name: str, type: TensorType, result: TensorType) -> OperatorCase:
     """Indices and starts that come anew with each invoke."""
     model = SingleOperator()
     shape, indices, dims, options = LARGE_OPERATORS[name]

@@ -7,21 +7,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import (
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    Case,
-    Draw,
-    factors,
-    float32,
-    quantization,
-    rescaled,
-    shapes,
-    values,
-    zero_points,
-)
 
 from tflm.schema import (
     ArgMaxOptions,
@@ -33,6 +18,22 @@ from tflm.schema import (
     ReducerOptions,
     TensorType,
     quantized,
+)
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    Draw,
+    OperatorCase,
+    factors,
+    float32,
+    quantization,
+    rescaled,
+    scale_of,
+    shapes,
+    values,
+    zero_points,
 )
 
 TYPES = {
@@ -69,7 +70,7 @@ def _model(
 
 
 @st.composite
-def reduction(draw: Draw, operator: BuiltinOperator) -> Case:
+def reduction(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """Any dimensions, named from either end and some of them twice; now and then as an input."""
     type = draw(st.sampled_from(TYPES[operator]))
     shape = draw(shapes(1, 4, 6))
@@ -84,7 +85,7 @@ def reduction(draw: Draw, operator: BuiltinOperator) -> Case:
     return model, [inputs if constant else [*inputs, np.array(axes, np.int32)]]
 
 
-def _large(operator: BuiltinOperator, type: TensorType) -> Case:
+def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     parameters = None if type in (FLOAT32, TensorType.BOOL) else quantized(0.5)
     model = _model(operator, type, (1, 64, 64, 32), [1, 2], True, (parameters, parameters))
     dtype = {FLOAT32: np.float32, INT8: np.int8, INT16: np.int16, TensorType.BOOL: np.bool_}[type]
@@ -115,7 +116,7 @@ def _one_axis(
 
 
 @st.composite
-def arg_min_max(draw: Draw, operator: BuiltinOperator) -> Case:
+def arg_min_max(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """Elements that are equal, and floats that are no numbers, among others; now and then the axis as an input."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 6))
@@ -133,7 +134,7 @@ def arg_min_max(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def cumsum(draw: Draw) -> Case:
+def cumsum(draw: Draw) -> OperatorCase:
     """CUMSUM from either end; an output much finer than the input is refused."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = draw(shapes(1, 4, 6) | st.tuples(st.integers(1, 2), st.integers(10, 40)))
@@ -141,7 +142,7 @@ def cumsum(draw: Draw) -> Case:
     input = quantization(draw, type, -20, 8)
     output = None
     if input is not None:
-        output = quantized(float32(input.scale[0] * draw(factors(-20, 8) | factors(-1, 4))), draw(zero_points(type)))
+        output = quantized(float32(scale_of(input) * draw(factors(-20, 8) | factors(-1, 4))), draw(zero_points(type)))
     options = CumsumOptions(exclusive=draw(st.booleans()), reverse=draw(st.booleans()))
     constant = draw(st.integers(0, 4)) > 0
     model = _one_axis(BuiltinOperator.CUMSUM, shape, axis, (type, type), (input, output), options, constant)
@@ -149,7 +150,7 @@ def cumsum(draw: Draw) -> Case:
     return model, [[x] if constant else [x, np.array(axis, np.int32)]]
 
 
-def _large_one_axis(operator: BuiltinOperator, type: TensorType, options: Any) -> Case:
+def _large_one_axis(operator: BuiltinOperator, type: TensorType, options: Any) -> OperatorCase:
     parameters = None if type == FLOAT32 else quantized(0.5, 3)
     output = INT32 if operator in ARG_OPTIONS else type
     model = _one_axis(operator, (1, 64, 64, 32), 2, (type, output), (parameters, parameters), options)

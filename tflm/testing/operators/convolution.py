@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import (
-    ACTIVATIONS,
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    UINT8,
-    Arrays,
-    Case,
-    Draw,
-    factors,
-    float32,
-    quantization,
-    scales,
-    values,
-    zero_points,
-)
 
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -39,6 +24,23 @@ from tflm.schema import (
     TensorType,
     TransposeConvOptions,
     quantized,
+)
+from tflm.testing.drawing import (
+    ACTIVATIONS,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    UINT8,
+    Arrays,
+    Draw,
+    OperatorCase,
+    factors,
+    float32,
+    quantization,
+    scales,
+    values,
+    zero_points,
 )
 
 
@@ -84,6 +86,7 @@ class Layer:
         constant: bool,
         **packed: Any,
     ) -> int:
+        """A constant, or an input with those elements."""
         if constant:
             return self.main.constant(name, elements, parameters, **packed)
         self.inputs.append(elements)
@@ -98,7 +101,7 @@ class Layer:
         factors = [draw(scales(-3, 3)) for _ in range(shape[channels])] if draw(st.booleans()) else [1.0]
         parameters = quantized([float32(base * factor) for factor in factors], 0, channels)
         if packs and self.type == INT8 and draw(st.integers(0, 3)) == 0:
-            packed = values(draw, UINT8, ((int(np.prod(shape)) + 1) // 2,))
+            packed = values(draw, UINT8, ((math.prod(shape) + 1) // 2,))
             index = self.tensor("w", packed, parameters, True, type=TensorType.INT4, shape=shape)
         else:
             index = self.tensor("w", values(draw, INT8, shape), parameters, constant)
@@ -108,7 +111,8 @@ class Layer:
         """The bias, if any; of any of so many bits for 16-bit activations."""
         draw = self.draw
         if draw(st.sampled_from([False, False, True])):
-            return draw(st.sampled_from([[], [], [], [-1]]))
+            omitted: list[int] = draw(st.sampled_from([[], [], [], [-1]]))
+            return omitted
         if self.type == FLOAT32:
             return [self.tensor("b", values(draw, FLOAT32, (channels,)), None, constant)]
         dtype = np.dtype(f"i{draw(st.sampled_from(bits)) // 8 if self.type == INT16 else 4}")
@@ -130,7 +134,7 @@ SIZES = st.sampled_from([(8, 6), (8, 6), (8, 6), (70, 9)])
 
 
 @st.composite
-def conv_2d(draw: Draw) -> Case:
+def conv_2d(draw: Draw) -> OperatorCase:
     """CONV_2D in every type, with groups, both paddings, strides and dilations."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     largest, most = draw(SIZES)
@@ -165,7 +169,7 @@ def conv_2d(draw: Draw) -> Case:
 
 
 @st.composite
-def depthwise_conv_2d(draw: Draw) -> Case:
+def depthwise_conv_2d(draw: Draw) -> OperatorCase:
     """DEPTHWISE_CONV_2D in every type, with depth multipliers, both paddings, strides and dilations."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     largest, most = draw(SIZES)
@@ -199,7 +203,7 @@ def depthwise_conv_2d(draw: Draw) -> Case:
 
 
 @st.composite
-def transpose_conv(draw: Draw) -> Case:
+def transpose_conv(draw: Draw) -> OperatorCase:
     """TRANSPOSE_CONV in every type; strides below and above the filter's size, outputs of about the usual size."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     largest, most = draw(SIZES)
@@ -237,14 +241,15 @@ def transpose_conv(draw: Draw) -> Case:
 OPERATORS = {"CONV_2D": conv_2d(), "DEPTHWISE_CONV_2D": depthwise_conv_2d(), "TRANSPOSE_CONV": transpose_conv()}
 
 
-def _large(operator: BuiltinOperator, type: TensorType) -> Case:
+def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     """An image of 64 x 64 x 16, 3 x 3 taps; as many channels, or 32."""
     rng = np.random.default_rng(0)
-    options, size, channels = {
+    kinds: dict[BuiltinOperator, tuple[Callable[..., Any], int, int]] = {
         BuiltinOperator.CONV_2D: (Conv2DOptions, 64, 32),
         BuiltinOperator.DEPTHWISE_CONV_2D: (partial(DepthwiseConv2DOptions, depth_multiplier=1), 64, 16),
         BuiltinOperator.TRANSPOSE_CONV: (partial(TransposeConvOptions, stride_w=2), 128, 32),
-    }[operator]
+    }
+    options, size, channels = kinds[operator]
     shape = (1, 3, 3, 16) if operator == BuiltinOperator.DEPTHWISE_CONV_2D else (channels, 3, 3, 16)
     parameters = None if type == FLOAT32 else quantized(0.01)
     builder = ModelBuilder()

@@ -7,22 +7,6 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import (
-    ACTIVATIONS,
-    FLOAT32,
-    INT8,
-    INT16,
-    INT32,
-    UINT8,
-    Case,
-    Draw,
-    factors,
-    float32,
-    quantization,
-    scales,
-    values,
-    zero_points,
-)
 
 from tflm.schema import (
     ELEMENT_TYPES,
@@ -34,10 +18,27 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.drawing import (
+    ACTIVATIONS,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    UINT8,
+    Draw,
+    OperatorCase,
+    factors,
+    float32,
+    quantization,
+    scale_of,
+    scales,
+    values,
+    zero_points,
+)
 
 
 @st.composite
-def fully_connected(draw: Draw) -> Case:
+def fully_connected(draw: Draw) -> OperatorCase:
     """FULLY_CONNECTED in float, int8 and int16, per tensor and per row, with and without bias and activation."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     batches, rows, depth = draw(st.integers(1, 4)), draw(st.integers(1, 8)), draw(st.integers(1, 40))
@@ -49,7 +50,7 @@ def fully_connected(draw: Draw) -> Case:
     y_parameters = None
     if type != FLOAT32:
         # Accumulators of a random layer are about this large: an output scale near it uses the whole range.
-        typical = input.scale[0] * float(multipliers[0]) * 64
+        typical = scale_of(input) * float(multipliers[0]) * 64
         y_parameters = quantized(float32(typical * draw(factors(-30, 20))), draw(zero_points(type)))
     bias = _bias(draw, main, type, rows, input, multipliers)
     y = main.tensor("y", (batches, rows), type, y_parameters)
@@ -67,10 +68,10 @@ def _weights(
 ) -> tuple[int, np.ndarray[Any, Any]]:
     """The weights of a layer, and their scales."""
     if type == FLOAT32:
-        return main.constant("w", values(draw, FLOAT32, (rows, depth))), np.ones(1)
+        return main.constant("w", values(draw, FLOAT32, (rows, depth))), np.ones(1, np.float64)
     base = draw(scales(-12, 0))
     per_row = draw(st.booleans())
-    multipliers = np.array([base * draw(scales(-3, 3)) for _ in range(rows)]) if per_row else np.array([base])
+    multipliers = np.array([base * draw(scales(-3, 3)) for _ in range(rows)] if per_row else [base], np.float64)
     if not per_row and type == INT8 and draw(st.booleans()):
         packed = values(draw, UINT8, ((rows * depth + 1) // 2,))
         index = main.constant("w", packed, quantized(base), type=TensorType.INT4, shape=(rows, depth))
@@ -91,8 +92,7 @@ def _bias(
         return -1
     if type == FLOAT32:
         return main.constant("b", values(draw, FLOAT32, (rows,)))
-    assert input is not None
-    parameters = quantized((multipliers * input.scale[0]).tolist())
+    parameters = quantized((multipliers * scale_of(input)).tolist())
     dtype = np.int64 if type == INT16 and draw(st.booleans()) else np.int32
     bits = draw(st.integers(1, 31 if dtype == np.int32 else 40))
     limit = 2 ** (bits - 1)
@@ -103,7 +103,7 @@ def _bias(
 OPERATORS = {"FULLY_CONNECTED": fully_connected()}
 
 
-def _large(type: TensorType) -> Case:
+def _large(type: TensorType) -> OperatorCase:
     """256 rows of 512 elements, 256 results each."""
     rng = np.random.default_rng(0)
     parameters = None if type == FLOAT32 else quantized(0.01)

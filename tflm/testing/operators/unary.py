@@ -6,9 +6,22 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, Case, Draw, large, quantization, rescaled, unary
 
 from tflm.schema import BuiltinOperator, TensorType
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    Draw,
+    OperatorCase,
+    large,
+    quantization,
+    rescaled,
+    unary,
+    zero_point_of,
+)
 
 FLOAT_ONLY = ("SIN", "COS", "LOG", "SQRT", "SQUARE", "EXP", "NEG", "CEIL", "FLOOR", "ROUND")
 TYPES = {
@@ -24,7 +37,7 @@ POSITIVE = ("LOG", "SQRT", "RSQRT")
 
 
 @st.composite
-def function(draw: Draw, operator: str) -> Case:
+def function(draw: Draw, operator: str) -> OperatorCase:
     """A function where it is defined; halves among the floats."""
     type = draw(st.sampled_from(TYPES[operator]))
     plain = type not in (INT8, INT16) or (type == INT16 and operator == "ABS" and draw(st.booleans()))
@@ -36,7 +49,7 @@ def function(draw: Draw, operator: str) -> Case:
         x = abs(x) + np.float32(0.25) if operator in POSITIVE else x
         x = np.minimum(x, np.float32(80)) if operator == "EXP" else x
     elif operator == "RSQRT" and input is not None and draw(st.integers(0, 5)):
-        x = np.maximum(x, input.zero_point[0]).astype(x.dtype)
+        x = np.maximum(x, zero_point_of(input)).astype(x.dtype)
     return model, [[x]]
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 from hypothesis import strategies as st
-from models import (
+
+from tflm.schema import BuiltinOperator, LeakyReluOptions, SoftmaxOptions, quantized
+from tflm.testing.drawing import (
     FLOAT32,
     INT8,
     INT16,
-    Case,
     Draw,
+    OperatorCase,
     factors,
     float32,
     large,
@@ -22,11 +24,9 @@ from models import (
     zero_points,
 )
 
-from tflm.schema import BuiltinOperator, LeakyReluOptions, SoftmaxOptions, quantized
-
 
 @st.composite
-def relu(draw: Draw, operator: BuiltinOperator) -> Case:
+def relu(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """RELU or RELU6."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     input = quantization(draw, type)
@@ -34,7 +34,7 @@ def relu(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def sigmoid(draw: Draw, operator: BuiltinOperator) -> Case:
+def sigmoid(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """LOGISTIC or TANH, from scales at which almost nothing is in range to ones at which all is."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     natural = {INT8: quantized(1 / 256, -128), INT16: quantized(1 / 32768), FLOAT32: None}
@@ -44,7 +44,7 @@ def sigmoid(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def softmax(draw: Draw) -> Case:
+def softmax(draw: Draw) -> OperatorCase:
     """SOFTMAX over rows of 1 to 40, from int8 to int8 and int16, int16 and float."""
     types = draw(st.sampled_from([(FLOAT32, FLOAT32), (INT8, INT8), (INT8, INT16), (INT16, INT16)]))
     natural = {
@@ -61,7 +61,7 @@ def softmax(draw: Draw) -> Case:
 
 
 @st.composite
-def leaky_relu(draw: Draw) -> Case:
+def leaky_relu(draw: Draw) -> OperatorCase:
     """LEAKY_RELU, with slopes of either sign and of any size."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     input = quantization(draw, type)
@@ -71,7 +71,7 @@ def leaky_relu(draw: Draw) -> Case:
 
 
 @st.composite
-def log_softmax(draw: Draw) -> Case:
+def log_softmax(draw: Draw) -> OperatorCase:
     """LOG_SOFTMAX over rows of 1 to 40."""
     type = draw(st.sampled_from([FLOAT32, INT8]))
     shape = (*draw(shapes(0, 3, 3)), draw(st.integers(1, 40)))

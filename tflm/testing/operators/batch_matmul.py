@@ -7,9 +7,7 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, Case, Draw, factors, float32, scales, values, zero_points
 
-from strategies.single_operator import SingleOperator
 from tflm.schema import (
     ELEMENT_TYPES,
     BatchMatMulOptions,
@@ -18,12 +16,14 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.drawing import FLOAT32, INT8, INT16, Draw, OperatorCase, factors, float32, scales, values, zero_points
+from tflm.testing.operators.single_operator import SingleOperator
 
 TYPES = (FLOAT32, INT8, INT16)
 
 
 @st.composite
-def batch_matmul(draw: Draw) -> Case:
+def batch_matmul(draw: Draw) -> OperatorCase:
     """BATCH_MATMUL of any batches that broadcast; either side an input or a constant, or swapped."""
     type = draw(st.sampled_from(TYPES))
     rows, depth, columns = draw(st.integers(1, 6)), draw(st.integers(1, 20)), draw(st.integers(1, 6))
@@ -61,7 +61,7 @@ def _parameters(draw: Draw, type: TensorType) -> list[QuantizationParameters | N
     return [quantized(s, p) for s, p in zip((left, right, scale), points)]
 
 
-def _large(type: TensorType) -> Case:
+def _large(type: TensorType) -> OperatorCase:
     """Two batches of 64 x 512 times 512 x 256, both inputs."""
     dtype: Any = ELEMENT_TYPES[type].dtype
     parameters = None if type == FLOAT32 else quantized(0.01)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
 import numpy as np
 from flatbuffers import flexbuffers
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, Case, Draw, values, zero_points
 
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType, quantized
+from tflm.testing.drawing import FLOAT32, INT8, INT16, INT32, INT64, Draw, OperatorCase, values, zero_points
 
 INVOKES = 7
 DETECTION = "TFLite_Detection_PostProcess"
@@ -18,7 +19,7 @@ LOOK_UP, HUFFMAN, PRUNE = 0, 1, 2
 
 
 @st.composite
-def circular_buffer(draw: Draw) -> Case:
+def circular_buffer(draw: Draw) -> OperatorCase:
     """Two buffers one after the other, with a RELU between them; both pause, or one, or none."""
     width, depth = draw(st.integers(1, 3)), draw(st.integers(1, 5))
     builder = ModelBuilder()
@@ -38,7 +39,7 @@ def circular_buffer(draw: Draw) -> Case:
     return builder.build(), [[values(draw, INT8, (1, 1, width, depth))] for _ in range(INVOKES)]
 
 
-def large_circular_buffer() -> Case:
+def large_circular_buffer() -> OperatorCase:
     """512 KiB of slots."""
     builder = ModelBuilder()
     main = builder.subgraph()
@@ -92,7 +93,7 @@ def detection_model(boxes: int, classes: int, coordinates: int, anchors: np.ndar
     return builder.build()
 
 
-def detections(draw: Draw, **changed: Any) -> Case:
+def detections(draw: Draw, **changed: Any) -> OperatorCase:
     """A detection over a few boxes that overlap, with scores of which some are equal."""
     boxes, num_classes = draw(st.integers(1, 40)), draw(st.integers(1, 4))
     classes = num_classes + draw(st.integers(0, 1))
@@ -113,12 +114,12 @@ def detections(draw: Draw, **changed: Any) -> Case:
 
 
 @st.composite
-def regular_detections(draw: Draw) -> Case:
+def regular_detections(draw: Draw) -> OperatorCase:
     """Detections by class, which write all of the outputs; the fast ones leave the rest of them as it was."""
     return detections(draw)
 
 
-def large_detection(is_regular: bool) -> Case:
+def large_detection(is_regular: bool) -> OperatorCase:
     """The boxes and classes of a large detector."""
     rng = np.random.default_rng(0)
     anchors = rng.uniform(0.2, 1, (4000, 4)).astype(np.float32)
@@ -137,7 +138,7 @@ def metadata(kind: int, parameters: int = 0, stride: int = 0) -> np.ndarray:
 
 def packed(indices: np.ndarray, width: int) -> np.ndarray:
     """Indices of `width` bits each, one after the other from the highest bit of the first byte."""
-    bits = indices.reshape(-1, 1) >> np.arange(width)[::-1] & 1
+    bits = indices.reshape(-1, 1) >> np.arange(width, dtype=np.int64)[::-1] & 1
     return np.packbits(bits.astype(np.uint8))
 
 
@@ -172,7 +173,7 @@ def look_up(draw: Draw) -> Encoded:
     shape, parameters, channels, _ = channels_of(draw, type, with_zero_points=True)
     stride = draw(st.integers(1, 2**width))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    indices = rng.integers(0, stride, int(np.prod(shape)))
+    indices = rng.integers(0, stride, math.prod(shape))
     table = values(draw, type, (channels * stride,))
     padding = np.zeros(8, np.uint8)
     codes = np.concatenate([packed(indices, width), padding])
@@ -184,8 +185,8 @@ def pruned(draw: Draw) -> Encoded:
     type = draw(st.sampled_from(VALUE_TYPES))
     shape, parameters, _, _ = channels_of(draw, type, with_zero_points=True)
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    kept = rng.integers(0, 2, int(np.prod(shape)))
-    table = values(draw, type, (int(kept.sum()),))
+    kept = rng.integers(0, 2, math.prod(shape))
+    table = values(draw, type, (int(kept.sum(dtype=np.int64)),))
     return packed(kept, 1), with_table(metadata(PRUNE), table), type, shape, parameters
 
 
@@ -199,7 +200,7 @@ def huffman(draw: Draw) -> Encoded:
     first, step = draw(st.integers(1, 5)), draw(st.integers(1, 4))
     table = tables_of(dict(zip(codes, symbols)), first, step, 32 if wide else 16)
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
-    chosen = rng.integers(0, len(codes), int(np.prod(shape)))
+    chosen = rng.integers(0, len(codes), math.prod(shape))
     bits = "".join(codes[i] for i in chosen)
     bits += "0" * (64 - len(bits) % 32)
     words = np.array([int(bits[i : i + 32], 2) for i in range(0, len(bits), 32)], ">u4")
@@ -252,16 +253,16 @@ def decode_model(encoded: list[Encoded]) -> bytes:
 
 
 @st.composite
-def decode(draw: Draw) -> Case:
+def decode(draw: Draw) -> OperatorCase:
     """One to three tensors, each compressed in its own way."""
     kinds = draw(st.lists(st.sampled_from([look_up, huffman, pruned]), min_size=1, max_size=3))
     return decode_model([kind(draw) for kind in kinds]), [[], []]
 
 
-def large_decode() -> Case:
+def large_decode() -> OperatorCase:
     """A look-up table for 256 KiB."""
-    head = with_table(metadata(LOOK_UP, 4, 16), np.arange(16).astype(np.int8))
-    codes = np.arange(2**17).astype(np.uint8)
+    head = with_table(metadata(LOOK_UP, 4, 16), np.arange(16, dtype=np.int8))
+    codes = np.arange(2**17, dtype=np.int64).astype(np.uint8)
     return decode_model([(codes, head, INT8, (2**18,), quantized(0.5))]), [[]]
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from flatbuffers import flexbuffers
 from hypothesis import strategies as st
-from models import FLOAT32, INT16, INT32, Case, Draw, values
 
 from tflm.schema import ELEMENT_TYPES, TENSOR_TYPES, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
+from tflm.testing.drawing import FLOAT32, INT16, INT32, Draw, OperatorCase, values
 
 UINT32, UINT64 = TensorType.UINT32, TensorType.UINT64
 
@@ -35,7 +37,8 @@ def magnitudes(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarr
     powers = (1 << rng.integers(0, bits, shape).astype(dtype)).astype(dtype) + rng.integers(-2, 3, shape).astype(dtype)
     roots = rng.integers(0, 2 ** (bits // 2), shape).astype(dtype)
     halves = roots * roots + roots + rng.integers(-1, 3, shape).astype(dtype)
-    return rng.choice(np.stack([numbers, numbers, powers, halves]))
+    chosen: npt.NDArray[Any] = rng.choice(np.stack([numbers, numbers, powers, halves]))
+    return chosen
 
 
 def input_or_constant(
@@ -49,10 +52,10 @@ def input_or_constant(
 
 
 @st.composite
-def window(draw: Draw) -> Case:
+def window(draw: Draw) -> OperatorCase:
     """SignalWindow over one or more frames."""
     length, frames = draw(st.integers(1, 40)), draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
-    shape = (*frames, length) if draw(st.booleans()) else (*frames[:-1], int(np.prod(frames[-1:])) * length)
+    shape = (*frames, length) if draw(st.booleans()) else (*frames[:-1], math.prod(frames[-1:]) * length)
     builder = ModelBuilder()
     main = builder.subgraph()
     x = main.input("x", shape, INT16)
@@ -66,7 +69,7 @@ def window(draw: Draw) -> Case:
 
 
 @st.composite
-def fft_auto_scale(draw: Draw) -> Case:
+def fft_auto_scale(draw: Draw) -> OperatorCase:
     """SignalFftAutoScale of samples of any size, the lowest one among them at times."""
     shape = (draw(st.integers(1, 40)),)
     builder = ModelBuilder()
@@ -82,7 +85,7 @@ def fft_auto_scale(draw: Draw) -> Case:
 
 
 @st.composite
-def rfft(draw: Draw) -> Case:
+def rfft(draw: Draw) -> OperatorCase:
     """SignalRfft of one or more rows, with zeros behind them at times."""
     type, length = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS)
     rows = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
@@ -98,7 +101,7 @@ def rfft(draw: Draw) -> Case:
 
 
 @st.composite
-def irfft(draw: Draw) -> Case:
+def irfft(draw: Draw) -> OperatorCase:
     """SignalIrfft of one or more rows, with bins behind them at times that do not count."""
     type, length = draw(st.sampled_from([INT16, INT32, FLOAT32])), draw(LENGTHS)
     rows = draw(st.sampled_from([(), (1,), (3,), (2, 2)]))
@@ -118,7 +121,7 @@ def several(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> list[list[n
 
 
 @st.composite
-def delay(draw: Draw) -> Case:
+def delay(draw: Draw) -> OperatorCase:
     """SignalDelay by less or more than a frame, over several invokes."""
     shape = (*draw(st.sampled_from([(), (1,), (3,), (2, 2)])), draw(st.integers(1, 12)))
     builder = ModelBuilder()
@@ -138,7 +141,7 @@ def output_if_valid(main: SubgraphBuilder, y: int, valid: int, shape: tuple[int,
 
 
 @st.composite
-def framer(draw: Draw) -> Case:
+def framer(draw: Draw) -> OperatorCase:
     """SignalFramer of frames that overlap, or that leave samples out, over several invokes."""
     rows, step, frames = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 8)), draw(st.integers(1, 4))
     size = draw(st.integers(1, 20))
@@ -154,7 +157,7 @@ def framer(draw: Draw) -> Case:
 
 
 @st.composite
-def stacker(draw: Draw) -> Case:
+def stacker(draw: Draw) -> OperatorCase:
     """SignalStacker of frames before and behind, over several invokes."""
     channels, left, right = draw(st.integers(1, 6)), draw(st.integers(0, 4)), draw(st.integers(0, 4))
     size = channels * (left + right + 1)
@@ -171,7 +174,7 @@ def stacker(draw: Draw) -> Case:
 
 
 @st.composite
-def overlap_add(draw: Draw) -> Case:
+def overlap_add(draw: Draw) -> OperatorCase:
     """SignalOverlapAdd of frames at any step, over several invokes."""
     type = draw(st.sampled_from([INT16, FLOAT32]))
     rows, frames, size = draw(st.sampled_from([(), (1,), (3,)])), draw(st.integers(1, 4)), draw(st.integers(1, 12))
@@ -186,7 +189,7 @@ def overlap_add(draw: Draw) -> Case:
 
 
 @st.composite
-def energy(draw: Draw) -> Case:
+def energy(draw: Draw) -> OperatorCase:
     """SignalEnergy of a part of a spectrum; a filter bank behind it takes out that part, for TFLM writes no other."""
     bins = draw(st.integers(2, 40))
     start, end = sorted(draw(st.lists(st.integers(0, bins), min_size=2, max_size=2, unique=True)))
@@ -196,7 +199,7 @@ def energy(draw: Draw) -> Case:
     main.operator("SignalEnergy", [x], [energies], custom_options=options(start_index=start, end_index=end))
     count = end - start
     ones, zeros = np.ones(bins, np.int16), np.zeros(bins, np.int16)
-    numbers = [ones, zeros, np.r_[start, start:end], np.zeros(count + 1), np.r_[0, [1] * count]]
+    numbers = [ones, zeros, np.r_[start, start:end], np.zeros(count + 1, np.int64), np.r_[0, [1] * count]]
     bank = [main.constant(f"bank {i}", array.astype(np.int16)) for i, array in enumerate(numbers)]
     y = main.tensor("y", (count,), UINT64)
     main.operator("SignalFilterBank", [energies, *bank], [y], custom_options=options(num_channels=count))
@@ -205,7 +208,7 @@ def energy(draw: Draw) -> Case:
 
 
 @st.composite
-def filter_bank(draw: Draw) -> Case:
+def filter_bank(draw: Draw) -> OperatorCase:
     """SignalFilterBank of bands anywhere, constant or not, with weights of either sign."""
     bins, channels, taps = draw(st.integers(1, 30)), draw(st.integers(2, 8)), draw(st.integers(8, 40))
     bands = []
@@ -225,7 +228,7 @@ def filter_bank(draw: Draw) -> Case:
 
 
 @st.composite
-def square_root(draw: Draw) -> Case:
+def square_root(draw: Draw) -> OperatorCase:
     """SignalFilterBankSquareRoot of integers of up to 64 bits, next to squares and halves between them."""
     shape = (draw(st.integers(2, 30)),)
     builder = ModelBuilder()
@@ -240,7 +243,7 @@ def square_root(draw: Draw) -> Case:
 
 
 @st.composite
-def spectral_subtraction(draw: Draw) -> Case:
+def spectral_subtraction(draw: Draw) -> OperatorCase:
     """SignalFilterBankSpectralSubtraction over several invokes."""
     channels = draw(st.integers(1, 20))
     bits = draw(st.just(14) | SHIFTS)
@@ -260,7 +263,7 @@ def spectral_subtraction(draw: Draw) -> Case:
 
 
 @st.composite
-def pcan(draw: Draw) -> Case:
+def pcan(draw: Draw) -> OperatorCase:
     """SignalPCAN with a table for all estimates, or for some."""
     channels = draw(st.integers(1, 20))
     builder = ModelBuilder()
@@ -279,7 +282,7 @@ def pcan(draw: Draw) -> Case:
 
 
 @st.composite
-def filter_bank_log(draw: Draw) -> Case:
+def filter_bank_log(draw: Draw) -> OperatorCase:
     """SignalFilterBankLog of integers of any size."""
     shape = (draw(st.integers(2, 40)),)
     scale = draw(st.sampled_from([64, 64, 1600, -1, 2**31 - 1, -(2**31)]) | st.integers(0, 2000))
@@ -313,7 +316,7 @@ COUNT = 1 << 17
 """Elements of a large tensor."""
 
 
-def large(operator: str, inputs: list[Any], outputs: list[Any], constants: int = 0, **numbers: int) -> Case:
+def large(operator: str, inputs: list[Any], outputs: list[Any], constants: int = 0, **numbers: int) -> OperatorCase:
     """A model of one operator, with these values for its inputs; the last ones are constants.
 
     Args:
@@ -332,10 +335,10 @@ def large(operator: str, inputs: list[Any], outputs: list[Any], constants: int =
 
 def ramp(type: TensorType, *shape: int, highest: int = 1000) -> np.ndarray[Any, Any]:
     """Integers from 0 to below `highest`, over and over."""
-    return np.resize(np.arange(highest), shape).astype(ELEMENT_TYPES[type].dtype)
+    return np.resize(np.arange(highest, dtype=np.int64), shape).astype(ELEMENT_TYPES[type].dtype)
 
 
-def large_filter_bank() -> Case:
+def large_filter_bank() -> OperatorCase:
     """Bands of 30 bins beside each other."""
     starts = ramp(INT16, 1001, highest=1001) * np.int16(30)
     bank = [ramp(INT16, 30030), ramp(INT16, 30030), starts, starts, np.full(1001, 30, np.int16)]
@@ -343,7 +346,7 @@ def large_filter_bank() -> Case:
     return large("SignalFilterBank", [ramp(UINT32, 30030), *bank], outputs, constants=5, num_channels=1000)
 
 
-def large_subtraction() -> Case:
+def large_subtraction() -> OperatorCase:
     """With ordinary coefficients."""
     numbers = dict.fromkeys(("alternate_smoothing", "alternate_one_minus_smoothing", "smoothing"), 800)
     numbers |= {"one_minus_smoothing": 900, "min_signal_remaining": 800, "num_channels": COUNT, "clamping": 1}
@@ -352,70 +355,70 @@ def large_subtraction() -> Case:
     return large("SignalFilterBankSpectralSubtraction", [ramp(UINT32, COUNT)], outputs, **numbers)
 
 
-def large_roots(zeros: int) -> Case:
+def large_roots(zeros: int) -> OperatorCase:
     """Of integers with so many zero bits at the end."""
     numbers = ramp(UINT64, COUNT) << np.uint64(zeros)
     return large("SignalFilterBankSquareRoot", [numbers, np.array(2, np.int32)], [((COUNT,), UINT32)])
 
 
-def large_fft_auto_scale(lowest: int) -> Case:
+def large_fft_auto_scale(lowest: int) -> OperatorCase:
     """Samples from the lowest one on."""
     samples = ramp(INT16, COUNT) + np.int16(lowest)
     return large("SignalFftAutoScale", [samples], [((COUNT,), INT16), ((), INT32)])
 
 
-def large_rfft(type: TensorType) -> Case:
+def large_rfft(type: TensorType) -> OperatorCase:
     """Several long rows with zeros behind them."""
     return large("SignalRfft", [ramp(type, 16, 4000)], [((16, 4098), type)], T=int(type), fft_length=4096)
 
 
-def large_irfft(type: TensorType) -> Case:
+def large_irfft(type: TensorType) -> OperatorCase:
     """Several long rows."""
     return large("SignalIrfft", [ramp(type, 16, 4098)], [((16, 4096), type)], T=int(type), fft_length=4096)
 
 
-def large_delay() -> Case:
+def large_delay() -> OperatorCase:
     """By more than a row."""
     return large("SignalDelay", [ramp(INT16, 2, COUNT // 2)], [((2, COUNT // 2), INT16)], delay_length=COUNT)
 
 
-def large_framer() -> Case:
+def large_framer() -> OperatorCase:
     """Frames of which half overlaps."""
     outputs = [((COUNT // 1024, 2048), INT16), ((), TensorType.BOOL)]
     return large("SignalFramer", [ramp(INT16, COUNT)], outputs, frame_size=2048, frame_step=1024, prefill=1)
 
 
-def large_stacker() -> Case:
+def large_stacker() -> OperatorCase:
     """Of two frames."""
     numbers = {"stacker_left_context": 1, "stacker_right_context": 0, "stacker_step": 1, "num_channels": COUNT}
     return large("SignalStacker", [ramp(INT16, COUNT)], [((2 * COUNT,), INT16), ((), TensorType.BOOL)], **numbers)
 
 
-def large_overlap_add(type: TensorType) -> Case:
+def large_overlap_add(type: TensorType) -> OperatorCase:
     """Frames of which half overlaps."""
     half = COUNT // 4
     return large("SignalOverlapAdd", [ramp(type, 2, 2 * half)], [((2 * half,), type)], T=int(type), frame_step=half)
 
 
-def large_pcan() -> Case:
+def large_pcan() -> OperatorCase:
     """With a table for all estimates."""
     inputs = [ramp(UINT32, COUNT), ramp(UINT32, COUNT), ramp(INT16, 125)]
     return large("SignalPCAN", inputs, [((COUNT,), UINT32)], constants=1, snr_shift=6)
 
 
-def large_window() -> Case:
+def large_window() -> OperatorCase:
     """Many frames."""
     inputs = [ramp(INT16, 64, 2000), ramp(INT16, 2000)]
     return large("SignalWindow", inputs, [((64, 2000), INT16)], constants=1, shift=12)
 
 
-def large_energy() -> Case:
+def large_energy() -> OperatorCase:
     """All bins but a few."""
     outputs = [((COUNT // 2,), UINT32)]
     return large("SignalEnergy", [ramp(INT16, COUNT)], outputs, start_index=5, end_index=COUNT // 2)
 
 
-def large_log() -> Case:
+def large_log() -> OperatorCase:
     """Logarithms in ordinary units."""
     outputs = [((COUNT,), INT16)]
     return large("SignalFilterBankLog", [ramp(UINT32, COUNT)], outputs, input_correction_bits=3, output_scale=64)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, INT64, LARGE_SHAPE, UINT8, Case, Draw, quantization, shapes
 
-from strategies.single_operator import SingleOperator
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -24,6 +23,20 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_SHAPE,
+    UINT8,
+    Draw,
+    OperatorCase,
+    quantization,
+    shapes,
+)
+from tflm.testing.operators.single_operator import SingleOperator
 
 NUMPY_TYPES = [
     FLOAT32,
@@ -46,7 +59,7 @@ SPACE_TYPES = [FLOAT32, INT8]
 
 
 @st.composite
-def reshape(draw: Draw) -> Case:
+def reshape(draw: Draw) -> OperatorCase:
     """RESHAPE of any type, with or without the shape as an input, one dimension left open at times."""
     type = draw(st.sampled_from(NUMPY_TYPES))
     shape = draw(shapes(0, 4))
@@ -61,11 +74,11 @@ def reshape(draw: Draw) -> Case:
     model.main.operator(BuiltinOperator.RESHAPE, model.operands, [y], ReshapeOptions(new_shape=tuple(target)))
     # The wheel reads shapes of outputs from the model, where a dimension of -1 stays: give a tensor behind it.
     model.operands = [y]
-    return model.case(BuiltinOperator.RESHAPE, [((int(np.prod(shape)),), type, None)])
+    return model.case(BuiltinOperator.RESHAPE, [((math.prod(shape),), type, None)])
 
 
 @st.composite
-def expand_dims(draw: Draw) -> Case:
+def expand_dims(draw: Draw) -> OperatorCase:
     """EXPAND_DIMS anywhere."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     shape = draw(shapes(0, 5))
@@ -78,7 +91,7 @@ def expand_dims(draw: Draw) -> Case:
 
 
 @st.composite
-def squeeze(draw: Draw) -> Case:
+def squeeze(draw: Draw) -> OperatorCase:
     """SQUEEZE of some dimensions of 1, or of all."""
     type = draw(st.sampled_from(NUMPY_TYPES))
     shape = draw(shapes(1, 8, 3))
@@ -103,7 +116,7 @@ def padded(shape: tuple[int, ...], padding: list[tuple[int, int]]) -> tuple[int,
 
 
 @st.composite
-def pad(draw: Draw, operator: BuiltinOperator) -> Case:
+def pad(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """PAD and PADV2; the value of PADV2 may be an input, or be left out."""
     type = draw(st.sampled_from(PAD_TYPES))
     shape = draw(shapes(1, 5, 4))
@@ -123,7 +136,7 @@ def pad(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def mirror_pad(draw: Draw) -> Case:
+def mirror_pad(draw: Draw) -> OperatorCase:
     """MIRROR_PAD in both modes, as far as the input reaches; without options it is symmetric."""
     type = draw(st.sampled_from(SPACE_TYPES))
     shape = draw(shapes(1, 4, 4))
@@ -137,7 +150,7 @@ def mirror_pad(draw: Draw) -> Case:
 
 
 @st.composite
-def transpose(draw: Draw) -> Case:
+def transpose(draw: Draw) -> OperatorCase:
     """TRANSPOSE of up to five dimensions."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT16]))
     shape = draw(shapes(1, 5, 5))
@@ -149,7 +162,7 @@ def transpose(draw: Draw) -> Case:
 
 
 @st.composite
-def reverse(draw: Draw) -> Case:
+def reverse(draw: Draw) -> OperatorCase:
     """REVERSE_V2 along neighbouring dimensions, named in any order; TFLM refuses others."""
     type = draw(st.sampled_from([FLOAT32, INT8, UINT8, INT16, INT32, INT64, TensorType.BOOL]))
     shape = draw(shapes(1, 6, 4))
@@ -164,7 +177,7 @@ def reverse(draw: Draw) -> Case:
 
 
 @st.composite
-def broadcast_to(draw: Draw) -> Case:
+def broadcast_to(draw: Draw) -> OperatorCase:
     """BROADCAST_TO along any dimensions of 1, and new ones."""
     type = draw(st.sampled_from(NUMPY_TYPES))
     result = draw(st.lists(st.integers(2, 4) | st.just(1), min_size=1, max_size=5))
@@ -176,7 +189,7 @@ def broadcast_to(draw: Draw) -> Case:
 
 
 @st.composite
-def broadcast_args(draw: Draw) -> Case:
+def broadcast_args(draw: Draw) -> OperatorCase:
     """BROADCAST_ARGS of shapes that match, with ones here and there, of any lengths; of some that do not."""
     type = draw(st.sampled_from([INT32, INT64]))
     result = draw(st.lists(st.integers(-2, 9) | st.just(2**31 - 1), min_size=1, max_size=6))
@@ -190,7 +203,7 @@ def broadcast_args(draw: Draw) -> Case:
 
 
 @st.composite
-def fill(draw: Draw) -> Case:
+def fill(draw: Draw) -> OperatorCase:
     """FILL with a constant or an input."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT32]))
     result = draw(shapes(1, 5))
@@ -204,7 +217,7 @@ def fill(draw: Draw) -> Case:
 
 
 @st.composite
-def shape_of(draw: Draw) -> Case:
+def shape_of(draw: Draw) -> OperatorCase:
     """SHAPE of any type and rank."""
     type = draw(st.sampled_from(NUMPY_TYPES))
     shape = draw(shapes(0, 6))
@@ -214,7 +227,7 @@ def shape_of(draw: Draw) -> Case:
 
 
 @st.composite
-def space_and_depth(draw: Draw, operator: BuiltinOperator) -> Case:
+def space_and_depth(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """SPACE_TO_DEPTH and DEPTH_TO_SPACE."""
     type = draw(st.sampled_from(SPACE_TYPES))
     batch, rows, columns, depth = (draw(st.integers(1, 4)) for _ in range(4))
@@ -229,7 +242,7 @@ def space_and_depth(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def space_and_batch(draw: Draw, operator: BuiltinOperator) -> Case:
+def space_and_batch(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """SPACE_TO_BATCH_ND without a border, BATCH_TO_SPACE_ND with one; of images, and of rows.
 
     TFLM makes the border of SPACE_TO_BATCH_ND of a value that it never sets.
@@ -242,7 +255,7 @@ def space_and_batch(draw: Draw, operator: BuiltinOperator) -> Case:
     whole = [count * size for count, size in zip(counts, block)]
     border = [(0, 0)] * spatial
     model = SingleOperator(invokes=2)
-    batches = (batch * int(np.prod(block)), *counts, depth)
+    batches = (batch * math.prod(block), *counts, depth)
     if operator == BuiltinOperator.SPACE_TO_BATCH_ND:
         model.drawn(draw, type, (batch, *whole, depth))
         result: tuple[int, ...] = batches
@@ -257,7 +270,7 @@ def space_and_batch(draw: Draw, operator: BuiltinOperator) -> Case:
 
 
 @st.composite
-def bordered_space_to_batch(draw: Draw) -> Case:
+def bordered_space_to_batch(draw: Draw) -> OperatorCase:
     """SPACE_TO_BATCH_ND with a border, which BATCH_TO_SPACE_ND crops again: what is left is where it was."""
     type = draw(st.sampled_from(SPACE_TYPES))
     batch, height, width, depth = (draw(st.integers(1, 4)) for _ in range(4))
@@ -311,7 +324,7 @@ LARGE_OPERATORS: dict[str, tuple[list[Any], Any, tuple[int, ...]]] = {
 """Constants of int32 that come after the large input, options, and shape of the output."""
 
 
-def _large(name: str, type: TensorType) -> Case:
+def _large(name: str, type: TensorType) -> OperatorCase:
     constants, options, shape = LARGE_OPERATORS[name]
     parameters = quantized(0.5) if type in (INT8, INT16) else None
     model = SingleOperator()
@@ -321,21 +334,21 @@ def _large(name: str, type: TensorType) -> Case:
     return model.case(BuiltinOperator[name], [(shape, type, parameters)], options)
 
 
-def _large_fill() -> Case:
+def _large_fill() -> OperatorCase:
     model = SingleOperator()
     model.constant(np.array(LARGE_SHAPE, np.int32))
     model.input(FLOAT32, [np.array(2, np.float32)])
     return model.case(BuiltinOperator.FILL, [(LARGE_SHAPE, FLOAT32, None)])
 
 
-def _large_broadcast_args() -> Case:
+def _large_broadcast_args() -> OperatorCase:
     model = SingleOperator()
     for size in (100_000, 50_000):
         model.input(INT64, [np.full(size, 2, np.int64)])
     return model.case(BuiltinOperator.BROADCAST_ARGS, [((100_000,), INT64, None)])
 
 
-LARGE: dict[str, Callable[[], Case]] = {
+LARGE: dict[str, Callable[[], OperatorCase]] = {
     f"{name}-{type.name}": partial(_large, name, type) for name in LARGE_OPERATORS for type in SPACE_TYPES
 }
 LARGE |= {"FILL": _large_fill, "BROADCAST_ARGS": _large_broadcast_args}

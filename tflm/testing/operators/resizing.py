@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, LARGE_SHAPE, Case, Draw, large, quantization, shapes
 
-from strategies.single_operator import SingleOperator
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -20,6 +18,8 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.drawing import FLOAT32, INT8, INT16, LARGE_SHAPE, Draw, OperatorCase, large, quantization, shapes
+from tflm.testing.operators.single_operator import SingleOperator
 
 TYPES = {
     BuiltinOperator.RESIZE_NEAREST_NEIGHBOR: (FLOAT32, INT8, INT16),
@@ -28,7 +28,7 @@ TYPES = {
 
 
 @st.composite
-def resize(draw: Draw, operator: BuiltinOperator) -> Case:
+def resize(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """Images made larger and smaller; one line of them made very long at times."""
     type = draw(st.sampled_from(TYPES[operator]))
     batches, depth = draw(st.integers(1, 2)), draw(st.integers(1, 4))
@@ -58,7 +58,7 @@ def _stays_inside(size: int, wanted: int, align: bool, half: bool) -> bool:
 
 
 @st.composite
-def l2_normalization(draw: Draw) -> Case:
+def l2_normalization(draw: Draw) -> OperatorCase:
     """L2_NORMALIZATION of short and long vectors, some of them all zero point."""
     type = draw(st.sampled_from([FLOAT32, INT8, INT8]))
     shape = (*draw(shapes(0, 3, 4)), draw(st.integers(1, 8) | st.integers(1, 200)))
@@ -80,7 +80,7 @@ def l2_normalization(draw: Draw) -> Case:
 OPERATORS = {operator.name: resize(operator) for operator in TYPES} | {"L2_NORMALIZATION": l2_normalization()}
 
 
-def _large(operator: BuiltinOperator, type: TensorType) -> Case:
+def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     parameters = None if type == FLOAT32 else quantized(0.5)
     options = ResizeBilinearOptions if operator == BuiltinOperator.RESIZE_BILINEAR else ResizeNearestNeighborOptions
     model = SingleOperator()

@@ -6,7 +6,6 @@ from functools import partial
 
 import numpy as np
 from hypothesis import strategies as st
-from models import ACTIVATIONS, FLOAT32, INT8, INT16, Case, Draw, quantization, values
 
 from tflm.schema import (
     BuiltinOperator,
@@ -17,6 +16,7 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.drawing import ACTIVATIONS, FLOAT32, INT8, INT16, Draw, OperatorCase, quantization, values
 
 AVERAGE, MAX, L2 = BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D, BuiltinOperator.L2_POOL_2D
 TYPES = {AVERAGE: (FLOAT32, INT8, INT16), MAX: (FLOAT32, INT8, INT16), L2: (FLOAT32,)}
@@ -43,7 +43,7 @@ def _model(
 
 
 @st.composite
-def pool(draw: Draw, operator: BuiltinOperator) -> Case:
+def pool(draw: Draw, operator: BuiltinOperator) -> OperatorCase:
     """A pool with windows up to beyond the input where padding allows it."""
     type = draw(st.sampled_from(TYPES[operator]))
     shape = tuple(draw(st.tuples(st.integers(1, 2), st.integers(1, 9), st.integers(1, 9), st.integers(1, 5))))
@@ -62,7 +62,7 @@ def pool(draw: Draw, operator: BuiltinOperator) -> Case:
     return model, [[values(draw, type, shape)]]
 
 
-def _large(operator: BuiltinOperator, type: TensorType) -> Case:
+def _large(operator: BuiltinOperator, type: TensorType) -> OperatorCase:
     options = Pool2DOptions(filter_height=3, filter_width=3, stride_h=1, stride_w=1)
     shape = (1, 64, 64, 32)
     model = _model(operator, shape, type, None if type == FLOAT32 else quantized(0.5), options)

@@ -5,9 +5,21 @@ from __future__ import annotations
 from functools import partial
 
 from hypothesis import strategies as st
-from models import FLOAT32, INT8, INT16, INT32, UINT8, Case, Draw, large, quantization, rescaled, unary
 
 from tflm.schema import BuiltinOperator
+from tflm.testing.drawing import (
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    UINT8,
+    Draw,
+    OperatorCase,
+    large,
+    quantization,
+    rescaled,
+    unary,
+)
 
 QUANTIZE_TYPES = [
     (FLOAT32, INT8),
@@ -26,7 +38,7 @@ QUANTIZE_TYPES = [
 
 
 @st.composite
-def quantize(draw: Draw) -> Case:
+def quantize(draw: Draw) -> OperatorCase:
     """QUANTIZE for every pair of types."""
     types = draw(st.sampled_from(QUANTIZE_TYPES))
     input = quantization(draw, types[0])
@@ -34,7 +46,7 @@ def quantize(draw: Draw) -> Case:
 
 
 @st.composite
-def dequantize(draw: Draw) -> Case:
+def dequantize(draw: Draw) -> OperatorCase:
     """DEQUANTIZE from every type."""
     type = draw(st.sampled_from([INT8, UINT8, INT16]))
     return unary(BuiltinOperator.DEQUANTIZE, draw, (type, FLOAT32), (quantization(draw, type, -60, 60), None))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from hypothesis import strategies as st
-from models import INT32, LARGE_SHAPE, Case, Draw, values
 
 from tflm.schema import ModelBuilder, TensorType
+from tflm.testing.drawing import INT32, LARGE_SHAPE, Draw, OperatorCase, values
 
 
 def _model(shape: tuple[int, ...], classes: int) -> bytes:
@@ -25,10 +27,10 @@ def _model(shape: tuple[int, ...], classes: int) -> bytes:
 
 
 @st.composite
-def basic_classifier(draw: Draw) -> Case:
+def basic_classifier(draw: Draw) -> OperatorCase:
     """Any classes, now and then one that is not there."""
     shape = draw(st.sampled_from([(1,), (7,), (40,), (1, 5), (1, 9), (2, 3), (3, 8), (1, 1, 3)]))
-    count = int(np.prod(shape))
+    count = math.prod(shape)
     lowest, highest = draw(st.sampled_from([(0, count - 1)] * 4 + [(-1, count - 1), (0, count)]))
     classes = np.array(draw(st.lists(st.integers(lowest, highest), min_size=1, max_size=6)), np.int32)
     posteriors, thresholds = values(draw, INT32, shape), values(draw, INT32, classes.shape)
@@ -37,8 +39,8 @@ def basic_classifier(draw: Draw) -> Case:
     return _model(shape, len(classes)), [[posteriors, classes, thresholds]]
 
 
-def _large() -> Case:
-    count = int(np.prod(LARGE_SHAPE))
+def _large() -> OperatorCase:
+    count = math.prod(LARGE_SHAPE)
     numbers = np.arange(count, dtype=np.int32)
     return _model((count,), count), [[numbers, numbers[::-1], numbers]]
 
