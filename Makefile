@@ -5,6 +5,7 @@
 # make matrix     the tests on every Python of $(PYTHONS) that is there
 # make minimum    the tests with the lowest versions of the dependencies that are allowed
 # make i386       the real models and the tests of the kernels on a Python of 32 bits, in $(I386)
+# make aarch64    the same on a Python of 64-bit Arm under emulation, in $(AARCH64), with and without dot products
 # make processors the real models and the tests of the kernels for each instruction set of x86, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
 # make web        the page that runs the package in a browser, in build/web
@@ -16,8 +17,10 @@
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
-# make compiled   all models and operators as C, with every compiler that is installed
-# make compiled-sizes  measure code and stack of their kernels, with arm-none-eabi-gcc
+# make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
+# make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
+# make compiled-figures  measure code, stack and instructions of their kernels, with arm-none-eabi-gcc and QEMU
+# make compiled-check  compare these figures with those of models, under emulation
 # make projects   projects of tflm fit, compiled with TFLM's sources in $(TFLM_TREE) and run in QEMU
 #
 # Each makes its own environment first.
@@ -27,6 +30,7 @@ PYTHONS ?= python3.10 python3.11 python3.12 python3.13 python3.14
 NUMPY ?=
 VENV ?= .venv
 I386 ?= ../i386
+AARCH64 ?= ../aarch64
 PORT ?= 8000
 FAULTS ?=
 TFLM_TREE ?= ../tflite-micro
@@ -44,12 +48,14 @@ TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-
 	comparison-overlap no-any-return misc dict-item func-returns-value)
 
 # The real models, and kernels on their own.
-ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products gathering \
-	movement resizing control_flow custom_operators))
+ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernels signal fixed_point products planes \
+	rounding_mode gathering movement resizing control_flow custom_operators))
 
-.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 processors wheel web web-runtime web-serve \
-	docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-sizes \
-	faults history overlaps long clean
+ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
+
+.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-serve \
+	docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures \
+	compiled-check faults history overlaps long clean
 
 demo: $(RUNTIME)
 	$(VENV)/bin/python examples/hello_world/hello_world.py
@@ -70,6 +76,14 @@ i386: $(TESTING)
 	$(PIP) install --upgrade --no-deps --target $(VENV)/i386 flatbuffers
 	PYTHONPATH=$(CURDIR)/$(VENV)/i386 TFLM_ORACLE=$(CURDIR)/$(VENV)/bin/python tools/i386.sh $(I386) -m pytest -o addopts= -p no:cacheprovider \
 		$(ON_EVERY_PROCESSOR)
+
+# Kernels are compiled by this machine's own LLVM, but for the tests of the compiler itself.
+aarch64: $(TESTING)
+	PIP=$(VENV)/bin/pip $(ON_AARCH64) tests/test_machine_code.py
+	for path in dotprod:max neon:cortex-a53 plain:cortex-a53; do \
+		TFLM_CPU=$${path%:*} QEMU_CPU=$${path#*:} TFLM_CROSS=$(CURDIR)/$(VENV)/bin/python TFLM_ORACLE=$(CURDIR)/$(VENV)/bin/python \
+			$(ON_AARCH64) tests/test_compiled.py tests/test_recorded.py $(ON_EVERY_PROCESSOR) || exit 1; \
+	done
 
 reference: $(TESTING)
 	$(VENV)/bin/python tools/reference.py
@@ -129,7 +143,7 @@ release-check:
 	build/releasing/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
 
 processors: $(TESTING)
-	for path in avx512vnni avx512 avx2 sse2 plain; do \
+	for path in avx512vbmi avx512vnni avx512 avx2 sse2 plain; do \
 		TFLM_CPU=$$path $(VENV)/bin/pytest tests/test_compiled.py $(ON_EVERY_PROCESSOR) || exit 1; \
 	done
 
@@ -144,8 +158,8 @@ quantizer: $(TESTING)
 coverage: $(TESTING)
 	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
-firmware: $(TESTING)
-	$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40
+firmware: compiled
+	$(if $(LIBRARY),$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40)
 
 # Every line that was recorded of TFLM's history, of which the tests compare a sample.
 history: $(TESTING)
@@ -158,8 +172,16 @@ projects: $(TESTING)
 compiled: $(TESTING)
 	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py
 
-compiled-sizes: $(TESTING)
-	$(VENV)/bin/python tools/compiled_sizes.py $(CORPUS)/models/*.tflite $(CORPUS)/ops/*.tflite
+# Models that call CMSIS-NN, built with its sources in the folder CMSIS_NN, on this machine and under emulation.
+compiled-cmsis-nn: $(TESTING)
+	TFLM_CMSIS_NN=$(CMSIS_NN) $(VENV)/bin/pytest -n 2 tests/test_cmsis_nn_programs.py
+
+# Both tables of tflm/c, after a change of kernels.
+compiled-figures: $(TESTING)
+	$(VENV)/bin/python tools/compiled_figures.py $(CORPUS)/models/*.tflite $(CORPUS)/ops/*.tflite
+
+compiled-check: $(TESTING)
+	$(VENV)/bin/python tools/compiled_figures.py --check --parts $(CORPUS)/models/*.tflite
 
 # CMSIS-NN's kernels with outputs that overlap inputs; needs arm-none-eabi-gcc, qemu-system-arm and CMSIS_NN, a git
 # directory of the library.

@@ -2,6 +2,7 @@
 
     python tools/benchmark.py [--json FILE] [--markdown FILE] [--engines NAME...] [MODEL...]
     python tools/benchmark.py --growth [--json FILE]
+    python tools/benchmark.py --start [--json FILE] [MODEL...]
 
 Each engine runs a model in a separate process, so that a crash loses only one cell. The processes take turns in short
 rounds, so that other load affects all of them. For each engine and model:
@@ -18,6 +19,10 @@ Only ratios mean something from one machine to another. `--growth` times models 
 their width, depth or number of tensors doubles from one to the next; then the number of operators grows fourfold, to
 the largest number that a model may have, and every step from loading to exporting is timed once, in seconds of the
 processor, beside its growth: 4 is linear.
+
+`--start` measures what a process takes until its first answer: milliseconds of time and of the processor, the least of
+several, in turns: of whole commands, and of the rest once numpy is imported. `cold` has an empty cache, `cached` has
+all kernels there.
 """
 
 from __future__ import annotations
@@ -29,6 +34,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
@@ -66,7 +72,7 @@ def ours(path: Path, *, compiled: bool = True) -> Session:
 
     resolver = tflm.AllOpsResolver()
     load, model = timed(lambda: tflm.Model.from_file(path))
-    delegates = None if compiled else ()
+    delegates = tflm.delegates.default_delegates(model, waits=True) if compiled else ()
     interpreter = tflm.MicroInterpreter(model, resolver, bytearray(ARENA_BYTES), delegates=delegates)
     allocate, _ = timed(interpreter.allocate_tensors)
     inputs = [interpreter.input(i) for i in range(interpreter.inputs_size())]
@@ -433,12 +439,83 @@ def median_seconds(call: Callable[[], Any]) -> float:
 # --- Command line ------------------------------------------------------------------------------------------------
 
 
+# --- Starting ----------------------------------------------------------------------------------------------------
+
+
+STARTS = 15
+
+CLOCKED = """
+import sys, time, numpy
+wall, processor = time.perf_counter(), time.process_time()
+{}
+print(1e3 * (time.perf_counter() - wall), 1e3 * (time.process_time() - processor))
+"""
+
+FIRST_ANSWER = f"""
+import tflm
+model = tflm.Model.from_file(sys.argv[1])
+interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray({ARENA_BYTES}))
+interpreter.allocate_tensors()
+interpreter.invoke()
+"""
+
+RUN = ["-m", "tflm", "run", "MODEL", "--random"]
+
+PROCESSES: dict[str, tuple[list[str], str, bool]] = {
+    "import tflm": (["-c", CLOCKED.format("import tflm")], "1", False),
+    "first answer, cached": (["-c", CLOCKED.format(FIRST_ANSWER), "MODEL"], "1", False),
+    "first answer, cold": (["-c", CLOCKED.format(FIRST_ANSWER), "MODEL"], "1", True),
+    "first answer, numpy": (["-c", CLOCKED.format(FIRST_ANSWER), "MODEL"], "0", False),
+    "tflm run, cached": (RUN, "1", False),
+    "tflm run, cold": (RUN, "1", True),
+    "tflm run, numpy": (RUN, "0", False),
+}
+"""Arguments of Python, `TFLM_COMPILED`, and whether the cache is empty."""
+
+
+def starts(models: list[Path]) -> list[dict[str, Any]]:
+    """Milliseconds of each kind of process, for each model."""
+    results = []
+    for path in models or [DEFAULT_MODELS / "person_detect.tflite"]:
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run([sys.executable, "-m", "tflm", "warm", path], check=True, env=_environment("1", folder))
+            rounds = [{name: _started(name, path, folder) for name in PROCESSES} for _ in range(STARTS)]
+        for name in PROCESSES:
+            wall, cpu = (min(times[name][i] for times in rounds) for i in range(2))
+            results.append({"model": path.stem, "process": name, "milliseconds": wall, "processor_milliseconds": cpu})
+            print(f"{path.stem:26} {name:24}{wall:9.1f}{cpu:9.1f}", flush=True)
+    return results
+
+
+def _started(name: str, model: Path, cache: str) -> tuple[float, float]:
+    """Milliseconds of a process, of time and of the processor: those that it prints, or of the whole."""
+    arguments, compiled, is_cold = PROCESSES[name]
+    command = [sys.executable, *(str(model) if argument == "MODEL" else argument for argument in arguments)]
+    with tempfile.TemporaryDirectory() as empty:
+        environment = _environment(compiled, empty if is_cold else cache)
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        said = subprocess.run(command, check=True, env=environment, capture_output=True, text=True).stdout
+        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    if arguments[0] == "-c":
+        clocks = said.split()
+        return float(clocks[0]), float(clocks[1])
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return 1e3 * seconds, 1e3 * cpu
+
+
+def _environment(compiled: str, cache: str) -> dict[str, str]:
+    """The environment of a process, which may write bytecode."""
+    variables = {**os.environ, "TFLM_COMPILED": compiled, "TFLM_CACHE_DIR": cache}
+    return {name: value for name, value in variables.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def main() -> None:
     """Time the models, print a table, write the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", type=Path, metavar="MODEL", help="a .tflite file")
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES), metavar="NAME")
     parser.add_argument("--growth", action="store_true", help="time models that double in size instead")
+    parser.add_argument("--start", action="store_true", help="time processes until their first answer instead")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to a file")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write a table for documents to a file")
     parser.add_argument("--serve", choices=ENGINES, help=argparse.SUPPRESS)
@@ -446,9 +523,12 @@ def main() -> None:
     if options.serve:
         serve(options.serve, options.models[0])
         return
-    if options.growth and options.markdown:
-        parser.error("--markdown is for engines side by side, not for --growth")
-    results = growth() if options.growth else comparison(options.models, options.engines)
+    if options.markdown and (options.growth or options.start):
+        parser.error("--markdown is for engines side by side, not for --growth or --start")
+    if options.start:
+        results = starts(options.models)
+    else:
+        results = growth() if options.growth else comparison(options.models, options.engines)
     if options.markdown:
         options.markdown.write_text(markdown(results))
     if options.json:

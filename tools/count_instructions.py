@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from decoding_operators import decoding_model
 from flash_groups import Toolchain
 
 import tflm
 from tflm.firmware.resolver_methods import operators_of
 from tflm.kernels import REGISTRATIONS
+from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.schema import (
     ActivationFunctionType,
     AddOptions,
@@ -228,6 +230,8 @@ class Counter:
 
 def model_of(line: dict[str, Any]) -> bytes:
     """A model of one operator, as its line describes it, with random weights."""
+    if line["op"] == TFLM_DECODE.name:
+        return decoding_model(line)
     draw, builder = np.random.default_rng(0), tflm.ModelBuilder()
     graph = builder.subgraph()
     tensors = []

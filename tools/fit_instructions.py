@@ -8,7 +8,8 @@ A line of OPERATORS.jsonl is an int8 operator: `op`, `inputs` and `outputs` as [
 kernels/extension/optimization, [instructions, cycles]: as executed from the operator's begin to its end, and what those
 cost by the table of the Cortex-M4's manual. For each configuration and path the coefficients are the non-negative ones
 with the least squares of relative errors. Printed for each path: operators, terms, the largest error, and the error
-of each operator when it is left out of the fit.
+of each operator when it is left out of the fit. Paths of the output file without counted
+operators stay.
 
 A line of MODELS.jsonl is a model (a file's stem in FOLDER) with `kernels`, `extension`, `optimization` and `operators`,
 each [name, instructions, cycles]. `--check` prints how far the shipped coefficients are off for each model, and the
@@ -29,12 +30,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from decoding_operators import decoding_model
 from scipy.optimize import nnls  # type: ignore[import-untyped]
 
 import tflm
+from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.instructions import estimate
 from tflm.firmware.loop_trips import PATHS, Layer
 from tflm.kernels.layers.geometry import Axis, paddings
+from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.schema.enums import Padding
 
 VERSIONS = {"compiler": "arm-none-eabi-gcc 12.2", "library": "TFLM 90b983c2b, CMSIS-NN 4ab83cc3c"}
@@ -53,14 +57,28 @@ def main() -> None:
     if arguments.operators is not None:
         fitted = fit([json.loads(line) for line in arguments.operators.read_text().splitlines()])
         if arguments.output is not None:
-            arguments.output.write_text(shown({"configurations": fitted}))
+            arguments.output.write_text(shown({"configurations": merged(arguments.output, fitted)}))
     if arguments.check is not None:
         for line in arguments.check.read_text().splitlines():
             check(json.loads(line), arguments.models)
 
 
+def merged(output: Path, fitted: dict[str, Any]) -> dict[str, Any]:
+    """The configurations of a file, with the fitted paths in place of its own."""
+    known = json.loads(output.read_text())["configurations"] if output.exists() else {}
+    for name, configuration in fitted.items():
+        paths = known.get(name, configuration)["paths"] | configuration["paths"]
+        known[name] = {**configuration, "paths": dict(sorted(paths.items()))}
+    return known
+
+
 def layer(counted: dict[str, Any]) -> Layer:
     """The parameters of a counted operator's formula."""
+    if counted["op"] == TFLM_DECODE.name:
+        model = tflm.Model(decoding_model(counted))
+        subgraph = model.subgraphs[0]
+        trips = decoding_trips(encoded_tensors(model, subgraph, (subgraph.operators or [])[0]))
+        return Layer(counted["op"], (), (), decoding=tuple(trips.items()))
     inputs = tuple(tuple(shape) for _, shape in counted["inputs"])
     output = tuple(counted["outputs"][0][1])
     if "stride" not in counted:

@@ -152,7 +152,8 @@ def modules_by_stem(pieces: Pieces) -> dict[str, set[str]]:
     """By the stem of a source, modules of the same name, and those of the operators that it registers."""
     found: dict[str, set[str]] = {}
     for path in PACKAGE.rglob("*.py"):
-        found.setdefault(path.stem, set()).add(str(path.relative_to(PACKAGE.parent)))
+        if "testing" not in path.parts:
+            found.setdefault(path.stem, set()).add(str(path.relative_to(PACKAGE.parent)))
     operators = {name.replace("_", "").lower(): name for name in REGISTRATIONS}
     for file, of_file in pieces.items():
         if not file.startswith((f"{MICRO}/kernels/", "signal/micro/kernels/")):

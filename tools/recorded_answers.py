@@ -70,7 +70,8 @@ def main() -> None:
     """Record all operators."""
     sys.path.insert(0, str(TESTS))
     from oracle import Oracle
-    from strategies import OPERATORS  # type: ignore[import-not-found]
+
+    from tflm.testing.operators import OPERATORS
 
     oracle = Oracle()
     arrays: dict[str, Any] = {}

@@ -20,11 +20,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tflm.application.doctor import EXTRAS, requirements
+from tflm.application.doctor import requirements
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "build" / "release"
 HELLO_WORLD = ROOT / "examples" / "hello_world"
+
+EXTRAS = ("cli", "images", "metrics", "dask", "plot", "fast", "flex", "testing")
+"""Extras for users, except quantize, whose 313 MB `make quantizer` tries. The others are for the project's own work."""
+
+CHECK_OF_PLANNER = """
+from tflm.memory import GreedyMemoryPlanner
+from tflm.testing import check_planner
+
+check_planner(GreedyMemoryPlanner, max_examples=10)
+"""
 
 LARGEST_WHEEL_BYTES = 1_500_000
 
@@ -179,6 +189,8 @@ def try_package(package: Path, extra: str = "", constraints: Sequence[str] = ())
         environment = {**os.environ, "TFLM_CACHE_DIR": str(folder / "cache")}
         _run(python, "-m", "tflm", "doctor", cwd=folder, environment=environment)
         _run(python, HELLO_WORLD / "hello_world.py", cwd=folder, environment=environment)
+        if extra == "testing":
+            _run(python, "-c", CHECK_OF_PLANNER, cwd=folder)
         if extra == "cli":
             _run(python, "-m", "tflm", "arena", HELLO_WORLD / "hello_world_int8.tflite", cwd=folder)
             _write_sbom(python, package)
@@ -237,7 +249,7 @@ def check(tag: str | None, strict: bool) -> None:
     _tell(f"packages: {wheel.name} ({wheel.stat().st_size:,} bytes), {sdist.name}")
     try_package(sdist)
     _tell("sdist: installed, green")
-    try_package(wheel, constraints=[f"{name}=={lowest}.*" for name, lowest, extra in requirements() if not extra])
+    try_package(wheel, constraints=[f"{each.name}=={each.lowest}.*" for each in requirements() if not each.extra])
     _tell("wheel: green with the lowest versions of its dependencies")
     for extra in ("", *EXTRAS):
         try_package(wheel, extra)

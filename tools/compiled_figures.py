@@ -1,0 +1,111 @@
+"""Measure the kernels of compiled models: code and stack of each, and instructions by formulas.
+
+    python tools/compiled_figures.py MODEL ...           writes tflm/c/kernel_sizes.csv and kernel_instructions.csv
+                                                         from these models and those of compiled_training.py
+    python tools/compiled_figures.py --check MODEL ...   compares their figures with what models take
+
+Models that cannot be compiled are left out. Kernels whose text has not changed are not compiled again. The check
+prints, for each model and each optimization on a Cortex-M4: the bound of the stack, the bytes of the stack that an
+invoke touched under emulation, the deepest chain of calls of the linked program, and the instructions by formulas and
+as counted. With `--parts`, the deepest chain on Cortex-M0+ and M55, too. The exit status is 1 if a bound does not hold.
+
+Needs arm-none-eabi-gcc with newlib, qemu-system-arm with plugins, cc, and scipy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import compiled_instructions
+import compiled_sizes
+from compiled_emulation import Emulator
+from compiled_training import training_models
+
+import tflm
+from tflm.c import source
+from tflm.c.compile import CompiledModel, identifier_of
+from tflm.c.emitter import kernels_of
+from tflm.c.instructions import COUNTED_BUILDS
+from tflm.c.sizes import BUILDS
+from tflm.compiler.language import Kernel
+
+
+def compiled_models(paths: Iterable[Path]) -> list[CompiledModel]:
+    """The models that can be compiled, with names of their own."""
+    found = []
+    for number, path in enumerate(paths):
+        try:
+            found.append(tflm.compile_model(tflm.Model.from_file(path), identifier_of(f"{path.stem}_{number}")))
+        except tflm.TflmError as error:
+            print(f"{path.name}: {error}", file=sys.stderr)
+    return found
+
+
+def write(models: Sequence[CompiledModel]) -> None:
+    """Write both tables."""
+    kernels: dict[str, Kernel] = {}
+    for model in models:
+        kernels |= {source.name_of(kernel): kernel for kernel in kernels_of(model.program)}
+    compiled_sizes.write_table(compiled_sizes.measure(list(kernels.values())))
+    compiled_instructions.write_table(compiled_instructions.fitted(compiled_instructions.counted(models)))
+
+
+def check(models: Sequence[CompiledModel], all_parts: bool) -> bool:
+    """Compare the figures of models with what they take; whether all bounds hold."""
+    holds = True
+    builds = [build for build in BUILDS if all_parts or build in COUNTED_BUILDS]
+    print(f"{'model':32} {'build':18} bound chain touched    by formulas      counted   error")
+    for build in builds:
+        for batch in compiled_instructions.batches(models):
+            with tempfile.TemporaryDirectory() as folder:
+                holds &= _check(batch, build, Path(folder))
+    return holds
+
+
+def _check(models: Sequence[CompiledModel], build: tuple[str, str], folder: Path) -> bool:
+    """Compare models that fit a firmware together."""
+    for model in models:
+        model.write(folder)
+    names = [f"{model.name}_invoke" for model in models]
+    objects = [compiled_sizes.compiled(folder, model.name, build) for model in models]
+    chains = compiled_sizes.depths_of(folder, names, objects, build)
+    stacks: list[int | None] = [None] * len(models)
+    counts: list[int | None] = [None] * len(models)
+    if build in COUNTED_BUILDS:
+        emulator = Emulator(folder, build[1])
+        stacks = [ran.stack_bytes for ran in emulator.stacks(models)]
+        counts = list(emulator.invokes(models))
+    holds = True
+    for model, name, touched, counted in zip(models, names, stacks, counts):
+        bound = None if model.stack_bounds is None else model.stack_bounds[build]
+        estimate = (model.instructions.total or {}).get(build)
+        error = f"{estimate / counted - 1:+.2%}" if estimate and counted else ""
+        print(
+            f"{model.name:32} {' '.join(build):18} {bound or '':5} {chains[name]:5} {touched or '':7} "
+            f"{estimate or '':14} {counted or '':12} {error:>7}",
+            flush=True,
+        )
+        holds &= bound is None or bound >= max(chains[name], touched or 0)
+    return holds
+
+
+def main() -> None:
+    """Write the tables, or check them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
+    parser.add_argument("--check", action="store_true", help="compare the tables with models")
+    parser.add_argument("--parts", action="store_true", help="with --check: also the stack on Cortex-M0+ and M55")
+    arguments = parser.parse_args()
+    models = compiled_models(arguments.models)
+    if not arguments.check:
+        write([*(tflm.compile_model(model, name) for name, model in training_models()), *models])
+    elif not check(models, arguments.parts):
+        sys.exit("a bound of the stack does not hold")
+
+
+if __name__ == "__main__":
+    main()

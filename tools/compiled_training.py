@@ -1,0 +1,213 @@
+"""Models that kernels' instructions are fitted to: int8 layers of random shapes, one or several side by side."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+import tflm
+from tflm.kernels.layers.geometry import output_size
+from tflm.schema import (
+    ActivationFunctionType,
+    AddOptions,
+    BuiltinOperator,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    FullyConnectedOptions,
+    LeakyReluOptions,
+    MulOptions,
+    Padding,
+    PadOptions,
+    Pool2DOptions,
+    QuantizationParameters,
+    SoftmaxOptions,
+    TensorType,
+)
+from tflm.schema.builder import SubgraphBuilder
+
+TAPS = [(1, 1), (1, 1), (3, 3), (3, 3), (3, 3), (5, 5), (2, 2), (1, 3), (3, 1), (10, 4), (10, 8)]
+CHANNELS = [1, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
+ACTIVATIONS = [ActivationFunctionType.NONE, ActivationFunctionType.RELU, ActivationFunctionType.RELU6]
+WEIGHTS: dict[TensorType, tuple[Any, Any]] = {
+    TensorType.INT8: (np.int8, np.int32),
+    TensorType.INT16: (np.int8, np.int64),
+    TensorType.FLOAT32: (np.float32, np.float32),
+}
+"""Types of weights and biases, by that of the input."""
+
+SIDE_BY_SIDE = 4
+"""Layers of every other model: compilers make a kernel that is called once for its arguments."""
+
+
+def training_models() -> Iterator[tuple[str, tflm.Model]]:
+    """Models with their names; always the same ones."""
+    for operator, kind, make, count in TRAINING:
+        name = f"{operator.lower()}_{kind.name.lower()}"
+        draw = random.Random(name)
+        for number in range(count):
+            builder = tflm.ModelBuilder()
+            graph = builder.subgraph()
+            for place in range(1 if number % 2 else SIDE_BY_SIDE):
+                graph.output(make(Layer(draw, graph, place, BuiltinOperator[operator], kind)))
+            yield f"{name}_{number}", tflm.Model(builder.build())
+
+
+class Layer(NamedTuple):
+    """What a layer is made with.
+
+    Attributes:
+        draw: of its shape.
+        graph: that it is added to.
+        place: its number in the graph.
+        operator: what it is.
+        type: of its input and output.
+    """
+
+    draw: random.Random
+    graph: SubgraphBuilder
+    place: int
+    operator: BuiltinOperator
+    type: TensorType
+
+    def input(self, name: str, shape: tuple[int, ...], scale: float, zero_point: int = 0) -> int:
+        """Add an input."""
+        quantization = self._quantized(scale, zero_point)
+        return self.graph.input(f"{name}_{self.place}", shape, self.type, quantization=quantization)
+
+    def output(self, shape: tuple[int, ...], scale: float, zero_point: int = 0) -> int:
+        """Add the tensor that it computes."""
+        quantization = self._quantized(scale, zero_point)
+        return self.graph.tensor(f"y_{self.place}", shape, self.type, quantization=quantization)
+
+    def _quantized(self, scale: float, zero_point: int = 0) -> QuantizationParameters | None:
+        """Integers of 16 bits have no zero point, and floats no quantization."""
+        if self.type == TensorType.FLOAT32:
+            return None
+        return tflm.quantized(scale, zero_point if self.type == TensorType.INT8 else 0)
+
+    def weights(self, shape: tuple[int, ...], channels: int) -> list[int]:
+        """Add weights and biases."""
+        weights, bias = WEIGHTS[self.type]
+        values = np.random.default_rng(0).integers(-127, 128, shape).astype(weights)
+        zeros = np.zeros(channels, bias)
+        return [
+            self.graph.constant(f"weights_{self.place}", values, quantization=self._quantized(0.02)),
+            self.graph.constant(f"bias_{self.place}", zeros, quantization=self._quantized(0.0004)),
+        ]
+
+
+def _convolution(layer: Layer) -> int:
+    """CONV_2D or DEPTHWISE_CONV_2D."""
+    draw, taps, is_depthwise = layer.draw, layer.draw.choice(TAPS), layer.operator == BuiltinOperator.DEPTHWISE_CONV_2D
+    size, sizes, stride, padding = _window(draw, taps)
+    depth, channels = draw.choice(CHANNELS), draw.choice(CHANNELS)
+    channels = depth if is_depthwise else channels
+    x = layer.input("x", (1, *size, depth), 0.02, draw.choice([-128, 3]))
+    weights = layer.weights((1, *taps, channels) if is_depthwise else (channels, *taps, depth), channels)
+    y = layer.output((1, *sizes, channels), 0.05, draw.choice([-128, 3]))
+    kind = DepthwiseConv2DOptions if is_depthwise else Conv2DOptions
+    activation = draw.choice(ACTIVATIONS)
+    options = kind(padding=padding, stride_h=stride, stride_w=stride, fused_activation_function=activation)
+    if isinstance(options, DepthwiseConv2DOptions):
+        options.depth_multiplier = 1
+    layer.graph.operator(layer.operator, [x, *weights], [y], options)
+    return y
+
+
+def _pool(layer: Layer) -> int:
+    draw, taps = layer.draw, layer.draw.choice(TAPS)
+    size, sizes, stride, padding = _window(draw, taps)
+    depth, zero_point = draw.choice(CHANNELS), draw.choice([-128, 3])
+    x, y = layer.input("x", (1, *size, depth), 0.02, zero_point), layer.output((1, *sizes, depth), 0.02, zero_point)
+    options = Pool2DOptions(
+        padding=padding,
+        stride_h=stride,
+        stride_w=stride,
+        filter_height=taps[0],
+        filter_width=taps[1],
+        fused_activation_function=draw.choice(ACTIVATIONS),
+    )
+    layer.graph.operator(layer.operator, [x], [y], options)
+    return y
+
+
+def _window(draw: random.Random, taps: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...], int, Padding]:
+    """Sizes of an input and its output, stride and padding."""
+    stride, padding = draw.choice([1, 1, 2]), draw.choice([Padding.SAME, Padding.VALID])
+    size = tuple(draw.randint(max(count, 3), 20) for count in taps)
+    return size, tuple(output_size(padding, *each, stride) for each in zip(size, taps)), stride, padding
+
+
+def _fully_connected(layer: Layer) -> int:
+    draw = layer.draw
+    depth, channels, vectors = draw.randint(1, 700), draw.randint(1, 130), draw.choice([1, 1, 1, 2, 5, 9])
+    x = layer.input("x", (vectors, depth), 0.02, 3)
+    y = layer.output((vectors, channels), 0.05, draw.choice([-128, 3]))
+    options = FullyConnectedOptions(fused_activation_function=draw.choice(ACTIVATIONS))
+    layer.graph.operator(layer.operator, [x, *layer.weights((channels, depth), channels)], [y], options)
+    return y
+
+
+def _element_wise(layer: Layer) -> int:
+    """ADD or MUL of tensors of one shape."""
+    draw = layer.draw
+    shape = (1, draw.randint(1, 20), draw.randint(1, 20), draw.choice(CHANNELS))
+    tensors = [layer.input(f"x{i}", shape, 0.02 + i / 100) for i in (0, 1)]
+    y = layer.output(shape, 0.05, draw.choice([-128, 3]))
+    kind = AddOptions if layer.operator == BuiltinOperator.ADD else MulOptions
+    layer.graph.operator(layer.operator, tensors, [y], kind(fused_activation_function=draw.choice(ACTIVATIONS)))
+    return y
+
+
+def _softmax(layer: Layer) -> int:
+    shape = (layer.draw.choice([1, 1, 3, 20]), layer.draw.randint(2, 60))
+    x, y = layer.input("x", shape, 0.1), layer.output(shape, 1 / 256, -128)
+    layer.graph.operator(layer.operator, [x], [y], SoftmaxOptions(beta=1.0))
+    return y
+
+
+def _pad(layer: Layer) -> int:
+    draw = layer.draw
+    shape = (1, draw.randint(1, 20), draw.randint(1, 20), draw.choice(CHANNELS))
+    paddings = [(0, 0), (draw.randint(0, 2), draw.randint(0, 2)), (draw.randint(0, 2), draw.randint(0, 2)), (0, 0)]
+    x = layer.input("x", shape, 0.1, 3)
+    amounts = layer.graph.constant(f"paddings_{layer.place}", np.array(paddings, np.int32))
+    y = layer.output(tuple(size + sum(pair) for size, pair in zip(shape, paddings)), 0.1, 3)
+    layer.graph.operator(layer.operator, [x, amounts], [y], PadOptions())
+    return y
+
+
+def _changed(layer: Layer) -> int:
+    """LEAKY_RELU or LOGISTIC."""
+    draw = layer.draw
+    shape = (1, draw.randint(1, 20), draw.choice(CHANNELS))
+    x, y = layer.input("x", shape, 0.02), layer.output(shape, 1 / 256, -128)
+    options = LeakyReluOptions(alpha=0.3) if layer.operator == BuiltinOperator.LEAKY_RELU else None
+    layer.graph.operator(layer.operator, [x], [y], options)
+    return y
+
+
+MANY, FEW = 24, 8
+TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
+    ("CONV_2D", TensorType.INT8, _convolution, MANY),
+    ("CONV_2D", TensorType.INT16, _convolution, MANY),
+    ("CONV_2D", TensorType.FLOAT32, _convolution, MANY),
+    ("DEPTHWISE_CONV_2D", TensorType.INT8, _convolution, MANY),
+    ("DEPTHWISE_CONV_2D", TensorType.FLOAT32, _convolution, FEW),
+    ("AVERAGE_POOL_2D", TensorType.INT8, _pool, FEW),
+    ("MAX_POOL_2D", TensorType.INT8, _pool, FEW),
+    ("FULLY_CONNECTED", TensorType.INT8, _fully_connected, MANY),
+    ("FULLY_CONNECTED", TensorType.FLOAT32, _fully_connected, FEW),
+    ("ADD", TensorType.INT8, _element_wise, FEW),
+    ("ADD", TensorType.FLOAT32, _element_wise, FEW),
+    ("MUL", TensorType.INT8, _element_wise, FEW),
+    ("SOFTMAX", TensorType.INT8, _softmax, FEW),
+    ("PAD", TensorType.INT8, _pad, FEW),
+    ("LEAKY_RELU", TensorType.INT8, _changed, FEW),
+    ("LEAKY_RELU", TensorType.INT16, _changed, FEW),
+    ("LOGISTIC", TensorType.INT8, _changed, FEW),
+]
+"""Operators with the types of their tensors, what makes them, and how many models have them."""
