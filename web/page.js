@@ -116,6 +116,7 @@ function chosenMachine() {
 }
 
 async function openModel(name, bytes, example = "") {
+  await ready; // a model may be chosen before the page has its settings
   showError("");
   if (!isModel(bytes)) {
     showError(`${name} ${NO_MODEL}`);
@@ -174,7 +175,7 @@ function showArena(answer) {
   }
   const place = machines[machineChoice.value].name;
   const needed = number.format(answer.minimum_arena_bytes);
-  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}: continue with “Make it fit”.`;
+  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}: continue with “Make it fit”, or with “C files”, which need no interpreter.`;
   verdict.textContent = `An arena of ${needed} bytes.${fits}`;
   verdict.classList.toggle("yes", answer.fits === true);
   verdict.classList.toggle("no", answer.fits === false);
@@ -334,6 +335,7 @@ onSubmit($("#tile"), "tile", (fields) => ({
   macs: fields.macs.value || "10%", ram: fields.ram.value || null, seconds: secondsFrom(fields),
 }), true);
 onSubmit($("#comparison"), "compare", async ({ other: { files: [file] } }) => ({ name: file.name, data: await bytesOf(file) }));
+onSubmit($("#compile"), "compile", (fields) => ({ tests: Number(fields.tests.value) || 1 }));
 onSubmit($("#export"), "export", (fields) => ({ typed: fields.typed.checked }));
 
 function secondsFrom(fields) {
@@ -418,10 +420,14 @@ function embed() {
 }
 
 $("#more").addEventListener("click", () => document.body.classList.add("whole"));
-[settings, measured] = await Promise.all(["settings.json", "measured.json"].map(async (file) => (await fetch(file)).json()));
-offerMachines(measured.machines, measured.names);
-if (isEmbedded) embed();
-else engine.start();
-$("#version").textContent = `tflm ${settings.version}`;
-offerExamples();
-if (query.has("example")) openExample(query.get("example"));
+const ready = start();
+
+async function start() {
+  [settings, measured] = await Promise.all(["settings.json", "measured.json"].map(async (file) => (await fetch(file)).json()));
+  offerMachines(measured.machines, measured.names);
+  if (isEmbedded) embed();
+  else engine.start();
+  $("#version").textContent = `tflm ${settings.version}`;
+  offerExamples();
+  if (query.has("example")) openExample(query.get("example"));
+}

@@ -14,6 +14,7 @@ from typing import Any
 import tflm
 from tflm.application.arena import arena_needs, drawn, fits_of_boards, measure, needs_reports
 from tflm.application.comparison import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
+from tflm.application.compiled_fit import CompiledFit, compiled_verdict
 from tflm.application.errors import RequestError
 from tflm.application.export import sources
 from tflm.application.fit import Fit, fit
@@ -26,6 +27,8 @@ from tflm.boards import boards, by_name, chips, completions
 from tflm.boards.board_fit import BoardFit
 from tflm.boards.board_report import SIZE_COLUMNS, findings_report, fits_table, sizes_of
 from tflm.boards.device_check import check_device
+from tflm.c.compile import identifier_of
+from tflm.c.compile_report import compile_report
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report
@@ -242,6 +245,19 @@ class Session:
         packed = _packed("firmware", sources(self.model, self._path.stem, _machine(machine), origin, typed))
         about = f"<p><code>{escape(origin)}</code></p>"
         return {"report": about, "files": [{"name": f"{self._path.stem}_firmware.zip", "data": packed}]}
+
+    def compile(self, tests: int, **machine: str | None) -> Answer:
+        """Create the files of `tflm compile` in a zip archive, with a test of so many invokes; show the sizes."""
+        on, name = _machine(machine), identifier_of(self._path.stem)
+        compiled = tflm.compile_model(self.model, name, self_test=tests)
+        report = compile_report(compiled)
+        if on.board is not None:
+            report.notes.append(compiled_verdict(CompiledFit(on.board, compiled)))
+        return {
+            "ram_bytes": compiled.ram_bytes,
+            "report": report.html(),
+            "files": [{"name": f"{name}_c.zip", "data": _packed(name, compiled.files)}],
+        }
 
     def _kept(self, role: str, name: str, data: bytes) -> tuple[Path, tflm.Model]:
         """Store a model as a file, which the command's functions can read, and load it."""
