@@ -15,9 +15,12 @@ from hypothesis import settings
 from oracle import INSTALLED, Oracle
 
 # The same examples in every run: a change is judged by what it changed, and `make long` looks for what nobody has seen.
-settings.register_profile("default", deadline=None, max_examples=100, derandomize=True)
+settings.register_profile("default", deadline=None, max_examples=30, derandomize=True)
 settings.register_profile("long", deadline=None, max_examples=2000)
 settings.load_profile(os.environ.get("TFLM_HYPOTHESIS", "default"))
+
+# Tests of the engine are to run its kernels, not those of numpy until they are compiled.
+os.environ.setdefault("TFLM_COMPILED", "wait")
 
 CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"))
 
@@ -46,10 +49,26 @@ def pytest_runtest_makereport() -> Generator[None, Any, Any]:
     return report
 
 
-def pytest_collection_finish() -> None:
-    """What stands for thousands of tests stays to the end: looking through it for garbage again and again takes longer
-    than many of them."""
-    gc.freeze()
+FIRST = ("test_web", "test_c_source")
+"""Modules with fixtures or single tests that take long. A process without tests takes over the last ones of another:
+what comes first is set up in one process only, and nothing long is left to the end."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the modules that take long."""
+    items.sort(key=lambda item: item.path.stem not in FIRST)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """What stands for thousands of tests stays to the end: looking through it for garbage, while it is made and again
+    and again later, takes longer than many of them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

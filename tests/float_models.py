@@ -14,6 +14,7 @@ from tflm.schema import (
     ActivationFunctionType,
     BuiltinOperator,
     Conv2DOptions,
+    DequantizeOptions,
     FullyConnectedOptions,
     ModelBuilder,
     ReshapeOptions,
@@ -62,6 +63,19 @@ def one_layer(inputs: int = 8, outputs: int = 4) -> tflm.Model:
     builder = ModelBuilder()
     main = builder.subgraph()
     main.output(dense(main, main.input("x", (1, inputs), FLOAT), inputs, outputs))
+    return tflm.Model(builder.build())
+
+
+def half_layer() -> tflm.Model:
+    """A dense layer whose weights, 0 to 31, are stored as FLOAT16."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), FLOAT)
+    stored = main.constant("stored", np.arange(32, dtype=np.float16).reshape(4, 8))
+    weights = main.tensor("weights", (4, 8), FLOAT)
+    main.operator(BuiltinOperator.DEQUANTIZE, [stored], [weights], DequantizeOptions())
+    main.output(main.tensor("y", (1, 4), FLOAT))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [weights + 1], FullyConnectedOptions())
     return tflm.Model(builder.build())
 
 

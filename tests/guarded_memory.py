@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 
 PROT_NONE = 0
+PAGE_NOACCESS = 1
 
 
 class GuardedMemory:
@@ -22,6 +24,16 @@ class GuardedMemory:
 
     def close(self) -> None:
         """Forbid what is behind."""
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.mprotect(ctypes.c_void_p(self._address + self._border), ctypes.c_size_t(self._behind), PROT_NONE):
-            raise OSError(ctypes.get_errno(), "mprotect")
+        forbid(ctypes.c_void_p(self._address + self._border), ctypes.c_size_t(self._behind))
+
+
+def forbid(start: ctypes.c_void_p, size: ctypes.c_size_t) -> None:
+    """Let nobody read or write pages."""
+    if sys.platform == "win32":
+        before = ctypes.c_uint32(0)
+        if not ctypes.WinDLL("kernel32").VirtualProtect(start, size, PAGE_NOACCESS, ctypes.byref(before)):
+            raise ctypes.WinError()
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mprotect(start, size, PROT_NONE):
+        raise OSError(ctypes.get_errno(), "mprotect")

@@ -14,6 +14,7 @@ import tflm.delegates.compiled
 from tflm.compiler.language import Emitted, Kernel, record_of
 from tflm.delegates.compiled import (
     batch_matmul,
+    broadcast_args,
     cast,
     elementwise,
     fourier,
@@ -22,12 +23,12 @@ from tflm.delegates.compiled import (
     movement,
     plain_products,
     pooling,
-    program,
     recurrent,
     reduction,
     signal,
     softmax,
     unary,
+    variable_copies,
 )
 from tflm.delegates.compiled.plain_products import Layer, Windows
 from tflm.kernels.arithmetic.fixed_point import SIGMOID_TABLE, rounding_divide_by_pot
@@ -41,7 +42,7 @@ COUNT = 37
 """Elements of arrays, unless a kernel says otherwise."""
 
 
-READ_ADDRESSES = (program.run_steps, elementwise.sum_float32, elementwise.sum_int8)
+READ_ADDRESSES = (elementwise.sum_float32, elementwise.sum_int8)
 """Kernels that are given addresses in tables, which C is not."""
 
 
@@ -94,6 +95,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
         {"product": dtype, "output": dtype, "x": dtype, "w": dtype, "y": dtype, "sums": sums}
         for dtype, sums in (("float32", "float32"), ("int8", "int32"), ("int16", "int64"))
     ],
+    broadcast_args.broadcast_shapes: [*map(_same("shape1", "shape2", "y"), ("int32", "int64"))],
     cast.convert: [
         {"x": x, "y": y} for x, y in (("int8", "int32"), ("int32", "int8"), ("int64", "float32"), ("uint8", "int64"))
     ],
@@ -102,7 +104,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     elementwise.each: [
         *_functions("ADD SUB MAXIMUM", x1="int32", x2="int32", y="int32"),
         *_functions("ADD MUL SQUARED_DIFFERENCE", x1="int64", x2="int64", y="int64"),
-        *_functions("DIV PRELU MINIMUM", x1="float32", x2="float32", y="float32"),
+        *_functions("DIV FLOOR_MOD PRELU MINIMUM", x1="float32", x2="float32", y="float32"),
         *_functions("LESS EQUAL", x1="float32", x2="float32", y="uint8"),
         *_functions("GREATER_EQUAL NOT_EQUAL", x1="int32", x2="int32", y="uint8"),
     ],
@@ -151,6 +153,7 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     ],
     recurrent.svdf_integers: [*map(_same("newest", "weights", "state"), ("int8", "int16"))],
     reduction.sum_integers: [*map(_same("x", "y"), ("int8", "int16"))],
+    reduction.bring_axes_first: [*map(_same("x", "y"), ("int8", "int16", "float32"))],
     reduction.extreme: [
         {"better": better, **_same("x", "y", "start")(dtype)}
         for better, dtype in (("greater", "int8"), ("less", "int16"), ("greater", "float32"))
@@ -175,6 +178,13 @@ MEMBERS: dict[Kernel, list[Constants]] = {
     unary.dequantize: [{"x": dtype} for dtype in ("int8", "int16")],
     unary.requantize: [{"x": x, "y": y} for x, y in (("int32", "int8"), ("int16", "int16"), ("int16", "int32"))],
     unary.sigmoid_int16: _functions("LOGISTIC TANH"),
+    variable_copies.mirror_places: [{"paddings": dtype} for dtype in ("int32", "int64")],
+    variable_copies.set_blocks: [*map(_same("x", "y"), ("int8", "float32"))],
+    variable_copies.set_places: [*map(_same("x", "y"), ("int8", "int64", "float32"))],
+    variable_copies.take_blocks: [*map(_same("x", "y", "padding"), ("int8", "float32"))],
+    variable_copies.slice_places: [*map(_same("begin", "size"), ("int32", "int64"))],
+    variable_copies.take_places: [*map(_same("x", "y"), ("int16", "int32", "float32"))],
+    variable_copies.update_places: [{"start": dtype} for dtype in ("int32", "int64")],
 }
 """The types and functions that generic kernels are tested with."""
 
@@ -325,6 +335,144 @@ def _gather(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
         "count": count,
         "slice_bytes": slice_bytes,
     }
+
+
+def _gather_slices(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    count, slice_bytes = 5, 6
+    outside = int(rng.random() < 0.2)
+    return {
+        "x": array(rng, "uint8", 3 * 4 * slice_bytes),
+        "indices": rng.integers(0, 3 + outside, 2 * count, np.int32),
+        "y": array(rng, "uint8", count * slice_bytes),
+        "steps": np.array([4, 1], np.int64),
+        "length": 2,
+        "size": 3 * 4,
+        "count": count,
+        "slice_bytes": slice_bytes,
+    }
+
+
+def _dequantize_rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    indices = rng.integers(0, 4 + int(rng.random() < 0.2), 5, np.int32)
+    return {"x": array(rng, "int8", 4 * 7), "indices": indices, "size": 4, "count": 5, "depth": 7}
+
+
+def _classify(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"classes": rng.integers(0, 9 + int(rng.random() < 0.2), 5, np.int32), "size": 9, "count": 5}
+
+
+def _broadcast(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    shape = rng.integers(1, 4, 4)
+    shapes = [np.where(rng.random(4) < 0.4, 1, shape).astype(dtypes["y"]) for _ in range(2)]
+    rank1 = int(rng.integers(1, 5))
+    return {"shape1": shapes[0][-rank1:].copy(), "shape2": shapes[1], "rank1": rank1, "rank2": 4, "rank": 4}
+
+
+def _cumulation(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    exclusive, backwards = (int(number) for number in rng.integers(0, 2, 2))
+    return {
+        "x": array(rng, dtypes["x"], 24),
+        "axis": rng.integers(-3, 4, 1, np.int32),
+        "dims": np.array([2, 3, 4], np.int32),
+        "rank": 3,
+        "is_exclusive": exclusive,
+        "is_reversed": backwards,
+    }
+
+
+def _axes_first(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    sizes = {"along": 8, "inner": 3, "axis_count": 2, "rank": 3}
+    axes = np.array([[0, 2], [-1, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)
+    return {"x": array(rng, dtypes["x"], 24), "axes": axes, "dims": np.array([2, 3, 4], np.int32), **sizes}
+
+
+_DIMS, _STEPS = (2, 3, 4), (12, 4, 1)
+
+
+def _places(lengths: tuple[int, ...] = _DIMS) -> Values:
+    bases = [sum(lengths[:d]) for d in range(3)]
+    narrow = {"dims": _DIMS, "steps": _STEPS, "bases": bases}
+    return {name: np.array(values, np.int32) for name, values in narrow.items()} | {"rank": 3}
+
+
+def _slice_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    begin = np.array([int(rng.integers(0, size)) for size in _DIMS])
+    size = np.where(rng.random(3) < 0.3, -1, [int(rng.integers(0, n + 1 - i)) for n, i in zip(_DIMS, begin)])
+    count = int(np.prod(np.where(size == -1, np.array(_DIMS) - begin, size))) + int(rng.random() < 0.2)
+    return {"begin": begin.astype(dtypes["begin"]), "size": size.astype(dtypes["size"]), **_places(), "count": count}
+
+
+def _mirror_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    offset = int(rng.integers(0, 2))
+    paddings = np.array([rng.integers(0, size + 1 - offset + (rng.random() < 0.05), 2) for size in _DIMS])
+    sizes = tuple(int(size + both.sum()) for size, both in zip(_DIMS, paddings))
+    padded = {"paddings": paddings.reshape(-1).astype(dtypes["paddings"]), "sizes": np.array(sizes, np.int32)}
+    return {**padded, **_places(sizes), "offset": offset}
+
+
+def _reversed_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    axes = [[0], [-1], [0, 1], [2, -2], [0, 2], [1, 1], [3]][int(rng.integers(7))]
+    return {"axes": np.array(axes, np.int32), **_places(), "count": len(axes)}
+
+
+def _update_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    sizes = np.array([int(rng.integers(1, size + 1)) for size in _DIMS], np.int32)
+    return {"start": rng.integers(-2, 6, 3).astype(dtypes["start"]), "sizes": sizes, **_places()}
+
+
+def _copied_places(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    places = np.concatenate([rng.permutation(n) * step for n, step in zip(_DIMS, _STEPS)]).astype(np.int32)
+    shared = _places()
+    return {"sizes": shared["dims"], "bases": shared["bases"], "places": places, "rank": 3, "count": 24}
+
+
+def _blocks(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Images of 3 x 4 with a border of one, in blocks of 2 x 3."""
+    batches, shape = 6 * 2, np.array([2, 3, 4, 12, 2, 2, 2, 1], np.int32)
+    image, blocks = array(rng, dtypes["x"], 2 * 12 * 2), array(rng, dtypes["x"], batches * 4 * 2)
+    block = np.array([2, 3] if rng.random() < 0.8 else [0, 3], np.int32)
+    x, y = (image, blocks) if "padding" in dtypes else (blocks, image)
+    return {"x": x, "y": y, "block": block, "border": np.array([1, 0, 1, 1], np.int32), "shape": shape}
+
+
+def _boxes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    """Overlapping boxes, with equal scores among them."""
+    starts, extents = rng.random((6, 2)), rng.random((6, 2)) + 0.1
+    classes, step = 3, 4
+    values: Values = {
+        "boxes": np.concatenate([starts, starts + extents], axis=1).astype(np.float32).reshape(-1),
+        "scores": (rng.integers(0, 8, 6 * step) / 8).astype(np.float32),
+        "thresholds": np.array([0.2, 0.4], np.float32),
+        "left": array(rng, "uint8", 6),
+        "y_boxes": array(rng, "float32", 4 * 8),
+        "count": 6,
+        "step": step,
+        "classes": classes,
+        "most": 4,
+        "room": int(rng.integers(3, 9)),
+    }
+    return values | ({"classes_of_box": 2} if "largest" in dtypes else {"most_of_class": 2})
+
+
+def _encoded_boxes(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    scales = np.array([10, 10, 5, 5], np.float64)
+    anchors = np.abs(rng.standard_normal(24)).astype(np.float32)
+    return {"encodings": rng.standard_normal(30).astype(np.float32), "anchors": anchors, "scales": scales} | {
+        "boxes": array(rng, "float32", 24),
+        "count": 6,
+        "step": 5,
+    }
+
+
+def _log_softmax_int8(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    distances = np.arange(256)
+    scaled = np.maximum(-distances * (1 << 21), -(1 << 31)).astype(np.int32)
+    addends = np.floor(np.exp(-distances / 32) * (1 << 19)).astype(np.int32)
+    return {"scaled": scaled, "addends": addends, "rows": 3, "depth": 12}
+
+
+def _rows(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    return {"x": (10 * rng.standard_normal(36)).astype(np.float32), "rows": 3, "depth": 12}
 
 
 def _fill_image(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
@@ -519,6 +667,12 @@ def _filter_bank(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"bands": bands.reshape(-1), "channels": 3, "y": array(rng, "int64", 3)}
 
 
+def _bands(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
+    numbers = {name: rng.integers(0, 12, 4).astype(np.int16) for name in ("starts", "weight_starts")}
+    widths = rng.integers(-1, 8 + int(rng.random() < 0.3), 4).astype(np.int16)
+    return {**numbers, "widths": widths, "bands": array(rng, "int32", 12), "count": 4, "values": 19, "weights": 19}
+
+
 def _subtraction(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {
         "factors": rng.integers(0, 1 << 14, 5).astype(np.uint64),
@@ -585,10 +739,6 @@ def _softmax_int16(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {**tables, "rows": 3, "depth": 12}
 
 
-def _softmax_float32(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
-    return {"x": (10 * rng.standard_normal(36)).astype(np.float32), "rows": 3, "depth": 12}
-
-
 def _look_up(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     return {"table": array(rng, dtypes["table"], 1 << (16 if dtypes["x"] == "uint16" else 8))}
 
@@ -630,28 +780,44 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
     f"delegates.compiled.{name}": values
     for name, values in {
         "batch_matmul.matmul": _matmul,
+        "broadcast_args.broadcast_shapes": _broadcast,
+        "classifier.classify": _classify,
+        "cumulation.add_up_float32": _cumulation,
+        "cumulation.add_up_int8": _cumulation,
+        "detection.decode_boxes": _encoded_boxes,
+        "detection.select_boxes": _boxes,
+        "detection.select_boxes_of_classes": _boxes,
         "elementwise.combine_addends": _addends,
         "elementwise.accumulate": lambda rng, dtypes: {"addends": array(rng, "int64", 256) >> 34, "is_first": 0},
         "elementwise.look_up_pairs": _look_up_pairs,
         "fourier.irfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=True),
         "fourier.rfft": lambda rng, dtypes: _spectrum(rng, dtypes, inverse=False),
+        "gathering.dequantize_rows": _dequantize_rows,
         "gathering.gather": _gather,
+        "gathering.gather_slices": _gather_slices,
         "gathering.interpolate": _interpolate,
         "images.fill_image": _fill_image,
+        "log_softmax.log_softmax_float32": _rows,
+        "log_softmax.log_softmax_int8": _log_softmax_int8,
         "movement.move": _move,
         "movement.move_elements": _move_elements,
         "movement.move_rows": _move_rows,
+        "normalization.normalize_float32": _rows,
+        "normalization.normalize_int8": lambda rng, dtypes: {"rows": 3, "depth": 12},
         "plain_products.convolve": _convolution,
         "plain_products.convolve_transposed": lambda rng, dtypes: _convolution(rng, dtypes, transposed=True),
         "plain_products.multiply_float32": _matrix,
         "pooling.average": _pooling,
         "pooling.largest": _pooling,
+        "pooling.root_mean_square": _pooling,
         "products.take_rows": _take_rows,
         "products.transpose_conv_repair": _repair,
         "recurrent.lstm_step_float32": _lstm,
         "recurrent.lstm_step_integers": _lstm,
         "recurrent.svdf_float32": _svdf,
         "recurrent.svdf_integers": _svdf,
+        "reduction.bring_axes_first": _axes_first,
+        "reduction.conjunction": _reduction,
         "reduction.extreme": _reduction,
         "reduction.index_of_extreme": _reduction,
         "reduction.sum_floats": _reduction,
@@ -660,13 +826,14 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "signal.delay": _delay,
         "signal.energy": lambda rng, dtypes: {"x": array(rng, "int16", 2 * COUNT)},
         "signal.filter_bank": _filter_bank,
+        "signal.find_bands": _bands,
         "signal.frame": _frame,
         "signal.logarithm": _logarithm,
         "signal.overlap_add": _overlap,
         "signal.spectral_subtraction": _subtraction,
         "signal.stack": _stack,
         "signal.window": _samples,
-        "softmax.softmax_float32": _softmax_float32,
+        "softmax.softmax_float32": _rows,
         "softmax.softmax_int16": _softmax_int16,
         "softmax.softmax_int8": _softmax_int8,
         "state.take_turns": _turns,
@@ -674,6 +841,14 @@ SPECIAL: dict[str, Callable[[np.random.Generator, dict[str, str]], Values]] = {
         "unary.dequantize": _dequantize,
         "unary.quantize": _quantize,
         "unary.sigmoid_int16": _sigmoid,
+        "variable_copies.mirror_places": _mirror_places,
+        "variable_copies.reversed_places": _reversed_places,
+        "variable_copies.set_blocks": _blocks,
+        "variable_copies.set_places": _copied_places,
+        "variable_copies.slice_places": _slice_places,
+        "variable_copies.take_blocks": _blocks,
+        "variable_copies.take_places": _copied_places,
+        "variable_copies.update_places": _update_places,
     }.items()
 }
 """By kernel: the arguments that depend on each other; the others are drawn by name and type."""

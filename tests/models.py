@@ -1,206 +1,71 @@
-"""What strategies for models are made of: types, scales, shapes, values; and random graphs.
-
-The models of single operators are in `strategies/`, a module a family.
-"""
+"""Random graphs, and the types, scales, shapes and values of `tflm.testing` that tests draw."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, cast
-
 import numpy as np
-from hypothesis import strategies as st
 
 from tflm.schema import (
     ELEMENT_TYPES,
-    ActivationFunctionType,
     AddOptions,
     BuiltinOperator,
     CallOnceOptions,
-    FullyConnectedOptions,
     ModelBuilder,
-    QuantizationParameters,
     TensorType,
     VarHandleOptions,
     quantized,
 )
-
-Arrays = list[np.ndarray[Any, Any]]
-
-Case = tuple[bytes, list[Arrays]]
-"""A model, and the inputs of one or more invokes in turn."""
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
-
-INT8, INT16, INT32, INT64, UINT8, FLOAT32 = (
-    TensorType.INT8,
-    TensorType.INT16,
-    TensorType.INT32,
-    TensorType.INT64,
-    TensorType.UINT8,
-    TensorType.FLOAT32,
+from tflm.testing.drawing import (
+    ACTIVATIONS,
+    FLOAT32,
+    INT8,
+    INT16,
+    INT32,
+    INT64,
+    LARGE_SHAPE,
+    UINT8,
+    Arrays,
+    Draw,
+    broadcast_shapes,
+    factors,
+    float32,
+    large,
+    quantization,
+    rescaled,
+    scales,
+    shapes,
+    unary,
+    values,
+    zero_points,
+)
+from tflm.testing.drawing import (
+    OperatorCase as Case,
 )
 
-ACTIVATIONS = st.sampled_from(
-    [
-        ActivationFunctionType.NONE,
-        ActivationFunctionType.RELU,
-        ActivationFunctionType.RELU_N1_TO_1,
-        ActivationFunctionType.RELU6,
-    ]
-)
-
-
-def scales(lowest: int = -20, highest: int = 8) -> st.SearchStrategy[float]:
-    """Scales from 2^lowest to 2^highest, as many in each octave."""
-    octave = st.integers(lowest, highest - 1)
-    return st.builds(lambda o, m: float(np.float32(m * 2.0**o)), octave, st.floats(1, 2, width=32))
-
-
-def factors(lowest: int, highest: int) -> st.SearchStrategy[float]:
-    """Factors between scales; as often as not a power of two, next to which rounding decides."""
-    powers = st.integers(lowest, highest).map(lambda exponent: 2.0**exponent)
-    return powers | scales(lowest, highest) | scales(max(lowest, -3), min(highest, 3))
-
-
-def float32(value: float) -> float:
-    """A scale as a model can hold it."""
-    return float(np.float32(value))
-
-
-def zero_points(type: TensorType) -> st.SearchStrategy[int]:
-    """Zero points of a type: 0 for 16 bits and more, anything for 8."""
-    if type in (INT8, UINT8):
-        limits = np.iinfo(ELEMENT_TYPES[type].dtype)
-        return st.integers(int(limits.min), int(limits.max))
-    return st.just(0)
-
-
-def quantization(draw: Draw, type: TensorType, lowest: int = -30, highest: int = 12) -> QuantizationParameters | None:
-    """Quantization for a type; None for floats."""
-    if type == FLOAT32:
-        return None
-    return quantized(draw(scales(lowest, highest)), draw(zero_points(type)))
-
-
-def shapes(minimum_rank: int = 1, maximum_rank: int = 4, largest: int = 6) -> st.SearchStrategy[tuple[int, ...]]:
-    """Small shapes."""
-    dimensions = st.lists(st.integers(1, largest), min_size=minimum_rank, max_size=maximum_rank)
-    return dimensions.map(tuple)
-
-
-def values(draw: Draw, type: TensorType, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Elements over the whole range of a type, its ends included; floats of all sizes up to 2^10."""
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dtype = ELEMENT_TYPES[type].dtype
-    if type == FLOAT32:
-        return (rng.standard_normal(shape) * 2.0 ** rng.integers(-4, 6)).astype(np.float32)
-    if type == TensorType.BOOL:
-        return rng.integers(0, 2, shape).astype(dtype)
-    limits = np.iinfo(dtype)
-    array = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
-    flat = array.reshape(-1)
-    flat[: flat.size // 4] = rng.choice(np.array([limits.min, limits.max, 0], dtype), flat.size // 4)
-    return array
-
-
-def unary(
-    operator: BuiltinOperator,
-    draw: Draw,
-    types: tuple[TensorType, TensorType],
-    quantizations: tuple[QuantizationParameters | None, QuantizationParameters | None],
-    options: Any = None,
-    shape: tuple[int, ...] | None = None,
-) -> Case:
-    """A model of one operator with one input, run once."""
-    dims = shape or draw(shapes())
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    x = main.input("x", dims, types[0], quantizations[0])
-    y = main.tensor("y", dims, types[1], quantizations[1])
-    main.operator(operator, [x], [y], options)
-    main.output(y)
-    return builder.build(), [[values(draw, types[0], dims)]]
-
-
-LARGE_SHAPE = (1, 64, 64, 32)
-
-
-def large(
-    operator: BuiltinOperator,
-    types: tuple[TensorType, ...],
-    quantizations: tuple[QuantizationParameters | None, ...] | None = None,
-    options: Any = None,
-) -> Case:
-    """A model of one operator over large tensors of one shape; the last type is the output's.
-
-    The quantization of tensors of integers is ordinary unless told.
-    """
-    if quantizations is None:
-        quantizations = tuple(None if type == FLOAT32 else quantized(0.01 * (i + 1)) for i, type in enumerate(types))
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    inputs = [main.input(f"x{i}", LARGE_SHAPE, *of) for i, of in enumerate(zip(types[:-1], quantizations))]
-    y = main.tensor("y", LARGE_SHAPE, types[-1], quantizations[-1])
-    main.operator(operator, inputs, [y], options)
-    main.output(y)
-    rng = np.random.default_rng(0)
-    return builder.build(), [[rng.integers(1, 100, LARGE_SHAPE).astype(ELEMENT_TYPES[t].dtype) for t in types[:-1]]]
-
-
-def rescaled(draw: Draw, type: TensorType, input: QuantizationParameters | None) -> QuantizationParameters | None:
-    """Quantization for an output, from 2^-40 to 2^40 times that of the input."""
-    if type == FLOAT32:
-        return None
-    scale = input.scale[0] if input is not None and input.scale else 1.0
-    return quantized(float32(scale * draw(factors(-40, 40))), draw(zero_points(type)))
-
-
-def broadcast_shapes(draw: Draw) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Two shapes that go together: equal, or with dimensions of 1 and left out here and there."""
-    shape = draw(shapes(1, 4, 5))
-    pair = []
-    for _ in range(2):
-        kept = draw(st.lists(st.booleans(), min_size=len(shape), max_size=len(shape)))
-        thinned = tuple(d if keep else 1 for d, keep in zip(shape, kept))
-        pair.append(draw(st.sampled_from([shape, thinned, thinned[draw(st.integers(0, len(shape) - 1)) :]])))
-    return pair[0], pair[1]
-
-
-@st.composite
-def graph(draw: Draw) -> bytes:
-    """A model of one to ten operators, each fed by any tensors made before it; several outputs; a variable at times."""
-    builder = ModelBuilder()
-    main = builder.subgraph()
-    type = draw(st.sampled_from([FLOAT32, INT8]))
-    parameters = None if type == FLOAT32 else quantized(0.5, 1)
-    widths = [draw(st.integers(1, 40))]
-    tensors = [main.input("x", (1, widths[0]), type, parameters)]
-    if draw(st.booleans()):
-        tensors.append(main.tensor("state", (1, widths[0]), type, parameters, is_variable=True))
-        widths.append(widths[0])
-    for i in range(draw(st.integers(1, 10))):
-        chosen = draw(st.integers(0, len(tensors) - 1))
-        width = widths[chosen]
-        kind = draw(st.sampled_from(["RELU", "RESHAPE", "ADD", "FULLY_CONNECTED"]))
-        inputs, options = [tensors[chosen]], cast(Any, None)
-        if kind == "ADD":
-            same = [tensor for tensor, other in zip(tensors, widths) if other == width]
-            inputs.append(draw(st.sampled_from(same)))
-            options = AddOptions()
-        elif kind == "FULLY_CONNECTED":
-            depth, width = width, draw(st.integers(1, 40))
-            weights = np.ones((width, depth), np.float32 if type == FLOAT32 else np.int8)
-            scales = None if type == FLOAT32 else quantized([0.01] * draw(st.sampled_from([1, width])))
-            inputs += [main.constant(f"w{i}", weights, scales), -1]
-            options = FullyConnectedOptions()
-        output = main.tensor(f"t{i}", (1, width), type, parameters)
-        main.operator(BuiltinOperator[kind], inputs, [output], options)
-        tensors.append(output)
-        widths.append(width)
-    for tensor in sorted({tensors[-1], *draw(st.lists(st.sampled_from(tensors), max_size=3))}):
-        main.output(tensor)
-    return builder.build()
+__all__ = [
+    "ACTIVATIONS",
+    "FLOAT32",
+    "INT16",
+    "INT32",
+    "INT64",
+    "INT8",
+    "LARGE_SHAPE",
+    "UINT8",
+    "Arrays",
+    "Draw",
+    "broadcast_shapes",
+    "factors",
+    "float32",
+    "large",
+    "quantization",
+    "rescaled",
+    "scales",
+    "shapes",
+    "unary",
+    "values",
+    "zero_points",
+    "Case",
+    "counter",
+]
 
 
 def counter(type: TensorType, width: int, with_init: bool) -> bytes:

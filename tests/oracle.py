@@ -46,14 +46,21 @@ class Oracle:
         return outputs
 
     def allocations(
-        self, model: bytes, inputs: list[np.ndarray[Any, Any]] | None = None, arena_bytes: int = ARENA_BYTES
+        self,
+        model: bytes,
+        inputs: list[np.ndarray[Any, Any]] | None = None,
+        arena_bytes: int = ARENA_BYTES,
+        decompression_bytes: int = 0,
     ) -> str:
         """What TFLM prints of its arena for the model, after one invoke on these inputs, or on zeros.
+
+        Args:
+            decompression_bytes: size of a memory beside the arena for outputs of DECODE.
 
         Raises:
             OracleError: TFLM can't run the model.
         """
-        _, printed = self._ask(model, None if inputs is None else [inputs], True, arena_bytes)
+        _, printed = self._ask(model, None if inputs is None else [inputs], True, arena_bytes, decompression_bytes)
         return printed
 
     def close(self) -> None:
@@ -98,8 +105,16 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
         answers.flush()
 
 
-def _run(runtime: Any, model: bytes, invocations: list[list[Any]] | None, prints: bool, arena_bytes: int) -> Any:
-    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena_bytes)
+def _run(
+    runtime: Any,
+    model: bytes,
+    invocations: list[list[Any]] | None,
+    prints: bool,
+    arena_bytes: int,
+    decompression_bytes: int = 0,
+) -> Any:
+    beside = {"alt_decompression_memory_size": decompression_bytes} if decompression_bytes else {}
+    interpreter = runtime.Interpreter.from_bytes(model, arena_size=arena_bytes, **beside)
     if invocations is None:
         details = [interpreter.get_input_details(i) for i in range(_count(interpreter.get_input_details))]
         invocations = [[np.zeros(of["shape"], of["dtype"]) for of in details]]

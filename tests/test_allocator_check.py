@@ -17,7 +17,7 @@ from tflm.testing import CheckFailed, check_allocator
 
 @pytest.mark.parametrize("allocator", [SimpleMemoryAllocator, RecordingSimpleMemoryAllocator])
 def test_allocators_pass(allocator: Callable[[Arena], SimpleMemoryAllocator]) -> None:
-    check_allocator(allocator)
+    check_allocator(allocator, max_examples=100)
 
 
 def test_an_allocator_is_accepted_as_an_object() -> None:
@@ -68,6 +68,20 @@ FAULTS = {
         "        return self.temp\n\n    def deallocate_temp",
     ),
     "a wasted byte": ("self.temp = start + size", "self.temp = start + size + 1"),
+    "floor ignored": ("floor = self._floor(floor)", "floor = self.temp"),
+    "floor in the head": ("max(floor, self.head)", "floor"),
+    "tail aligned to 16 at most": (
+        "align_down(self.tail - size, alignment)",
+        "align_down(self.tail - size, min(alignment, 16))",
+    ),
+    "tail aligned to 64 at most": (
+        "align_down(self.tail - size, alignment)",
+        "align_down(self.tail - size, min(alignment, 64))",
+    ),
+    "temp aligned to 64 at most": ("align_up(self.temp, alignment)", "align_up(self.temp, min(alignment, 64))"),
+    "temp in 16 bits": ("self.temp = start + size", "self.temp = start + size & 0xFFFF"),
+    "the tail in 16 bits": ("self.tail = start", "self.tail = start & 0xFFFF"),
+    "shared temps": ("self._live_temps: list[int] = []", "self._live_temps = TEMPS"),
     "available bytes": ("align_down(self.tail, alignment) - align_up", "self.tail - align_up"),
 }
 """Texts of the allocator's source, and what replaces them."""
@@ -79,6 +93,7 @@ def test_a_planted_fault_is_found(fault: str, monkeypatch: pytest.MonkeyPatch) -
     assert right in source
     faulty: Any = types.ModuleType("faulty_allocator")
     monkeypatch.setitem(sys.modules, faulty.__name__, faulty)
+    vars(faulty)["TEMPS"] = []
     exec(source.replace(right, wrong), vars(faulty))
     with pytest.raises(CheckFailed) as found:
         check_allocator(faulty.SimpleMemoryAllocator)

@@ -17,8 +17,6 @@ from differential import assert_close, measured_figures, printed_figures, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import OPERATORS
-from strategies.single_operator import SingleOperator
 
 import tflm
 from tflm.libraries import library_for
@@ -36,6 +34,9 @@ from tflm.schema import (
     write_model,
 )
 from tflm.schema.offline_plan import METADATA_NAME, encode_offsets
+from tflm.testing import graphs
+from tflm.testing.operators import OPERATORS
+from tflm.testing.operators.single_operator import SingleOperator
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"
 
@@ -197,7 +198,7 @@ def test_a_model_that_was_read_and_written_runs_in_tflm_as_before(corpus: Path, 
         assert np.array_equal(a, b)
 
 
-@given(model=models.graph())
+@given(model=graphs())
 def test_random_models_take_what_the_wheel_says(oracle: Oracle, model: bytes) -> None:
     assert measured_figures(model) == printed_figures(oracle.allocations(model))
 
@@ -285,7 +286,7 @@ def with_plan(model: bytes, offsets: list[int]) -> bytes:
     return write_model(dataclasses.replace(root, buffers=buffers, metadata=metadata))
 
 
-@given(model=models.graph(), data=st.data())
+@given(model=graphs(), data=st.data())
 def test_offline_plans_are_obeyed_as_in_tflm(oracle: Oracle, model: bytes, data: st.DataObject) -> None:
     """A tensor here and there is put where the linear planner would put it; the others are planned around them."""
     plan = tflm.measure_arena(tflm.Model(model), tflm.AllOpsResolver(), planner="linear")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,10 +28,32 @@ SMALLEST_PIXELS = 0.5
 """What a buffer is drawn with at least, whatever the scale; so much may lie over a neighbour."""
 
 Open = Callable[..., Any]
+Draw = Callable[..., Path]
+
+
+@functools.cache
+def measured_arena(model: Path) -> Any:
+    """What the command says of a model's arena."""
+    (measured,) = figures("arena", model)["models"]
+    return measured
+
+
+@pytest.fixture(scope="module")
+def draw(tmp_path_factory: pytest.TempPathFactory) -> Draw:
+    """Draws a model's plan, once for all tests; returns the page."""
+
+    @functools.cache
+    def draw(model: Path, *options: object) -> Path:
+        page = tmp_path_factory.mktemp("drawn") / "arena.html"
+        answer = run("arena", model, "--html", page, *options)
+        assert answer.returncode == 0, answer.stderr
+        return page
+
+    return draw
 
 
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def open_page(browser: Any, draw: Draw) -> Iterator[Open]:
     """Draws a model's plan and opens the page; in the end, nothing was asked of the network and nothing went wrong."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     messages: list[str] = []
@@ -40,9 +63,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     page.on("request", lambda request: requests.append(request.url))
 
     def open(model: Path, *options: object) -> Any:
-        answer = run("arena", model, "--html", tmp_path / "arena.html", *options)
-        assert answer.returncode == 0, answer.stderr
-        page.goto((tmp_path / "arena.html").as_uri())
+        page.goto(draw(model, *options).as_uri())
         page.wait_for_selector("rect.buffer")
         return page
 
@@ -52,8 +73,8 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     assert [url.partition(":")[0] for url in requests] == ["file"] + ["data"] * (len(requests) - 1)
 
 
-@pytest.fixture
-def streaming_model(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def streaming_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Twelve blocks that each keep the last three frames, of eight operators; and four more: a hundred."""
     builder = ModelBuilder("streaming")
     main = builder.subgraph()
@@ -91,7 +112,7 @@ def streaming_model(tmp_path: Path) -> Path:
         main.operator(BuiltinOperator.RELU, [frame], [bent])
         frame = bent
     main.output(frame)
-    path = tmp_path / "streaming.tflite"
+    path = tmp_path_factory.mktemp("model") / "streaming.tflite"
     path.write_bytes(builder.build())
     return path
 
@@ -106,6 +127,16 @@ def model(request: Any) -> Path:
     return corpus / "models" / "person_detect.tflite"
 
 
+TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
+
+
+def resize(page: Any, width: int) -> None:
+    """Give the page another width, and wait until it is drawn for it: observers of sizes are called once a frame."""
+    page.set_viewport_size({"width": width, "height": 800})
+    page.wait_for_function("width => innerWidth === width", arg=width)
+    page.evaluate(TWO_FRAMES)
+
+
 def boxes(page: Any) -> list[tuple[float, float, float, float]]:
     """Left, top, right and bottom of each buffer's rectangle, in pixels."""
     script = "shapes => shapes.map(s => [s.x, s.y, s.width, s.height].map(length => length.baseVal.value))"
@@ -114,7 +145,7 @@ def boxes(page: Any) -> list[tuple[float, float, float, float]]:
 
 def test_every_buffer_is_a_rectangle_and_no_two_overlap(open_page: Open, model: Path) -> None:
     page = open_page(model)
-    (measured,) = figures("arena", model)["models"]
+    measured = measured_arena(model)
     assert page.title() == model.name
     drawn = boxes(page)
     assert len(drawn) == len(measured["buffers"])
@@ -129,7 +160,7 @@ def test_every_buffer_is_a_rectangle_and_no_two_overlap(open_page: Open, model: 
 
 def test_widths_are_lifetimes_and_heights_are_sizes(open_page: Open, model: Path) -> None:
     drawn = boxes(open_page(model))
-    (measured,) = figures("arena", model)["models"]
+    measured = measured_arena(model)
     largest = max(range(len(drawn)), key=lambda i: measured["buffers"][i]["bytes"])
 
     def proportions(i: int) -> tuple[float, float]:
@@ -146,7 +177,7 @@ def test_widths_are_lifetimes_and_heights_are_sizes(open_page: Open, model: Path
 
 def test_the_pointer_shows_what_it_is_on(open_page: Open, model: Path) -> None:
     page = open_page(model)
-    (measured,) = figures("arena", model)["models"]
+    measured = measured_arena(model)
     index, buffer = max(enumerate(measured["buffers"]), key=lambda pair: pair[1]["bytes"])
     assert not page.locator("#tip").is_visible()
     page.hover(f'rect.buffer[data-index="{index}"]')
@@ -182,7 +213,7 @@ def test_the_wheel_zooms_with_ctrl_alone_and_a_double_click_shows_all_again(open
 
 def test_head_temp_and_tail_are_to_scale(open_page: Open) -> None:
     page = open_page(INT8_MODEL)
-    (measured,) = figures("arena", INT8_MODEL)["models"]
+    measured = measured_arena(INT8_MODEL)
     script = (
         "parts => parts.map(p => [p.querySelector('title').textContent, p.querySelector('rect').width.baseVal.value])"
     )
@@ -207,8 +238,7 @@ def test_two_plans_stand_side_by_side_at_one_scale(open_page: Open) -> None:
 @pytest.mark.parametrize("width", [1400, 420])
 def test_blocks_say_what_makes_them_and_what_they_are(open_page: Open, corpus: Path, width: int) -> None:
     page = open_page(corpus / "models" / "person_detect.tflite")
-    page.set_viewport_size({"width": width, "height": 800})
-    page.wait_for_timeout(200)  # for what is drawn anew
+    resize(page, width)
     labels = page.eval_on_selector_all("rect.buffer", "all => all.map(r => r.getAttribute('aria-label'))")
     assert "2 CONV_2D 48x48x16" in labels
     assert "input 96x96x1" in labels
@@ -239,7 +269,7 @@ def test_colours_have_a_legend_and_axes_their_titles(open_page: Open, corpus: Pa
 
 def test_the_keyboard_shows_what_the_pointer_shows(open_page: Open, model: Path) -> None:
     page = open_page(model)
-    (measured,) = figures("arena", model)["models"]
+    measured = measured_arena(model)
     largest = max(range(len(measured["buffers"])), key=lambda i: measured["buffers"][i]["bytes"])
     block = page.locator(f'rect.buffer[data-index="{largest}"]')
     block.hover()
@@ -251,13 +281,11 @@ def test_the_keyboard_shows_what_the_pointer_shows(open_page: Open, model: Path)
     assert not page.locator("#tip").is_visible()
 
 
-def test_fingers_scroll_and_pinch(browser: Any, model: Path, tmp_path: Path) -> None:
+def test_fingers_scroll_and_pinch(browser: Any, model: Path, draw: Draw) -> None:
     """On a telephone, one finger on the picture moves the page, and two enlarge it."""
-    answer = run("arena", model, "--html", tmp_path / "arena.html")
-    assert answer.returncode == 0, answer.stderr
     context = browser.new_context(viewport={"width": 420, "height": 500}, has_touch=True, is_mobile=True)
     page = context.new_page()
-    page.goto((tmp_path / "arena.html").as_uri())
+    page.goto(draw(model).as_uri())
     page.wait_for_selector("rect.buffer")
     session = context.new_cdp_session(page)
 
@@ -300,8 +328,7 @@ def test_names_that_look_like_markup_are_shown_as_they_are(open_page: Open, tmp_
 @pytest.mark.parametrize("width", [500, 700, 1280])
 def test_no_label_of_an_axis_is_cut_off(open_page: Open, streaming_model: Path, width: int) -> None:
     page = open_page(streaming_model)
-    page.set_viewport_size({"width": width, "height": 900})
-    page.wait_for_timeout(100)
+    resize(page, width)
     ends = page.eval_on_selector_all(
         "svg.map > text", "texts => texts.map(t => [t.getBBox().x + t.getBBox().width, t.ownerSVGElement.clientWidth])"
     )

@@ -21,8 +21,8 @@ from tflm.boards.board_fit import (
     BoardRefusal,
     FirmwareRam,
     KernelsRefusal,
-    _banks_for,
     arena_with,
+    banks_for,
     board_fit,
     fits_of,
 )
@@ -151,7 +151,7 @@ def test_head_and_tail_never_share_a_bank() -> None:
 
 def bank_numbers(pieces: list[int], sizes: list[int], **apart: int) -> list[int] | None:
     banks = [Bank(str(i), size) for i, size in enumerate(sizes)]
-    found = _banks_for(pieces, banks, **apart)
+    found = banks_for(pieces, banks, **apart)
     return None if found is None else [banks.index(bank) for bank in found]
 
 

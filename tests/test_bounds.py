@@ -11,12 +11,12 @@ from types import SimpleNamespace
 import flatbuffers
 import numpy as np
 import pytest
-from strategies import LARGE
 from test_broken_models import finished, table_of, vector_of
 
 import tflm
 from tflm.kernels.host_memory import ALWAYS_ALLOWED, MULTIPLE, HostMemory, track_host_array
 from tflm.schema import BuiltinOperator, Conv2DOptions, FullyConnectedOptions, Padding, TensorType
+from tflm.testing.operators import LARGE
 
 LOADING_MULTIPLE, VERIFYING_MULTIPLE = 128, 256
 """Of the size of the file, as docs/reliability.md states them. Findings, thousands of them, take more than tables."""
@@ -105,7 +105,7 @@ def test_operators_keep_a_multiple_of_arena_and_file_at_the_most(engine: str) ->
     few.invoke()
     assert few.host_bytes() > 0
     del few
-    data = shared_weights(240)
+    data = shared_weights(300)
     limit = MULTIPLE * (len(arena) + len(data)) + ALWAYS_ALLOWED
     refused = interpreter_of(data, arena, engine)
     with traced() as memory:

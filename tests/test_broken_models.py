@@ -20,7 +20,6 @@ import pytest
 from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategies import OPERATORS
 from test_schema import tables_of, values_of
 
 import tflm
@@ -28,9 +27,10 @@ from tflm import schema
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import BuiltinOperator, TensorType
 from tflm.schema.layout import Field, Scalar, SubTable, Table, TableUnion, TableVector, fields_of
+from tflm.testing.operators import OPERATORS
 
-THOROUGH = settings(max_examples=3 * settings().max_examples)
-FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 10)
+THOROUGH = settings(max_examples=10 * settings().max_examples)
+FOR_EACH_OPERATOR = settings(max_examples=settings().max_examples // 5)
 
 INT8 = TensorType.INT8
 HALF = tflm.quantized(0.5)

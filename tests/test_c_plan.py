@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph
-from models import INT8, counter, graph
+from models import INT8, counter
 from outcomes import count
 
 import tflm
@@ -33,6 +33,7 @@ from tflm.rewriting.rows import Rows
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
+from tflm.testing import graphs
 
 FEWER, FEWEST = (settings(max_examples=max(settings().max_examples // share, 1)) for share in (3, 8))
 
@@ -150,7 +151,7 @@ def test_several_memories_hold_what_is_accessed(data: bytes, cautious: bool, sha
 
 
 @FEWER
-@given(data=graph(), cautious=st.booleans())
+@given(data=graphs(), cautious=st.booleans())
 def test_tensors_of_any_graph_are_where_calls_look_for_them(data: bytes, cautious: bool) -> None:
     model = tflm.Model(data)
     planned = plan(model, kernels_of(model, cautious), persistent={"history": 20})

@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracle import INSTALLED
-from strategies import LARGE
 
 import tflm
 from tflm.compat.tflite_micro import runtime
+from tflm.testing.operators import LARGE
 
 ROOT = Path(__file__).parents[1]
 MODEL = ROOT / "examples" / "hello_world" / "hello_world_int8.tflite"

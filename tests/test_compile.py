@@ -16,17 +16,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compiled_emulation import Emulator
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from models import Arrays
-from strategies import OPERATORS
 from test_real_models import NAMES, recorded
 from typer.testing import CliRunner
 
 import tflm
+from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.sizes import BUILDS
 from tflm.cli.app import app
 from tflm.schema import BuiltinOperator, TensorType
+from tflm.testing.operators import OPERATORS
 
 EVERYTHING = os.environ.get("TFLM_C") == "all"
 FEW = ["add0", "hello_world_float", "hello_world_int8", "okay_nabu_v2", "transpose_conv3"]
@@ -89,8 +91,6 @@ def test_every_compiler_takes_it_without_static_memory(corpus: Path, tmp_path: P
         pytest.skip(f"{command[0]} is not installed")
     compiled = tflm.compile_model(tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), name)
     compiled.write(tmp_path)
-    if "#include <math.h>" in compiled.files[f"{name}.c"] and "-ffreestanding" in command:
-        pytest.skip("this compiler has no <math.h>")
     subprocess.run([*command, *WARNINGS, "-O2", "-c", f"{name}.c", "-o", "model.o"], cwd=tmp_path, check=True)
     sizes = subprocess.run(["size", "-A", "model.o"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
     sections = {line.split()[0]: int(line.split()[1]) for line in sizes.splitlines() if line.startswith(".")}
@@ -208,10 +208,27 @@ def test_code_and_stack_are_known_of_kernels_that_were_measured(corpus: Path) ->
     assert compiled.code_bytes is not None
     assert compiled.stack_bytes is not None
     assert set(compiled.code_bytes) == set(BUILDS)
+    assert compiled.instructions.total is not None
+    assert set(compiled.instructions.total) == set(COUNTED_BUILDS)
+
+
+@pytest.mark.skipif(not EVERYTHING, reason="takes a minute: TFLM_C=all")
+@pytest.mark.parametrize("build", COUNTED_BUILDS)
+def test_stack_and_instructions_are_as_said(corpus: Path, tmp_path: Path, build: tuple[str, str]) -> None:
+    if None in [shutil.which(tool) for tool in ("arm-none-eabi-gcc", "qemu-system-arm")]:
+        pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
+    names = ["ad01_int8", "hello_world_int8", "keyword_scrambled_8bit", "kws_ref_model"]
+    models = [tflm.compile_model(tflm.Model.from_file(corpus / "models" / f"{name}.tflite"), name) for name in names]
+    emulator = Emulator(tmp_path, build[1])
+    for model, ran, counted in zip(models, emulator.stacks(models), emulator.invokes(models)):
+        assert model.stack_bounds is not None
+        assert ran.stack_bytes <= model.stack_bounds[build]
+        assert model.instructions.total is not None
+        assert model.instructions.total[build] == pytest.approx(counted, rel=0.03)
 
 
 def test_the_command_writes_files_only_of_models_that_it_can_compile(tmp_path: Path) -> None:
-    for name, model in (("sum", running_sum()), ("softmax", unsupported())):
+    for name, model in (("sum", running_sum()), ("npu", unsupported())):
         (tmp_path / f"{name}.tflite").write_bytes(model.data)
         ran = CliRunner().invoke(app, ["compile", str(tmp_path / f"{name}.tflite"), str(tmp_path / name)])
         assert (tmp_path / name).exists() == (name == "sum") == (ran.exit_code == 0)
@@ -232,20 +249,21 @@ def test_a_model_that_needs_more_ram_than_allowed_is_refused() -> None:
         tflm.compile_model(running_sum(), ram=needed - 1)
 
 
-def unsupported() -> tflm.Model:
-    """A model with an operator that has no kernels in C."""
+def unsupported(operator: str = "ethos-u") -> tflm.Model:
+    """A model whose operator has no kernels in C: that of an NPU, or one of the user's."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (1, 4), TensorType.FLOAT32)
-    y = main.tensor("y", (1, 4), TensorType.FLOAT32)
-    main.operator(BuiltinOperator.LOG_SOFTMAX, [x], [y])
+    x = main.input("x", (1, 4), TensorType.INT8)
+    y = main.tensor("y", (1, 4), TensorType.INT8)
+    main.operator(operator, [x], [y])
     main.output(y)
     return tflm.Model(builder.build())
 
 
-def test_operators_without_kernels_are_refused_by_name() -> None:
-    with pytest.raises(tflm.CompileError, match=r"LOG_SOFTMAX \(float32 to float32\)"):
-        tflm.compile_model(unsupported())
+@pytest.mark.parametrize(("operator", "reason"), [("ethos-u", "an NPU"), ("MY_OWN", "no operator of TFLM")])
+def test_operators_without_kernels_are_refused_by_name(operator: str, reason: str) -> None:
+    with pytest.raises(tflm.CompileError, match=f"no C kernels for {operator}, .*{reason}"):
+        tflm.compile_model(unsupported(operator))
 
 
 def test_names_that_c_does_not_have_are_refused() -> None:

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import weakref
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,7 +23,6 @@ from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import Arrays
-from strategies import OPERATORS
 from test_cli import INT8_MODEL
 from test_real_models import NAMES, recorded
 
@@ -36,12 +36,15 @@ from tflm.kernels.reference.arithmetic import Product
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
+    ConcatenationOptions,
     Conv2DOptions,
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
     Padding,
+    SVDFOptions,
     TensorType,
 )
+from tflm.testing.operators import OPERATORS
 
 COMPILED = sorted(OPERATORS.keys() & {operator for operators in FAMILIES.values() for operator in operators})
 EXAMPLES = settings.default.max_examples if "TFLM_HYPOTHESIS" in os.environ else 3
@@ -140,6 +143,124 @@ def test_vectors_are_written_no_further_than_the_output(operator: str, type: Ten
         assert_close(run_guarded(model, invocations, "linear")[0], expected[0])
 
 
+@pytest.mark.parametrize("channels", [16, 48, 80, 112, 128])
+@given(data=st.data())
+@settings(max_examples=6)
+def test_depthwise_windows_of_whole_vectors_of_channels(channels: int, data: st.DataObject) -> None:
+    """Windows whose columns stay in registers, and others: of any taps, strides, dilations, batches and rows."""
+    draw = data.draw
+    taps, strides, dilations = (
+        tuple(draw(st.integers(least, most)) for _ in range(2)) for least, most in ((1, 5), (1, 3), (1, 2))
+    )
+    multiplier, batches = draw(st.sampled_from([1, 1, 1, 2])), draw(st.integers(1, 2))
+    sizes = [draw(st.integers((tap - 1) * dilation + 1, 12)) for tap, dilation in zip(taps, dilations)]
+    same, zero_point = draw(st.booleans()), draw(st.sampled_from([-128, 5]))
+    reach = [1 if same else (tap - 1) * dilation + 1 for tap, dilation in zip(taps, dilations)]
+    windows = [(size - least) // stride + 1 for size, least, stride in zip(sizes, reach, strides)]
+    rng = np.random.default_rng(channels)
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    scale = tflm.quantized(0.5, zero_point)
+    x = main.input("x", (batches, *sizes, channels // multiplier), TensorType.INT8, scale)
+    weights = rng.integers(-128, 128, (1, *taps, channels)).astype(np.int8)
+    scales = [float(of) for of in rng.uniform(0.0005, 0.004, channels)]
+    w = main.constant("weights", weights, tflm.quantized(scales, [0] * channels, 3))
+    bias = rng.integers(-9999, 9999, channels).astype(np.int32)
+    operands = [x, w, main.constant("bias", bias, tflm.quantized([of / 2 for of in scales]))]
+    y = main.tensor("y", (batches, *windows, channels), TensorType.INT8, scale)
+    options = DepthwiseConv2DOptions(
+        padding=Padding.SAME if same else Padding.VALID,
+        stride_h=strides[0],
+        stride_w=strides[1],
+        dilation_h_factor=dilations[0],
+        dilation_w_factor=dilations[1],
+        depth_multiplier=multiplier,
+    )
+    main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, operands, [y], options)
+    main.output(y)
+    model, invocations = (
+        builder.build(),
+        [[rng.integers(-128, 128, (batches, *sizes, channels // multiplier)).astype(np.int8)]],
+    )
+    expected = run(model, invocations, delegates=())
+    np.testing.assert_array_equal(run_guarded(model, invocations, "linear")[0][0], expected[0][0])
+
+
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT16, TensorType.FLOAT32], ids=lambda type: type.name)
+@pytest.mark.parametrize(("depth", "channels"), [(4, 66), (20, 1), (64, 130), (88, 3), (100, 17), (516, 5), (640, 1)])
+def test_matrices_times_one_vector(depth: int, channels: int, type: TensorType) -> None:
+    """Of few channels, and of more than a vector has, over depths that do and don't fill whole vectors."""
+    rng = np.random.default_rng(depth)
+    is_float, dtype = type == TensorType.FLOAT32, ELEMENT_TYPES[type].dtype
+    zero_points = (-7, 9) if type == TensorType.INT8 else (0, 0)
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    x = main.input("x", (1, depth), type, None if is_float else tflm.quantized(0.5, zero_points[0]))
+    weights = rng.integers(-127, 128, (channels, depth)).astype(np.float32 if is_float else np.int8)
+    w = main.constant("weights", weights, None if is_float else tflm.quantized(0.25))
+    scale = 32.0 * depth**0.5
+    y = main.tensor("y", (1, channels), type, None if is_float else tflm.quantized(scale, zero_points[1]))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w], [y], FullyConnectedOptions())
+    main.output(y)
+    limits = (-99, 99) if is_float else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    model, invocations = builder.build(), [[rng.integers(*limits, (1, depth)).astype(dtype)] for _ in range(3)]
+    expected = run(model, invocations, delegates=())
+    for ours, theirs in zip(run_guarded(model, invocations, "linear"), expected, strict=True):
+        assert_close(ours, theirs)
+
+
+@pytest.mark.parametrize("time", [np.int8, np.int16], ids=lambda of: of.__name__)
+@pytest.mark.parametrize(("units", "rank", "memory"), [(64, 1, 8), (83, 1, 4), (129, 2, 10), (17, 3, 12), (49, 1, 32)])
+@given(data=st.data())
+@settings(max_examples=2)
+def test_svdf_of_more_units_than_a_vector_has(
+    units: int, rank: int, memory: int, time: type[np.integer[Any]], data: st.DataObject
+) -> None:
+    """State of several invokes, and outputs: of units that fill whole vectors, and of those that are left over."""
+    batches, x_zero, state_zero, y_zero = data.draw(st.tuples(st.integers(1, 2), *[st.integers(-128, 127)] * 3))
+    filters, width = units * rank, np.dtype(time)
+    rng = np.random.default_rng(units)
+    weights = [
+        rng.integers(-127, 128, shape).astype(of) for shape, of in (((filters, 5), np.int8), ((filters, memory), time))
+    ]
+    to_state = {1: 0.004, 2: 0.6}[width.itemsize]
+    to_output = data.draw(st.sampled_from([2.0**-9, 0.003])) / width.itemsize
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    state_type = {np.int8: TensorType.INT8, np.int16: TensorType.INT16}[time]
+    bias = rng.integers(-9999, 9999, units).astype(np.int32)
+    operands = [
+        main.input("x", (batches, 5), TensorType.INT8, tflm.quantized(to_state, x_zero)),
+        main.constant("feature", weights[0], tflm.quantized(1.0)),
+        main.constant("time", weights[1], tflm.quantized(1.0)),
+        main.constant("bias", bias, tflm.quantized(1.0)),
+        main.tensor(
+            "state", (batches, memory * filters), state_type, tflm.quantized(1.0, state_zero), is_variable=True
+        ),
+    ]
+    y = main.tensor("y", (batches, units), TensorType.INT8, tflm.quantized(1 / to_output, y_zero))
+    main.operator(BuiltinOperator.SVDF, operands, [y], SVDFOptions(rank=rank))
+    main.output(y)
+    model, invocations = (
+        builder.build(),
+        [[rng.integers(-128, 128, (batches, 5)).astype(np.int8)] for _ in range(memory + 2)],
+    )
+    expected = run(model, invocations, delegates=())
+    for ours, theirs in zip(run_guarded(model, invocations, "linear"), expected, strict=True):
+        np.testing.assert_array_equal(ours[0], theirs[0])
+
+
+@pytest.mark.parametrize("sizes", [(16, 32), (64, 17), (33, 16), (32, 64)])
+def test_rows_of_one_vector_are_copied_no_further(sizes: tuple[int, int]) -> None:
+    """Side by side, among rows of other sizes; nothing beyond the last row is read."""
+    rng = np.random.default_rng(0)
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    parts = [main.input(f"x{size}", (1, 5, size), TensorType.INT8) for size in sizes]
+    y = main.tensor("y", (1, 5, sum(sizes)), TensorType.INT8)
+    main.operator(BuiltinOperator.CONCATENATION, parts, [y], ConcatenationOptions(axis=2))
+    main.output(y)
+    inputs = [rng.integers(-128, 128, (1, 5, size)).astype(np.int8) for size in sizes]
+    (found,) = run_guarded(builder.build(), [inputs], "linear")
+    np.testing.assert_array_equal(found[0], np.concatenate(inputs, axis=2))
+
+
 def relu_model() -> bytes:
     """One RELU of 8 floats."""
     builder = tflm.ModelBuilder()
@@ -193,7 +314,7 @@ USES_NUMBA = "print(answer(allocated()) == RELU_OF_RANGE, 'numba' in sys.modules
 def test_a_second_process_finds_the_machine_code_of_the_first(tmp_path: Path) -> None:
     first = in_a_process(USES_NUMBA, tmp_path)
     assert "compiles" in first.stderr
-    kept = {path: path.read_bytes() for path in (tmp_path / "cache").iterdir() if path.name != "lock"}
+    kept = {path: path.read_bytes() for path in (tmp_path / "cache").iterdir() if not path.name.startswith("lock-")}
     assert kept
     second = in_a_process(USES_NUMBA, tmp_path)
     assert (second.stdout, second.stderr) == ("True False\n", "")
@@ -251,6 +372,18 @@ def test_an_invoke_outlives_its_interpreter() -> None:
     for _ in range(1000):
         invoke()
     assert not output.data.any()
+
+
+def test_an_interpreter_is_freed_without_the_garbage_collector() -> None:
+    interpreter = allocated(delegates=[Compiled()])
+    answer(interpreter)
+    reference = weakref.ref(interpreter)
+    gc.disable()
+    try:
+        del interpreter
+        assert reference() is None
+    finally:
+        gc.enable()
 
 
 def test_two_large_models_in_two_threads_give_what_each_gives_alone() -> None:

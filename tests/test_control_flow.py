@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import FLOAT32, INT32, Case
 from oracle import Oracle
-from strategies import control_flow
 
 import tflm
 from tflm.schema import AddOptions, BuiltinOperator, IfOptions, ModelBuilder, TensorType, WhileOptions
+from tflm.testing.operators import control_flow
 
 
 def counting(limit_type: TensorType = TensorType.BOOL, *, body_shape: tuple[int, ...] = (1,)) -> bytes:

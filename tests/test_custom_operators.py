@@ -13,10 +13,10 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16, INT32, Case
 from oracle import Oracle, OracleError
-from strategies import custom
 
 import tflm
 from tflm.schema import ModelBuilder, TensorType
+from tflm.testing.operators import custom
 
 
 @given(case=st.one_of(custom.OPERATORS.values()))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 import reference
-from strategies import LARGE
 
 import tflm
 from tflm import memory
 from tflm.cli.app import app
 from tflm.kernels import REGISTRATIONS
+from tflm.testing.operators import LARGE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

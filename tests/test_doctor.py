@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import platform
+import re
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,15 @@ def test_an_installation_that_works_is_healthy() -> None:
     checks = {check["name"]: check for check in json.loads(run("doctor", "--json").stdout)["checks"]}
     assert {"Python", "numpy", "compiled engine", "TFLM followed", "extra fast", "extra cli"} <= set(checks)
     assert {check["status"] for check in checks.values()} <= {"ok", "absent"}
+
+
+@pytest.mark.parametrize(("is_free_threaded", "expected"), [(0, " on "), (1, ", free-threaded, on ")])
+def test_a_python_without_a_lock_is_named(
+    monkeypatch: pytest.MonkeyPatch, is_free_threaded: int, expected: str
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: is_free_threaded)
+    found = {check.name: check.found for check in doctor.diagnose()}
+    assert found["Python"].startswith(platform.python_version() + expected)
 
 
 def test_the_recorded_answer_is_that_of_tflm(oracle: Oracle) -> None:
@@ -90,6 +102,21 @@ def test_an_extra_that_is_not_installed_is_no_problem(monkeypatch: pytest.Monkey
     assert checks["extra plot"].status == "absent"
     assert "pip install 'matplotlib" in checks["extra plot"].fix
     assert doctor.is_healthy(list(checks.values()))
+
+
+def test_every_extra_is_listed_with_the_versions_that_it_allows() -> None:
+    text = (Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8")
+    section = text.partition("[project.optional-dependencies]")[2].partition("\n[tool")[0]
+    declared = re.findall(r"^([a-z]+) = \[", section, re.MULTILINE)
+    checks = {check.name: check for check in doctor.diagnose()}
+    assert {"quantize", "testing", "oracle"} < set(declared)
+    for extra in declared:
+        check = checks[f"extra {extra}"]
+        assert check.found
+        assert check.status == "ok" or check.fix
+    for requirement in doctor.requirements():
+        assert f'"{requirement.name}' in text
+        assert requirement.lowest in requirement.specifier or requirement.lowest == "0"
 
 
 def test_it_runs_without_the_packages_of_the_command(

@@ -14,7 +14,7 @@ import pytest
 from test_cli import INT8_MODEL
 
 import tflm
-from tflm.application.project_parts import PROCESSORS
+from tflm.application.projects.parts import PROCESSORS
 from tflm.boards import Bank, by_name
 from tflm.boards.board_fit import board_fit
 

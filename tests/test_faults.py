@@ -171,15 +171,14 @@ tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 14)).allocate
 
 @pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Path) -> None:
-    from tflm.compiler import vectors
-    from tflm.delegates.compiled import program
+    from tflm.delegates.compiled import program, tiles
 
-    variables = {**os.environ, RECORD: str(tmp_path), "TFLM_COMPILED": "1"}
+    variables = {**os.environ, RECORD: str(tmp_path), "TFLM_COMPILED": "wait"}
     subprocess.run([sys.executable, "-c", RUNS_COMPILED], check=True, env=variables, cwd=ROOT)
     recorded = "\n".join(path.read_text() for path in tmp_path.iterdir()).splitlines()
     for name, function in (
         ("delegates/compiled/program", program.run_steps.function),
-        ("compiler/vectors", vectors.call),
+        ("delegates/compiled/tiles", tiles.product.function),
     ):
         assert f"{name}.py:{function.__code__.co_firstlineno}" in recorded
 
@@ -187,8 +186,8 @@ def test_a_model_runs_the_kernels_that_it_asks_the_machine_code_of(tmp_path: Pat
 @pytest.mark.skipif(not is_available(), reason="needs the extra `fast`")
 def test_functions_inside_a_compiled_kernel_are_recorded() -> None:
     from tflm.compiler import vectors
-    from tflm.delegates.compiled import pooling, program
+    from tflm.delegates.compiled import pooling, state
 
     average = pooling.average.of(mean="integers", x="int8", y="int8", sums="int32", limits="int8")
     assert functions_of(pooling.add_window) < functions_of(average)
-    assert {program.run_steps.function, vectors.call} <= functions_of(program.run_steps)
+    assert {state.take_turns.function, vectors.move_bytes} <= functions_of(state.take_turns)

@@ -6,7 +6,6 @@ import random
 from pathlib import Path
 
 import fuzz
-import models
 import outcomes
 import pytest
 from conftest import CORPUS
@@ -15,13 +14,14 @@ from hypothesis import strategies as st
 from test_broken_models import NET
 
 import tflm
+from tflm.testing import graphs
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples" / "hello_world").glob("*.tflite"))
 SMALL_ENOUGH = 200_000
 CORPUS_MODELS = [path for path in sorted((CORPUS / "models").glob("*.tflite")) if path.stat().st_size < SMALL_ENOUGH]
 
 BATCH = 50
-BATCHES = 60
+BATCHES = 20
 
 
 @pytest.mark.runs(0.1)
@@ -33,7 +33,7 @@ def test_damaged_models_end_in_a_result_or_an_error_that_says_what(batch: int) -
 
 
 @pytest.mark.runs(0.5)
-@given(model=models.graph() | st.just(NET), seed=st.integers(0, 2**32))
+@given(model=graphs() | st.just(NET), seed=st.integers(0, 2**32))
 def test_a_change_to_a_table_leaves_a_file_that_can_be_read(model: bytes, seed: int) -> None:
     """The mutator itself: it changes something, and most of what it writes is still a flatbuffer."""
     changed = fuzz.change_table(model, random.Random(seed))

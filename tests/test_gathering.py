@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 from differential import run
-from strategies.single_operator import SingleOperator
 
 import tflm
 from tflm.schema import BuiltinOperator, GatherOptions, TensorType, quantized
+from tflm.testing.operators.single_operator import SingleOperator
 
 FLOAT32, INT8, INT32 = TensorType.FLOAT32, TensorType.INT8, TensorType.INT32
 TABLE = np.arange(12, dtype=np.float32).reshape(4, 3)

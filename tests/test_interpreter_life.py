@@ -268,6 +268,30 @@ def test_no_call_is_allowed_in_the_midst_of_an_invoke(delegates: Any, large: boo
     assert len(refused) == 4
 
 
+@ENGINES
+def test_no_model_runs_in_the_midst_of_another_in_its_arena(delegates: Any) -> None:
+    """Nor one that the engine runs as a whole; afterwards it runs."""
+    allocator = tflm.MicroAllocator(bytearray(1 << 15))
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    x, y = main.input("x", (1, 8), TensorType.FLOAT32), main.tensor("y", (1, 8), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    inner = tflm.MicroInterpreter(tflm.Model(builder.build()), tflm.AllOpsResolver(), allocator, delegates=delegates)
+    inner.allocate_tensors()
+    refused: list[object] = []
+
+    def meet() -> None:
+        with pytest.raises(tflm.InterpreterError, match="invoke while another call is in progress"):
+            inner.invoke()
+        refused.append(inner)
+
+    assert sum_after(summing(meet, allocator), 3) == [3, 3, 3, 3]
+    assert len(refused) == 1
+    inner.input(0).data[...] = np.float32(-1)
+    inner.invoke()
+    assert not inner.output(0).data.any()
+
+
 def test_what_failed_to_allocate_takes_nothing_of_a_shared_arena() -> None:
     """Neither used bytes, nor temp memory, nor a larger head for the models that come after it."""
     allocator = tflm.MicroAllocator(bytearray(1 << 15))

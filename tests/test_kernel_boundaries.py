@@ -17,7 +17,6 @@ import pytest
 from differential import assert_close, run
 from models import Case
 from oracle import Oracle, OracleError
-from strategies.custom import detection_model, detection_options
 
 import tflm
 from tflm.delegates import Compiled
@@ -43,6 +42,7 @@ from tflm.schema import (
     quantized,
 )
 from tflm.schema.element_types import TENSOR_TYPES
+from tflm.testing.operators.custom import detection_model, detection_options
 
 ENGINES: dict[str, list[Any]] = {"numpy": [], "compiled": [Compiled()]}
 """The delegates of each."""

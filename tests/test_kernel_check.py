@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,28 @@ from tflm.schema import TensorType
 from tflm.testing import CheckFailed, check_kernel, single_operator_models
 
 
+@pytest.mark.parametrize("name", ["ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"])
+def test_kernels_of_variables_pass(name: str) -> None:
+    check_kernel(REGISTRATIONS[name], max_examples=10)
+
+
+def instead(run: Callable[[KernelContext, Node], None]) -> Callable[[KernelContext, Node], Callable[[], None]]:
+    return lambda context, node: lambda: run(context, node)
+
+
+VARIABLE_FAULTS = {
+    "READ_VARIABLE": instead(lambda context, node: node.eval_output(0).elements.fill(1)),
+    "ASSIGN_VARIABLE": instead(lambda context, node: None),
+    "CALL_ONCE": instead(lambda context, node: None),
+}
+
+
+@pytest.mark.parametrize("name", VARIABLE_FAULTS)
+def test_faults_in_kernels_of_variables_are_found(name: str) -> None:
+    with pytest.raises(CheckFailed):
+        check_kernel(replace(REGISTRATIONS[name], bind=VARIABLE_FAULTS[name]), max_examples=40)
+
+
 @pytest.mark.parametrize(("name", "inputs"), [("RELU", 1), ("ADD", 2), ("LOGISTIC", 1)])
 def test_kernels_pass(name: str, inputs: int) -> None:
     registration = REGISTRATIONS[name]
@@ -25,7 +48,7 @@ def test_kernels_pass(name: str, inputs: int) -> None:
 
 def test_the_operator_of_the_documentation_passes() -> None:
     options = bytes(flexbuffers.Dumps({"factor": 2.0}))
-    check_kernel(ROWS_SCALED, models=single_operator_models("ROWS_SCALED", custom_options=options))
+    check_kernel(ROWS_SCALED, models=single_operator_models("ROWS_SCALED", custom_options=options), max_examples=120)
 
 
 def test_a_kernel_that_rejects_everything_needs_other_models() -> None:
@@ -124,6 +147,16 @@ def counts_outside(x: Array, y: Array, scratch: Array, counters: Array) -> None:
     y[...] = CALLS[0] % 100
 
 
+def fails_late(x: Array, y: Array, scratch: Array, counters: Array) -> None:
+    counters[0] += 1
+    y[...] = -np.maximum(x, 0) + (counters[0] > 6)
+
+
+def without_scalars(context: KernelContext, node: Node) -> None:
+    prepare(context, node)
+    assert node.input(0).dims[0]
+
+
 def in_place(x: Array, y: Array, scratch: Array, counters: Array) -> None:
     np.maximum(x, 0, out=x)
     np.negative(x, out=y)
@@ -169,6 +202,8 @@ FAULTS = {
     "state without reset": kernel(counts),
     "state outside of the arena": kernel(counts_outside),
     "state that is not declared": kernel(counts, has_state=False, reset=lambda c, n: set_to(n.op_data[1], 0)),
+    "wrong from the seventh invoke on": kernel(fails_late),
+    "no dimensions": kernel(right, prepare=without_scalars),
     "raises in an invoke": kernel(after_right(lambda x, y, s, c: y[6])),
     "another exception in prepare": kernel(right, prepare=never_rejects),
     "views in a global": kernel(right, bind=bind_shared),
@@ -182,7 +217,7 @@ FAULTS = {
 
 
 def test_the_kernel_without_a_fault_passes() -> None:
-    check_kernel(kernel(right), oracle)
+    check_kernel(kernel(right), oracle, max_examples=40)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

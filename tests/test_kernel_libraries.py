@@ -14,7 +14,6 @@ import outcomes
 import pytest
 from hypothesis import assume, given, settings
 from models import Case
-from strategies import convolution, recurrent
 from test_arena import corpus_models
 
 import tflm
@@ -24,6 +23,7 @@ from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import PersistentBuffer, ScratchBuffer, always, nothing
 from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator
 from tflm.schema import ActivationFunctionType, BatchMatMulOptions, BuiltinOperator, TensorType, write_model
+from tflm.testing.operators import convolution, recurrent
 
 PART_OF_EXTENSION = {"none": "cortex-m3", "dsp": "cortex-m4", "mve": "cortex-m55"}
 HELLO_WORLD = Path(__file__).parent.parent / "examples" / "hello_world" / "hello_world_int8.tflite"

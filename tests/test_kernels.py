@@ -10,7 +10,6 @@ from differential import assert_close, assert_same_as_tflm, run
 from hypothesis import given
 from hypothesis import strategies as st
 from oracle import Oracle
-from strategies import OPERATORS
 
 from tflm.schema import (
     ActivationFunctionType,
@@ -25,6 +24,7 @@ from tflm.schema import (
     TensorType,
     quantized,
 )
+from tflm.testing.operators import OPERATORS
 
 
 @pytest.mark.runs(0.5)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import ctypes
 import errno
+import fcntl
 import os
 import resource
 import subprocess
@@ -24,12 +25,14 @@ from test_compiled import RELU_OF_RANGE, allocated, answer
 import tflm.compiler as package
 from tflm.compiler import (
     cache,
+    cached_files,
     calls,
     compiler,
     compiler_main,
     compiler_process,
     machine_code,
     numba_compiler,
+    object_loader,
     packages,
 )
 from tflm.compiler.language import DONE, Elements, Emitted, Int64s, Kernel, emitted, inlined, kernel
@@ -82,10 +85,10 @@ def clear(builder: Any, x: Int64s) -> None:
 @pytest.fixture(autouse=True)
 def _fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """An empty cache, nothing in memory, and no compiler."""
-    monkeypatch.setenv(cache.CACHE_VARIABLE, str(tmp_path / "cache"))
+    monkeypatch.setenv(cached_files.CACHE_VARIABLE, str(tmp_path / "cache"))
     monkeypatch.setattr(machine_code, "_addresses", {})
     monkeypatch.setattr(compiler_process, "_compiler", None)
-    functions = (cache.cache_folder, machine_code._warn, machine_code._tell)
+    functions = (cached_files.cache_folder, machine_code._warn, machine_code._tell)
     for function in functions:
         function.cache_clear()
     yield
@@ -101,9 +104,9 @@ def _compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def files() -> list[str]:
-    """What the cache holds beside its lock."""
-    folder = cache.cache_folder()
-    return [] if folder is None else sorted(path.name for path in folder.iterdir() if path.name != "lock")
+    """What the cache holds beside its locks."""
+    folder = cached_files.cache_folder()
+    return [] if folder is None else sorted(path.name for path in folder.iterdir() if not path.name.startswith("lock-"))
 
 
 def called(entry: int, value: int) -> int:
@@ -266,7 +269,7 @@ IN_FORKS = """
 from __future__ import annotations
 import os, sys, threading
 from llvmlite import ir
-from tflm.compiler import cache, compiler, compiler_process, machine_code
+from tflm.compiler import cache, cached_files, compiler, compiler_process, machine_code
 from tflm.compiler.language import Int64s, emitted
 
 @emitted
@@ -305,7 +308,7 @@ thread.start()
 begun.wait()
 child = os.fork()
 if not child:
-    os._exit(4 if machine_code.addresses([second]) and not cache._locks else 5)
+    os._exit(4 if machine_code.addresses([second]) and not cached_files._locks else 5)
 assert status(child) == 4
 release.set()
 thread.join()
@@ -329,20 +332,44 @@ def test_a_fork_leaves_its_parents_compiler_alone_and_waits_for_no_thread_of_it(
 
 
 def test_a_lock_is_free_again_though_a_fork_still_has_its_file() -> None:
-    with cache.locked():
-        (held,) = cache._locks
+    with cached_files.locked("kernel"):
+        (held,) = cached_files._locks
         inherited = os.dup(held)  # as in a fork
     code = "import fcntl, sys; fcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX | fcntl.LOCK_NB)"
-    folder = cache.cache_folder()
+    folder = cached_files.cache_folder()
     assert folder is not None
-    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(folder / "lock")], check=True)
+    subprocess.run([sys.executable, "-I", "-S", "-c", code, str(folder / cached_files.lock_of("kernel"))], check=True)
     os.close(inherited)
+
+
+def is_free(lock: Path) -> bool:
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_other_processes_compile_other_kernels_meanwhile() -> None:
+    folder = cached_files.cache_folder()
+    assert folder is not None
+    with cached_files.locked("a"):
+        assert not is_free(folder / cached_files.lock_of("a"))
+        assert is_free(folder / cached_files.lock_of("b"))
 
 
 # --- Objects -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("_compiled_here")
+@pytest.fixture(params=["without LLVM", "with LLVM"])
+def _loaded(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Object files are loaded in both ways."""
+    if request.param == "with LLVM":
+        monkeypatch.setattr(object_loader, "RELOCATABLE", None)  # so that it refuses them all
+
+
+@pytest.mark.usefixtures("_compiled_here", "_loaded")
 @pytest.mark.parametrize("made", [compiler.object_of(clear), b"no object file", b""], ids=["other", "text", "empty"])
 def test_an_object_without_the_entry_is_no_object(monkeypatch: pytest.MonkeyPatch, made: bytes) -> None:
     with monkeypatch.context() as patch:
@@ -357,7 +384,7 @@ def test_an_object_without_the_entry_is_no_object(monkeypatch: pytest.MonkeyPatc
     assert cache.read(store) == compiler.object_of(store)
 
 
-@pytest.mark.usefixtures("_compiled_here")
+@pytest.mark.usefixtures("_compiled_here", "_loaded")
 def test_an_address_of_zero_is_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
     """As of an object file that only mentions the entry, here in a comment of its own."""
     mentions = compiler.object_of(clear) + store.symbol.encode() + b"\0"
@@ -367,6 +394,7 @@ def test_an_address_of_zero_is_no_address(monkeypatch: pytest.MonkeyPatch) -> No
     assert cache.read(store) == compiler.object_of(store)
 
 
+@pytest.mark.usefixtures("_loaded")
 def test_numba_compiles_a_kernel_with_an_entry() -> None:
     """What numba's documentation does not promise, and `_object_with_entry` relies on."""
     machine_code._link({add: numba_compiler.object_of(add)})
@@ -510,12 +538,13 @@ OBSTACLES = [Path.mkdir, make_fifo, make_dangling, make_sparse]
 @pytest.mark.parametrize("obstacle", OBSTACLES)
 @pytest.mark.parametrize("place", ["lock", "kernel"])
 def test_what_is_no_file_is_no_obstacle(obstacle: Callable[[Path], None], place: str) -> None:
-    folder = cache.cache_folder()
+    folder = cached_files.cache_folder()
     assert folder is not None
-    path = folder / "lock" if place == "lock" else cache._path(folder, store)
+    name = cache._name(store)
+    path = folder / (cached_files.lock_of(name) if place == "lock" else name)
     obstacle(path)
     assert called(machine_code.addresses([store])[store], 1) == 7
-    assert files() == [cache._path(folder, store).name]
+    assert files() == [cache._name(store)]
     made = cache.read(store)
     assert made is None if place == "kernel" and obstacle is Path.mkdir else made == compiler.object_of(store)
 
@@ -537,7 +566,7 @@ def test_machine_code_lives_in_memory_where_no_file_can_be_made(monkeypatch: pyt
     def refuse(*_: object, **__: object) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    assert cache.cache_folder() is not None
+    assert cached_files.cache_folder() is not None
     monkeypatch.setattr(tempfile, "mkstemp", refuse)
     monkeypatch.setattr(os, "open", refuse)
     assert called(machine_code.addresses([store])[store], 1) == 7
@@ -557,7 +586,7 @@ def no_home(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
     def refuse() -> Path:
         raise RuntimeError("Could not determine home directory.")
 
-    monkeypatch.delenv(cache.CACHE_VARIABLE)
+    monkeypatch.delenv(cached_files.CACHE_VARIABLE)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", refuse)
 
@@ -565,24 +594,24 @@ def no_home(monkeypatch: pytest.MonkeyPatch, _: Path) -> None:
 def home_in_the_working_directory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     """As an archive may hold it."""
     monkeypatch.chdir(folder)
-    monkeypatch.delenv(cache.CACHE_VARIABLE)
+    monkeypatch.delenv(cached_files.CACHE_VARIABLE)
     monkeypatch.setenv("XDG_CACHE_HOME", ".")
     monkeypatch.setenv("HOME", "home")
 
 
 def a_file_for_a_folder(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     (folder / "file").write_text("")
-    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder / "file"))
+    monkeypatch.setenv(cached_files.CACHE_VARIABLE, str(folder / "file"))
 
 
 def a_folder_below_a_file(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     a_file_for_a_folder(monkeypatch, folder)
-    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder / "file" / "cache"))
+    monkeypatch.setenv(cached_files.CACHE_VARIABLE, str(folder / "file" / "cache"))
 
 
 def a_folder_of_others(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     folder.chmod(0o777)
-    monkeypatch.setenv(cache.CACHE_VARIABLE, str(folder))
+    monkeypatch.setenv(cached_files.CACHE_VARIABLE, str(folder))
 
 
 @pytest.mark.usefixtures("_compiled_here")
@@ -595,7 +624,7 @@ def test_a_folder_that_cannot_be_trusted_or_made_is_not_used(
     prepare(monkeypatch, tmp_path)
     before = sorted(tmp_path.rglob("*"))
     assert called(machine_code.addresses([store])[store], 1) == 7
-    assert cache.cache_folder() is None
+    assert cached_files.cache_folder() is None
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -603,8 +632,8 @@ def test_a_folder_stays_the_same_when_the_working_directory_changes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(cache.CACHE_VARIABLE, "mine")
-    assert cache.cache_folder() == tmp_path / "mine"
+    monkeypatch.setenv(cached_files.CACHE_VARIABLE, "mine")
+    assert cached_files.cache_folder() == tmp_path / "mine"
 
 
 # --- Fallback ----------------------------------------------------------------------------------------------------

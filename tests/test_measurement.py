@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import models
 import numpy as np
 import pytest
 from differential import run
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 import tflm
 from tflm.memory import PLANNERS, BufferRequirements, lower_bound_bytes
 from tflm.targets import TARGETS, Target, align_up
+from tflm.testing import graphs
 
 targets = st.sampled_from(sorted(TARGETS.values(), key=lambda target: target.name))
 
@@ -30,7 +30,7 @@ def allocated(model: bytes, arena: Any, **options: Any) -> tflm.MicroInterpreter
     return interpreter
 
 
-@given(model=models.graph(), target=targets, planner=st.sampled_from(sorted(PLANNERS)))
+@given(model=graphs(), target=targets, planner=st.sampled_from(sorted(PLANNERS)))
 def test_the_smallest_arena_works_and_one_step_less_does_not(model: bytes, target: Target, planner: str) -> None:
     smallest = measured(model, target, planner=planner).minimum_arena_bytes
     interpreter = allocated(model, bytearray(smallest), target=target, planner=planner)
@@ -40,7 +40,7 @@ def test_the_smallest_arena_works_and_one_step_less_does_not(model: bytes, targe
         allocated(model, bytearray(smallest - 16), target=target, planner=planner)
 
 
-@given(model=models.graph(), target=targets, extra=st.integers(0, 300))
+@given(model=graphs(), target=targets, extra=st.integers(0, 300))
 def test_what_was_measured_is_what_the_interpreter_reports(model: bytes, target: Target, extra: int) -> None:
     measurement = measured(model, target)
     interpreter = allocated(model, bytearray(measurement.minimum_arena_bytes + 16 * extra), target=target)
@@ -50,14 +50,14 @@ def test_what_was_measured_is_what_the_interpreter_reports(model: bytes, target:
     assert interpreter.planned_buffers() == measurement.buffers
 
 
-@given(model=models.graph())
+@given(model=graphs())
 def test_the_head_is_the_same_on_every_target(model: bytes) -> None:
     plans = [measured(model, target) for target in TARGETS.values()]
     assert all(plan.buffers == plans[0].buffers for plan in plans)
     assert len({plan.head_bytes for plan in plans}) == 1
 
 
-@given(model=models.graph())
+@given(model=graphs())
 def test_memory_peaks_where_the_lower_bound_is_reached(model: bytes) -> None:
     measurement = measured(model, tflm.targets.HOST)
     peak = measurement.peak
@@ -72,7 +72,7 @@ def test_memory_peaks_where_the_lower_bound_is_reached(model: bytes) -> None:
         assert peak.step == peak.operator_index + 1
 
 
-@given(model=models.graph(), steps=st.lists(st.integers(0, 24), min_size=40, max_size=40))
+@given(model=graphs(), steps=st.lists(st.integers(0, 24), min_size=40, max_size=40))
 def test_memory_peaks_where_most_is_covered_if_buffers_share_memory(model: bytes, steps: list[int]) -> None:
     count = len(measured(model, tflm.targets.HOST).buffers)
     options = {"planner": [16 * step for step in (steps * count)[:count]]}
@@ -92,7 +92,7 @@ def alive_at(measurement: tflm.ArenaMeasurement, step: int) -> list[tflm.Planned
     return [buffer for buffer in measurement.buffers if buffer.first_use <= step <= buffer.last_use]
 
 
-@given(model=models.graph(), target=targets)
+@given(model=graphs(), target=targets)
 def test_records_are_those_of_the_recording_allocator(model: bytes, target: Target) -> None:
     allocator = tflm.RecordingMicroAllocator(bytearray(1 << 16), target=target)
     allocated(model, allocator, target=target)
@@ -115,7 +115,7 @@ class Watcher:
         self.changed.append(np.flatnonzero(self.arena != self.before))
 
 
-@given(model=models.graph(), target=targets, seed=st.integers(0, 255))
+@given(model=graphs(), target=targets, seed=st.integers(0, 255))
 def test_an_operator_writes_nothing_but_its_outputs(model: bytes, target: Target, seed: int) -> None:
     size = measured(model, target).minimum_arena_bytes
     guarded = bytearray(np.random.default_rng(seed).bytes(size + 128))
@@ -136,7 +136,7 @@ def test_an_operator_writes_nothing_but_its_outputs(model: bytes, target: Target
     assert (bytes(guarded[:64]), bytes(guarded[-64:])) == outside
 
 
-@given(pair=st.tuples(models.graph(), models.graph()), target=targets)
+@given(pair=st.tuples(graphs(), graphs()), target=targets)
 def test_two_models_in_one_arena_give_what_they_give_alone(pair: tuple[bytes, bytes], target: Target) -> None:
     allocator = tflm.MicroAllocator(bytearray(1 << 16), target=target)
     interpreters = [allocated(model, allocator) for model in pair]
@@ -151,7 +151,7 @@ def test_two_models_in_one_arena_give_what_they_give_alone(pair: tuple[bytes, by
     assert allocator.head_bytes == max(heads)
 
 
-@given(model=models.graph(), target=targets)
+@given(model=graphs(), target=targets)
 def test_head_and_tail_may_be_in_separate_arenas(model: bytes, target: Target) -> None:
     head, tail = bytearray(1 << 16), bytearray(b"\x5a" * (1 << 16))
     interpreter = allocated(model, tflm.MicroAllocator(head, target=target, persistent_arena=tail))
@@ -167,7 +167,7 @@ def test_head_and_tail_may_be_in_separate_arenas(model: bytes, target: Target) -
     assert set(tail[: len(tail) - interpreter.tail_bytes]) == {0x5A}
 
 
-@given(model=models.graph())
+@given(model=graphs())
 def test_a_plan_given_as_a_list_of_offsets_is_obeyed(model: bytes) -> None:
     plan = measured(model, tflm.targets.HOST)
     offsets = [buffer.offset + 32 for buffer in plan.buffers]
@@ -178,7 +178,7 @@ def test_a_plan_given_as_a_list_of_offsets_is_obeyed(model: bytes) -> None:
         allocated(model, bytearray(1 << 16), planner=[*offsets, 0])
 
 
-@given(model=models.graph())
+@given(model=graphs())
 def test_with_all_tensors_preserved_each_can_be_looked_at(model: bytes) -> None:
     interpreter = allocated(model, bytearray(1 << 16), preserve_all_tensors=True)
     interpreter.input(0).data[...] = 2

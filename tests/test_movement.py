@@ -9,8 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 from differential import run
-from strategies import LARGE
-from strategies.single_operator import SingleOperator
 
 import tflm
 from tflm.kernels.support.views import Copying, make_copies
@@ -30,6 +28,8 @@ from tflm.schema import (
     UnpackOptions,
     quantized,
 )
+from tflm.testing.operators import LARGE
+from tflm.testing.operators.single_operator import SingleOperator
 
 FLOAT32, INT8, INT32 = TensorType.FLOAT32, TensorType.INT8, TensorType.INT32
 

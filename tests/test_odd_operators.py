@@ -11,7 +11,6 @@ import pytest
 from differential import assert_close, run
 from models import FLOAT32, INT8, INT16, Case
 from oracle import Oracle
-from strategies.single_operator import Output, SingleOperator
 
 import tflm
 from tflm.schema import (
@@ -29,6 +28,7 @@ from tflm.schema import (
     TransposeConvOptions,
     quantized,
 )
+from tflm.testing.operators.single_operator import Output, SingleOperator
 
 Input = tuple[npt.ArrayLike, TensorType, "QuantizationParameters | None"]
 

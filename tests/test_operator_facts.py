@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from strategies import OPERATORS
 
 from tflm.delegates.compiled.bindings import FAMILIES as COMPILED
 from tflm.firmware.loop_trips import PATHS
 from tflm.kernels import FAMILIES, REGISTRATIONS, Registration
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.versioning.runtimes import FIRST_RUNTIMES
+from tflm.testing.operators import OPERATORS
 
 NOT_RESIZABLE = {
     **dict.fromkeys(("CALL_ONCE", "IF", "WHILE"), "its subgraphs would have to be resized, too"),
@@ -24,10 +24,6 @@ NOT_RESIZABLE = {
 NUMPY_ONLY: dict[str, str] = {
     **dict.fromkeys(("IF", "WHILE"), "runs other subgraphs, whose operators are compiled on their own"),
     **dict.fromkeys(("ethos-u",), "calls a driver in Python"),
-    **dict.fromkeys(("BasicClassifier", "TFLM_DECODE", "TFLite_Detection_PostProcess"), "runs once in a model"),
-    **dict.fromkeys(("CUMSUM", "FLOOR_DIV", "FLOOR_MOD"), "not written yet"),
-    **dict.fromkeys(("L2_NORMALIZATION", "L2_POOL_2D", "LOG_SOFTMAX", "REDUCE_ALL", "ZEROS_LIKE"), "not written yet"),
-    **dict.fromkeys(("BROADCAST_ARGS", "EMBEDDING_LOOKUP", "GATHER_ND"), "not written yet"),
 }
 """Operators without compiled kernels, and why."""
 
@@ -39,7 +35,6 @@ NOT_COUNTED = {
 
 WITHOUT_STRATEGY = {
     "ethos-u": "needs a driver",
-    **dict.fromkeys(("ASSIGN_VARIABLE", "CALL_ONCE", "READ_VARIABLE", "VAR_HANDLE"), "only makes sense with others"),
 }
 """Operators that models of one operator can't test, and why."""
 
@@ -63,7 +58,7 @@ def missing_facts(registration: Registration) -> Iterator[str]:
     if sum(name in operators for operators in (*COMPILED.values(), NUMPY_ONLY)) != 1:
         yield "FAMILIES of tflm.delegates.compiled.bindings"
     if (name in OPERATORS) == (name in WITHOUT_STRATEGY):
-        yield "a strategy in tests/strategies"
+        yield "a strategy in tflm/testing/operators"
 
 
 @pytest.mark.parametrize("operator", REGISTRATIONS)

@@ -11,7 +11,6 @@ from differential import assert_close, run
 from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import LARGE, OPERATORS
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -19,6 +18,7 @@ from tflm.kernels.overlap import OperatorFacts
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
+from tflm.testing.operators import LARGE, OPERATORS
 
 CLAIMING = sorted(name for name, r in REGISTRATIONS.items() if r.overlap is not None or r.moves is not None)
 

@@ -35,6 +35,10 @@ from tflm.memory.plan_search import (
 )
 from tflm.memory.tflite_memory_planner import TfLiteMemoryPlanner
 from tflm.targets import align_up
+from tflm.testing.buffers import LATE_STEPS
+
+STEPS = range(LATE_STEPS + 1)
+"""All steps at which a drawn buffer may be alive."""
 
 sizes, steps = st.integers(0, 6), st.integers(0, 40)
 
@@ -124,7 +128,7 @@ def test_a_problem_says_who_is_alive_with_whom(buffers: list[BufferRequirements]
     members = lists(problem.members, problem.members_from)
     assert members == [[b for b in count if problem.first[b] <= s < problem.end[b]] for s in range(len(members))]
     # Sections are those sets of buffers alive at a step that are not a part of another one, in the order of time.
-    alive = [{i for i, b in enumerate(buffers) if b.first_time_used <= step <= b.last_time_used} for step in range(8)]
+    alive = [{i for i, b in enumerate(buffers) if b.first_time_used <= step <= b.last_time_used} for step in STEPS]
     largest = [group for group in alive if group and not any(group < other for other in alive)]
     assert [set(of) for of in members] == [group for group, _ in itertools.groupby(largest)]
 
@@ -132,7 +136,7 @@ def test_a_problem_says_who_is_alive_with_whom(buffers: list[BufferRequirements]
 @given(problems(fixed=True).map(filled))
 def test_no_placement_is_lower_than_what_is_alive_nor_than_what_is_fixed(buffers: list[BufferRequirements]) -> None:
     alone = [buffer for buffer, shared in zip(buffers, sharing(buffers)) if not shared]
-    most = max(sum(b.size for b in alone if b.first_time_used <= step <= b.last_time_used) for step in range(8))
+    most = max(sum(b.size for b in alone if b.first_time_used <= step <= b.last_time_used) for step in STEPS)
     ends = [buffer.offline_offset + buffer.size for buffer in buffers if buffer.offline_offset != -1]
     assert least_height(buffers) == max(most, *ends, 0)
 
@@ -166,7 +170,7 @@ def test_by_breadth_the_fullest_step_is_placed_first(buffers: list[BufferRequire
     def alive(step: int) -> list[int]:
         return [i for i, b in enumerate(buffers) if b.first_time_used <= step <= b.last_time_used]
 
-    steps = sorted(range(8), key=lambda step: -sum(buffers[i].size for i in alive(step)))
+    steps = sorted(STEPS, key=lambda step: -sum(buffers[i].size for i in alive(step)))
     order = list(dict.fromkeys(i for step in steps for i in sorted(alive(step), key=lambda i: -buffers[i].size)))
     placed = PlacedBuffers(len(buffers))
     offsets = [0] * len(buffers)

@@ -104,6 +104,32 @@ class PreservesLess(LinearMemoryPlanner):
     place = staticmethod(place_greedily)
 
 
+class LargestSizeSoFar(GreedyMemoryPlanner):
+    largest = 0
+
+    def get_maximum_memory_size(self) -> int:
+        self.largest = max(self.largest, super().get_maximum_memory_size())
+        return self.largest
+
+
+class PlanOfAsManyBuffers(GreedyMemoryPlanner):
+    def _placed(self) -> list[int]:
+        if len(getattr(self, "_kept", [])) != len(self._buffers):
+            self._kept = self.place(self._buffers)
+        return self._kept
+
+
+class DependsOnCount(GreedyMemoryPlanner):
+    plans = 0
+
+    def _placed(self) -> list[int]:
+        if self._offsets is None:
+            self.plans += 1
+            order = [*self._buffers][:: 1 if self.plans % 2 else -1]
+            self._offsets = place_greedily(order)[:: 1 if self.plans % 2 else -1]
+        return self._offsets
+
+
 class CountsFromOne(GreedyMemoryPlanner):
     def get_buffer_count(self) -> int:
         return len(self._buffers) + 1
@@ -146,6 +172,13 @@ FAULTS = {
     ),
     "gaps between": placing(lambda buffers: place_linearly([Buffer(2 * b.size, 0, 0) for b in buffers])),
     "steps modulo 32": placing(first_32_steps),
+    "steps in 7 bits": placing(changed(first_use=lambda b: b.first_use & 127, last_use=lambda b: b.last_use & 127)),
+    "steps of at most 1000": placing(
+        changed(first_use=lambda b: min(b.first_use, 999), last_use=lambda b: min(b.last_use, 998))
+    ),
+    "offline offsets in 16 bits": placing(
+        lambda buffers: [b.offset % 65536 if b.is_placed else o for b, o in zip(buffers, place_greedily(buffers))]
+    ),
     "offsets in the order of sizes": placing(order_of_size),
     "a float": placing(lambda buffers: [o / 1 for o in place_greedily(buffers)]),
     "an exception": placing(raising),
@@ -162,6 +195,9 @@ FAULTS = {
             Shared,
             PreservesLess,
             CountsFromOne,
+            LargestSizeSoFar,
+            PlanOfAsManyBuffers,
+            DependsOnCount,
         )
     },
 }
@@ -172,3 +208,12 @@ def test_a_planted_fault_is_found(fault: str) -> None:
     with pytest.raises(CheckFailed) as found:
         check_planner(FAULTS[fault])
     assert len(str(found.value).splitlines()) <= 25
+
+
+def test_a_fault_of_many_buffers_is_found() -> None:
+    def place(buffers: Sequence[Buffer]) -> list[int]:
+        """Greedy, with a table of 128 offsets."""
+        return [o if i < 128 or b.is_placed else 0 for i, (b, o) in enumerate(zip(buffers, place_greedily(buffers)))]
+
+    with pytest.raises(CheckFailed, match=r"buffers \d+ and 128 share"):
+        check_planner(placing(place))

@@ -10,9 +10,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-import models
 import numpy as np
 import pytest
 from hypothesis import given
@@ -22,6 +20,7 @@ import tflm
 from tflm.compiler.calls import is_available
 from tflm.memory import (
     PLANNERS,
+    Buffer,
     BufferRequirements,
     GreedyMemoryPlanner,
     OptimalPlanner,
@@ -37,21 +36,16 @@ from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.minimalloc_csv import read_csv, write_csv
 from tflm.planning.time_budget import TimeBudget
 from tflm.planning.views import Body, Piece, most_alive
+from tflm.testing import buffers, graphs
 
 needs_compiler = pytest.mark.skipif(not is_available(), reason="needs numba (the extra `fast`)")
 OBEDIENT = sorted(set(PLANNERS) - {"linear"})
 """The planners that obey offline offsets."""
 
 
-@st.composite
-def problems(draw: Any, largest_count: int = 12, fixed: bool = False) -> list[BufferRequirements]:
-    """Buffers of sizes that meet often, over few steps; some of them fixed, perhaps in each other's way."""
-    buffers = []
-    for _ in range(draw(st.integers(1, largest_count))):
-        first, last = sorted(draw(st.tuples(st.integers(0, 6), st.integers(0, 6))))
-        offset = 16 * draw(st.integers(0, 12)) if fixed and draw(st.integers(0, 3)) == 0 else -1
-        buffers.append(BufferRequirements(16 * draw(st.integers(0, 7)), first, last, offset))
-    return buffers
+def problems(largest_count: int = 12, fixed: bool = False) -> st.SearchStrategy[list[Buffer]]:
+    """Few enough buffers for a search through all orders."""
+    return buffers(min_count=1, max_count=largest_count, fixed=fixed, max_size=112, unused=False)
 
 
 def random_graph(count: int, seed: int = 0) -> list[BufferRequirements]:
@@ -86,18 +80,10 @@ def assert_holds(buffers: Sequence[BufferRequirements], offsets: Sequence[int]) 
         assert size == 0 or not together.any()
 
 
-@pytest.mark.parametrize("name", OBEDIENT)
-@given(buffers=problems(fixed=True))
-def test_plans_hold_and_obey_fixed_offsets(name: str, buffers: list[BufferRequirements]) -> None:
-    offsets = plan(name, buffers)
-    assert_holds(buffers, offsets)
-    assert all(offset % 16 == 0 for offset in offsets)
-
-
-@given(buffers=problems())
-def test_no_planner_beats_the_lower_bound_nor_the_optimal_one(buffers: list[BufferRequirements]) -> None:
-    heights = {name: plan_bytes(buffers, plan(name, buffers)) for name in PLANNERS}
-    assert lower_bound_bytes(buffers) <= heights["optimal"] == min(heights.values())
+@given(problem=problems())
+def test_no_planner_beats_the_lower_bound_nor_the_optimal_one(problem: list[BufferRequirements]) -> None:
+    heights = {name: plan_bytes(problem, plan(name, problem)) for name in PLANNERS}
+    assert lower_bound_bytes(problem) <= heights["optimal"] == min(heights.values())
 
 
 def smallest_height(buffers: Sequence[BufferRequirements]) -> int:
@@ -124,20 +110,20 @@ def smallest_height(buffers: Sequence[BufferRequirements]) -> int:
     return best
 
 
-@given(buffers=problems(largest_count=7))
-def test_the_optimal_plan_is_as_small_as_the_best_of_all_orders(buffers: list[BufferRequirements]) -> None:
-    buffers = [buffer for buffer in buffers if buffer.size]
-    found = search_plan(buffers, SearchLimits())
+@given(problem=problems(largest_count=7))
+def test_the_optimal_plan_is_as_small_as_the_best_of_all_orders(problem: list[BufferRequirements]) -> None:
+    problem = [buffer for buffer in problem if buffer.size]
+    found = search_plan(problem, SearchLimits())
     assert found.stopped is Stopped.PROVED_OPTIMAL
-    assert found.head_bytes == found.lower_bound_bytes == smallest_height(buffers)
+    assert found.head_bytes == found.lower_bound_bytes == smallest_height(problem)
 
 
-@given(buffers=problems(largest_count=7, fixed=True))
-def test_it_is_so_around_fixed_buffers_too(buffers: list[BufferRequirements]) -> None:
-    buffers = [buffer for buffer in buffers if buffer.size]
-    found = search_plan(buffers, SearchLimits())
+@given(problem=problems(largest_count=7, fixed=True))
+def test_it_is_so_around_fixed_buffers_too(problem: list[BufferRequirements]) -> None:
+    problem = [buffer for buffer in problem if buffer.size]
+    found = search_plan(problem, SearchLimits())
     assert found.stopped is Stopped.PROVED_OPTIMAL
-    assert found.head_bytes == found.lower_bound_bytes == smallest_height(buffers)
+    assert found.head_bytes == found.lower_bound_bytes == smallest_height(problem)
 
 
 def tight_problem(count: int, seed: int) -> list[BufferRequirements]:
@@ -365,7 +351,7 @@ def test_ten_thousand_buffers_can_be_planned() -> None:
     assert lower_bound_bytes(buffers) <= found.lower_bound_bytes <= found.head_bytes <= plan_bytes(buffers, greedy)
 
 
-@given(model=models.graph(), name=st.sampled_from(sorted(PLANNERS)), seed=st.integers(0, 99))
+@given(model=graphs(), name=st.sampled_from(sorted(PLANNERS)), seed=st.integers(0, 99))
 def test_a_model_gives_the_same_with_every_planner(model: bytes, name: str, seed: int) -> None:
     outputs = []
     for planner in (name, "linear"):
@@ -392,7 +378,7 @@ identifiers = st.text(st.characters(exclude_categories=["Cs"], exclude_character
 
 @given(st.lists(st.tuples(identifiers, problems(1, fixed=True)), max_size=8, unique_by=lambda entry: entry[0]))
 def test_files_of_buffers_go_round(entries: list[tuple[str, list[BufferRequirements]]]) -> None:
-    named = [replace(buffers[0], name=name) for name, buffers in entries]
+    named = [replace(added[0], name=name) for name, added in entries]
     assert read_csv(write_csv(named)) == named
 
 

@@ -15,7 +15,6 @@ from differential import assert_close, printed_figures, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import OPERATORS
 from test_arena import corpus_models
 from test_real_models import recorded
 
@@ -39,6 +38,8 @@ from tflm.schema import (
 )
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import HEADER_BYTES, LARGEST_ALIGNMENT, with_metadata, with_operator_order
+from tflm.testing import graphs
+from tflm.testing.operators import OPERATORS
 
 MODES = [{"in_place": in_place, "reorder": reorder} for in_place in (False, True) for reorder in (False, True)]
 
@@ -59,7 +60,7 @@ def some_inputs(model: bytes, seed: int) -> list[np.ndarray[Any, Any]]:
 # Changing a model's bytes.
 
 
-@given(model=models.graph(), names=st.lists(st.sampled_from(["a", "plan", "é"]), max_size=3), data=st.data())
+@given(model=graphs(), names=st.lists(st.sampled_from(["a", "plan", "é"]), max_size=3), data=st.data())
 def test_metadata_is_added_and_all_else_stays(model: bytes, names: list[str], data: st.DataObject) -> None:
     changed, kept = model, {}
     for name in names:
@@ -101,7 +102,7 @@ def test_metadata_of_a_buffer_that_others_use_is_not_overwritten() -> None:
     assert changed.constant((changed.subgraphs[0].tensors or [])[1]) == bytes(range(4))
 
 
-@given(model=models.graph(), data=st.data())
+@given(model=graphs(), data=st.data())
 def test_operators_change_places_and_nothing_else_does(model: bytes, data: st.DataObject) -> None:
     before = tflm.Model(model).root
     operators = (before.subgraphs or [])[0].operators or []
@@ -118,7 +119,7 @@ def test_operators_change_places_and_nothing_else_does(model: bytes, data: st.Da
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-@given(model=models.graph(), seed=st.integers(0, 99))
+@given(model=graphs(), seed=st.integers(0, 99))
 @settings(max_examples=30)
 def test_a_plan_keeps_its_promise_and_the_answers(
     oracle: Oracle, mode: dict[str, bool], model: bytes, seed: int
@@ -523,7 +524,7 @@ def peak(operators: Sequence[Any], inputs: Sequence[int], outputs: Sequence[int]
     return max(alive)
 
 
-@given(model=models.graph(), data=st.data())
+@given(model=graphs(), data=st.data())
 def test_the_order_is_the_best_of_all_and_keeps_what_depends(model: bytes, data: st.DataObject) -> None:
     main = tflm.Model(model).subgraphs[0]
     operators, tables = main.operators or [], main.tensors or []

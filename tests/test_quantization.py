@@ -19,6 +19,7 @@ from tflm.boards.device_check import check_device
 from tflm.cli.app import app
 from tflm.evaluation.samples import data_set
 from tflm.quantization import quantization as module
+from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.outline import estimated_int8_arena
 from tflm.quantization.quantizer import PACKAGE
 from tflm.quantization.ranges import Range, calibrated
@@ -84,7 +85,7 @@ def test_the_limit_counts_samples() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (np.full((1, 8), np.nan, np.float32), "not finite"),
+        (np.full((1, 8), np.nan, np.float32), "not finite.*leave this sample out"),
         (np.zeros((0, 8), np.float32), "no samples"),
         (np.zeros((2, 7), np.float32), "sample 0"),
     ],
@@ -185,7 +186,81 @@ def test_a_memory_plan_of_the_float_model_is_dropped() -> None:
     assert model.metadata(METADATA_NAME) is None
 
 
+def test_operators_whose_outputs_are_never_read_are_dropped() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 8), TensorType.FLOAT32)
+    main.output(float_models.dense(main, x, 8, 4))
+    float_models.dense(main, x, 8, 3)
+    assert len(tflm.Model(prepared(tflm.Model(builder.build()))).subgraphs[0].operators or ()) == 1
+
+
+def test_weights_stored_as_float16_become_float32() -> None:
+    model = tflm.Model(prepared(float_models.half_layer()))
+    assert [model.operator_name(each) for each in model.subgraphs[0].operators or ()] == ["FULLY_CONNECTED"]
+    (operator,) = model.subgraphs[0].operators or ()
+    weights = (model.subgraphs[0].tensors or [])[(operator.inputs or ())[1]]
+    content = model.constant(weights)
+    assert content is not None
+    np.testing.assert_array_equal(np.frombuffer(content, np.float32), np.arange(32, dtype=np.float32))
+
+
+@pytest.mark.parametrize("float_io", [False, True])
+def test_no_operator_reads_a_float_output(float_io: bool) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    first = float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4)
+    main.output(first, float_models.dense(main, first, 4, 2))
+    graph = tflm.Model(prepared(tflm.Model(builder.build()), float_io)).subgraphs[0]
+    read = {tensor for operator in graph.operators or () for tensor in operator.inputs or ()}
+    assert bool(read & set(graph.outputs or ())) != float_io
+
+
 # Repairs after
+
+
+@pytest.mark.parametrize("channels", [1, 4])
+@pytest.mark.parametrize("type", [TensorType.INT8, TensorType.INT4])
+def test_biases_beyond_int32_get_weights_with_larger_scales(channels: int, type: TensorType) -> None:
+    """The last output has weights of 0, and a bias that saturates at the scale of its weights."""
+    floats = np.array([[1, 2], [-3, 4], [5, -6], [0, 0]], np.float32)
+    biases = np.array([0.5, -0.5, 1, 1000], np.float32)
+    tiny = np.float32(1e-9)
+    scales = [1.0, 1.0, 1.0, float(tiny)] if channels == 4 else [float(tiny)]
+
+    def model(x: Any, weights: np.ndarray[Any, Any], biases: np.ndarray[Any, Any], **quantization: Any) -> tflm.Model:
+        builder = ModelBuilder()
+        main = builder.subgraph()
+        operands = [
+            main.input("x", (1, 2), *x),
+            main.constant("w", weights, quantization.get("w"), **quantization["of"]),
+        ]
+        operands.append(main.constant("b", biases, quantization.get("b")))
+        main.output(main.tensor("y", (1, 4), *x))
+        main.operator(BuiltinOperator.FULLY_CONNECTED, operands, [3], FullyConnectedOptions())
+        return tflm.Model(builder.build())
+
+    before = model((TensorType.FLOAT32, None), floats, biases, of={})
+    packed = np.zeros(4 if type is TensorType.INT4 else 8, np.int8).reshape(-1)
+    saturated = model(
+        (TensorType.INT8, quantized(0.5)),
+        packed,
+        np.full(4, 2**31 - 1, np.int32),
+        w=quantized(scales),
+        b=quantized([0.5 * scale for scale in scales]),
+        of={"type": type, "shape": (4, 2)},
+    )
+    after = tflm.Model(with_fitting_biases(bytes(saturated.data), before))
+    tensors = after.subgraphs[0].tensors or []
+    _, weights, bias = (tensors[i] for i in ((after.subgraphs[0].operators or [])[0].inputs or ()))
+    assert (weights.type, bias.type) == (type, TensorType.INT32)
+    assert weights.quantization is not None
+    assert bias.quantization is not None
+    found = np.frombuffer(after.constant(bias) or b"", np.int32) * np.array(bias.quantization.scale, np.float64)
+    np.testing.assert_allclose(found, biases, rtol=1e-6, atol=1e-5)
+    larger = np.array(weights.quantization.scale, np.float64)
+    np.testing.assert_allclose(larger[-1], 1000 / (0.5 * 2**30), rtol=1e-6)
+    np.testing.assert_array_equal(larger[:-1], scales[:-1])
 
 
 def test_constants_outside_the_flatbuffer_are_moved_inside() -> None:
@@ -275,6 +350,23 @@ def test_unknown_types_are_rejected(options: dict[str, str], reason: str) -> Non
 def test_a_quantized_model_is_rejected() -> None:
     with pytest.raises(tflm.ArgumentError, match="quantized already"):
         tflm.quantize(tflm.Model.from_file(INT8_MODEL), float_models.samples(1, 1))
+
+
+def test_a_model_without_floats_is_rejected() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.output(main.input("x", (1, 8), TensorType.INT32))
+    with pytest.raises(tflm.ArgumentError, match="no float tensors"):
+        tflm.quantize(tflm.Model(builder.build()), np.zeros((1, 8), np.int32))
+
+
+def test_constants_that_are_not_finite_are_rejected() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    main.constant("lost", np.array([1, np.inf], np.float32))
+    main.output(float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4))
+    with pytest.raises(tflm.ArgumentError, match="'lost' has values that are not finite"):
+        tflm.quantize(tflm.Model(builder.build()), float_models.samples(1, 8))
 
 
 def test_without_the_package_the_error_has_the_pip_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,7 +18,7 @@ from tflm.quantization.quantizer import quantized_by
 from tflm.quantization.ranges import calibrated
 from tflm.quantization.recipe import Recipe
 from tflm.quantization.repairs import prepared
-from tflm.schema import BuiltinOperator, TensorType, read_model, write_model
+from tflm.schema import BuiltinOperator, ModelBuilder, TensorType, read_model, write_model
 
 pytest.importorskip(
     "litert_quantizer",
@@ -146,6 +146,52 @@ def test_the_signature_has_the_inputs_and_outputs_of_the_new_model(io: str) -> N
     main = model.subgraphs[0]
     kinds = {(main.tensors or [])[index].type for index in (*(main.inputs or ()), *(main.outputs or ()))}
     assert kinds == {TensorType.FLOAT32 if io == "float" else TensorType.INT8}
+
+
+def test_a_dead_channel_keeps_its_bias(oracle: Oracle) -> None:
+    """Its weights are 0, so that int32 cannot hold the bias at the package's scale."""
+    root = read_model(memoryview(float_models.classifier().build()))
+    tensors = (root.subgraphs or [])[0].tensors or []
+    kernel, bias = (next(tensor for tensor in tensors if tensor.name == name) for name in ("kernel", "bias"))
+    buffers = root.buffers or []
+    values = [np.frombuffer(buffers[each.buffer].data or b"", np.float32).copy() for each in (kernel, bias)]
+    values[0].reshape(16, -1)[5] = 0
+    values[1][5] = 3
+    for tensor, changed in zip((kernel, bias), values, strict=True):
+        buffers[tensor.buffer].data = changed.tobytes()
+    model, samples = tflm.Model(write_model(root)), float_models.samples(20, 8, 8, 1)
+    found = tflm.quantize(model, samples)
+    difference = tflm.evaluate(found.model, samples, reference=model, workers=1).difference
+    assert difference is not None
+    assert difference.signal_to_noise_db > 25
+    assert_same_as_tflm(oracle, found.data, random_inputs(found.model, 5))
+
+
+def test_an_output_that_is_read_again_is_quantized_with_float_ends() -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    first = float_models.dense(main, main.input("x", (1, 8), TensorType.FLOAT32), 8, 4)
+    main.output(first, float_models.dense(main, first, 4, 2))
+    found = tflm.quantize(tflm.Model(builder.build()), float_models.samples(20, 8), io="float")
+    assert found.float_operators == ()
+    names = [found.model.operator_name(each) for each in found.model.subgraphs[0].operators or ()]
+    assert sorted(names) == ["DEQUANTIZE", "DEQUANTIZE", "FULLY_CONNECTED", "FULLY_CONNECTED", "QUANTIZE"]
+
+
+@pytest.mark.parametrize("code", [BuiltinOperator.MAXIMUM, BuiltinOperator.PADV2])
+def test_constants_of_another_rank_than_the_output_are_quantized(code: BuiltinOperator) -> None:
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x, limit = main.input("x", (1, 8), TensorType.FLOAT32), main.constant("limit", np.array([0.5], np.float32))
+    sides = main.constant("sides", np.array([[0, 0], [1, 1]], np.int32))
+    main.output(main.tensor("y", (1, 8 if code is BuiltinOperator.MAXIMUM else 10), TensorType.FLOAT32))
+    main.operator(code, [x, limit] if code is BuiltinOperator.MAXIMUM else [x, sides, limit], [sides + 1])
+    assert tflm.quantize(tflm.Model(builder.build()), float_models.samples(20, 8)).float_operators == ()
+
+
+def test_ranges_below_the_smallest_scale_are_rejected() -> None:
+    with pytest.raises(tflm.DataError, match=r"'x' has values from .* scale the samples up"):
+        tflm.quantize(float_models.one_layer(), float_models.samples(10, 8) * np.float32(1e-12))
 
 
 def test_labels_show_the_effect_of_int16_on_the_worst_operators() -> None:

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 from differential import assert_close, measured_figures, run
 from models import INT8, INT16, INT32
-from strategies import OPERATORS
-from strategies.single_operator import SingleOperator
 from test_arena import figures
 
 import tflm
@@ -32,6 +30,8 @@ from tflm.schema import (
     SubOptions,
     TensorType,
 )
+from tflm.testing.operators import OPERATORS
+from tflm.testing.operators.single_operator import SingleOperator
 
 RECORDED = Path(__file__).with_name("recorded")
 EXAMPLE = Path(__file__).parents[1] / "examples" / "hello_world"

@@ -136,7 +136,7 @@ def test_the_conda_recipe_needs_what_the_package_needs() -> None:
     run = loaded("conda/recipe.yaml")["requirements"]["run"]
     in_recipe = dict(each.split(" ", 1) for each in run)
     names = {"flatbuffers": "python-flatbuffers"}
-    needed = {names.get(name, name): f">={lowest}" for name, lowest, extra in requirements() if extra in ("", "cli")}
+    needed = {names.get(each.name, each.name): each.specifier for each in requirements() if each.extra in ("", "cli")}
     assert in_recipe.pop("python") == ">=3.10"
     assert in_recipe == needed
 
@@ -161,5 +161,5 @@ def test_lowest_versions_that_are_tested_are_those_that_are_allowed() -> None:
     lowest = re.search(r"^LOWEST := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
     assert lowest is not None
     tested = dict(re.findall(r"'(\w+)==([\d.]+?)(?:\.\*)?'", lowest[1]))
-    allowed = {name: version for name, version, _ in requirements() if name in tested}
+    allowed = {each.name: each.lowest for each in requirements() if each.name in tested}
     assert tested == allowed

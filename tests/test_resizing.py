@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from differential import run
-from strategies.single_operator import SingleOperator
 
 import tflm
 from tflm.kernels.arithmetic.fixed_point import inverse_square_root
 from tflm.schema import BuiltinOperator, L2NormOptions, ResizeBilinearOptions, TensorType, quantized
+from tflm.testing.operators.single_operator import SingleOperator
 
 
 def test_integers_that_would_be_taken_from_behind_the_image_are_refused() -> None:

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from image_graphs import image_graph
-from strategies import OPERATORS
 from test_cli import figures, refusal, run
 
 import tflm
@@ -45,6 +44,7 @@ from tflm.schema import (
     read_model,
     write_model,
 )
+from tflm.testing.operators import OPERATORS
 
 HAS_LITERT = importlib.util.find_spec("ai_edge_litert") is not None
 

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from models import Case
 from oracle import Oracle
-from strategies import signal
 
 import tflm
 from tflm.kernels.reference.signal import kiss_fft
+from tflm.testing.operators import signal
 
 CASES = st.one_of(*signal.OPERATORS.values())
 

@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from specifications import SPECIFICATIONS
 from specifications.example import Example
-from strategies import OPERATORS
 
 import tflm
 from tflm.schema import TensorType
+from tflm.testing.operators import OPERATORS
 
 MAXIMUM_WORK = 3000
 """Products, at the most, that a specification is asked for: it takes a microsecond or more for each."""

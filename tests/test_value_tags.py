@@ -17,7 +17,6 @@ from differential import assert_close, run
 from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 from oracle import Oracle, OracleError
-from strategies import control_flow
 
 import tflm
 from tflm.kernels import REGISTRATIONS
@@ -37,6 +36,8 @@ from tflm.schema import (
 )
 from tflm.schema.offline_plan import METADATA_NAME, ONLINE, encode_offsets
 from tflm.schema.patch import with_metadata
+from tflm.testing import graphs
+from tflm.testing.operators import control_flow
 
 FLOAT32 = TensorType.FLOAT32
 
@@ -91,7 +92,7 @@ def test_memory_holds_of_each_byte_what_was_written_last(
 
 
 @pytest.mark.runs(0.1)
-@given(model=models.graph(), data=st.data())
+@given(model=graphs(), data=st.data())
 @settings(max_examples=60)
 def test_a_plan_that_is_accepted_gives_the_answers_of_the_model_without_it(model: bytes, data: st.DataObject) -> None:
     """In metadata and as a list of offsets, which are judged alike; what is refused runs if that is wanted."""

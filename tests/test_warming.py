@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 import tflm
-from tflm.application.running import has_floats, is_long_for_numpy
+from tflm.application.common_layers import common_models
+from tflm.application.running import is_long_for_numpy
+from tflm.delegates import Compiled
+from tflm.runtime.growing_arena import ready_interpreter
 
 pytest.importorskip("numba", reason="needs the extra `fast`")
 
@@ -25,44 +31,83 @@ def command(cache: Path, *arguments: object, **variables: str) -> subprocess.Com
 
 
 def kernels_in(cache: Path) -> list[str]:
-    return sorted(file.name for file in cache.iterdir() if file.name != "lock")
+    return sorted(file.name for file in cache.iterdir() if "." in file.name)
 
 
-def test_a_model_that_was_warmed_runs_without_compiling(tmp_path: Path) -> None:
-    warmed = command(tmp_path, "warm", MODEL)
-    assert warmed.returncode == 0, warmed.stderr
-    kernels = kernels_in(tmp_path)
-    assert warmed.stdout == f"{len(kernels)} kernels in {tmp_path}\n"
-    for arguments in (("warm", MODEL), ("run", MODEL, "--random")):
-        again = command(tmp_path, *arguments)
-        assert (again.returncode, again.stderr) == (0, "")
-        assert kernels_in(tmp_path) == kernels
+FLOATS = MODEL.with_name("hello_world_float.tflite")
+RUN = ("run", MODEL, "--random", "7", "--steps", "9")
+RUN_FLOATS = ("run", FLOATS, "--random", "7", "--steps", "9", "--json")
 
 
-@pytest.mark.parametrize("missing", ["all", "tiles", "program"])
-def test_a_short_run_compiles_nothing_and_answers_the_same(missing: str, tmp_path: Path) -> None:
-    expected = command(tmp_path, "run", MODEL, "--random", "7", "--steps", "9", TFLM_COMPILED="0").stdout
-    if missing != "all":
-        assert command(tmp_path, "warm", MODEL).returncode == 0
-        removed = [file for file in tmp_path.iterdir() if missing in file.name]
-        assert removed
-        for file in removed:
-            file.unlink()
+@pytest.fixture(scope="module")
+def warmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A cache with the kernels of the model, and what the command said."""
+    cache = tmp_path_factory.mktemp("cache")
+    answer = command(cache, "warm", MODEL)
+    assert answer.returncode == 0, answer.stderr
+    return cache, answer.stdout
+
+
+@pytest.fixture(scope="module")
+def by_numpy(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return command(tmp_path_factory.mktemp("none"), *RUN, TFLM_COMPILED="0").stdout
+
+
+def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str], by_numpy: str) -> None:
+    cache, said = warmed
+    kernels = kernels_in(cache)
+    size, compiled = r"[\d.]+ KiB", rf"compiled {len(kernels)} of them in [\d.]+ s"
+    assert re.fullmatch(rf"{len(kernels)} kernels, {size}, in {re.escape(str(cache))}\n{compiled}\n", said)
+    again = command(cache, "warm", MODEL)
+    assert (again.stdout, again.stderr) == (said[: said.index("compiled")], "")
+    answer = command(cache, *RUN)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, by_numpy, "")
+    assert kernels_in(cache) == kernels
+
+
+@pytest.mark.parametrize("missing", ["", "program"], ids=["all", "program"])
+def test_a_short_run_compiles_nothing_and_answers_the_same(
+    missing: str, warmed: tuple[Path, str], by_numpy: str, tmp_path: Path
+) -> None:
+    kept = [file for file in warmed[0].iterdir() if missing not in file.name]
+    for file in kept:
+        shutil.copy(file, tmp_path)
     before = kernels_in(tmp_path)
-    answer = command(tmp_path, "run", MODEL, "--random", "7", "--steps", "9")
-    assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
+    answer = command(tmp_path, *RUN)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, by_numpy, "")
     assert kernels_in(tmp_path) == before
+
+
+def test_a_short_run_computes_floats_with_numpy_whatever_is_cached(tmp_path: Path) -> None:
+    expected = command(tmp_path, *RUN_FLOATS, TFLM_COMPILED="0").stdout
+    for _ in range(2):  # with an empty cache, then with all kernels
+        answer = command(tmp_path, *RUN_FLOATS)
+        assert (answer.returncode, answer.stdout, answer.stderr) == (0, expected, "")
+        command(tmp_path, "warm", FLOATS)
+
+
+def kernels_of(models: Iterable[tflm.Model]) -> set[str]:
+    names: set[str] = set()
+    for model in models:
+        engine = Compiled(compiles=False)
+        ready_interpreter(model, delegates=[engine])
+        names |= engine.kernels.keys()
+    return names
+
+
+def test_common_layers_have_the_kernels_of_common_networks(corpus: Path) -> None:
+    common = kernels_of(common_models())
+    names = ("hello_world_int8", "micro_speech_quantized", "kws_ref_model", "person_detect", "pretrainedResnet_quant")
+    networks = [tflm.Model.from_file(corpus / "models" / f"{name}.tflite") for name in names]
+    assert kernels_of(networks) <= common
+    recurrent = tflm.Model.from_file(corpus / "models" / "trained_lstm.tflite")
+    assert any("recurrent" in name for name in kernels_of([recurrent]) - common)
 
 
 def test_long_runs_are_compiled() -> None:
     model = tflm.Model.from_file(MODEL)
     assert not is_long_for_numpy(model, 1000)
-    assert is_long_for_numpy(model, 100_000)
-
-
-def test_models_with_floats_are_always_compiled() -> None:
-    assert not has_floats(tflm.Model.from_file(MODEL))
-    assert has_floats(tflm.Model.from_file(MODEL.with_name("hello_world_float.tflite")))
+    assert is_long_for_numpy(model, 1_000_000)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,9 @@ RUNTIME = Path(os.environ.get("TFLM_PYODIDE", ROOT / "build" / "pyodide"))
 FULL_BOARD, SMALL_BOARD = "nrf52dk", "nucleo-l053r8"
 """Boards that the image network does not fit as it is: with what the application needs, and at all."""
 
+UNLIMITED = ("--time-limit", "1e9")
+"""Options of a search that ends as on an idle machine: the page limits none."""
+
 ESP32_S3, CORTEX_M55 = "esp32-s3-devkitc-1", "alif-e7-hp"
 PATIENCE_MS = 90_000
 """Python takes some seconds to begin in a browser, and more on a machine that does much else."""
@@ -193,7 +196,7 @@ def test_a_model_is_made_to_fit_as_the_command_makes_it(tmp_path: Path) -> None:
     asked = {"reserve": "4K", "board": FULL_BOARD, "kernels": "cmsis-nn"}
     answer = session.ask("fit", **asked, progress=told.append, best=best.append)
     made = tmp_path / "made"
-    assert run("fit", path, "--board", FULL_BOARD, "-o", made).returncode == 0
+    assert run("fit", path, "--board", FULL_BOARD, "-o", made, *UNLIMITED).returncode == 0
     model, project = answer["files"]
     assert answer["fits"] is True
     assert model["data"] == (made / path.name).read_bytes() != path.read_bytes()
@@ -366,6 +369,14 @@ def test_a_board_has_the_figures_of_the_command(visit: Visit, person_detect: Pat
     assert picture.locator("rect.buffer").count() == len(measured["buffers"])
 
 
+def test_the_page_is_as_wide_as_a_phone(visit: Visit, person_detect: Path) -> None:
+    visit.page.set_viewport_size({"width": 420, "height": 800})
+    visit.open(person_detect, ESP32_S3)
+    visit.page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 420
+    visit.page.set_viewport_size({"width": 1400, "height": 900})
+
+
 def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.page.fill("#tile [name=ram]", "108K")
@@ -376,32 +387,6 @@ def test_what_is_downloaded_is_what_the_command_writes(visit: Visit, person_dete
         assert answer.returncode == 0, answer.stderr
         assert made[command].read_bytes() == path.read_bytes()
         assert path.read_bytes() != person_detect.read_bytes()
-
-
-def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: Path) -> None:
-    image = tmp_path / "image.tflite"
-    image.write_bytes(image_network())
-    visit.open(image, ESP32_S3)
-    visit.page.fill("#machine [name=find]", "nRF52 DK")
-    visit.page.keyboard.press("Enter")
-    visit.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('It fits nrf52dk')")
-    visit.page.click("#fit button")
-    visit.page.wait_for_selector("#fit .download")
-    assert "fits: " in visit.page.inner_text("#fit .result")
-    visit.page.locator("#fit-picture").scroll_into_view_if_needed()
-    picture = visit.page.frame_locator("#fit-picture")
-    picture.locator("rect.buffer").first.wait_for()
-    assert picture.locator("svg.map").count() == 2
-    with visit.page.expect_download() as download:
-        visit.page.click("#fit .download >> nth=0")
-    path = tmp_path / "fit.tflite"
-    download.value.save_as(path)
-    answer = run("fit", image, "--board", FULL_BOARD, "-o", tmp_path / "made")
-    assert answer.returncode == 0, answer.stderr
-    assert (tmp_path / "made" / image.name).read_bytes() == path.read_bytes()
-    visit.page.fill("#machine [name=find]", "abacus")
-    visit.page.keyboard.press("Enter")
-    visit.page.wait_for_selector("#find-error:has-text('did you mean')")
 
 
 def test_firmware_is_what_the_command_writes(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
@@ -434,8 +419,7 @@ def test_a_smaller_model_is_gone_on_with_and_compared(visit: Visit, person_detec
     assert "person_detect_planned.tflite" in answer
 
 
-def test_nothing_of_a_model_goes_to_the_network(visit: Visit, person_detect: Path) -> None:
-    visit.open(person_detect, ESP32_S3)
+def test_nothing_of_a_model_goes_to_the_network(visit: Visit) -> None:
     visit.requests.clear()
     visit.open(INT8_MODEL, CORTEX_M55)
     visit.page.click("#export button")
@@ -443,32 +427,45 @@ def test_nothing_of_a_model_goes_to_the_network(visit: Visit, person_detect: Pat
     assert [request.url for request in visit.requests if request.url.startswith("http")] == []
 
 
-def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
-    visit.open(person_detect, ESP32_S3)
-    visit.page.fill("#tile [name=ram]", "")
-    visit.page.fill("#tile [name=macs]", "100%")
-    visit.page.click("#tile button:not([type=button])")
-    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent.includes('rewrites tried')")
-    visit.page.click("#stop")
-    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent === 'Stopped.'")
-    visit.choose(CORTEX_M55)
-    assert "It fits" in visit.page.inner_text("#verdict")
-
-
-def test_a_stopped_fit_shows_the_best_result_so_far(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
-    visit.open(person_detect, ESP32_S3)
-    visit.choose("nrf52dk")
+def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: Path) -> None:
+    image = tmp_path / "image.tflite"
+    image.write_bytes(image_network())
+    visit.open(image, ESP32_S3)
+    visit.page.fill("#machine [name=find]", "nRF52 DK")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_function("() => document.querySelector('#verdict').textContent.includes('It fits nrf52dk')")
     visit.page.click("#fit button")
-    visit.page.wait_for_function("() => document.querySelector('#fit .result').textContent.startsWith('row bands')")
-    visit.page.click("#stop")
     visit.page.wait_for_selector("#fit .download")
-    said = visit.page.inner_text("#fit .result")
-    assert "interrupted: the best result so far" in said
-    assert "does not fit: " in said
+    assert "fits: " in visit.page.inner_text("#fit .result")
+    visit.page.locator("#fit-picture").scroll_into_view_if_needed()
+    picture = visit.page.frame_locator("#fit-picture")
+    picture.locator("rect.buffer").first.wait_for()
+    assert picture.locator("svg.map").count() == 2
     with visit.page.expect_download() as download:
         visit.page.click("#fit .download >> nth=0")
-    download.value.save_as(tmp_path / "best.tflite")
-    tflm.Model.from_file(tmp_path / "best.tflite")
+    path = tmp_path / "fit.tflite"
+    download.value.save_as(path)
+    answer = run("fit", image, "--board", FULL_BOARD, "-o", tmp_path / "made", *UNLIMITED)
+    assert answer.returncode == 0, answer.stderr
+    assert (tmp_path / "made" / image.name).read_bytes() == path.read_bytes()
+    visit.page.fill("#machine [name=find]", "abacus")
+    visit.page.keyboard.press("Enter")
+    visit.page.wait_for_selector("#find-error:has-text('did you mean')")
+
+
+def test_c_files_are_what_the_command_writes(visit: Visit, corpus: Path, tmp_path: Path) -> None:
+    name = "micro_speech_quantized"
+    model = corpus / "models" / f"{name}.tflite"
+    visit.open(model, CORTEX_M55)
+    archive = zipfile.ZipFile(visit.taken("#compile", tmp_path))
+    answer = run("compile", model, tmp_path / name, "--name", name, "--self-test", "2", "--json")
+    assert answer.returncode == 0, answer.stderr
+    written = {f"{name}/{path.name}": path.read_bytes() for path in (tmp_path / name).iterdir()}
+    assert {file: archive.read(file) for file in archive.namelist()} == written
+    (compiled,) = json.loads(answer.stdout)["models"]
+    said = visit.page.inner_text("#compile .result")
+    assert f"{compiled['ram_bytes']:,} B" in said
+    assert f"fits {CORTEX_M55} as C without an interpreter" in said
 
 
 def test_the_keyboard_is_enough(visit: Visit) -> None:
@@ -501,25 +498,23 @@ def test_the_keyboard_is_enough(visit: Visit) -> None:
     tab_to("#export .download")
 
 
-def test_the_page_is_as_wide_as_a_phone(visit: Visit, person_detect: Path) -> None:
-    visit.page.set_viewport_size({"width": 420, "height": 800})
-    visit.open(person_detect, ESP32_S3)
-    visit.page.evaluate("for (const part of document.querySelectorAll('details')) part.open = true")
-    assert visit.page.evaluate("document.documentElement.scrollWidth") == 420
-    visit.page.set_viewport_size({"width": 1400, "height": 900})
-
-
 # --- Without Python --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
-def without_python(browser: Any, address: str) -> Iterator[Visit]:
-    """The page where Pyodide never comes."""
+def unopened(browser: Any, address: str) -> Iterator[Visit]:
+    """The page before it is opened; Pyodide never comes."""
     visit = Visit(browser, address)
     visit.page.route("**/pyodide/**", lambda route: None)
-    visit.page.goto(address)
     yield visit
     visit.page.close()
+
+
+@pytest.fixture
+def without_python(unopened: Visit) -> Visit:
+    """The page where Pyodide never comes."""
+    unopened.page.goto(unopened.address)
+    return unopened
 
 
 def test_a_model_is_drawn_before_python_is_there(without_python: Visit) -> None:
@@ -531,6 +526,18 @@ def test_a_model_is_drawn_before_python_is_there(without_python: Visit) -> None:
     assert f"{INT8_MODEL.stat().st_size:,} bytes" in shown
     assert "3 FULLY_CONNECTED" in shown
     assert "Loading Python" in page.inner_text("#status")
+
+
+def test_a_model_that_is_chosen_before_the_page_has_its_settings_waits_for_them(unopened: Visit) -> None:
+    page, held = unopened.page, []
+    page.route("**/settings.json", lambda route: held.append(route))
+    with page.expect_request("**/settings.json"):
+        page.goto(unopened.address)
+    page.set_input_files("#file", INT8_MODEL)
+    assert page.inner_text("#model-title") == ""
+    held[0].continue_()
+    page.wait_for_selector("#model-title")
+    assert page.inner_text("#model-title") == INT8_MODEL.name
 
 
 def test_it_is_said_where_python_can_not_be_loaded(browser: Any, address: str) -> None:
@@ -616,3 +623,34 @@ def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
         _, outputs = recorded(corpus, name)
         for step, expected in enumerate(outputs):
             assert_close([in_wasm[f"{name}/out_{step}_{i}"] for i in range(len(expected))], expected)
+
+
+# --- What is stopped, after which the page loads Python again -------------------------------------------------------
+
+
+def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.page.fill("#tile [name=ram]", "")
+    visit.page.fill("#tile [name=macs]", "100%")
+    visit.page.click("#tile button:not([type=button])")
+    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent.includes('rewrites tried')")
+    visit.page.click("#stop")
+    visit.page.wait_for_function("() => document.querySelector('#tile .result').textContent === 'Stopped.'")
+    visit.choose(CORTEX_M55)
+    assert "It fits" in visit.page.inner_text("#verdict")
+
+
+def test_a_stopped_fit_shows_the_best_result_so_far(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
+    visit.open(person_detect, ESP32_S3)
+    visit.choose("nrf52dk")
+    visit.page.click("#fit button")
+    visit.page.wait_for_function("() => document.querySelector('#fit .result').textContent.startsWith('row bands')")
+    visit.page.click("#stop")
+    visit.page.wait_for_selector("#fit .download")
+    said = visit.page.inner_text("#fit .result")
+    assert "interrupted: the best result so far" in said
+    assert "does not fit: " in said
+    with visit.page.expect_download() as download:
+        visit.page.click("#fit .download >> nth=0")
+    download.value.save_as(tmp_path / "best.tflite")
+    tflm.Model.from_file(tmp_path / "best.tflite")

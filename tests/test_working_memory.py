@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from strategies import LARGE
 from working_memory import TRANSIENT_LIMIT, numpy_transient_limit, transient_and_growth
 
 import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
+from tflm.testing.operators import LARGE
 
 COMPILED = {operator for operators in FAMILIES.values() for operator in operators}
-NOT_COMPILED = {"DYNAMIC_UPDATE_SLICE"}
-"""Operators that numpy runs because the large model has a parameter that is not constant."""
 
 
 def ready(name: str, *delegates: Compiled) -> tflm.MicroInterpreter:
@@ -32,7 +30,7 @@ def test_a_large_invoke_of_numpy_takes_a_few_times_its_tensors(name: str) -> Non
     assert transient < numpy_transient_limit(tflm.Model(LARGE[name]()[0]))
 
 
-@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in COMPILED - NOT_COMPILED])
+@pytest.mark.parametrize("name", [name for name in LARGE if name.split("-")[0] in COMPILED])
 def test_a_large_invoke_of_the_engine_takes_no_memory_of_its_own(name: str) -> None:
     transient, _ = transient_and_growth(ready(name, Compiled()).invoke, times=2)
     assert transient < TRANSIENT_LIMIT

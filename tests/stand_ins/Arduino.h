@@ -5,6 +5,9 @@
 struct SerialPort {
   void begin(int rate);
   void print(const char* text);
+  void println(int number);
+  void println(double number, int digits);
+  explicit operator bool() const;
 };
 extern SerialPort Serial;
 

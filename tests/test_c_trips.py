@@ -1,0 +1,134 @@
+"""Trip counts of kernels' loops: as often as the loops run in Python, whatever the numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tflm
+from tflm.c import instructions
+from tflm.c.instructions import instructions_of, keys_of
+from tflm.c.program import KernelCall, Pointer, RamBuffer, Table
+from tflm.c.trips import trips_of
+from tflm.compiler.language import DONE, Int32s, Int64s, kernel
+
+RAN: Counter[str] = Counter()
+"""What ran in Python."""
+
+
+def ran(name: str) -> int:
+    """Record that a place was reached."""
+    RAN[name] += 1
+    return 0
+
+
+@kernel
+def windows(x: Int32s, rows: int, columns: int, taps: int, stride: int, before: int) -> int:
+    """Loops whose bounds depend on those around them, and on what earlier trips left."""
+    top = -before
+    for _row in range(rows):
+        first = max(-top, 0)
+        end = min(columns - top, taps)
+        for k in range(first, end):
+            x[0] += ran("taps") + k
+        if top < 0:
+            for k in range(taps):
+                x[0] += ran("outside") + k
+        else:
+            for k in range(taps // 2):
+                x[0] += ran("inside") + k
+        left = 0
+        for j in range(columns):
+            left += j % 2
+            for k in range(left):
+                x[0] += ran("triangle") + k
+        top += stride
+        if top > rows:
+            continue
+        for k in range(taps):
+            x[0] += ran("until") + k
+    return DONE
+
+
+@kernel
+def odometer(x: Int32s, steps: Int64s, count: int) -> int:
+    """Loops whose bounds are in a table."""
+    for i in range(steps[0]):
+        for k in range(steps[1] + i):
+            x[0] += ran("inner") + k
+    for _again in range(count):
+        for k in range(steps[2]):
+            x[0] += ran("again") + k
+    return DONE
+
+
+NUMBERS = st.integers(0, 9)
+RAM = Pointer(RamBuffer("x", 16, 0, 0), 0)
+
+
+@given(rows=NUMBERS, columns=NUMBERS, taps=NUMBERS, stride=st.integers(1, 3), before=NUMBERS)
+@settings(max_examples=30)
+def test_loops_are_counted_as_often_as_they_run(rows: int, columns: int, taps: int, stride: int, before: int) -> None:
+    numbers = {"rows": rows, "columns": columns, "taps": taps, "stride": stride, "before": before}
+    trips = trips_of(KernelCall(windows, {"x": RAM, **numbers}))
+    RAN.clear()
+    windows.function([0], **numbers)
+    inner = sorted(RAN[name] for name in ("taps", "outside", "inside", "triangle", "until"))
+    counts = [count for name, count in trips.items() if " for " in name]
+    assert not Counter(inner) - Counter(counts)
+    assert rows in counts
+
+
+@given(sizes=st.lists(NUMBERS, min_size=3, max_size=3), count=NUMBERS)
+@settings(max_examples=20)
+def test_bounds_in_tables_are_known(sizes: list[int], count: int) -> None:
+    steps = Pointer(Table("steps", np.array(sizes, np.int64)), 0)
+    trips = trips_of(KernelCall(odometer, {"x": RAM, "steps": steps, "count": count}))
+    RAN.clear()
+    odometer.function([0], sizes, count)
+    assert not Counter(RAN.values()) - Counter(trips.values())
+
+
+def test_bounds_in_ram_are_counted_once() -> None:
+    trips = trips_of(KernelCall(odometer, {"x": RAM, "steps": RAM, "count": 7}))
+    assert set(trips.values()) == {1, 7}
+
+
+def compiled() -> tflm.CompiledModel:
+    """A model with two kernels."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 2), tflm.schema.TensorType.FLOAT32)
+    y, z = (main.tensor(name, (1, 2), tflm.schema.TensorType.FLOAT32) for name in "yz")
+    main.operator(tflm.schema.BuiltinOperator.ABS, [x], [y])
+    main.operator(tflm.schema.BuiltinOperator.NEG, [y], [z])
+    main.output(z)
+    return tflm.compile_model(tflm.Model(builder.build()))
+
+
+def test_instructions_are_a_sum_over_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled().program
+    keys = list(keys_of(program).values())
+    assert len(keys) == 2
+    costs = {key: {name: (1.0, 2.0) for call in program.calls() for name in trips_of(call)} for key in keys}
+    rest = dict.fromkeys(instructions.program_counts(program), (0.5, 1.0))
+    monkeypatch.setattr(instructions, "measured_instructions", lambda: {**costs, instructions.PROGRAM: rest})
+    found = instructions_of(program)
+    assert found.total is not None
+    beside = sum(instructions.program_counts(program).values())
+    for build, scale in zip(instructions.COUNTED_BUILDS, (1, 2)):
+        kernels = sum(operator[build] for operator in found.operators.values())
+        assert kernels == scale * sum(sum(trips_of(call).values()) for call in program.calls())
+        assert found.total[build] == round(kernels + beside * scale / 2)
+
+
+def test_a_kernel_that_was_not_counted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = compiled().program
+    keys = list(keys_of(program).values())
+    monkeypatch.setattr(instructions, "measured_instructions", dict)
+    assert instructions_of(program).total is None
+    assert instructions_of(program).unknown == tuple(name for name, *_ in keys)

@@ -1,0 +1,344 @@
+"""Models as C that call CMSIS-NN: what is called, for which processors, and, with the library's sources, the answers.
+
+`TFLM_CMSIS_NN` names a folder of CMSIS-NN 7: models are then built with it, for this machine and for emulated parts.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from test_real_models import recorded
+from typer.testing import CliRunner
+
+import tflm
+import tflm.c.compile
+from tflm.c import cmsis_nn
+from tflm.c.cmsis_nn.products import row_sums
+from tflm.c.compile_report import compile_report
+from tflm.cli.app import app
+from tflm.schema import (
+    ActivationFunctionType,
+    AddOptions,
+    BuiltinOperator,
+    Conv2DOptions,
+    MulOptions,
+    Padding,
+    SoftmaxOptions,
+    SVDFOptions,
+    TensorType,
+    UnidirectionalSequenceLSTMOptions,
+    quantized,
+)
+from tflm.targets import by_name
+from tflm.testing.operators import OPERATORS
+
+INT8, INT16, INT32 = TensorType.INT8, TensorType.INT16, TensorType.INT32
+HALF = quantized(0.5)
+SOURCES = os.environ.get("TFLM_CMSIS_NN")
+KINDS = (None, "cortex-m0", "cortex-m4", "cortex-m55")
+"""No part, and one of each kind."""
+
+
+def compiled(model: tflm.Model, part: str | None = None, self_test: Any = 0) -> tflm.CompiledModel:
+    """A model that calls CMSIS-NN wherever it can, for a part or for all."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tflm.c.compile, "kept_kernels", lambda generated, processors: {})
+        return compared(model, part, self_test)
+
+
+def compared(model: tflm.Model, part: str | None = None, self_test: Any = 0) -> tflm.CompiledModel:
+    """A model that calls CMSIS-NN where it is not expected to be slower, for a part or for all."""
+    target = None if part is None else by_name(part)
+    return tflm.compile_model(model, kernels="cmsis-nn", target=target, self_test=self_test)
+
+
+def called(model: tflm.Model) -> list[str]:
+    """The functions that a model calls, in order."""
+    invoke = compiled(model).files["model.c"].partition("_invoke(void")[2]
+    return re.findall(r"\b(arm_\w+|lstm_\w+)\(", invoke)
+
+
+def convolution(
+    channels: int = 8, type: TensorType = INT8, groups: int = 1, taps: int = 3, operators: int = 1
+) -> tflm.Model:
+    """CONV_2D after CONV_2D."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    y = main.input("x", (1, 6, 6, channels), type, HALF)
+    for i in range(operators):
+        weights = np.arange(channels * taps * taps * channels // groups) % 7 - 3
+        shape = (channels, taps, taps, channels // groups)
+        filter = main.constant(f"w{i}", weights.astype(np.int8).reshape(shape), quantized(0.25))
+        x, y = y, main.tensor(f"y{i}", (1, 6, 6, channels), type, HALF)
+        options = Conv2DOptions(padding=Padding.SAME, stride_h=1, stride_w=1)
+        main.operator(BuiltinOperator.CONV_2D, [x, filter], [y], options)
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def element_wise(
+    operator: BuiltinOperator, type: TensorType = INT8, shapes: Sequence[tuple[int, ...]] = ((2, 4), (2, 4))
+) -> tflm.Model:
+    """An operator with one or two inputs, and an output that is as large as the first."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    inputs = [main.input(f"x{i}", shape, type, HALF) for i, shape in enumerate(shapes)]
+    scale = {INT8: quantized(1 / 256, -128), INT16: quantized(1 / 32768)}[type]
+    y = main.tensor("y", shapes[0], type, scale if operator == BuiltinOperator.SOFTMAX else HALF)
+    options = {BuiltinOperator.ADD: AddOptions(), BuiltinOperator.MUL: MulOptions()}
+    main.operator(operator, inputs, [y], options.get(operator, SoftmaxOptions(beta=1.0)))
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def svdf(state: TensorType) -> tflm.Model:
+    """SVDF with a state of a type."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    dtype = {INT8: np.int8, INT16: np.int16}[state]
+    tensors = [
+        main.input("x", (1, 4), INT8, HALF),
+        main.constant("feature", np.ones((2, 4), np.int8), HALF),
+        main.constant("time", np.ones((2, 3), dtype), HALF),
+        main.constant("bias", np.ones(2, np.int32), quantized(0.25)),
+        main.tensor("state", (1, 6), state, HALF, is_variable=True),
+    ]
+    y = main.tensor("y", (1, 2), INT8, HALF)
+    main.operator(BuiltinOperator.SVDF, tensors, [y], SVDFOptions(rank=1))
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+def lstm(batches: int, units: int = 5, zero_point: int = 0, activation: str = "TANH") -> tflm.Model:
+    """An LSTM of int8 with the batches first, whose gates saturate."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    rng = np.random.default_rng(0)
+    hidden = quantized(1 / 128, 3)
+    tensors = [-1] * 24
+    tensors[0] = main.input("x", (batches, 3, 4), INT8, quantized(1 / 32, -7))
+    for i in range(1, 9):
+        weights = rng.integers(-127, 128, (units, 4 if i < 5 else units)).astype(np.int8)
+        tensors[i] = main.constant(f"w{i}", weights, quantized(2.0**-4, zero_point))
+    for i in range(12, 16):
+        tensors[i] = main.constant(f"b{i}", rng.integers(-9999, 9999, units).astype(np.int32), quantized(2.0**-9))
+    tensors[18] = main.tensor("hidden", (batches, units), INT8, hidden, is_variable=True)
+    tensors[19] = main.tensor("cell", (batches, units), INT16, quantized(2.0**-11), is_variable=True)
+    y = main.tensor("y", (batches, 3, units), INT8, hidden)
+    options = UnidirectionalSequenceLSTMOptions(
+        fused_activation_function=ActivationFunctionType[activation], time_major=False
+    )
+    main.operator(BuiltinOperator.UNIDIRECTIONAL_SEQUENCE_LSTM, tensors, [y], options)
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+CALLS = {
+    "int8 convolution": (convolution(), ["arm_convolve_wrapper_s8"]),
+    "int16 convolution": (convolution(type=INT16), ["arm_convolve_wrapper_s16"]),
+    "groups": (convolution(groups=2), ["arm_convolve_wrapper_s8"]),
+    "two convolutions": (convolution(operators=2), ["arm_convolve_wrapper_s8"] * 2),
+    "sum": (element_wise(BuiltinOperator.ADD), ["arm_elementwise_add_s8"]),
+    "product of int16": (element_wise(BuiltinOperator.MUL, INT16), ["arm_elementwise_mul_s16"]),
+    "softmax": (element_wise(BuiltinOperator.SOFTMAX, shapes=((2, 4),)), ["arm_softmax_s8"]),
+    "SVDF": (svdf(INT16), ["arm_svdf_state_s16_s8"]),
+    "LSTM": (lstm(1), ["lstm_s8"]),
+    "LSTM of two batches": (lstm(2), ["lstm_s8"] * 2),
+}
+"""Models, and the functions that they call."""
+
+GENERATED = {
+    "groups of int16": convolution(type=INT16, groups=2),
+    "groups of single elements": convolution(groups=2, taps=1),
+    "broadcast": element_wise(BuiltinOperator.ADD, shapes=((2, 4), (1, 4))),
+    "softmax of one int16": element_wise(BuiltinOperator.SOFTMAX, INT16, ((4, 1),)),
+    "SVDF with a state of int8": svdf(INT8),
+    "LSTM whose weights have a zero point": lstm(1, zero_point=1),
+    "LSTM without tanh": lstm(1, activation="NONE"),
+}
+"""Models for which CMSIS-NN has no kernel, or one with other results."""
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_operators_call_the_library(name: str) -> None:
+    model, functions = CALLS[name]
+    assert called(model) == functions
+    text = compiled(model).files["model.c"]
+    assert text.index("#include <arm_nnfunctions.h>") < text.index("_invoke(void")
+
+
+@pytest.mark.parametrize("name", GENERATED)
+def test_other_operators_keep_generated_kernels(name: str) -> None:
+    made = compiled(GENERATED[name])
+    assert made.library_operators == 0
+    assert "arm_" not in made.files["model.c"]
+    assert made.files["model.c"] == tflm.compile_model(GENERATED[name]).files["model.c"]
+
+
+def test_parameters_are_constant_and_equal_ones_are_shared() -> None:
+    text = compiled(convolution(operators=2)).files["model.c"]
+    structures = re.findall(r"^(.*)\b(cmsis_nn_\w+) (\w+) = ", text, re.M)
+    assert {kind for first, kind, _ in structures if first.strip() != "static const"} == {"cmsis_nn_context"}
+    assert len([name for _, kind, name in structures if kind == "cmsis_nn_dims"]) == 3  # images, weights, and bias
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_ram_for_every_part_is_enough_for_each(name: str) -> None:
+    model, _ = CALLS[name]
+    every, *each = (compiled(model, part).ram_bytes for part in KINDS)
+    assert every >= max(each)
+    assert compiled(model).generated_ram_bytes == tflm.compile_model(model).ram_bytes
+
+
+def test_dsp_and_helium_take_scratch_of_their_own() -> None:
+    needed = {part: compiled(convolution(), part).ram_bytes for part in KINDS}
+    column = 3 * 3 * 8
+    tensors = 2 * 6 * 6 * 8
+    assert needed["cortex-m4"] <= tensors + 4 * column + 16
+    assert needed["cortex-m55"] <= tensors + 4 * 80 + 16
+    assert needed["cortex-m55"] > needed["cortex-m4"]
+
+
+def guard_of(part: str | None) -> str:
+    """The condition under which a program for a part does not compile."""
+    return "".join(re.findall(r"#if (.*ARM_MATH_.*)", compiled(convolution(), part).files["model.c"]))
+
+
+def test_programs_stop_compilers_for_parts_that_need_other_memory() -> None:
+    assert guard_of(None) == ""
+    assert guard_of("cortex-m55") == "!defined(ARM_MATH_MVEI)"
+    assert guard_of("cortex-m7") == "defined(ARM_MATH_MVEI)"
+    assert guard_of("cortex-m3") == "defined(ARM_MATH_DSP) || defined(ARM_MATH_MVEI)"
+
+
+@given(st.data())
+@settings(max_examples=20)
+def test_sums_of_rows_replace_offsets_in_a_product(data: st.DataObject) -> None:
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    depth, offset, weights_offset = data.draw(st.tuples(st.integers(1, 9), *[st.integers(-127, 128)] * 2))
+    weights, x = (rng.integers(-128, 128, shape).astype(np.int8) for shape in ((3, depth), (depth,)))
+    bias = rng.integers(-(2**20), 2**20, 3).astype(np.int32)
+    wanted = (weights.astype(np.int64) + weights_offset) @ (x.astype(np.int64) + offset) + bias
+    sums = row_sums(weights, offset, weights_offset, bias)
+    assert ((weights.astype(np.int64) + weights_offset) @ x.astype(np.int64) + sums == wanted).all()
+
+
+def test_what_is_asked_for_must_fit() -> None:
+    with pytest.raises(tflm.ArgumentError, match="use generated or cmsis-nn"):
+        tflm.compile_model(convolution(), kernels="esp-nn")
+    with pytest.raises(tflm.ArgumentError, match="generated kernels are the same on all"):
+        tflm.compile_model(convolution(), target=by_name("cortex-m4"))
+    with pytest.raises(tflm.ArgumentError, match=r"not for target 'esp32'.*cortex-m55"):
+        compiled(convolution(), "esp32")
+
+
+def test_the_command_shows_the_ram_of_both(tmp_path: Path) -> None:
+    model = convolution()
+    (tmp_path / "wide.tflite").write_bytes(model.data)
+    options = ["--kernels", "cmsis-nn", "--target", "cortex-m55", "--self-test", "1"]
+    ran = CliRunner().invoke(app, ["compile", str(tmp_path / "wide.tflite"), str(tmp_path / "c"), *options])
+    made = compared(model, "cortex-m55")
+    assert f"{made.ram_bytes:,} B" in ran.output
+    assert f"{made.generated_ram_bytes:,} B" in ran.output
+    assert "1 of 1 operators" in ran.output
+    assert "make check CMSIS_NN=path" in (tmp_path / "c" / "Makefile").read_text()
+
+
+def test_operators_call_the_library_where_it_takes_fewer_instructions() -> None:
+    softmax, image = CALLS["softmax"][0], convolution(32)
+    for part in (None, "cortex-m4", "cortex-m55"):
+        (kept,) = compared(softmax, part).kept_kernels.values()
+        assert kept.ratio is not None
+        assert kept.ratio > 1
+    assert compared(image, "cortex-m55").kept_kernels == {}
+    assert compared(image, "cortex-m55").library_operators == 1
+
+
+@pytest.mark.parametrize("name", ["int16 convolution", "SVDF", "LSTM"])
+def test_operators_that_were_not_counted_call_the_library_for_helium(name: str) -> None:
+    model, _ = CALLS[name]
+    calls = {part: compared(model, part).library_operators for part in KINDS}
+    assert calls == {None: 0, "cortex-m0": 1, "cortex-m4": 0, "cortex-m55": 1}
+    (kept,) = compared(model).kept_kernels.values()
+    assert "Helium" in kept.reason
+
+
+def test_the_report_says_which_operators_keep_their_kernels() -> None:
+    report = compile_report(compared(GENERATED["broadcast"], "cortex-m4"))
+    assert (" generated: operators", "0: CMSIS-NN has no function with TFLM's results") in report.facts
+
+
+# --- With the library's sources ------------------------------------------------------------------------------------
+
+needs_sources = pytest.mark.skipif(SOURCES is None, reason="TFLM_CMSIS_NN names no folder of CMSIS-NN")
+PARTS = {"check": None, "qemu": "cortex-m4", "qemu with Helium": "cortex-m55"}
+"""What `make` is asked for, and the part that a model is compiled for."""
+
+
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders in which the library is built, for each target of make."""
+    return {goal: tmp_path_factory.mktemp("library") for goal in PARTS}
+
+
+def run(folder: Path, goal: str, compiled: tflm.CompiledModel) -> None:
+    """Build and run a self-test in a folder that keeps the library."""
+    if goal != "check" and not all(map(shutil.which, ("arm-none-eabi-gcc", "qemu-system-arm"))):
+        pytest.skip("there is no arm-none-eabi-gcc or qemu-system-arm")
+    compiled.write(folder)
+    assert SOURCES is not None
+    command = ["make", goal.split()[0], f"CMSIS_NN={Path(SOURCES).resolve()}"]
+    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600, check=False)
+    for file in folder.glob("model_*"):
+        file.unlink()
+    assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
+    assert "all outputs as recorded" in ran.stdout
+
+
+@needs_sources
+@pytest.mark.parametrize("goal", PARTS)
+@pytest.mark.parametrize("name", CALLS)
+def test_operators_answer_as_tflm(libraries: dict[str, Path], name: str, goal: str) -> None:
+    run(libraries[goal], goal, compiled(CALLS[name][0], PARTS[goal], self_test=3))
+
+
+@needs_sources
+@pytest.mark.parametrize("goal", PARTS)
+@pytest.mark.parametrize(
+    "name", ["dtln_noise_suppression", "keyword_scrambled", "kws_ref_model", "micro_speech_quantized", "person_detect"]
+)
+def test_real_models_give_recorded_answers(corpus: Path, libraries: dict[str, Path], name: str, goal: str) -> None:
+    inputs, _ = recorded(corpus, name)
+    part = PARTS[goal]
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
+    made = compiled(model, part, inputs)
+    assert made.library_operators > 0
+    run(libraries[goal], goal, made)
+
+
+@needs_sources
+@pytest.mark.parametrize("goal", PARTS)
+@pytest.mark.parametrize("operator", cmsis_nn.OPERATORS)
+@given(data=st.data())
+@settings(max_examples=5, phases=(Phase.generate,), deadline=None)
+def test_random_operators_answer_as_tflm(
+    libraries: dict[str, Path], operator: str, goal: str, data: st.DataObject
+) -> None:
+    model, invocations = data.draw(OPERATORS[operator])
+    part = PARTS[goal]
+    try:
+        made = compiled(tflm.Model(model), part, invocations)
+    except tflm.TflmError:
+        return
+    if made.library_operators:
+        run(libraries[goal], goal, made)

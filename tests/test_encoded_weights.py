@@ -1,0 +1,96 @@
+"""Compressed weights in generated C: the same answers with codes in flash, and at most a row of weights in RAM."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from models import INT8
+from test_compile import check
+
+import tflm
+from tflm.kernels.reference import decode
+from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
+from tflm.rewriting.compression.decode_operators import with_decoded
+from tflm.rewriting.compression.encodings import smallest_encoding
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding
+from tflm.schema.options import Conv2DOptions, FullyConnectedOptions
+from tflm.targets import align_up
+
+SCHEMES = {"look-up table": decode.LOOK_UP_TABLE, "pruned": decode.PRUNE, "Huffman": decode.HUFFMAN}
+
+LAYERS = {
+    "windows of 3 x 3": ((1, 6, 7, 5), (9, 3, 3, 5)),
+    "single elements": ((1, 5, 5, 6), (11, 1, 1, 6)),
+    "groups": ((1, 5, 6, 6), (4, 2, 3, 3)),
+    "windows of whole rows": ((1, 8, 3, 7), (6, 2, 3, 7)),
+    "one vector": ((1, 37), (13, 37)),
+    "many vectors": ((6, 21), (10, 21)),
+}
+"""Shapes of input and weights."""
+
+
+def weights(rng: np.random.Generator, shape: tuple[int, ...]) -> np.ndarray:
+    """Few values, most of which are zero; one row is all zeros, one has none."""
+    table = np.array([0, 0, 0, 0, 0, -128, -7, 3, 55, 127], np.int8)
+    values = rng.choice(table, shape)
+    values[0], values[1] = 0, -7
+    return values
+
+
+def model_of_layers() -> tflm.Model:
+    """A model of all layers beside each other; rows of weights end amid a byte of the codes."""
+    rng = np.random.default_rng(7)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    for i, (x_shape, shape) in enumerate(LAYERS.values()):
+        x = main.input(f"x{i}", x_shape, INT8, tflm.quantized(0.5, 3))
+        is_window, channels = len(shape) == 4, shape[0]
+        scales = tflm.quantized([0.01 + 0.001 * k for k in range(channels)], [0] * channels, 0)
+        w = main.constant(f"w{i}", weights(rng, shape), scales if is_window else tflm.quantized(0.01, 0))
+        bias = main.constant(f"b{i}", rng.integers(-900, 900, channels, np.int32), tflm.quantized(0.005, 0))
+        sizes = [n - taps + 1 for n, taps in zip(x_shape[1:3], shape[1:3])] if is_window else []
+        y = main.tensor(f"y{i}", (x_shape[0], *sizes, channels), INT8, tflm.quantized(0.9, -1))
+        if is_window:
+            options = Conv2DOptions(padding=Padding.VALID, stride_w=1, stride_h=1)
+            main.operator(BuiltinOperator.CONV_2D, [x, w, bias], [y], options)
+        else:
+            main.operator(BuiltinOperator.FULLY_CONNECTED, [x, w, bias], [y], FullyConnectedOptions())
+        main.output(y)
+    return tflm.Model(builder.build())
+
+
+def encoded(model: tflm.Model, scheme: decode.Scheme) -> tflm.Model:
+    """The model with its weights in one of the encodings."""
+    encodings = {}
+    for index, tensor in enumerate(model.subgraphs[0].tensors or []):
+        if (tensor.name or "").startswith("w"):
+            encoding = smallest_encoding(TfLiteTensor(tensor, TfLiteEvalTensor(model, tensor)), (scheme,))
+            assert encoding is not None
+            encodings[index] = encoding
+    return with_decoded(model, encodings)
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_c_decodes_a_row_at_a_time(tmp_path: Path, scheme: str) -> None:
+    model = model_of_layers()
+    compiled = tflm.compile_model(encoded(model, SCHEMES[scheme]), self_test=3)
+    names = [table.name for table in compiled.program.tables]
+    assert sum("_codes" in name for name in names) == len(LAYERS)
+    assert not any("_weights" in name for name in names)
+    largest_row = max(math.prod(shape[1:]) for _, shape in LAYERS.values())
+    added = 0 if scheme == "pruned" else align_up(largest_row, 16)
+    assert compiled.ram_bytes <= tflm.compile_model(model).ram_bytes + added
+    check(tmp_path, compiled)
+
+
+def test_constants_shrink_by_what_compression_saved(corpus: Path) -> None:
+    model = tflm.Model.from_file(corpus / "models" / "vww_96_int8.tflite")
+    compressed = tflm.compress(model)
+    plain, small = (tflm.compile_model(each) for each in (model, tflm.Model(compressed.data)))
+    assert plain.constant_bytes - small.constant_bytes > 0.98 * compressed.saved_bytes
+    assert small.ram_bytes == plain.ram_bytes
