@@ -865,6 +865,7 @@ def test_a_model_with_one_thing_changed_is_run_or_refused(operator: str, data: s
 
 @pytest.mark.runs(0.2)
 @given(data=st.data())
+@settings(max_examples=max(100, settings().max_examples))
 def test_of_models_with_one_thing_changed_some_run(data: st.DataObject) -> None:
     run(data.draw(with_one_thing_changed(data.draw(st.sampled_from([*OPERATORS])))), arena_size=1 << 18)
 

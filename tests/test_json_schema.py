@@ -108,7 +108,7 @@ INVOCATIONS: dict[str, list[str]] = {
     ],
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
     "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
-    "compile": ["compile wide.tflite firmware"],
+    "compile": ["compile wide.tflite firmware", "compile wide.tflite calling --kernels cmsis-nn"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [

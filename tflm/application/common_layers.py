@@ -37,6 +37,7 @@ from tflm.schema import (
 from tflm.schema.model import Model
 
 CHANNELS = (4, 8, 16, 24, 32, 48, 64)
+CLASSES = range(1, 9)
 POSITIONS = (1, 2, 4, 5, 6, 8, 12, 15, 16, 24)
 
 RANGES = (
@@ -86,6 +87,8 @@ class _Layers:
                 for stride in (1, 2):
                     self._depthwise(channels, stride, activation, is_positive)
             self._transposed(activation, is_positive)
+        for channels in CLASSES:
+            self._dense(channels, ActivationFunctionType.NONE, False, units=1024)
 
     def add_pooling(self) -> None:
         """Pooling, and means over an image."""
@@ -150,9 +153,9 @@ class _Layers:
         scale, shape = 0.05 if weight == 1 else 0.07, (1, 1, positions, channels)
         self._add(BuiltinOperator.CONV_2D, inputs, shape, options, scale, is_positive)
 
-    def _dense(self, channels: int, activation: ActivationFunctionType, is_positive: bool) -> None:
+    def _dense(self, channels: int, activation: ActivationFunctionType, is_positive: bool, units: int = 16) -> None:
         options = FullyConnectedOptions(fused_activation_function=activation)
-        inputs = [self._input(1, 16), self._weights(channels, 16), self._bias(channels)]
+        inputs = [self._input(1, units), self._weights(channels, units), self._bias(channels)]
         self._add(BuiltinOperator.FULLY_CONNECTED, inputs, (1, channels), options, is_positive=is_positive)
 
     def _depthwise(self, channels: int, stride: int, activation: ActivationFunctionType, is_positive: bool) -> None:

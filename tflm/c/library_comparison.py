@@ -9,7 +9,7 @@ instructions.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from tflm.c import cmsis_nn
@@ -26,7 +26,7 @@ BUILD: Build = ("cortex-m4", "-O2")
 
 NO_FUNCTION = "CMSIS-NN has no function with TFLM's results"
 SLOWER = "CMSIS-NN is expected to take more instructions"
-NOT_COUNTED = "CMSIS-NN's instructions were not counted; it is called for processors with Helium"
+NOT_COUNTED = "its instructions were not counted; CMSIS-NN is called for processors with Helium"
 
 Place = tuple[int, int]
 """A subgraph, and an operator in it."""
@@ -74,10 +74,10 @@ def _kept(operator: BoundOperator, processors: Processors, ratios: Mapping[Place
 
 
 def _ratios(generated: Program, processors: Processors) -> dict[Place, float]:
-    """For operators that were counted, the instructions of the library for each of the generated kernel: on several
-    processors, the geometric mean.
+    """For operators that were counted, the instructions of the library for each of the generated kernel: of several
+    processors, on the one where it is lowest, so that a program is slower than the library on none of them.
     """
-    ratios: dict[Place, list[float]] = {}
+    ratios: dict[Place, float] = {}
     own = instructions_of(generated).operators
     for target in processors.targets:
         if not (has_dsp(target) or has_mve(target)):
@@ -85,9 +85,6 @@ def _ratios(generated: Program, processors: Processors) -> dict[Place, float]:
         for operator in estimate(generated.bound.model, target=target, kernels=cmsis_nn.LIBRARY).operators:
             count = own.get(operator.operator_index, {}).get(BUILD)
             if operator.instructions and count:
-                ratios.setdefault((0, operator.operator_index), []).append(operator.instructions / count)
-    return {place: _geometric_mean(each) for place, each in ratios.items()}
-
-
-def _geometric_mean(values: Sequence[float]) -> float:
-    return math.exp(math.fsum(map(math.log, values)) / len(values))
+                place = (0, operator.operator_index)
+                ratios[place] = min(operator.instructions / count, ratios.get(place, math.inf))
+    return ratios
