@@ -22,12 +22,12 @@ let machines = [];
 let current = null;
 let openInPython = null;
 let busy = 0;
-let isLoading = true;
+let pending = "Python"; // what is being loaded; questions wait for it
 
-const engine = new Engine(({ loading, failed }) => {
-  isLoading = Boolean(loading);
+const engine = new Engine(({ loading = "", failed }) => {
+  pending = loading;
   if (failed) showError(`Python can't be loaded: ${failed}. Check the network connection.`);
-  showStatus(loading ? `Loading ${loading}` : "");
+  showStatus();
 });
 
 // --- Display --------------------------------------------------------------------------------------------------------
@@ -37,11 +37,11 @@ function showError(text) {
   $("#error").hidden = !text;
 }
 
-function showStatus(text) {
+function showStatus() {
   const status = $("#status");
-  status.hidden = !text && !busy;
-  $("span", status).textContent = text || "Computing";
-  $("#stop").hidden = !busy || isLoading;
+  status.hidden = !pending && !busy;
+  $("span", status).textContent = pending ? `Loading ${pending}` : "Computing";
+  $("#stop").hidden = !busy || Boolean(pending);
 }
 
 function fillReport(element, html) {
@@ -94,10 +94,10 @@ async function ask(question, options = {}, onProgress = null) {
   if (question === "open") openInPython = current;
   else if (current !== openInPython && question !== "find") ask("open", { name: current.name, data: current.bytes });
   busy += 1;
-  showStatus(isLoading ? $("#status span").textContent : "");
+  showStatus();
   const answer = await engine.ask(question, options, onProgress);
   busy -= 1;
-  showStatus("");
+  showStatus();
   return answer;
 }
 
