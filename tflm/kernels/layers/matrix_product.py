@@ -50,14 +50,15 @@ def _product_of_small_matrices(
     x: npt.NDArray[np.float32], w: npt.NDArray[np.float32], batches: tuple[int, ...]
 ) -> npt.NDArray[np.float32]:
     """`float_product` with an inner loop along the batches, of which there are many."""
+    count = math.prod(batches)
     x, w = (
         np.ascontiguousarray(
-            np.broadcast_to(a, (*batches, *a.shape[-2:])).reshape(-1, *a.shape[-2:]).transpose(1, 2, 0), None
+            np.broadcast_to(a, (*batches, *a.shape[-2:])).reshape(count, *a.shape[-2:]).transpose(1, 2, 0), None
         )
         for a in (x, w)
     )
     product: npt.NDArray[np.float32]
-    if einsum_fuses():
+    if len(w) and einsum_fuses():
         product = _sum_in_order(x[:, d, np.newaxis] * w[d] for d in range(len(w)))
     else:
         product = einsum("pdb,dnb->pnb", x, w)
@@ -66,7 +67,7 @@ def _product_of_small_matrices(
 
 def ordered_product(x: npt.NDArray[np.float32], w: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
     """`float_product` for a contiguous w of two columns or more: einsum runs its inner loop along them."""
-    if einsum_fuses():
+    if w.shape[-2] and einsum_fuses():
         return _sum_in_order(x[..., d, np.newaxis] * w[..., np.newaxis, d, :] for d in range(w.shape[-2]))
     product: npt.NDArray[np.float32] = einsum("...pd,...dn->...pn", x, w)
     return product
@@ -83,6 +84,7 @@ def einsum_fuses() -> bool:
 
 
 def _sum_in_order(products: Iterator[npt.NDArray[np.float32]]) -> npt.NDArray[np.float32]:
+    """The sum of one product or more."""
     sums = next(products) + np.float32(0)  # as sums begin with 0, which -0 does not change
     for product in products:
         sums += product
