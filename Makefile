@@ -170,7 +170,7 @@ projects: $(TESTING)
 	TFLM_TREE=$(TFLM_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
 
 compiled: $(TESTING)
-	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py
+	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py tests/test_c_source.py
 
 # Models that call CMSIS-NN, built with its sources in the folder CMSIS_NN, on this machine and under emulation.
 compiled-cmsis-nn: $(TESTING)

@@ -13,8 +13,11 @@ import sys
 import tempfile
 from pathlib import Path
 
+from typer.testing import CliRunner
+
 import tflm
 
+MODEL = str(Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite")
 SECONDS = 120
 ROOMS = ("tflm.cli", "tflm.application", "tflm.planning", "tflm.rewriting", "tflm.firmware", "tflm.boards")
 
@@ -52,6 +55,8 @@ def _serve() -> None:
     for room in ROOMS:
         for module in pkgutil.iter_modules(importlib.import_module(room).__path__, f"{room}."):
             importlib.import_module(module.name)
+    for arguments in (["arena", MODEL], ["arena", "--help"]):  # loads what libraries import when they are used
+        assert CliRunner().invoke(importlib.import_module("tflm.cli.app").app, arguments).exit_code == 0
     for line in sys.stdin:
         arguments, folder, environment, written = json.loads(line)
         child = os.fork()

@@ -198,6 +198,14 @@ def members() -> Iterator[Kernel]:
             yield kernel
 
 
+def one_member_each() -> Iterator[Kernel]:
+    """One member of each kernel, of another type or function from kernel to kernel."""
+    of_kernels: dict[object, list[Kernel]] = {}
+    for member in members():
+        of_kernels.setdefault(member.function, []).append(member)
+    return (of_kernel[place % len(of_kernel)] for place, of_kernel in enumerate(of_kernels.values()))
+
+
 # --- Arguments ---------------------------------------------------------------------------------------------------
 
 
