@@ -9,6 +9,7 @@
 # make processors the real models and the tests of the kernels for each instruction set of x86, on a processor that has them all
 # make wheel      the hello world and the command, from the built wheel
 # make web        the page that runs the package in a browser, in build/web
+# make web-test   all tests of that page in Chromium (two minutes); `make test` runs most
 # make web-serve  that page on this machine, at port $(PORT), with a Pyodide of its own
 # make docs       the documentation site in build/site; make docs-test walks it in Chromium
 # make release-check  all checks of a release that need no account
@@ -53,8 +54,8 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-serve \
-	docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures \
+.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures \
 	compiled-check faults history overlaps long clean
 
 demo: $(RUNTIME)
@@ -124,6 +125,9 @@ web-runtime: build/pyodide/pyodide-lock.json
 
 build/pyodide/pyodide-lock.json: tools/website.py | $(RUNTIME)
 	$(VENV)/bin/python tools/website.py runtime build/pyodide
+
+web-test: $(TESTING) web-runtime
+	TFLM_WEB=all $(VENV)/bin/pytest -n 0 tests/test_web.py tests/test_arena_page.py
 
 web-serve: web-runtime
 	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide

@@ -1,4 +1,7 @@
-"""The page that runs the package in a browser: what it shows and gives away is what the command does."""
+"""The page that runs the package in a browser: what it shows and gives away is what the command does.
+
+Searches that are stopped, and the answers of all models, are tested if `TFLM_WEB` is "all".
+"""
 
 from __future__ import annotations
 
@@ -46,6 +49,9 @@ UNLIMITED = ("--time-limit", "1e9")
 """Options of a search that ends as on an idle machine: the page limits none."""
 
 ESP32_S3, CORTEX_M55 = "esp32-s3-devkitc-1", "alif-e7-hp"
+EVERYTHING = os.environ.get("TFLM_WEB") == "all"
+takes_long = pytest.mark.skipif(not EVERYTHING, reason="takes a minute: TFLM_WEB=all")
+
 PATIENCE_MS = 90_000
 """Python takes some seconds to begin in a browser, and more on a machine that does much else."""
 
@@ -427,6 +433,7 @@ def test_nothing_of_a_model_goes_to_the_network(visit: Visit) -> None:
     assert [request.url for request in visit.requests if request.url.startswith("http")] == []
 
 
+@takes_long
 def test_a_model_is_made_to_fit_with_pictures_and_files(visit: Visit, tmp_path: Path) -> None:
     image = tmp_path / "image.tflite"
     image.write_bytes(image_network())
@@ -618,6 +625,7 @@ def in_wasm(browser: Any, address: str, corpus: Path) -> Any:
     return np.load(io.BytesIO(base64.b64decode(packed)))
 
 
+@takes_long
 def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
     for name in corpus_models():
         _, outputs = recorded(corpus, name)
@@ -628,6 +636,7 @@ def test_models_answer_in_wasm_as_recorded(in_wasm: Any, corpus: Path) -> None:
 # --- What is stopped, after which the page loads Python again -------------------------------------------------------
 
 
+@takes_long
 def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.page.fill("#tile [name=ram]", "")
@@ -640,6 +649,7 @@ def test_a_search_can_be_stopped(visit: Visit, person_detect: Path) -> None:
     assert "It fits" in visit.page.inner_text("#verdict")
 
 
+@takes_long
 def test_a_stopped_fit_shows_the_best_result_so_far(visit: Visit, person_detect: Path, tmp_path: Path) -> None:
     visit.open(person_detect, ESP32_S3)
     visit.choose("nrf52dk")
