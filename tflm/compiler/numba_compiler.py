@@ -1,6 +1,6 @@
 """Compiles kernels that are written in Python: numba makes LLVM IR of them.
 
-`_object_with_entry` alone uses names of numba that its documentation does not have.
+What is imported from `numba.core` is not in numba's documentation: it saves machine code that would never run.
 """
 
 from __future__ import annotations
@@ -23,7 +23,32 @@ os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().nam
 
 import numba  # noqa: E402
 from numba import types  # noqa: E402
+from numba.core.codegen import AOTCodeLibrary, JITCPUCodegen  # noqa: E402
+from numba.core.compiler_lock import global_compiler_lock  # noqa: E402
+from numba.core.registry import cpu_target  # noqa: E402
 from numba.extending import intrinsic  # noqa: E402
+
+
+class _Functions(AOTCodeLibrary):  # type: ignore[misc]
+    """Functions in the language of LLVM; machine code is made of what calls them."""
+
+    def get_pointer_to_function(self, name: str) -> int:
+        return 0
+
+
+class _Codegen(JITCPUCodegen):  # type: ignore[misc]
+    """What numba makes machine code with, but that it runs none."""
+
+    _library_class = _Functions
+
+    def _add_module(self, module: Any) -> None:
+        pass
+
+    def set_env(self, env_name: str, env: object) -> None:
+        pass
+
+
+cpu_target.target_context._internal_codegen = _Codegen("tflm")
 
 
 def object_of(kernel: Kernel) -> bytes:
@@ -38,12 +63,9 @@ def object_of(kernel: Kernel) -> bytes:
 
 def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Type, ...]) -> bytes:
     """The object file of a function that numba has compiled for these arguments, called by the kernel's entry."""
-    from numba.core.compiler_lock import global_compiler_lock
-
     compiled = function.overloads[arguments]
     context = compiled.target_context
-    library = context.codegen().create_library(kernel.symbol)
-    library.enable_object_caching()
+    library = AOTCodeLibrary(context.codegen(), kernel.symbol)
     module = library.create_ir_module(kernel.symbol)
     builder, given = entry_of(module, kernel)
     left = iter(given)
@@ -57,11 +79,10 @@ def _object_with_entry(kernel: Kernel, function: Any, arguments: tuple[types.Typ
     callee = context.declare_function(module, compiled.fndesc)
     _, result = context.call_conv.call_function(builder, callee, types.int64, arguments, values)
     builder.ret(result)
-    library.add_linking_library(compiled.library)
-    library.add_ir_module(module)
     with global_compiler_lock:
-        library.finalize()
-    made: bytes = library._get_compiled_object()
+        library.add_linking_library(compiled.library)
+        library.add_ir_module(module)
+        made: bytes = library.emit_native_object()
     return made
 
 
