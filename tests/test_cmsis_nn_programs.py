@@ -264,6 +264,12 @@ def test_operators_call_the_library_where_it_takes_fewer_instructions() -> None:
     assert compared(image, "cortex-m55").library_operators == 1
 
 
+def test_a_program_for_every_part_calls_the_library_where_each_part_would() -> None:
+    for model in (CALLS["softmax"][0], convolution(8), convolution(32, operators=2)):
+        kept = [compared(model, part).kept_kernels.keys() for part in ("cortex-m4", "cortex-m55")]
+        assert compared(model).kept_kernels.keys() == kept[0] | kept[1]
+
+
 @pytest.mark.parametrize("name", ["int16 convolution", "SVDF", "LSTM"])
 def test_operators_that_were_not_counted_call_the_library_for_helium(name: str) -> None:
     model, _ = CALLS[name]
