@@ -15,6 +15,7 @@ from tflm.c.decoding import has_decoders, with_constants
 from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
 from tflm.compiler.language import Step
+from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
@@ -162,6 +163,7 @@ class BoundModel:
         return self.graph.allocations[subgraph].tensors
 
 
+@without_tiles()
 def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
     """Prepare a model and bind all of its operators. The model that is bound has no TFLM_DECODE, but constants.
 
