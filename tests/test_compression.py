@@ -31,6 +31,7 @@ from tflm.rewriting.compression.tensor_choice import (
 )
 from tflm.rewriting.verification import random_inputs
 from tflm.schema import ActivationFunctionType, BuiltinOperator, ModelBuilder, SubgraphBuilder, TensorType
+from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.options import FullyConnectedOptions, IfOptions, SVDFOptions
 
 SCHEMES = tuple(decode.SCHEMES.values())
@@ -67,7 +68,7 @@ def constants(draw: Any) -> TfLiteTensor:
     type = draw(st.sampled_from([INT8, INT8, INT16, INT32, INT64, FLOAT32, TensorType.BOOL]))
     shape = tuple(draw(st.lists(st.integers(1, 9), min_size=1, max_size=3)))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    dtype = np.dtype(tflm.schema.element_types.ELEMENT_TYPES[type].dtype)
+    dtype = np.dtype(ELEMENT_TYPES[type].dtype)
     table = np.frombuffer(rng.bytes(8 * dtype.itemsize * 200), np.uint8)[: 200 * dtype.itemsize]
     table = rng.integers(0, 2, 200).astype(dtype) if type == TensorType.BOOL else table.view(dtype)
     table = table[: draw(st.sampled_from([1, 2, 3, 9, 130, 200]))]

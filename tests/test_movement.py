@@ -12,6 +12,7 @@ from differential import run
 
 import tflm
 from tflm.kernels.support.views import Copying, make_copies
+from tflm.memory.tensor import UNSIZED_TYPES
 from tflm.schema import (
     ELEMENT_TYPES,
     BuiltinOperator,
@@ -52,7 +53,7 @@ def test_a_border_in_space_to_batch_is_the_zero_point(type: TensorType, zero_poi
         np.testing.assert_array_equal(y, np.stack(blocks))
 
 
-@pytest.mark.parametrize("type", [t for t in ELEMENT_TYPES if t not in tflm.memory.tensor.UNSIZED_TYPES])
+@pytest.mark.parametrize("type", [t for t in ELEMENT_TYPES if t not in UNSIZED_TYPES])
 def test_reshape_takes_every_type_that_has_a_size(type: TensorType) -> None:
     x = np.zeros(6, ELEMENT_TYPES[type].dtype)
     x.view(np.uint8)[:] = np.arange(x.nbytes) % 2

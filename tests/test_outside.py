@@ -17,6 +17,7 @@ from tflm.application.export import sources
 from tflm.application.machine import MachineOptions
 from tflm.boards.device_check import check_device, operator_findings
 from tflm.schema import Buffer, BuiltinOperator, FullyConnectedOptions, ModelBuilder, TensorType, quantized, write_model
+from tflm.schema.patch import with_metadata
 
 X = np.arange(8, dtype=np.int8).reshape(1, 8)
 
@@ -93,7 +94,7 @@ WRITERS: dict[str, Callable[[tflm.Model], bytes]] = {
     "tile": lambda model: tflm.tile(model, verify=0).data,
     "resize": lambda model: tflm.resize(model, {"x": (1, 8)}),
     "update_versions": tflm.update_versions,
-    "metadata": lambda model: tflm.schema.patch.with_metadata(model, "mine", b"more"),
+    "metadata": lambda model: with_metadata(model, "mine", b"more"),
     "export": lambda model: exported(sources(model, "model", MachineOptions().machine(), "a test")),
 }
 

@@ -143,6 +143,27 @@ def module_of(name: str, modules: Container[str]) -> str | None:
     return name or None
 
 
+def unimported(source: str) -> set[str]:
+    """Modules that a source names by attributes, as `tflm.memory.tensor`, but does not import itself."""
+    named = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+    found = {name for name in named if name.count(".") > 1 and name in IMPORTS}
+    return found - {module_of(name, IMPORTS) for name in imported_by(source)}
+
+
+@pytest.mark.parametrize("folder", ["tests", "tools", "examples", "web"])
+def test_every_file_imports_the_modules_that_it_names(folder: str) -> None:
+    found = {path.name: unimported(path.read_text()) for path in sorted((ROOT / folder).rglob("*.py"))}
+    assert {name: modules for name, modules in found.items() if modules} == {}
+
+
+@pytest.mark.parametrize(
+    "form", ["import tflm", "import tflm.memory.arena", "from tflm.memory.tensor import TFLITE_TENSOR"]
+)
+def test_a_module_that_is_named_but_not_imported_is_seen(form: str) -> None:
+    missing = set() if "tensor" in form else {"tflm.memory.tensor"}
+    assert unimported(f"{form}\nprint(tflm.memory.tensor.TFLITE_TENSOR)") == missing
+
+
 def test_no_modules_import_each_other() -> None:
     assert cycles(IMPORTS) == []
 

@@ -15,10 +15,12 @@ import pytest
 
 import tflm
 from tflm import releases
-from tflm.kernels import REGISTRATIONS
+from tflm.kernels import REGISTRATIONS, registration
 from tflm.libraries.unresolved import message
+from tflm.memory import lifetimes, simple_memory_allocator, tensor
 from tflm.releases import TODAY, WHEEL, Release, distributions, history
 from tflm.releases.timeline import LATER, position
+from tflm.runtime import micro_allocator
 from tflm.schema import BuiltinOperator, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
 from tflm.schema.tables import OperatorCode
 from tflm.targets import CORTEX_M, INT8, INT32, POINTER, Either, Since, Struct, Until, When
@@ -331,13 +333,13 @@ def test_requests_of_every_release_are_reproduced_in_order(corpus: Path) -> None
 
 
 STRUCTURES = (
-    tflm.runtime.micro_allocator.MICRO_ALLOCATOR,
-    tflm.memory.simple_memory_allocator.SINGLE_ARENA_BUFFER_ALLOCATOR,
-    tflm.memory.simple_memory_allocator.NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
-    tflm.memory.lifetimes.SCRATCH_BUFFER_REQUEST,
-    tflm.memory.tensor.TFLITE_TENSOR,
-    tflm.kernels.registration.TFLITE_NODE,
-    tflm.kernels.registration.NODE_AND_REGISTRATION,
+    micro_allocator.MICRO_ALLOCATOR,
+    simple_memory_allocator.SINGLE_ARENA_BUFFER_ALLOCATOR,
+    simple_memory_allocator.NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
+    lifetimes.SCRATCH_BUFFER_REQUEST,
+    tensor.TFLITE_TENSOR,
+    registration.TFLITE_NODE,
+    registration.NODE_AND_REGISTRATION,
     *{r.builtin_data for r in REGISTRATIONS.values() if r.builtin_data is not None},
     *{r.op_data for r in REGISTRATIONS.values() if isinstance(r.op_data, Struct)},
 )
