@@ -82,7 +82,10 @@ def test_each_command_explains_itself_with_an_example(command: str) -> None:
 
 
 def test_the_program_lists_its_commands_and_its_version() -> None:
-    assert "arena" in run("--help").stdout
+    listed = run("--help")
+    assert "arena" in listed.stdout
+    bare = run()
+    assert (bare.returncode, bare.stdout, bare.stderr) == (0, listed.stdout, "")
     ours, followed = run("--version").stdout.splitlines()
     assert ours == f"tflm {tflm.__version__}"
     assert TFLM_COMMIT in followed

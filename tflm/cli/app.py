@@ -41,7 +41,6 @@ app = typer.Typer(
     name="tflm",
     cls=Commands,
     help="Run .tflite models as TensorFlow Lite Micro does, and size their arena.",
-    no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

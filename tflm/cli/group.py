@@ -47,6 +47,14 @@ class Commands(TyperGroup):
         with _escaped_usage_errors():
             return super().make_context(*arguments, **settings)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
+        """Read the options of the program; without arguments it shows its help, whatever the version of typer.
+
+        Raises:
+            UsageError: an option is invalid.
+        """
+        return super().parse_args(ctx, args or ["--help"])
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command.
 
