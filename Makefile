@@ -44,6 +44,9 @@ PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
 LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
 COVERAGE_FLOOR := 90
 
+# The extras that the README installs.
+USED := cli,fast,plot,images
+
 # Tests hand over what is wrong on purpose, and read fields of tables that may be absent.
 TESTS_TYPES := $(addprefix --disable-error-code ,arg-type index union-attr call-overload list-item operator \
 	comparison-overlap no-any-return misc dict-item func-returns-value)
@@ -208,7 +211,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(RUNTIME): pyproject.toml | $(VENV)/bin/python
-	$(PIP) install --editable .
+	$(PIP) install --editable '.[$(USED)]'
 	$(VENV)/bin/python -m compileall -q tflm
 	touch $@
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 import reference
+from test_cli import run
 
 import tflm
 from tflm import memory
@@ -102,6 +104,18 @@ def test_the_python_of_a_page_runs_and_prints_what_its_comments_say(
     exec(compile(code, page, "exec"), {})
     promised = re.findall(r"print\(.*\)  # (.*)", code)
     assert capsys.readouterr().out.splitlines() == promised
+
+
+def test_the_readme_installs_what_its_commands_use_and_they_succeed(tmp_path: Path) -> None:
+    commands = "".join(blocks(ROOT / "README.md", "sh")).splitlines()
+    (extras,) = {found for line in commands for found in re.findall(r"pip install .*\[([\w,]+)\]", line)}
+    assert f"USED := {extras}\n" in (ROOT / "Makefile").read_text(encoding="utf-8")
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    lines = [shlex.split(line, comments=True) for line in commands if line.startswith("tflm ")]
+    assert [words[1] for words in lines] == ["arena", "fit"]
+    for words in lines:
+        ran = run(*words[1:], cwd=tmp_path)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
 
 
 def anchors(page: Path) -> set[str]:
