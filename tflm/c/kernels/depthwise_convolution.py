@@ -283,7 +283,8 @@ def has_own_kernel(rows: Axis, columns: Axis, x_channels: int, y_channels: int) 
         return False
     last_row = (rows.windows - 1) * rows.stride + 1 - rows.before
     by_one = columns.before in (0, 1) and columns.stop <= columns.size + 1
-    return rows.before <= 1 and last_row < rows.size and by_one and _columns_of(columns)["singles"] >= 0
+    # A window that leaves the image on both sides is neither the first nor the last of its row.
+    return rows.before <= 1 and last_row < rows.size and by_one and min(_columns_of(columns).values()) >= 0
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:
