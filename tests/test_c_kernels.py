@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pytest
 from differential import run as run_model
 from hypothesis import Phase, given, settings
-from hypothesis import strategies as st
 from outcomes import count
-from test_c_source import built, encoded, program
+from test_c_source import built, encoded, program, results_of_c
+from test_c_source import check as check_results
 
 from tflm.c.binding import bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution
@@ -24,7 +24,7 @@ from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
 from tflm.c.kernels.requantization import CLAMPS, CONSTANTS, ROUNDINGS, requantizer
 from tflm.c.row_binding import bind_small
-from tflm.compiler.language import Step
+from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled.program import Operator, bind_program
 from tflm.errors import TflmError
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier, WideQuantizedMultiplier
@@ -33,6 +33,7 @@ from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.overlap import FAR, OperatorFacts, TensorFacts
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
+from tflm.testing.drawing import OperatorCase
 from tflm.testing.operators import OPERATORS
 
 Array = npt.NDArray[Any]
@@ -307,42 +308,88 @@ def arguments_of(step: Step) -> list[Any]:
 SELDOM = "UNIDIRECTIONAL_SEQUENCE_LSTM"
 """An operator that its kernels take with few of the quantizations that are drawn."""
 
+OPERATORS_IN_C = [name for name in KERNELS if name != SELDOM]
+
+
+class StepCall(NamedTuple):
+    """A step, with its arguments before and after it ran."""
+
+    kernel: Kernel
+    before: list[Any]
+    after: list[Any]
+
+
+def drawn(operator: str, count: int) -> list[OperatorCase]:
+    """Models of an operator, with inputs; the same in every run."""
+    found: list[OperatorCase] = []
+
+    @settings(max_examples=count, phases=(Phase.generate,), derandomize=True, database=None)
+    @given(OPERATORS[operator])
+    def draw(case: OperatorCase) -> None:
+        found.append(case)
+
+    draw()
+    return found
+
 
 @pytest.mark.runs(0.02)
 @pytest.mark.parametrize("operator", [name for name in KERNELS if name != SELDOM])
-@settings(max_examples=40, phases=(Phase.generate,), derandomize=True)
-@given(data=st.data())
-def test_operators_give_what_numpy_gives(operator: str, data: st.DataObject) -> None:
+def test_operators_give_what_numpy_gives(operator: str) -> None:
     """With any quantization, where the kernels take it."""
-    check_operator(*data.draw(OPERATORS[operator]))
+    for model, invocations in drawn(operator, 40):
+        check_operator(model, invocations)
 
 
 @pytest.mark.runs(0.01)
-@settings(max_examples=200, phases=(Phase.generate,), derandomize=True)
-@given(data=st.data())
-def test_lstms_give_what_numpy_gives(data: st.DataObject) -> None:
-    check_operator(*data.draw(OPERATORS[SELDOM]))
+def test_lstms_give_what_numpy_gives() -> None:
+    for model, invocations in drawn(SELDOM, 200):
+        check_operator(model, invocations)
 
 
-def check_operator(model: bytes, invocations: Sequence[Sequence[Any]]) -> None:
-    """Compare the small kernels of an operator with numpy, if they take it."""
+@pytest.mark.filterwarnings("ignore:kernels can't be compiled")
+@pytest.mark.runs(0.02)
+def test_operators_in_c_give_the_same(tmp_path: Path) -> None:
+    """In shapes from one element on, without undefined behaviour, and without a byte outside of the arrays."""
+    cases = [case for name in OPERATORS_IN_C for case in drawn(name, 20)]
+    calls = [call for case in cases for call in check_operator(*case)]
+    kernels = list(dict.fromkeys(call.kernel for call in calls))
+    given = [(kernels.index(call.kernel), call.before) for call in calls]
+    for call, (_, found) in zip(calls, results_of_c(kernels, given, tmp_path), strict=True):
+        check_results(call.kernel, found, call.after)
+
+
+def check_operator(model: bytes, invocations: Sequence[Sequence[Any]]) -> list[StepCall]:
+    """Compare the small kernels of an operator with numpy, if they take it; returns the calls of its kernels."""
     try:
         expected = run_model(model, invocations, delegates=())
         bound = bind_model(Model(model), bind_small)
     except TflmError:
-        return
+        return []
     package = SmallKernel.__module__.rpartition(".")[0]
     steps = [step for bound_operator in bound.operators[0] for step in bound_operator.steps()]
     if not count(any(step.kernel.function.__module__.startswith(package) for step in steps)):
-        return
-    program, tensors, subgraph = (
-        bind_program([Operator(steps, pytest.fail)]),
-        bound.tensors(),
-        bound.model.subgraphs[0],
-    )
+        return []
+    programs = [bind_program([Operator([step], pytest.fail)]) for step in steps]
+    tensors, subgraph, calls = bound.tensors(), bound.model.subgraphs[0], []
     for values, results in zip(invocations, expected):
         for index, value in zip(subgraph.inputs, values):
             tensors[index].elements[...] = np.asarray(value, None).reshape(tensors[index].elements.shape)
-        program()
+        for step, program in zip(steps, programs):
+            before = copied(arguments_of(step))
+            program()
+            calls.append(StepCall(step.kernel, before, copied(arguments_of(step))))
         for index, result in zip(subgraph.outputs, results):
             np.testing.assert_array_equal(tensors[index].elements, result)
+    return calls
+
+
+def copied(arguments: Sequence[Any]) -> list[Any]:
+    """Arguments with arrays of their own, which hold all elements between the first and the last."""
+    return [memory_of(value).copy() if isinstance(value, np.ndarray) else value for value in arguments]
+
+
+def memory_of(array: Array) -> Array:
+    """The elements from an array's first to its last, in memory."""
+    first, end = np.lib.array_utils.byte_bounds(array)
+    size = array.itemsize
+    return np.lib.stride_tricks.as_strided(array, ((end - first) // size,), (size,)) if array.size else array

@@ -8,7 +8,7 @@ import subprocess
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import c_language
 import numpy as np
@@ -21,8 +21,8 @@ from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
 from tflm.compiler.language import DONE, Int32s, Kernel, kernel
 
-Call = tuple[int, dict[str, Any]]
-"""A kernel by its place, and its arguments."""
+Call = tuple[int, Union[dict[str, Any], list[Any]]]
+"""A kernel by its place, and its arguments: by name, or as steps have them."""
 
 CASES = 2
 """Sets of arguments for each kernel."""
@@ -123,8 +123,10 @@ def program(kernels: list[Kernel]) -> str:
     )
 
 
-def flat(kernel: Kernel, values: dict[str, Any]) -> list[Any]:
+def flat(kernel: Kernel, values: dict[str, Any] | list[Any]) -> list[Any]:
     """The arguments of a step: arrays and numbers."""
+    if isinstance(values, list):
+        return values
     found: list[Any] = []
     for value in values.values():
         found += list(value) if hasattr(value, "_fields") else [value]

@@ -309,7 +309,8 @@ class FunctionWriter(ExpressionWriter):
         pointer = self.term(target.value).value
         if not isinstance(pointer, Pointer):
             raise TranslationError("only pointers have elements that are assigned")
-        return self._cast(value, pointer.dtype)
+        term = self._cast(value, pointer.dtype)
+        return term if term.constant is not None else terms.c_cast(term, pointer.c_element)
 
     def _store(self, target: ast.Subscript, term: Term) -> None:
         self._mark(target)

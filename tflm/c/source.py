@@ -8,15 +8,16 @@ their sign, as every known compiler defines it.
 from __future__ import annotations
 
 import functools
+import itertools
+import re
 import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType
 from typing import Any
 
 from tflm.c.functions import FunctionWriter
-from tflm.c.helpers import CONSTANTS, helpers_of
+from tflm.c.helpers import CONSTANTS, HELPERS, helpers_of
 from tflm.c.instances import Instance, identifier, pointer_type, promoted, return_type
 from tflm.c.syntax import TranslationError, docstring_of, tree_of
 from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results, Value, range_of
@@ -243,21 +244,33 @@ def _with_callees(instance: Instance) -> Iterator[Instance]:
 
 def _definitions(roots: Iterable[Instance], linkage: str) -> list[str]:
     """The definitions of kernels and of all that they call. Instances with the same text are one function."""
+    instances = dict.fromkeys(instance for root in roots for instance in _with_callees(root))
+    templates = {instance: _definition(instance, instance.token, linkage) for instance in instances}
     names: dict[Instance, str] = {}
     by_text: dict[tuple[str, str], str] = {}
-    versions: Counter[str] = Counter()
-    for instance in dict.fromkeys(instance for root in roots for instance in _with_callees(root)):
-        text = _definition(instance, instance.token, linkage)
+    taken = {*HELPERS, *(name for text in templates.values() for name in VARIABLE.findall(COMMENT.sub("", text)))}
+    for instance, text in templates.items():
         for callee in instance.calls:
             text = text.replace(callee.token, names[callee])
         text = text.replace(instance.token, OWN_NAME)
         key = (instance.name, text)
         if key not in by_text:
-            versions[instance.name] += 1
-            suffix = f"_{versions[instance.name]}" if versions[instance.name] > 1 else ""
-            by_text[key] = instance.name + suffix
+            by_text[key] = _unused_name(instance.name, taken)
+            taken.add(by_text[key])
         names[instance] = by_text[key]
     return [text.replace(OWN_NAME, name) for (_, text), name in by_text.items()]
+
+
+COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+
+VARIABLE = re.compile(r"(?<![\w.>@])[A-Za-z]\w*")
+"""Whatever can be a variable in a function's text: no function may have its name, which it would hide."""
+
+
+def _unused_name(name: str, taken: Container[str]) -> str:
+    """The name, or that with the first number from 2 on that makes it different from all names that are taken."""
+    names = (name if number == 1 else f"{name}_{number}" for number in itertools.count(1))
+    return next(each for each in names if each not in taken)
 
 
 OWN_NAME = "@@"
