@@ -45,7 +45,7 @@ SIZES = [1, 1, 2, 3, 4, 5, 7, 8, 9, 11]
 EDGES = list(itertools.product(range(1, 6), (1, 2), (0, 1)))
 """Size, stride and padding of every way in which three taps along a dimension leave a small image."""
 
-TYPES = {np.dtype(np.int8): TensorType.INT8, np.dtype(np.int16): TensorType.INT16}
+TYPES: dict[np.dtype[Any], TensorType] = {np.dtype(np.int8): TensorType.INT8, np.dtype(np.int16): TensorType.INT16}
 
 
 class Case(NamedTuple):
@@ -358,7 +358,7 @@ def test_operators_in_c_give_the_same(tmp_path: Path) -> None:
         check_results(call.kernel, found, call.after)
 
 
-def check_operator(model: bytes, invocations: Sequence[Sequence[Any]]) -> list[StepCall]:
+def check_operator(model: bytes, invocations: Sequence[list[Array]]) -> list[StepCall]:
     """Compare the small kernels of an operator with numpy, if they take it; returns the calls of its kernels."""
     try:
         expected = run_model(model, invocations, delegates=())
@@ -372,13 +372,13 @@ def check_operator(model: bytes, invocations: Sequence[Sequence[Any]]) -> list[S
     programs = [bind_program([Operator([step], pytest.fail)]) for step in steps]
     tensors, subgraph, calls = bound.tensors(), bound.model.subgraphs[0], []
     for values, results in zip(invocations, expected):
-        for index, value in zip(subgraph.inputs, values):
+        for index, value in zip(subgraph.inputs or (), values):
             tensors[index].elements[...] = np.asarray(value, None).reshape(tensors[index].elements.shape)
-        for step, program in zip(steps, programs):
+        for step, run_step in zip(steps, programs):
             before = copied(arguments_of(step))
-            program()
+            run_step()
             calls.append(StepCall(step.kernel, before, copied(arguments_of(step))))
-        for index, result in zip(subgraph.outputs, results):
+        for index, result in zip(subgraph.outputs or (), results):
             np.testing.assert_array_equal(tensors[index].elements, result)
     return calls
 

@@ -6,7 +6,7 @@ import shutil
 import struct
 import subprocess
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Union
 
@@ -21,7 +21,9 @@ from tflm.c.syntax import TranslationError
 from tflm.compiler.calls import as_function
 from tflm.compiler.language import DONE, Int32s, Kernel, kernel
 
-Call = tuple[int, Union[dict[str, Any], list[Any]]]
+Values = Union[dict[str, Any], list[Any]]
+
+Call = tuple[int, Values]
 """A kernel by its place, and its arguments: by name, or as steps have them."""
 
 CASES = 2
@@ -123,7 +125,7 @@ def program(kernels: list[Kernel]) -> str:
     )
 
 
-def flat(kernel: Kernel, values: dict[str, Any] | list[Any]) -> list[Any]:
+def flat(kernel: Kernel, values: Values) -> list[Any]:
     """The arguments of a step: arrays and numbers."""
     if isinstance(values, list):
         return values
@@ -162,7 +164,9 @@ def built(source: str, folder: Path, *flags: str) -> Path:
     return folder / "kernels"
 
 
-def results_of_c(kernels: list[Kernel], calls: list[Call], folder: Path) -> Iterator[tuple[int, list[Any]]]:
+def results_of_c(
+    kernels: list[Kernel], calls: Sequence[tuple[int, Any]], folder: Path
+) -> Iterator[tuple[int, list[Any]]]:
     """The status of each call, and its arguments afterwards."""
     path = built(program(kernels), folder, "-fsanitize=address,undefined", "-fno-sanitize-recover")
     encodings = [encoded(place, flat(kernels[place], values)) for place, values in calls]

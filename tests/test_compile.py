@@ -17,13 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 from compiled_emulation import Emulator
-from hypothesis import Phase, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 from models import Arrays
 from test_real_models import NAMES, recorded
 from typer.testing import CliRunner
 
 import tflm
+from tflm.c.header import comment_text
 from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.sizes import BUILDS
 from tflm.cli.app import app
@@ -120,16 +121,17 @@ def test_single_operators_give_what_the_interpreter_gives(
     check(tmp_path_factory.mktemp("model"), compiled)
 
 
-def running_sum() -> tflm.Model:
-    """A model that adds its input to a variable, and returns the sum so far."""
+def running_sum(names: Sequence[str] = ("y",)) -> tflm.Model:
+    """A model that adds its input to a variable, and returns the sum so far, in an output of each name."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
-    x = main.input("x", (1, 2), TensorType.FLOAT32)
-    state = main.tensor("state", (1, 2), TensorType.FLOAT32, is_variable=True)
-    y = main.tensor("y", (1, 2), TensorType.FLOAT32)
+    x = main.input(f"x{names[0]}", (1, 2), TensorType.FLOAT32)
+    state = main.tensor(f"state{names[0]}", (1, 2), TensorType.FLOAT32, is_variable=True)
     main.operator(BuiltinOperator.ADD, [x, state], [state])
-    main.operator(BuiltinOperator.ABS, [state], [y])
-    main.output(y)
+    for name in names:
+        y = main.tensor(name, (1, 2), TensorType.FLOAT32)
+        main.operator(BuiltinOperator.ABS, [state], [y])
+        main.output(y)
     return tflm.Model(builder.build())
 
 
@@ -192,6 +194,34 @@ def test_invoke_returns_the_operator_that_failed(tmp_path: Path) -> None:
     for index, status in ((3, 0), (4, 1), (0, 0)):
         instance.tensor("input_0", 2, ctypes.c_int32)[:] = [index, 1]
         assert instance.invoke() == status
+
+
+NASTY = st.text(st.sampled_from("*/\\?\"\n\r'%;x\u202e\u2028é"), max_size=12)
+
+
+def one_comment(text: str) -> bool:
+    """Whether text is one comment for C, whose trigraphs and continued lines are replaced first."""
+    replaced = text.replace("??/", "\\").replace("\\\n", "")
+    return re.fullmatch(r"/\*((?!\*/|/\*).)*\*/", replaced) is not None
+
+
+@given(names=st.lists(NASTY, min_size=1, max_size=3))
+@example(names=["*\\ int evil(void); /\\*"])
+def test_names_do_not_leave_their_comments(names: list[str]) -> None:
+    assert one_comment(f"/* {'/'.join(map(comment_text, names))}*/")
+    assert one_comment(f"/* {comment_text(names[0])}{comment_text('/')} */")
+
+
+def test_files_say_the_same_whatever_a_model_calls_its_tensors(tmp_path: Path) -> None:
+    names = ["*\\ int evil(void); /\\*", "*/", "/*", "??/", "\\", "a\nb", '"', "\r*/", "*\\\n/", "\u2028"]
+    compiled = tflm.compile_model(running_sum(names), "sum", self_test=1)
+    plain = tflm.compile_model(running_sum(["x"] * len(names)), "sum", self_test=1)
+    for name, text in compiled.files.items():
+        found, expected = (re.sub(r"/\*.*?\*/", "", each, flags=re.DOTALL) for each in (text, plain.files[name]))
+        assert found == expected
+    compiled.write(tmp_path)
+    command = ["cc", *WARNINGS, "-Wtrigraphs", "-Wcomment", "-fsyntax-only", "sum.c", "sum_test.c"]
+    subprocess.run(command, cwd=tmp_path, check=True)
 
 
 def test_models_share_a_file_of_kernels(tmp_path: Path) -> None:

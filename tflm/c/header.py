@@ -78,15 +78,18 @@ class TensorInterface(NamedTuple):
 
 NAME_LENGTH = 60
 
+UNSAFE = frozenset('*\\?"')
+"""What comments and strings could end with, lines be continued with, and trigraphs begin with."""
+
 
 def comment_text(text: str) -> str:
-    """A name from a model's file as text of a comment: printable, on one line, and without an end of a comment.
+    """A name from a model's file as text of a comment. All text that C has of a model goes through this function.
 
-    Converters join the names of tensors that they merge: the first is shown.
+    Characters that are not printable or in `UNSAFE` become underscores, so that the text stays on one line and in its
+    comment whatever is written around it. Converters join the names of tensors that they merge: the first is shown.
     """
     first = text.partition(";")[0][:NAME_LENGTH]
-    printable = "".join(character if character.isprintable() else "?" for character in first)
-    return printable.replace("*/", "* /").replace("/*", "/ *").replace("\\", "/").replace("??", "? ?")
+    return "".join(c if c.isprintable() and c not in UNSAFE else "_" for c in first)
 
 
 def interfaces(program: Program) -> list[TensorInterface]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import tflm
 from tflm.application.compiled_fit import CompiledFit, sizes_text
 from tflm.application.errors import RequestError
-from tflm.application.export import in_one_line, names_of
+from tflm.application.export import names_of
 from tflm.application.machine import Machine
 from tflm.application.projects.build import Build, is_esp
 from tflm.application.projects.kinds import KINDS, kind_named
@@ -20,7 +20,7 @@ from tflm.application.projects.platformio import platformio_board
 from tflm.application.projects.templates import FileTemplate, rendered
 from tflm.boards.board_fit import Placement
 from tflm.c.compile import CompiledModel, compile_model
-from tflm.c.header import TensorInterface, interfaces
+from tflm.c.header import TensorInterface, comment_text, interfaces
 from tflm.report import with_thousands
 from tflm.schema.enums import TensorType
 from tflm.targets import align_up
@@ -323,10 +323,10 @@ def _main(build: Build, compiled: CompiledModel, style: MainStyle, kind: str) ->
 
 def _tensor(each: TensorInterface) -> dict[str, str]:
     tensor = each.tensor
-    what = f"{tensor.name}, {tensor.type.name} {list(tensor.dims)}"
+    what = f"{comment_text(tensor.name)}, {tensor.type.name} {list(tensor.dims)}"
     if tensor.scale and tensor.zero_point is not None:
         what += f", real = {tensor.scale:.9g} * (integer - {tensor.zero_point})"
-    return {"number": str(each.number), "what": in_one_line(what).replace("*/", "* /").replace("/*", "/ *")}
+    return {"number": str(each.number), "what": what}
 
 
 def _shows(names: dict[str, str], tensors: list[TensorInterface], printing: Printing) -> Iterator[str]:
