@@ -208,7 +208,7 @@ def one_comment(text: str) -> bool:
 @given(names=st.lists(NASTY, min_size=1, max_size=3))
 @example(names=["*\\ int evil(void); /\\*"])
 def test_names_do_not_leave_their_comments(names: list[str]) -> None:
-    assert one_comment(f"/* {'/'.join(map(comment_text, names))}*/")
+    assert one_comment(f"/* {'/'.join(map(comment_text, names))} */")
     assert one_comment(f"/* {comment_text(names[0])}{comment_text('/')} */")
 
 
