@@ -15,6 +15,7 @@ from tflm.boards import Board
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import Node, NodeTensors
+from tflm.kernels.reference.decode import LOOK_UP_TABLE, TFLM_DECODE, encoded_tensor, table_mismatch
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.libraries.unresolved import message
@@ -203,8 +204,24 @@ def _reasons(
     if conversion is not None:
         yield conversion
         return
+    if name == TFLM_DECODE.name:
+        yield from _mismatched_tables(model, view)
     for concern in library.concerns_about(name, view):
         yield concern.effect, concern.happens, concern.advice, concern.shown
+
+
+def _mismatched_tables(model: Model, node: Node) -> Iterator[Reason]:
+    for i in range(node.output_count if len(node.inputs) == 2 * node.output_count else 0):
+        try:
+            metadata = node.input(2 * i + 1)
+            scheme, encoded = encoded_tensor(node.input(2 * i), metadata, node.output(i), model)
+            mismatch = table_mismatch(encoded, metadata) if scheme is LOOK_UP_TABLE else None
+        except OperatorError:
+            continue  # allocating the model reports it
+        if mismatch is not None:
+            happens = f"Tensor {encoded.name!r} is compressed with look-up tables: {mismatch}. Its values are wrong."
+            advice = "Compress it with tables along the quantized dimension, or with tflm compress."
+            yield Effect.DIFFERS, happens, advice, True
 
 
 def _missing(

@@ -124,13 +124,15 @@ def encoded_tensors(model: Model, subgraph: SubGraph, operator: Operator) -> tup
     if len(inputs) != 2 * len(outputs):
         raise OperatorError("needs two inputs for each output")
     tensors = [TfLiteTensor(tables[i], TfLiteEvalTensor(model, tables[i])) for i in (*inputs, *outputs)]
-    return tuple(_encoded(*parts) for parts in zip(tensors[: len(inputs) : 2], tensors[1::2], tensors[len(inputs) :]))
+    return tuple(
+        _encoded(*parts, model) for parts in zip(tensors[: len(inputs) : 2], tensors[1::2], tensors[len(inputs) :])
+    )
 
 
-def _encoded(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor) -> Encoded:
+def _encoded(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor, model: Model) -> Encoded:
     if not codes.is_constant or not metadata.is_constant:
         raise OperatorError("needs constant codes and metadata")
-    scheme, encoded = encoded_tensor(codes, metadata, output)
+    scheme, encoded = encoded_tensor(codes, metadata, output, model)
     scheme.check(encoded, output)
     if scheme is not HUFFMAN:  # whose codes are followed to count trips
         scheme.decode(encoded)

@@ -130,8 +130,12 @@ def _operator_code(code: OperatorCode, place: str) -> Findings:
 def _subgraph(model: Model, subgraph: SubGraph, place: str) -> Findings:
     tensors = subgraph.tensors or []
     made = {index for operator in subgraph.operators or () for index in operator.outputs or ()}
+    codes = _codes_of_compressed_tensors(model, subgraph)
     for i, tensor in enumerate(tensors):
-        yield from _tensor(model, tensor, i in made, f"{place}.tensors[{i}]")
+        here = f"{place}.tensors[{i}]"
+        yield from _tensor(model, tensor, i in made, here)
+        if tensor.quantization is not None and i not in codes:
+            yield from _quantization(tensor.quantization, tensor, f"{here}.quantization")
     sound = True
     for finding in _indices_of_tensors(subgraph, place):
         sound = False
@@ -144,6 +148,18 @@ def _subgraph(model: Model, subgraph: SubGraph, place: str) -> Findings:
             yield from _in_range(operator.builtin_options, field, model.subgraphs, f"{here}.builtin_options")
     if sound:
         yield from _dataflow(model, subgraph, place)
+
+
+def _codes_of_compressed_tensors(model: Model, subgraph: SubGraph) -> set[int]:
+    """Tensors that only TFLM_DECODE reads. TFLM's tool leaves them the quantization of the tensor that they encode."""
+    names = [code.custom_code for code in model.operator_codes or ()]
+    decoded: set[int] = set()
+    others = {*(subgraph.inputs or ()), *(subgraph.outputs or ())}
+    for operator in subgraph.operators or ():
+        is_decoder = 0 <= operator.opcode_index < len(names) and names[operator.opcode_index] == "TFLM_DECODE"
+        (decoded if is_decoder else others).update(operator.inputs or ())
+        others.update(operator.outputs or ())
+    return decoded - others
 
 
 def _indices_of_tensors(subgraph: SubGraph, place: str) -> Findings:
@@ -229,8 +245,6 @@ def _tensor(model: Model, tensor: Tensor, made_by_operator: bool, place: str) ->
     largest = element.packed_bytes(tuple(max(dimension, 1) for dimension in shape))
     if largest > MAXIMUM_TENSOR_BYTES:
         yield finding("shape", f"{list(shape)} of {tensor.type.name} takes {largest} bytes, more than 2 GiB")
-    if tensor.quantization is not None:
-        yield from _quantization(tensor.quantization, tensor, f"{place}.quantization")
     bad_buffer = list(_in_range(tensor, "buffer", model.buffers, place))
     yield from bad_buffer
     if bad_buffer or not model.buffers:

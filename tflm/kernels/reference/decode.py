@@ -23,6 +23,7 @@ from tflm.kernels.support.views import bind_copies
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
+from tflm.schema.model import Model
 from tflm.targets import BOOL, INT8, POINTER, SIZE_T, UINT8, Struct
 
 DECODE_STATE = Struct("DecodeState", vtable=POINTER, context=POINTER, micro_profiler=POINTER)
@@ -61,6 +62,7 @@ METADATA_BYTES = 16
 TYPE_BYTE, VERSION_BYTE, SCHEME_VERSION_BYTE, PARAMETERS_BYTE, STRIDE_BYTE = 0, 1, 4, 5, 6
 VERSION = 1
 BIT_WIDTH_MASK = 0x07
+AXIS_SHIFT, ONE_TABLE = 4, 0x0F
 WIDE_TABLE_MASK = 0x01
 INITIAL_TABLE_SHIFT = 4
 
@@ -115,6 +117,15 @@ class Encoded(NamedTuple):
             return np.tile(np.arange(channels, dtype=np.int64), self.size // channels)
         return np.repeat(np.arange(channels, dtype=np.int64), self.size // channels)
 
+    def places(self) -> npt.NDArray[np.int64]:
+        """The place of each element in a look-up table: an index of `width` bits in its channel's part."""
+        width = int(self.metadata[PARAMETERS_BYTE]) & BIT_WIDTH_MASK
+        bits = _bits(self, self.size * width).reshape(self.size, width)
+        places = self.by_channel() * int(self.metadata[STRIDE_BYTE])
+        for bit in range(width):
+            places += bits[:, bit].astype(np.int64) << (width - 1 - bit)
+        return places
+
 
 def _prepare_decode(context: KernelContext, node: Node) -> None:
     if not node.outputs:
@@ -129,13 +140,15 @@ def _prepare_decode(context: KernelContext, node: Node) -> None:
         for tensor in (codes, metadata):
             if not tensor.is_constant:
                 raise OperatorError("must be a constant of the model", tensor=tensor.name)
-        scheme, encoded = encoded_tensor(codes, metadata, output)
+        scheme, encoded = encoded_tensor(codes, metadata, output, context.model)
         _place_beside_the_arena(context, node.eval_output(i))
         scheme.check(encoded, output)
         node.op_data.append((scheme, encoded))
 
 
-def encoded_tensor(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor) -> tuple[Scheme, Encoded]:
+def encoded_tensor(
+    codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTensor, model: Model
+) -> tuple[Scheme, Encoded]:
     """A tensor in compressed form, and how it is decoded.
 
     Raises:
@@ -143,7 +156,43 @@ def encoded_tensor(codes: TfLiteTensor, metadata: TfLiteTensor, output: TfLiteTe
     """
     scheme = _scheme(metadata)
     channels = channels_of(output) if scheme.has_channels else ((0,), False)
-    return scheme, Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
+    encoded = Encoded(_bytes(codes), _bytes(metadata), codes.name, output.type, output.dims, *channels)
+    if scheme is LOOK_UP_TABLE and encoded.type in VALUE_TYPES:
+        encoded = encoded._replace(metadata=_bytes_read(encoded, model))
+    return scheme, encoded
+
+
+def table_mismatch(encoded: Encoded, metadata: TfLiteTensor) -> str | None:
+    """How the look-up tables of a tensor differ from those that the kernel reads; None if they don't.
+
+    The kernel derives the number of tables and their dimension from the quantization of the output. TFLM's compression
+    tool lets its user choose both, and writes the choice where the kernel does not look.
+    """
+    stride, rank, channels = int(encoded.metadata[STRIDE_BYTE]), len(encoded.dims), len(encoded.zero_points)
+    if not stride or not rank:
+        return None
+    axis = int(encoded.metadata[PARAMETERS_BYTE]) >> AXIS_SHIFT
+    tables = (metadata.bytes - METADATA_BYTES) // _dtype(encoded.type).itemsize // stride
+    read_axis = rank - 1 if encoded.is_last_axis else 0
+    if tables == channels and (tables == 1 or axis in (0, read_axis)):
+        return None
+    along = f", along dimension {axis}" if tables > 1 else ""
+    read = f"{channels}, along dimension {read_axis}" if channels > 1 else "one"
+    return f"{'one' if tables == 1 else tables}{along}, and the kernel reads {read}"
+
+
+def _bytes_read(encoded: Encoded, model: Model) -> npt.NDArray[np.uint8]:
+    """The metadata, with the bytes behind it in the model as far as the kernel reads them as values of the table.
+
+    It does so if it takes the tensor for one with more tables than there are.
+    """
+    places, dtype = encoded.places(), _dtype(encoded.type)
+    needed = METADATA_BYTES + (int(places.max(initial=-1)) + 1) * dtype.itemsize
+    if needed <= len(encoded.metadata):
+        return encoded.metadata
+    file = np.frombuffer(model.data, np.uint8)
+    start = encoded.metadata.ctypes.data - file.ctypes.data
+    return file[start : start + needed] if 0 <= start <= len(file) - needed else encoded.metadata
 
 
 def _requests(node: Node) -> Iterator[Request]:
@@ -231,13 +280,7 @@ def _check_huffman(encoded: Encoded, output: TfLiteTensor) -> None:
 
 
 def _decode_look_up(encoded: Encoded) -> Elements:
-    """Each element is at an index of `width` bits in its channel's part of the table."""
-    width = int(encoded.metadata[PARAMETERS_BYTE]) & BIT_WIDTH_MASK
-    bits = _bits(encoded, encoded.size * width).reshape(encoded.size, width)
-    places = encoded.by_channel() * int(encoded.metadata[STRIDE_BYTE])
-    for bit in range(width):
-        places += bits[:, bit].astype(np.int64) << (width - 1 - bit)
-    table = encoded.table(_dtype(encoded.type))
+    places, table = encoded.places(), encoded.table(_dtype(encoded.type))
     if places.size and places.max() >= len(table):
         raise OperatorError(f"has an index beyond the {len(table)} values of the table")
     return table[places]

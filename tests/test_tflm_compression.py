@@ -1,0 +1,125 @@
+"""Models that TFLM's own compression tool made: the answers and the arena of TFLM, even where its tables do not fit."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+from differential import assert_close, assert_same_as_tflm, measured_figures, printed_figures, run
+from models import INT8, INT16
+from oracle import PYTHON, Oracle
+from tensor_compressor import Request, compressed_by_tflm
+
+import tflm
+from tflm.libraries import Effect
+from tflm.rewriting.verification import random_inputs
+from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
+from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, FullyConnectedOptions
+
+CHANNELS = 6
+WINDOWS: dict[str, Any] = {"padding": Padding.VALID, "stride_w": 1, "stride_h": 1}
+LAYERS: dict[BuiltinOperator, tuple[Any, tuple[int, ...], tuple[int, ...], tuple[int, ...], int]] = {
+    BuiltinOperator.FULLY_CONNECTED: (FullyConnectedOptions(), (1, 12), (CHANNELS, 12), (1, CHANNELS), 0),
+    BuiltinOperator.CONV_2D: (Conv2DOptions(**WINDOWS), (1, 5, 5, 3), (CHANNELS, 3, 3, 3), (1, 3, 3, CHANNELS), 0),
+    BuiltinOperator.DEPTHWISE_CONV_2D: (
+        DepthwiseConv2DOptions(depth_multiplier=1, **WINDOWS),
+        (1, 5, 5, CHANNELS),
+        (1, 3, 3, CHANNELS),
+        (1, 3, 3, CHANNELS),
+        3,
+    ),
+}
+"""Options, shapes of input, weights and output, and the dimension of the channels."""
+
+WEIGHTS, BIAS = 1, 2
+
+
+def slices_of_few_values(rng: np.random.Generator, shape: tuple[int, ...], axis: int | None, count: int) -> Any:
+    """Weights with at most `count` different values, other ones in each slice along `axis`."""
+    weights = np.empty(shape, np.int8)
+    for part in [weights] if axis is None else np.moveaxis(weights, axis, 0):
+        part[...] = rng.choice(rng.choice(np.arange(-127, 128), count, replace=False), part.shape)
+    return weights
+
+
+def layer(operator: BuiltinOperator, type: TensorType, by_channel: bool, axis: int | None, bits: int) -> bytes:
+    """A layer with weights of few values, quantized as a whole or by channel."""
+    options, x_shape, shape, y_shape, dimension = LAYERS[operator]
+    rng = np.random.default_rng(bits)
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", x_shape, type, tflm.quantized(0.5, 0 if type == INT16 else 3))
+    scales = rng.uniform(0.005, 0.02, CHANNELS if by_channel else 1)
+    weights = main.constant(
+        "w", slices_of_few_values(rng, shape, axis, 2**bits), tflm.quantized(scales.tolist(), 0, dimension * by_channel)
+    )
+    bias = rng.choice(rng.integers(-100, 100, 4), CHANNELS).astype(np.int64 if type == INT16 else np.int32)
+    bias_index = main.constant("b", bias, tflm.quantized((0.5 * scales).tolist(), 0))
+    y = main.tensor("y", y_shape, type, tflm.quantized(0.5, 0))
+    main.operator(operator, [x, weights, bias_index], [y], options)
+    main.output(y)
+    assert (weights, bias_index) == (WEIGHTS, BIAS)
+    return builder.build()
+
+
+def axes(operator: BuiltinOperator) -> tuple[int | None, ...]:
+    """The ways in which the tool makes tables for the weights."""
+    return None, 0, len(LAYERS[operator][2]) - 1
+
+
+@pytest.mark.parametrize("operator", LAYERS)
+@pytest.mark.parametrize("by_channel", [False, True])
+def test_compressed_layers_are_tflms(oracle: Oracle, operator: BuiltinOperator, by_channel: bool) -> None:
+    """With tables along another dimension than the scales, TFLM reads values of other slices, or behind all tables."""
+    cases = list(itertools.product((INT8, INT16), axes(operator), range(1, 8)))
+    plain = [layer(operator, type, by_channel, axis, bits) for type, axis, bits in cases]
+    requests: list[Request] = [(model, [(WEIGHTS, bits, axis)]) for model, (_, axis, bits) in zip(plain, cases)]
+    differs = set()
+    for before, model, (_, axis, _) in zip(plain, compressed_by_tflm(PYTHON, requests), cases, strict=True):
+        inputs = random_inputs(tflm.Model(before), np.random.default_rng(5))
+        assert_same_as_tflm(oracle, model, [inputs])
+        assert printed_figures(oracle.allocations(model)) == measured_figures(model)
+        fits = has_tables_that_fit(operator, by_channel, axis)
+        found = tflm.check_device(tflm.Model(model), target=tflm.targets.CORTEX_M)
+        assert [(finding.effect, finding.shown) for finding in found] == ([] if fits else [(Effect.DIFFERS, True)])
+        if not np.array_equal(run(model, [inputs])[0][0], run(before, [inputs])[0][0]):
+            differs.add(axis)
+    assert differs == {axis for axis in axes(operator) if not has_tables_that_fit(operator, by_channel, axis)}
+
+
+def has_tables_that_fit(operator: BuiltinOperator, by_channel: bool, axis: int | None) -> bool:
+    """Whether there is a table for each scale."""
+    _, _, shape, _, dimension = LAYERS[operator]
+    return axis == dimension if by_channel else axis is None or shape[axis] == 1
+
+
+@pytest.mark.parametrize("operator", LAYERS)
+@pytest.mark.parametrize("type", [INT8, INT16])
+def test_biases_are_compressed_like_weights(oracle: Oracle, operator: BuiltinOperator, type: TensorType) -> None:
+    plain = [layer(operator, type, by_channel, None, 3) for by_channel in (False, True)]
+    (whole, by_channel) = compressed_by_tflm(
+        PYTHON, [(plain[0], [(WEIGHTS, 3, None), (BIAS, 2, None)]), (plain[1], [(BIAS, 4, 0)])]
+    )
+    for before, model in zip(plain, (whole, by_channel)):
+        inputs = random_inputs(tflm.Model(before), np.random.default_rng(5))
+        assert_same_as_tflm(oracle, model, [inputs])
+        assert_close(run(model, [inputs])[0], run(before, [inputs])[0])
+        assert printed_figures(oracle.allocations(model)) == measured_figures(model)
+        assert tflm.check_device(tflm.Model(model), target=tflm.targets.CORTEX_M) == []
+        assert tflm.verify(model) == []
+
+
+def test_values_behind_the_tables_end_with_the_model() -> None:
+    """Behind the end of the model TFLM reads whatever is there in flash, so nothing can be said of its answers."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    codes = main.constant("codes", np.full(2, 255, np.uint8))
+    head = np.zeros(16 + 2, np.uint8)
+    head[[1, 4, 5, 6]] = 1, 1, 0xF1, 255
+    tables = main.constant("tables", head)
+    main.operator("TFLM_DECODE", [codes, tables], [y := main.tensor("y", (16,), INT8, tflm.quantized([0.5] * 16, 0))])
+    main.output(y)
+    with pytest.raises(tflm.OperatorError, match="'codes': has an index beyond the 2 values of the table"):
+        run(builder.build(), [[]])
