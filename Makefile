@@ -147,7 +147,7 @@ docs-test: web-runtime
 # With TAG=v0.2.0, the checks of that release.
 release-check:
 	$(MAKE) build/releasing/releasing.stamp VENV=build/releasing
-	build/releasing/bin/python tools/release.py check $(if $(TAG),--tag $(TAG)) $(if $(STRICT),--strict)
+	build/releasing/bin/python tools/release.py check $(if $(value TAG),--tag "$$TAG") $(if $(STRICT),--strict)
 
 processors: $(TESTING)
 	for path in avx512vbmi avx512vnni avx512 avx2 sse2 plain; do \

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import yaml
-from test_cli import FLOAT_MODEL, INT8_MODEL
+from test_cli import FLOAT_MODEL, INT8_MODEL, run
 from typer.testing import CliRunner
 
 import tflm
@@ -231,7 +232,8 @@ def test_a_base_is_no_option_and_writes_nothing(repository: Path, tmp_path: Path
     files, refs = sorted(shallow.iterdir()), git(shallow, "for-each-ref")
     job = act(shallow, tmp_path, models="models/same.tflite", base=base)
     assert job.status == 1
-    assert f"::error::no base revision {base}: expected a branch, a tag or a hash" in job.log
+    assert f"::error::no base revision {base}: " in job.log
+    assert " a branch, a tag or a hash" in job.log
     assert (sorted(shallow.iterdir()), git(shallow, "for-each-ref")) == (files, refs)
 
 
@@ -258,18 +260,190 @@ def test_the_checkout_is_not_imported(repository: Path, tmp_path: Path) -> None:
     assert job.outputs["fits"] is True, job.log
 
 
-def test_a_file_is_taken_through_the_filters_of_git(repository: Path, tmp_path: Path) -> None:
-    """As with Git LFS, where the repository holds what a filter makes the file of."""
+def bare_repository(folder: Path, marker: Path) -> None:
+    """Add to a folder what makes it a bare repository, all of it files that can be committed.
+
+    Its commit "base" has the file same.tflite, which a filter puts out: it also creates the marker.
+    """
+    git(folder, "init", "--quiet", "--bare", ".")
+    (folder / "info" / "attributes").write_text("*.tflite filter=evil\n")
+    with (folder / "config").open("a") as file:
+        file.write(f'[core]\n\tbare = false\n\tworktree = .\n[filter "evil"]\n\tsmudge = "touch \'{marker}\'; cat"\n')
+    (folder / "same.tflite").write_bytes(INT8_MODEL.read_bytes())
+    inner = "--git-dir", str(folder)
+    git(folder, *inner, "add", "same.tflite")
+    git(folder, *inner, "commit", "--quiet", "--message", "inner")
+    git(folder, *inner, "branch", "--force", "base")
+
+
+def test_a_bare_repository_in_the_checkout_runs_nothing(repository: Path, tmp_path: Path) -> None:
+    copy, ran = tmp_path / "copy", tmp_path / "ran"
+    git(tmp_path, "clone", "--quiet", str(repository), str(copy))
+    git(copy, "branch", "base")
+    bare_repository(copy / "models", ran)
+    git(copy, "add", "--force", ".")
+    git(copy, "commit", "--quiet", "--message", "attack")
+    victim = tmp_path / "victim"  # git keeps no empty folders: those that it needs hold files
+    git(tmp_path, "clone", "--quiet", "--branch=branch", str(copy), str(victim))
+    git(victim, "branch", "base", "HEAD~1")
+    read = ["git", "-C", str(victim / "models"), "cat-file", "--filters", "base:./same.tflite"]
+    assert subprocess.run(read, capture_output=True, check=False).stdout
+    assert ran.exists()  # git by itself runs it
+    ran.unlink()
+    model = gated(victim / "models/same.tflite", "--base", "base")
+    job = act(victim, tmp_path, models="models/same.tflite", base="base")
+    assert model["base"] == model["size"]
+    assert (job.status, job.outputs["fits"]) == (0, True), job.log
+    assert not ran.exists()
+
+
+def test_without_a_git_folder_a_bare_repository_is_not_used(tmp_path: Path) -> None:
+    """As where a checkout is downloaded as an archive."""
+    bare_repository(tmp_path, tmp_path / "ran")
+    answer = CliRunner().invoke(app, ["gate", str(tmp_path / "same.tflite"), "--base", "base"])
+    job = act(tmp_path, tmp_path, models="same.tflite", base="base")
+    assert answer.exit_code == job.status == 1
+    assert "not a git repository" in answer.stderr
+    assert "not a git repository" in job.log
+    assert not (tmp_path / "ran").exists()
+
+
+def test_no_filter_runs_that_a_committed_attribute_names(repository: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     git(tmp_path, "clone", "--quiet", str(repository), str(copy))
-    git(copy, "config", "filter.text.smudge", "base64 -d")
-    git(copy, "config", "filter.text.clean", "base64")
-    (copy / ".gitattributes").write_text("*.tflite filter=text\n")
-    git(copy, "add", "--renormalize", ".")
-    git(copy, "commit", "--quiet", "-m", "filtered")
+    git(copy, "config", "filter.own.smudge", f"touch {tmp_path}/ran; cat")
+    (copy / ".gitattributes").write_text("*.tflite filter=own\n")
     model = gated(copy / "models" / "same.tflite", "--base", "HEAD")
-    assert model["base"] is not None
     assert model["base"] == model["size"]
+    assert not (tmp_path / "ran").exists()
+
+
+def test_hooks_do_not_run_when_the_base_is_fetched(repository: Path, tmp_path: Path) -> None:
+    """A checkout's configuration may take hooks from a committed folder."""
+    shallow = tmp_path / "shallow"
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", repository.as_uri(), str(shallow))
+    git(shallow, "config", "core.hooksPath", "hooks")
+    (shallow / "hooks").mkdir()
+    hook = shallow / "hooks" / "reference-transaction"
+    hook.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    hook.chmod(0o755)
+    assert act(shallow, tmp_path, models="models/same.tflite", base="main").status == 0
+    assert not (tmp_path / "ran").exists()
+    git(shallow, "tag", "x")
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="PYTHONSAFEPATH came with 3.11")
+def test_the_checkout_is_not_imported_by_the_installation(tmp_path: Path) -> None:
+    for name in ("pip", "logging", "build"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n")
+    install = next(step for step in ACTION["runs"]["steps"] if "pip install" in step.get("run", ""))
+    places = {"PYTHON": sys.executable, "ACTION": str(tmp_path / "nowhere"), "RUNNER_TEMP": str(tmp_path)}
+    done = subprocess.run(
+        ["bash", "-e", "-c", install["run"]], cwd=tmp_path, env=os.environ | places, capture_output=True, check=False
+    )
+    assert b"nowhere" in done.stderr  # pip itself has answered
+    assert not (tmp_path / "ran").exists()
+
+
+def test_variables_of_a_hook_do_not_lead_to_another_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    git(tmp_path, "init", "--quiet", str(other))
+    for name in ("GIT_DIR", "GIT_COMMON_DIR"):
+        monkeypatch.setenv(name, str(other / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(other))
+    model = gated(repository / "models" / "same.tflite", "--base", "main")
+    assert model["base"] == model["size"]
+
+
+def test_a_ref_is_not_taken_for_a_hash(repository: Path, tmp_path: Path) -> None:
+    """A branch with the name of the base's short hash points to another commit."""
+    copy = tmp_path / "copy"
+    git(tmp_path, "clone", "--quiet", str(repository), str(copy))
+    full = git(repository, "rev-parse", "main")
+    path = copy / "models" / "changed.tflite"
+    before = gated(path, "--base", full)["base"]
+    assert gated(path, "--base", full[:9])["base"] == before
+    names = (full[:7], full[:9], "cafe12", full)
+    for name in names:
+        git(copy, "update-ref", f"refs/heads/{name}", "HEAD")
+    for revision in (full[:7], full[:9], f"{full[:7]}~1", "cafe12", f"v1-3-g{full[:7]}"):
+        if "-g" in revision:
+            git(copy, "tag", revision)
+        answer = CliRunner().invoke(app, ["gate", str(path), "--base", revision])
+        assert answer.exit_code == 1
+        assert "ambiguous" in answer.stderr or "~1" in revision, answer.stderr
+    assert gated(path, "--base", full)["base"] == before
+    assert gated(path, "--base", "refs/heads/cafe12")["base"] != before
+    job = act(copy, tmp_path, models="models/changed.tflite", base=full)
+    assert job.outputs["report"]["base"] == full
+    assert job.outputs["report"]["models"][0]["base"] == before
+    git(copy, "tag", "branch", full)
+    assert "ambiguous" in CliRunner().invoke(app, ["gate", str(path), "--base", "branch"]).stderr
+    assert gated(path, "--base", "refs/tags/branch")["base"] == before
+
+
+def test_a_short_hash_is_not_fetched(repository: Path, tmp_path: Path) -> None:
+    """A remote has no short hashes, only refs."""
+    shallow, origin, base = tmp_path / "shallow", tmp_path / "origin", git(repository, "rev-parse", "--short", "main")
+    git(tmp_path, "clone", "--quiet", str(repository), str(origin))
+    git(origin, "update-ref", f"refs/heads/{base}", "HEAD")
+    git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", origin.as_uri(), str(shallow))
+    git(shallow, "update-ref", "-d", f"refs/remotes/origin/{base}")
+    assert "all digits of a hash" in act(shallow, tmp_path, models="models/same.tflite", base=base).log
+
+
+def test_a_base_in_git_lfs_is_read_from_the_clone(repository: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    git(tmp_path, "clone", "--quiet", str(repository), str(copy))
+    path, data = copy / "models" / "same.tflite", INT8_MODEL.read_bytes()
+    digest = hashlib.sha256(data).hexdigest()
+    path.write_text(f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize {len(data)}\n")
+    git(copy, "commit", "--quiet", "--all", "--message", "pointer")
+    path.write_bytes(data)
+    answer = CliRunner().invoke(app, ["gate", str(path), "--base", "HEAD"])
+    assert answer.exit_code == 1
+    assert f"git lfs fetch origin {git(copy, 'rev-parse', 'HEAD')}" in answer.stderr
+    stored = copy / ".git/lfs/objects" / digest[:2] / digest[2:4] / digest
+    stored.parent.mkdir(parents=True)
+    stored.write_bytes(data[:-1])
+    assert CliRunner().invoke(app, ["gate", str(path), "--base", "HEAD"]).exit_code == 1
+    stored.write_bytes(data)
+    model = gated(path, "--base", "HEAD")
+    assert model["base"] == model["size"]
+    git(copy, "config", "lfs.storage", "elsewhere")
+    (copy / ".git/lfs").rename(copy / ".git/elsewhere")
+    assert gated(path, "--base", "HEAD")["base"] == model["size"]
+
+
+def test_names_of_files_command_neither_the_summary_nor_the_runner(tmp_path: Path) -> None:
+    names = [
+        "# a\n\n[x](www.x)<b>|$y$.tflite",
+        "::set-output name=fits::true.tflite",
+        "##[set-output name=fits]x.tflite",
+    ]
+    for name in names:
+        (tmp_path / name).write_bytes(_larger_model())
+    log = run("gate", *names, "--budget", "1K", cwd=tmp_path, GITHUB_ACTIONS="true")
+    assert [line for line in (log.stdout + log.stderr).splitlines() if line.startswith("::") or "##[" in line] == []
+    document = run("gate", *names, "--budget", "1K", "--json", cwd=tmp_path, GITHUB_ACTIONS="true").stdout
+    assert "##[" not in document
+    assert [each["model"] for each in json.loads(document)["models"]] == names
+    job = act(tmp_path, tmp_path, models="*.tflite", budget="1K")
+    assert r"\# a \[x\](www\.x)&lt;b&gt;\|\$y\$.tflite: continue" in job.summary
+    assert [line for line in job.summary.splitlines() if line.startswith(("#", "[", "<", "$"))][1:] == []
+    inside, token = "", ""
+    for line in job.log.splitlines():
+        if line.startswith("::stop-commands::"):
+            token = line.removeprefix("::stop-commands::")
+        elif line == f"::{token}::":
+            token = ""
+        elif not token:
+            inside += f"{line}\n"
+    assert all(line.startswith("::error file=") for line in inside.splitlines() if "::" in line or "##[" in line)
+    assert job.outputs["fits"] is False
 
 
 def test_the_hook_takes_the_files_that_it_is_given() -> None:

@@ -91,7 +91,7 @@ class Table:
         """The table as GitHub's Markdown, nothing shortened."""
         sides = ["---:" if column is Column.NUMBER else "---" for column in self.columns.values()]
         lines = [list(self.columns), sides, *self.rows]
-        return "\n".join(f"| {' | '.join(map(_markdown_cell, line))} |" for line in lines) + "\n"
+        return "\n".join(f"| {' | '.join(map(_markdown, line))} |" for line in lines) + "\n"
 
 
 def _cell(cell: Any) -> str:
@@ -103,9 +103,15 @@ def _html(text: str) -> str:
     return html.escape(printable(text))
 
 
-def _markdown_cell(text: str) -> str:
-    """Escape text for Markdown and the HTML inside it."""
-    return re.sub(r"([\\`*_\[\]|~])", r"\\\1", html.escape(text, quote=False))
+def _markdown(text: str) -> str:
+    """Escape text for one line of Markdown, and for the HTML inside it."""
+    line = html.escape(printable(" ".join(text.split())), quote=False)
+    return re.sub(r"([\\`*_\[\]|~$]|:(?=//)|(?<=www)\.)", r"\\\1", line)
+
+
+def _markdown_paragraph(text: str) -> str:
+    """Escape text for a paragraph of Markdown, which could begin like a heading or a list."""
+    return re.sub(r"^([0-9]*)([#+.)=-])", r"\1\\\2", _markdown(text))
 
 
 @dataclass(frozen=True)
@@ -138,7 +144,7 @@ class Report:
 
     def markdown(self) -> str:
         """The report as a section of GitHub's Markdown."""
-        facts = "\n".join(f"- {_markdown_cell(label.strip())}: {_markdown_cell(value)}" for label, value in self.facts)
+        facts = "\n".join(f"- {_markdown(label.strip())}: {_markdown(value)}" for label, value in self.facts)
         tables = [table.markdown() for table in self.tables]
-        parts = [f"### {_markdown_cell(self.title)}", facts, *tables, *map(_markdown_cell, self.notes)]
+        parts = [f"### {_markdown(self.title)}", facts, *tables, *map(_markdown_paragraph, self.notes)]
         return "\n\n".join(part.rstrip() for part in parts if part) + "\n"

@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
+from pathlib import Path
+
+from tflm.application.checkout import SHORT_HASH, Checkout, UnknownRevision
+from tflm.application.errors import RequestError
+from tflm.errors import TflmError
 
 OPTIONS = ("board", "target", "kernels", "budget", "base")
 
@@ -23,10 +29,13 @@ def main() -> int:
     arguments += [pattern.strip() for pattern in given["models"].splitlines() if pattern.strip()]
     answer = subprocess.run(
         [sys.executable, "-m", "tflm", "gate", *arguments],
-        stdout=subprocess.PIPE,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
         env={**os.environ, "PYTHONSAFEPATH": "1"},  # the working directory is an untrusted checkout
         check=False,
     )
+    _print_as_text(answer.stderr)
     if answer.stdout:
         report = json.loads(answer.stdout)
         for each in report["models"]:
@@ -38,21 +47,41 @@ def main() -> int:
 
 
 def _at_hand(revision: str) -> str:
-    """The short hash of a revision, which is fetched if the checkout is shallow."""
-    if revision.startswith("-"):
-        sys.exit(f"::error::no base revision {_escaped(revision)}: expected a branch, a tag or a hash")
-    if _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}").returncode:
-        if _git("check-ref-format", "--allow-onelevel", revision).returncode:  # such as a:b, which would write b
-            sys.exit(f"::error::no base revision {_escaped(revision)}: expected a branch, a tag or a hash")
-        fetched = _git("fetch", "--quiet", "--depth=1", "origin", revision)
-        if fetched.returncode:
-            sys.exit(f"::error::no base revision {_escaped(revision)}: {_escaped(fetched.stderr.strip())}")
-        revision = "FETCH_HEAD"
-    return _git("rev-parse", "--short", revision).stdout.strip()
+    """The full hash of a revision, which is fetched if the checkout is shallow.
+
+    A short hash could be the name of a ref, too.
+    """
+    try:
+        checkout = Checkout(Path())
+        try:
+            return checkout.commit(revision)
+        except UnknownRevision:
+            _fetch(checkout, revision)
+            return checkout.commit("FETCH_HEAD")
+    except TflmError as error:
+        sys.exit(f"::error::no base revision {_escaped(revision)}: {_escaped(str(error))}")
 
 
-def _git(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+def _fetch(checkout: Checkout, revision: str) -> None:
+    """Fetch a revision without its history.
+
+    Raises:
+        RequestError: it is no name or full hash, or unknown.
+    """
+    if SHORT_HASH.fullmatch(revision):  # the remote would look for a ref of that name
+        raise RequestError("not in this shallow checkout; expected a branch, a tag or all digits of a hash")
+    if checkout.git("check-ref-format", "--allow-onelevel", revision).returncode:  # such as a:b, which would write b
+        raise RequestError("expected a branch, a tag or a hash")
+    fetched = checkout.git("fetch", "--quiet", "--depth=1", "--no-recurse-submodules", "origin", revision)
+    if fetched.returncode:
+        raise RequestError(fetched.stderr.decode(errors="replace").strip())
+
+
+def _print_as_text(lines: str) -> None:
+    """Print lines so that the runner obeys no command in them: names of files and tensors may look like one."""
+    if lines:
+        token = secrets.token_hex(16)
+        print(f"::stop-commands::{token}", lines, f"::{token}::", sep="\n", flush=True)
 
 
 def _escaped(text: str, others: str = "") -> str:

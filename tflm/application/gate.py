@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple
 
 import tflm
 from tflm.application.arena import measure
+from tflm.application.checkout import FULL_HASH, Checkout
 from tflm.application.errors import RequestError
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
@@ -18,6 +18,9 @@ from tflm.application.models import described, load_model, require_local
 from tflm.boards.board_fit import board_fit
 from tflm.boards.board_report import verdict
 from tflm.report import NUMBER, TEXT, Report, Table
+
+HASH_DIGITS = 7
+"""Digits of a hash in a heading."""
 
 
 class Size(NamedTuple):
@@ -63,7 +66,7 @@ def gated(path: Path, machine: Machine, budget: int | None, base: str | None) ->
     """Measure a model, and the same file in a git revision.
 
     Raises:
-        RequestError: the revision does not exist.
+        RequestError: the revision does not exist, or has a content of the file that this clone lacks.
         OSError: the file cannot be read.
     """
     before = None if base is None else _base_size(path, machine, base)
@@ -83,7 +86,8 @@ def _size(model: tflm.Model, machine: Machine) -> Size:
 
 
 def _base_size(path: Path, machine: Machine, base: str) -> Size | None:
-    data = file_at(path, base)
+    checkout = Checkout(path)
+    data = checkout.file_at(path, checkout.commit(base))
     try:
         return None if data is None else _size(tflm.Model(data), machine)
     except tflm.TflmError:
@@ -100,27 +104,6 @@ def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget
         fit = board_fit(model, machine.board, kernels=machine.kernels)
         return fit.fits, verdict(fit), "" if fit.fits else not_fitting(path, model, machine, fit)
     return True, "" if budget is None else f"yes: {-over:,} bytes left of {budget:,}", ""
-
-
-def file_at(path: Path, revision: str) -> bytes | None:
-    """Read a file from a revision, through git's filters (LFS); None if it did not exist there.
-
-    Raises:
-        RequestError: the folder is not in a git repository, or the revision is unknown.
-    """
-    if revision.startswith("-"):
-        raise RequestError(f"invalid revision {revision!r}; --base takes a branch, a tag or a hash")
-    folder = path.parent
-    there = _git(folder, "ls-tree", "--name-only", f"{revision}^{{commit}}", "--", path.name)
-    return _git(folder, "cat-file", "--filters", f"{revision}:./{path.name}") if there else None
-
-
-def _git(folder: Path, *arguments: str) -> bytes:
-    try:
-        return subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, check=True).stdout
-    except subprocess.CalledProcessError as error:
-        said = " ".join(error.stderr.decode(errors="replace").split())
-        raise RequestError(f"{folder}: {said}; --base takes an existing revision; run git fetch first") from None
 
 
 def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base: str | None) -> dict[str, Any]:
@@ -141,7 +124,8 @@ def gate_report(models: Sequence[Gated], machine: Machine, base: str | None) -> 
     """Report a row for each model, with the change since the base revision."""
     beside = ("change",) if base is not None else ()
     columns = {"model": TEXT, "smallest arena": NUMBER}
-    columns |= {f"{what} since {base}": NUMBER for what in beside}
+    since = base[:HASH_DIGITS] if base and FULL_HASH.fullmatch(base) else base
+    columns |= {f"{what} since {since}": NUMBER for what in beside}
     columns |= {"head": NUMBER, "tail": NUMBER, "file": NUMBER}
     columns |= {f"{what} of the file": NUMBER for what in beside}
     columns["fits"] = TEXT
@@ -167,12 +151,6 @@ def _change(now: int | None, before: int | None) -> str:
     if before is None or now is None:
         return "new" if before is None else ""
     return f"{now - before:+,} ({now / before - 1:+.1%})" if now != before else "0"
-
-
-def markdown(report: Report) -> str:
-    """Format the report as GitHub Markdown, for a job summary."""
-    parts = [f"### {report.title}", *(table.markdown() for table in report.tables), *report.notes]
-    return "\n\n".join(part.rstrip() for part in parts) + "\n"
 
 
 def models_from(patterns: Sequence[str]) -> list[Path]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tflm.application.errors import CheckFailed
-from tflm.application.gate import figures, gate_report, gated, markdown, models_from
+from tflm.application.gate import figures, gate_report, gated, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from
 from tflm.cli.output import answer, progress, wrote
@@ -50,7 +50,7 @@ def gate(
     report = gate_report(found, machine, base)
     if summary is not None:
         with summary.open("a", encoding="utf-8") as file:
-            file.write(markdown(report))
+            file.write(report.markdown())
     answer(as_json, figures(found, machine, limit, base), report)
     if summary is not None and not as_json:
         wrote(summary)

@@ -15,8 +15,7 @@ from typer.core import TyperGroup
 
 import tflm
 from tflm.application.models import described
-from tflm.cli.output import print_error
-from tflm.report import printable
+from tflm.cli.output import as_text, print_error
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """Click's module; newer versions of typer contain a copy of it."""
@@ -92,7 +91,7 @@ def _escaped_usage_errors() -> Iterator[None]:
     try:
         yield
     except USAGE_ERROR as error:
-        error.message = printable(error.message)
+        error.message = as_text(error.message)
         raise
 
 

@@ -10,6 +10,7 @@ import itertools
 import json
 import math
 import os
+import re
 import sys
 import textwrap
 import threading
@@ -37,14 +38,22 @@ PATIENCE_SECONDS = 1.0
 """A progress bar appears after this time."""
 
 
+def as_text(line: str) -> str:
+    """Escape what can't be printed and, in a log of GitHub Actions, what its runner would take for a command."""
+    line = printable(line)
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return line
+    return re.sub(r"^(\s*):(?=:)", r"\1\\x3a", line).replace("##[", r"\x23#[")
+
+
 def print_plain(text: str) -> None:
     """Print a line on standard output without wrapping it, for other programs."""
-    print(printable(text))
+    print(as_text(text))
 
 
 def print_error(text: str) -> None:
     """Print a line on standard error."""
-    print(printable(text), file=sys.stderr)
+    print(as_text(text), file=sys.stderr)
 
 
 def wrote(*paths: Path) -> None:
@@ -116,7 +125,8 @@ def status_line(what: str) -> Iterator[Callable[[str], None]]:
 def print_json(figures: Any) -> None:
     """Print figures as JSON, with the strings "NaN", "Infinity" and "-Infinity" for numbers that JSON lacks."""
     text = json.dumps(_plain(figures), indent=2, allow_nan=False)
-    print(text.replace("\x7f", "\\u007f"))  # the only control character that JSON does not escape
+    text = text.replace("\x7f", "\\u007f")  # the only control character that JSON does not escape
+    print(text.replace("##[", "\\u0023#["))  # a command to GitHub's runner, wherever it stands
 
 
 def _plain(figures: Any) -> Any:
@@ -168,8 +178,9 @@ def show_table(table: Table) -> None:
     """Print a table: its title, headings and rows."""
     out = console()
     if table.title:
-        out.print(Text(table.title, "bold"), soft_wrap=True)  # a table's text is already escaped
-    print("\n".join(table_lines(table, out.width, shorten=not is_piped())))
+        out.print(Text(as_text(table.title), "bold"), soft_wrap=True)
+    for line in table_lines(table, out.width, shorten=not is_piped()):
+        print_plain(line)
 
 
 def table_lines(table: Table, width: int, shorten: bool = True) -> list[str]:
@@ -219,4 +230,4 @@ def print_line(text: str = "", style: str = "", indent: int = 0) -> None:
     wrapper = textwrap.TextWrapper(out.width, subsequent_indent=" " * indent, break_long_words=False)
     lines = wrapper.wrap(printable(" ".join(text.splitlines())))
     for line in lines or [""]:
-        out.print(Text(line, style), soft_wrap=True)
+        out.print(Text(as_text(line), style), soft_wrap=True)
