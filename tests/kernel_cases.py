@@ -391,7 +391,8 @@ def _cumulation(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
 def _axes_first(rng: np.random.Generator, dtypes: dict[str, str]) -> Values:
     sizes = {"along": 8, "inner": 3, "axis_count": 2, "rank": 3}
     axes = np.array([[0, 2], [-1, 0], [2, -3], [0, 1], [3, 0]][int(rng.integers(5))], np.int32)
-    return {"x": array(rng, dtypes["x"], 24), "axes": axes, "dims": np.array([2, 3, 4], np.int32), **sizes}
+    work = {"is_axis": np.zeros(3, np.uint8)}
+    return {"x": array(rng, dtypes["x"], 24), "axes": axes, "dims": np.array([2, 3, 4], np.int32), **work, **sizes}
 
 
 _DIMS, _STEPS = (2, 3, 4), (12, 4, 1)

@@ -471,3 +471,16 @@ def test_models_write_to_their_tensors_only(corpus: Path, name: str) -> None:
     model = (corpus / "models" / f"{name}.tflite").read_bytes()
     for actual, expected in zip(run_guarded(model, inputs, "greedy"), outputs, strict=True):
         assert_close(actual, expected)
+
+
+def test_repeated_axes_cost_no_more_for_more_elements() -> None:
+    """Axes times elements would be 2^38 steps."""
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    axes = np.tile(np.array([1, -1, 1, -2], np.int32), 1 << 16)
+    x, axis = main.input("x", (1 << 9, 1 << 10), TensorType.FLOAT32), main.input("axis", axes.shape, TensorType.INT32)
+    y = main.tensor("y", (), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.REDUCE_MAX, [x, axis], [y])
+    main.output(y)
+    values = np.arange(1 << 19, dtype=np.float32).reshape(1 << 9, 1 << 10)
+    ((answer,),) = run(builder.build(), [[values, axes]], arena_bytes=1 << 23, delegates=[Compiled()])
+    assert answer == (1 << 19) - 1

@@ -23,6 +23,7 @@ To add a kernel:
    a list of steps, `kernel.step(x=array, ...)`. What can be worked out here (tables, packed weights, sums) is an array
    that the step owns. Give None where the case is not covered, or where 32 bits can't be shown to hold everything: the
    numpy kernel then runs between compiled ones.
+   Outputs lie over inputs only as the registration declares: `bindings` leaves other nodes to numpy.
    An operator that only copies declares its copies in its registration (`Copying`); they are taken from there.
 3. List the operator in `BINDINGS` of the module and in `FAMILIES` of `bindings`.
 

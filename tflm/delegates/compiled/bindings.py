@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import functools
 import importlib
+import itertools
 from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from tflm.compiler.language import Step
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.host_memory import track_host_array
 from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.overlap import OperatorFacts, nowhere
 from tflm.kernels.registration import Registration
 from tflm.kernels.support.views import Copying
 from tflm.schema.enums import TensorType
@@ -96,13 +100,32 @@ def has_kernels(registration: Registration) -> bool:
 
 def bind_steps(context: KernelContext, node: Node, registration: Registration) -> Sequence[Step] | None:
     """The steps that run a node; empty if there is nothing to do, None if numpy must run it."""
-    if not has_kernels(registration):
+    if not has_kernels(registration) or not _overlaps_as_declared(context, node, registration):
         return None
     steps = _bindings_of(_FAMILY_OF[registration.name])[registration.name](context, node)
     for step in steps or ():
         for array in step.owners:
             track_host_array(array)
     return steps
+
+
+def _overlaps_as_declared(context: KernelContext, node: Node, registration: Registration) -> bool:
+    """Whether outputs share memory with inputs, and with each other, only as the registration declares.
+
+    With other plans, which planners and `checks="tflm"` allow, a kernel could write over indices that it has checked.
+    The numpy kernels read their inputs first.
+    """
+    inputs = [(i, node.eval_input(i).elements) for i in range(node.input_count) if node.has_input(i)]
+    outputs = [node.eval_output(i).elements for i in range(node.output_count)]
+    shared = [(i, x, y) for y in outputs for i, x in inputs if np.may_share_memory(x, y)]
+    have_common_bytes = any(itertools.starmap(np.may_share_memory, itertools.combinations(outputs, 2)))
+    if not shared and not have_common_bytes:
+        return True
+    facts = OperatorFacts.of(context.model.root, context.subgraph, (context.subgraph.operators or [])[node.index])
+    if registration.moves is not None and registration.moves(facts) is not None:
+        return True  # copies are bound, or left to numpy, one by one
+    overlap = registration.overlap or nowhere
+    return not have_common_bytes and all(x.ctypes.data - y.ctypes.data in overlap(facts, i) for i, x, y in shared)
 
 
 def is_interchangeable(node: Node, registration: Registration) -> bool:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.array_utils import byte_bounds
 
 from tflm.compiler.intrinsics import move_bytes
 from tflm.compiler.language import DONE, Address, Elements, Int64s, Step, emitted, kernel
@@ -89,15 +91,22 @@ SHORTEST_LOOP = 16
 
 
 def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
-    """The steps of copies, one after another. None if elements change their type, or target and source overlap."""
+    """The steps of copies, one after another.
+
+    None if elements change their type, target and source overlap, or an earlier copy may have changed a source.
+    """
     steps: list[Step] = []
+    written = sys.maxsize, 0
     for target, source in copies:
         if target.dtype != source.dtype:
             return None
         if target.size and not _is_same_memory(target, source):
+            first, end = byte_bounds(source)
             made = _copy_step(target, np.broadcast_to(source, target.shape))
-            if made is None:
+            if made is None or (first < written[1] and end > written[0]):
                 return None
+            first, end = byte_bounds(target)
+            written = min(first, written[0]), max(end, written[1])
             steps.append(made)
     return steps
 

@@ -30,30 +30,39 @@ Comparison = Annotated[Callable[..., Any], COMPARISONS]
 
 @kernel
 def bring_axes_first(
-    x: Elements, y: Elements, axes: Int32s, dims: Int32s, axis_count: int, rank: int, along: int, inner: int
+    x: Elements,
+    y: Elements,
+    axes: Int32s,
+    dims: Int32s,
+    is_axis: UInt8s,
+    axis_count: int,
+    rank: int,
+    along: int,
+    inner: int,
 ) -> int:
-    """Transpose x to (along, inner), where `along` is the size of all axes together."""
-    reduced = as_int64(1)
+    """Transpose x to (along, inner), where `along` is the size of all axes together.
+
+    Args:
+        is_axis: set for each dimension, so that the number of axes, of which many may be the same, counts once.
+    """
     for d in range(rank):
-        times = 0
-        for k in range(axis_count):
-            times += axes[k] == d or axes[k] == d - rank
-        if times:
-            reduced *= dims[d]
+        is_axis[d] = 0
     for k in range(axis_count):
         if axes[k] < -rank or axes[k] >= rank:
             return REFUSED
+        is_axis[axes[k] + rank if axes[k] < 0 else axes[k]] = 1
+    reduced = as_int64(1)
+    for d in range(rank):
+        if is_axis[d]:
+            reduced *= dims[d]
     if reduced != along:
         return REFUSED
     for i in range(along * inner):
         rest, row, column, row_step, column_step = i, 0, 0, 1, 1
         for d in range(rank - 1, -1, -1):
-            times = 0
-            for k in range(axis_count):
-                times += axes[k] == d or axes[k] == d - rank
             place = rest % dims[d]
             rest //= dims[d]
-            if times:
+            if is_axis[d]:
                 row += place * row_step
                 row_step *= dims[d]
             else:
@@ -219,7 +228,14 @@ def _with_axes_first(
     sizes = {"along": x.size // inner, "inner": inner}
     axis_count = axes.size if x.ndim else 0
     step = bring_axes_first.step(
-        x=plain, y=first, axes=axes, dims=np.array(x.shape, np.int32), axis_count=axis_count, rank=x.ndim, **sizes
+        x=plain,
+        y=first,
+        axes=axes,
+        dims=np.array(x.shape, np.int32),
+        is_axis=work_array(x.ndim, np.uint8),
+        axis_count=axis_count,
+        rank=x.ndim,
+        **sizes,
     )
     return [step], first.view(x.dtype), {"outer": 1, **sizes}
 
