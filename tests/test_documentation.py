@@ -76,6 +76,22 @@ def test_the_search_finds_kernels_of_cmsis_nn(page: Any, address: str) -> None:
     assert page.locator("mark:has-text('kernels')").count()
 
 
+def test_the_search_takes_names_with_underscores_whole(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_load_state("networkidle")
+    page.keyboard.press("/")
+    page.keyboard.type("tensor_arena")
+    page.get_by_text(re.compile(r"^\d+ results$")).wait_for()
+    assert page.locator("mark:has-text('tensor_arena')").count()
+    assert not page.get_by_text("Flex").count()
+
+
+def test_the_api_shows_functions_that_have_the_name_of_their_module(site: Path) -> None:
+    text = (site / "api_smaller_models" / "index.html").read_text("utf-8")
+    assert 'id="tflm.rewriting.fold.fold"' in text
+    assert 'id="tflm.rewriting.fold"' not in text
+
+
 def test_the_home_page_shows_a_measured_example_without_python(page: Any, address: str) -> None:
     page.goto(address)
     frame = page.frame_locator("#try")

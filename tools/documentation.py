@@ -41,6 +41,9 @@ loading="lazy"></iframe>
 
 [Open the page on its own](try/index.html){ .md-button }"""
 
+API_NAME = re.compile(r"^## (.*)\n\n.*\n\n<!-- (::: .*) -->$", re.MULTILINE)
+"""A name on a page of the API; the site replaces its heading and summary by its signature and docstring."""
+
 UNRESOLVED = re.compile(r"\[<code>[^<]*</code>\]")
 """A reference in a docstring that mkdocstrings could not resolve."""
 
@@ -74,12 +77,18 @@ def for_the_site(text: str, source: str) -> str:
         path = (here / match[1]).resolve().relative_to(ROOT).as_posix()
         return f"]({_place(path)}{match[2] or ''})"
 
+    text = API_NAME.sub(lambda match: f'<a id="{anchor(match[1])}"></a>\n\n{match[2]}', text)
     text = re.sub(r"\]\((?!\w+:)([^)#\s]+)(#[^)]*)?\)", link, text)
     repository = project_url("Repository")
     text = text.replace("{{repository}}", repository).replace(
         "{{repository_name}}", "/".join(repository.split("/")[-2:])
     )
     return text.replace(TRY_IT_MARK, TRY_IT)
+
+
+def anchor(heading: str) -> str:
+    """Return the anchor of a heading, as GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
 def _place(path: str) -> str:

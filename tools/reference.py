@@ -5,6 +5,7 @@ A test fails if they are out of date.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -13,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
+import documentation
 from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 
 import tflm
-from tflm import memory
+from tflm import errors, memory
 from tflm.boards import Board, boards, chips
 from tflm.cli import json_schema
 from tflm.cli.app import app, options
@@ -44,12 +46,42 @@ the output of `--json`. Tables are as wide as the terminal, or as `COLUMNS`; in 
 and names are never shortened. On a terminal, commands that take longer than a second show a progress bar."""
 
 API_INTRODUCTION = """\
-The names in `tflm`, then the file format (`tflm.schema`) and the planners (`tflm.memory`). The interface of the
-`tflite-micro` package is in `tflm.compat.tflite_micro.runtime`. The documentation site (`make docs`) shows the
-signature and the docstring of each name; so does `help()` in Python."""
+All public names of `tflm`, by topic, with the planners and allocators of `tflm.memory`. The file format is in
+`tflm.schema`, the interface of the `tflite-micro` package in `tflm.compat.tflite_micro.runtime`. The documentation
+site (`make docs`) shows the signature and the docstring of each name; so does `help()` in Python."""
 
-PLANNING = tuple(name for name in memory.__all__ if callable(getattr(memory, name)))
-"""The public names of `tflm.memory`: planners and what they plan."""
+TOPICS: dict[str, tuple[str, ...]] = {
+    "Running models": (
+        *("Model", "verify", "MicroInterpreter", "MicroMutableOpResolver", "AllOpsResolver", "TfLiteTensor"),
+        *("TfLiteEvalTensor", "MicroAllocator", "RecordingMicroAllocator", "MicroProfiler"),
+    ),
+    "Measuring": (
+        *("measure_arena", "ArenaMeasurement", "Peak", "PlannedBuffer", "RecordedAllocation", "RecordedAllocationType"),
+        *("measure_separate_arenas", "SeparateArenas"),
+    ),
+    "Boards": (
+        *("fit", "Fit", "FitStep", "board_fit", "BoardFit", "check_device", "DeviceFinding", "flash", "Flash"),
+        *("estimate", "Estimate"),
+    ),
+    "Smaller models": (
+        *("plan", "ModelPlan", "tile", "TiledModel", "TiledStage", "fold", "strip", "compress", "CompressedModel"),
+        *("CompressedTensor", "resize", "update_versions"),
+    ),
+    "Quantization and data sets": (
+        *("quantize", "QuantizedModel", "Alternative", "FloatOperator", "evaluate", "Evaluation", "calibrate_report"),
+        "CalibrationReport",
+    ),
+    "Models as C": ("compile_model", "CompiledModel", "compile_models", "CompiledModels"),
+    "Building models": ("ModelBuilder", "schema.SubgraphBuilder", "quantized"),
+    "Operators": ("Registration", "KernelContext", "Node", "ethos_u"),
+    "Planners": tuple(
+        f"memory.{name}"
+        for name in memory.__all__
+        if callable(value := getattr(memory, name)) and value is not tflm.PlannedBuffer
+    ),
+    "Errors": tuple(name for name in tflm.__all__ if name in vars(errors)),
+}
+"""The pages of the API, and the names on each."""
 
 OPERATORS_INTRODUCTION = """\
 The types are those of an operator's main tensor, usually its first input. Other tensors have other types: for example,
@@ -185,26 +217,42 @@ def _parameter_table(function: Callable[..., Any]) -> str:
 
 
 def api() -> str:
-    """The page of all public names: the documentation site renders their signatures and docstrings."""
-    names = [name for name in tflm.__all__ if not name.startswith("_") and not inspect.ismodule(getattr(tflm, name))]
-    errors = [name for name in names if _is_class(name) and issubclass(getattr(tflm, name), Exception)]
-    classes = [name for name in names if _is_class(name) and name not in errors]
-    functions = [name for name in names if name not in (*errors, *classes)]
-    groups = {
-        "Functions": [f"tflm.{name}" for name in functions],
-        "Classes": [f"tflm.{name}" for name in classes],
-        "Models in code: tflm.schema": ["tflm.schema.SubgraphBuilder"],
-        "Planners: tflm.memory": [f"tflm.memory.{name}" for name in PLANNING],
-        "Errors": [f"tflm.{name}" for name in errors],
-    }
+    """Return the page that lists all public names, by topic."""
     parts = ["# API", GENERATED, API_INTRODUCTION, _targets()]
-    for title, group in groups.items():
-        parts += [f"## {title}", *(f"::: {name}" for name in group)]
+    for topic, names in TOPICS.items():
+        page = _topic_page(topic)
+        rows = [f"| [`tflm.{name}`]({page}#{_anchor(name)}) | {_cell(_summary(name))} |" for name in names]
+        parts += [f"## {topic}", "\n".join(["| name | |", "| --- | --- |", *rows])]
     return _page(parts)
 
 
-def _is_class(name: str) -> bool:
-    return inspect.isclass(getattr(tflm, name))
+def api_topic(topic: str) -> str:
+    """Return the page of a topic: each name with a summary, which the site replaces by the whole docstring."""
+    parts = [f"# {topic}", GENERATED, "The [API](api.md) lists all names."]
+    for name in TOPICS[topic]:
+        value = _value(name)
+        parts += [f"## {_heading(name)}", _summary(name), f"<!-- ::: {value.__module__}.{value.__qualname__} -->"]
+    return _page(parts)
+
+
+def _value(name: str) -> Any:
+    return functools.reduce(getattr, name.split("."), tflm)
+
+
+def _heading(name: str) -> str:
+    return "class " * inspect.isclass(_value(name)) + name.rpartition(".")[2]
+
+
+def _anchor(name: str) -> str:
+    return documentation.anchor(_heading(name))
+
+
+def _summary(name: str) -> str:
+    return " ".join((inspect.getdoc(_value(name)) or "").partition("\n\n")[0].split())
+
+
+def _topic_page(topic: str) -> str:
+    return f"api_{topic.lower().replace(' ', '_')}.md"
 
 
 def _targets() -> str:
@@ -346,6 +394,7 @@ def _page(parts: Iterable[str]) -> str:
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands,
     "api.md": api,
+    **{_topic_page(topic): functools.partial(api_topic, topic) for topic in TOPICS},
     "operators.md": operators,
     "boards.md": board_table,
     "json.md": json_documents,
