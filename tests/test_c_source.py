@@ -14,7 +14,7 @@ import c_language
 import numpy as np
 import pytest
 from kernel_cases import MEMBERS, arguments, array, engine_kernels, members, one_member_each
-from test_compile import EVERYTHING
+from test_compile import EVERYTHING, WARNINGS
 
 from tflm.c.source import Parameter, declaration, failure_of, name_of, parameters, structures, translate, written
 from tflm.c.syntax import TranslationError
@@ -28,8 +28,6 @@ Call = tuple[int, Values]
 
 CASES = 2
 """Sets of arguments for each kernel."""
-
-WARNINGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"]
 
 HEADERS = "#include <math.h>\n#include <stdbool.h>\n#include <stdint.h>\n#include <stdio.h>\n"
 HEADERS += "#include <stdlib.h>\n#include <string.h>\n\n"
@@ -323,6 +321,20 @@ def test_parameters_tell_what_is_written() -> None:
 def test_what_c_lacks_is_refused_with_its_place() -> None:
     with pytest.raises(TranslationError, match=r"add_lists, line \d+: y\[0\] = sum"):
         translate([add_lists])
+
+
+def test_variables_that_c_can_not_tell_apart_are_refused() -> None:
+    with pytest.raises(TranslationError, match="_i is called as another variable is in C"):
+        translate([count_twice])
+
+
+@kernel
+def count_twice(y: Int32s, count: int) -> int:
+    """Its variables differ in an underscore, which they lose in C."""
+    i = count
+    for _i in range(count):
+        y[0] += i
+    return DONE
 
 
 @kernel

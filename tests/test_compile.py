@@ -36,7 +36,10 @@ FEW = ["add0", "hello_world_float", "hello_world_int8", "okay_nabu_v2", "transpo
 MODELS = NAMES if EVERYTHING else FEW
 OPERATORS_BUILT = sorted(OPERATORS) if EVERYTHING else ["CIRCULAR_BUFFER", "GATHER", "IF", "WHILE"]
 
-WARNINGS = ("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic")
+WARNINGS = (
+    *("-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic"),
+    *("-Wconversion", "-Wshadow", "-Wundef", "-Wswitch-default"),
+)
 SANITIZERS = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 COMPILERS = {
     "gcc -m32": ("gcc", "-m32"),

@@ -307,7 +307,7 @@ class _Writer:
             body.append(f"{INDENT * 2}case {case}:{call.comment}")
             body += wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
             body.append(f"{INDENT * 3}break;")
-        body += [f"{INDENT * 2}}}", f"{INDENT}}}"]
+        body += [f"{INDENT * 2}default:", f"{INDENT * 3}break;", f"{INDENT * 2}}}", f"{INDENT}}}"]
         self.stages.append(self._function(f"static void run_stage_{number}({self._ram_parameter})", body))
         yield from self._stage_comment(codes)
         yield f"{INDENT}run_stage_{number}(ram);"

@@ -326,6 +326,8 @@ class FunctionWriter(ExpressionWriter):
         assert isinstance(node.target, ast.Name)
         bounds = _range_arguments(node.iter)
         name, variable = node.target.id, identifier(node.target.id)
+        if any(identifier(other) == variable != name != other for part in node.body for other in names_in(part)):
+            raise TranslationError(f"{name} is called as another variable is in C")
         start, stop, step = (terms.c_cast(self.term(bound, as_index=True), "int32_t") for bound in bounds)
         if _may_change(bounds[1], node):
             self.temporaries += 1

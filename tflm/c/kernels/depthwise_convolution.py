@@ -84,7 +84,7 @@ def convolve_3x3(
         bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
         target = channel
         middle = 1 - image.rows_before
-        for _row in range(image.y_rows):
+        for _y_row in range(image.y_rows):
             at = middle * x_row + channel
             x1 = int8_from(x, at)
             if middle > 0:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tflm.compiler.intrinsics import leading_zeros
 from tflm.compiler.language import DONE, Float32s, Int8s, Step, inlined, kernel
-from tflm.delegates.compiled.casts import as_float32, as_int64
+from tflm.delegates.compiled.casts import as_float32, as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST, clamped, high_product, scaled, wrapped
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.l2_normalization import OUTPUT_BITS, SMALLEST_NORM
@@ -33,7 +33,7 @@ def inverse_square_root(value: int) -> tuple[int, int]:
         value >>= 2
         shift += 1
     pairs = (leading_zeros(value) - 33) // 2 - 1
-    value <<= 2 * pairs
+    value = as_int32(value << 2 * pairs)
     shift -= pairs
     half = ((value >> 1) + 1) >> 1
     x = as_int64(ONE)
