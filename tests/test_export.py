@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shutil
 import subprocess
@@ -36,9 +37,9 @@ def compiler() -> str:
 
 
 def check(compiler: str, folder: Path) -> None:
-    """Compile every source in a folder, without making anything of it."""
-    for source in sorted(folder.glob("*.cc")):
-        command = [compiler, *STRICT, f"-I{STAND_INS}", f"-I{folder}", str(source)]
+    """Compile every source in a folder, without making anything of it, with TFLM's names where they were and are."""
+    for source, moved in itertools.product(sorted(folder.glob("*.cc")), range(3)):
+        command = [compiler, *STRICT, f"-DMOVED={moved}", f"-I{STAND_INS}", f"-I{folder}", str(source)]
         answer = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         assert answer.returncode == 0, answer.stderr
 
@@ -106,9 +107,15 @@ def test_the_resolver_holds_exactly_the_operators_that_are_used(tmp_path: Path) 
 def test_main_has_neither_the_resolver_nor_the_interpreter_on_its_stack(tmp_path: Path) -> None:
     """The bound of the stack does not hold them, but the static RAM does."""
     assert run("export", INT8_MODEL, tmp_path).returncode == 0
-    before, main = (tmp_path / "main.cc").read_text().split("int main() {")
-    assert re.search(r"sizeof\(\w+OpResolver\)\].*sizeof\(tflite::MicroInterpreter\)\]", before, re.DOTALL)
+    before, main = (tmp_path / "main.cc").read_text().split("int RunHelloWorldInt8() {")
+    assert re.search(r"sizeof\(\w+OpResolver\)\].*sizeof\(MicroInterpreter\)\]", before, re.DOTALL)
     assert re.findall(r"(?:OpResolver|MicroInterpreter) \w+[;(]", main) == []
+
+
+def test_commands_say_when_names_moved() -> None:
+    seen = [" ".join(run(*words).stdout.split()) for words in (("releases",), ("check", INT8_MODEL, "--tflm", "wheel"))]
+    assert ["moved from tflite" in text and "8 October" in text for text in seen] == [True, True]
+    assert "moved from tflite" not in run("check", INT8_MODEL).stdout
 
 
 @pytest.mark.parametrize("operator", REGISTRATIONS)

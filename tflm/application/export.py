@@ -53,6 +53,19 @@ $data
 const unsigned int ${name}_model_data_size = $size;
 """)
 
+OPENING = """\
+// TFLM's names were in tflite and in the global namespace, and moved to tflite::micro in September and October 2026.
+// From here, all of them are found.
+namespace tflite {
+namespace micro {
+namespace exported {
+"""
+
+CLOSING = """\
+}  // namespace exported
+}  // namespace micro
+}  // namespace tflite"""
+
 RESOLVER_HEADER = Template("""\
 // $origin
 #ifndef ${guard}_OP_RESOLVER_H_
@@ -60,13 +73,19 @@ RESOLVER_HEADER = Template("""\
 
 $condition#include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 
-using ${camel}OpResolver = tflite::MicroMutableOpResolver<$count>;
+$opening
+using ${camel}OpResolver = MicroMutableOpResolver<$count>;
 
 // Adds exactly the operators that the model uses.
 inline TfLiteStatus Register${camel}Ops(${camel}OpResolver& resolver) {
 $additions
   return kTfLiteOk;
 }
+
+$closing
+
+using tflite::micro::exported::${camel}OpResolver;
+using tflite::micro::exported::Register${camel}Ops;
 
 #endif  // ${guard}_OP_RESOLVER_H_
 """)
@@ -114,17 +133,18 @@ $includes#include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/system_setup.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 
+$opening
 namespace {
+
 $arenas
 
 // In static memory, because they would take hundreds of bytes of stack; never destroyed.
 alignas(${camel}OpResolver) uint8_t resolver_memory[sizeof(${camel}OpResolver)];
-alignas(tflite::MicroInterpreter) uint8_t interpreter_memory[sizeof(tflite::MicroInterpreter)];
-}  // namespace
+alignas(MicroInterpreter) uint8_t interpreter_memory[sizeof(MicroInterpreter)];
 
-$signature {
-  tflite::InitializeTarget();
-  const tflite::Model* model = tflite::GetModel(${name}_model_data);
+int Run${camel}() {
+  InitializeTarget();
+  const Model* model = GetModel(${name}_model_data);
   auto& resolver = *new (resolver_memory) ${camel}OpResolver;
   if (Register${camel}Ops(resolver) != kTfLiteOk) {
     return 1;
@@ -141,6 +161,13 @@ $fill
   }
 $dump$show
   return 0;
+}
+
+}  // namespace
+$closing
+
+$signature {
+  return tflite::micro::exported::Run${camel}();
 }
 $ending""")
 
@@ -159,20 +186,20 @@ SHOW_OUTPUT = Template("""\
 PLAIN_INTERPRETER = Template("""\
   auto& interpreter =
       *new (interpreter_memory)
-          tflite::MicroInterpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
+          MicroInterpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
 
 INTERPRETER_WITH_ALLOCATOR = Template("""\
-  tflite::MicroAllocator* allocator = tflite::MicroAllocator::Create($pieces$linear);
+  MicroAllocator* allocator = MicroAllocator::Create($pieces$linear);
 $resources  auto& interpreter =
-      *new (interpreter_memory) tflite::MicroInterpreter(model, resolver, allocator$passed);""")
+      *new (interpreter_memory) MicroInterpreter(model, resolver, allocator$passed);""")
 
 RESOURCES = Template("""\
-  tflite::MicroResourceVariables* resources = tflite::MicroResourceVariables::Create(allocator, $variables);
+  MicroResourceVariables* resources = MicroResourceVariables::Create(allocator, $variables);
 """)
 
 PRESERVING = {
     "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
-    "linear": ", tflite::MemoryPlannerType::kLinear",
+    "linear": ", MemoryPlannerType::kLinear",
 }
 """Arguments that make an interpreter preserve every tensor until the next invoke."""
 
@@ -321,6 +348,8 @@ def names_of(stem: str, origin: str) -> dict[str, str]:
         "name": name,
         "camel": "".join(word.capitalize() for word in name.split("_")),
         "guard": name.upper(),
+        "opening": OPENING,
+        "closing": CLOSING,
     }
 
 
@@ -339,7 +368,7 @@ def _hexadecimal(data: memoryview) -> str:
 
 def _addition(operator: str, registration: str | None) -> str:
     if operator in REGISTRATIONS:
-        argument = f"tflite::Register_{registration}()" if registration else ""
+        argument = f"Register_{registration}()" if registration else ""
         return f"  TF_LITE_ENSURE_STATUS(resolver.{resolver_method(operator)}({argument}));"
     raise RequestError(f"{operator!r} is a custom operator, whose arena tflm export can't compute")
 

@@ -33,6 +33,7 @@ DUMP_HEADER = Template("""\
 #include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/micro_log.h"
 
+$opening
 struct ${camel}DumpedTensor {
   int index;
   size_t bytes;
@@ -61,7 +62,7 @@ inline void Print${camel}Bytes(unsigned invoke, int tensor, size_t place, const 
 }
 
 // Prints every tensor after Invoke(), for `tflm compare MODEL LOG`. The interpreter preserves all tensors.
-inline void Dump${camel}Tensors(tflite::MicroInterpreter& interpreter, unsigned invoke) {
+inline void Dump${camel}Tensors(MicroInterpreter& interpreter, unsigned invoke) {
   for (const ${camel}DumpedTensor& dumped : k${camel}DumpedTensors) {
     const TfLiteEvalTensor* tensor = interpreter.GetTensor(dumped.index);
     if (tensor == nullptr || tensor->data.data == nullptr) {
@@ -74,6 +75,10 @@ inline void Dump${camel}Tensors(tflite::MicroInterpreter& interpreter, unsigned 
     }
   }
 }
+
+$closing
+
+using tflite::micro::exported::Dump${camel}Tensors;
 
 #endif  // ${guard}_TENSOR_DUMP_H_
 """)

@@ -10,6 +10,7 @@ from tflm.boards.board_report import finding_figures, findings_report, verdict
 from tflm.boards.device_check import check_device
 from tflm.cli.output import answer
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.releases import NAMES_MOVED, WHEEL
 
 
 def check(
@@ -48,6 +49,7 @@ def check(
     if fit is not None:
         report.facts.append((f"fits {fit.board.name}", verdict(fit)))
     report.notes.extend([advice] if advice else [])
+    report.notes.extend([NAMES_MOVED] if machine.kernels.release == WHEEL else [])
     answer(as_json, figures, report)
     stopping = sum(finding.stops for finding in findings)
     if stopping:

@@ -9,7 +9,7 @@ import typer
 from tflm.application.errors import OptionError
 from tflm.cli.output import answer
 from tflm.cli.parameters import AsJson
-from tflm.releases import TODAY, Distribution, distributions, history
+from tflm.releases import NAMES_MOVED, TODAY, Distribution, distributions, history
 from tflm.report import NAME, TEXT, Report, Table
 
 
@@ -61,7 +61,7 @@ def _report(shown: list[Distribution]) -> Report:
         f"--tflm takes a name with a version, a commit of TFLM's main branch ({first.hash} of {first.date} to "
         f"{last.hash} of {last.date}), or a day; without it, it is {TODAY.name}"
     )
-    return Report("", [], [Table("", columns, rows)], [note])
+    return Report("", [], [Table("", columns, rows)], [note, NAMES_MOVED])
 
 
 def _figures(version: Distribution) -> dict[str, Any]:

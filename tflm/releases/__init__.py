@@ -12,7 +12,7 @@ from typing import Union
 from tflm.errors import ArgumentError
 from tflm.release import TFLM_COMMIT
 from tflm.releases.distributions import Distribution, distributions, version_of
-from tflm.releases.release import COMPRESSION, STATIC_MEMORY, TODAY, WHEEL, Release
+from tflm.releases.release import COMPRESSION, NAMES_MOVED, STATIC_MEMORY, TODAY, WHEEL, Release
 from tflm.releases.timeline import HASH_DIGITS, Commit, history
 
 Releases = Union[str, Release]
@@ -110,6 +110,7 @@ def _unknown(name: str) -> ArgumentError:
 
 __all__ = [
     "COMPRESSION",
+    "NAMES_MOVED",
     "STATIC_MEMORY",
     "TODAY",
     "WHEEL",

@@ -74,3 +74,10 @@ WHEEL = Release(
     recording=True,
 )
 """The `tflite-micro` package for Python: with support for compressed weights, from a more recent source."""
+
+NAMES_MOVED = (
+    "TFLM's C++ names moved from tflite and the global namespace to tflite::micro: those of C between 25 and 28 "
+    "September 2026, the interpreter and the resolver between 6 and 8 October. Firmware that tflm export writes "
+    "compiles before and after; in other sources, write tflite::micro::MicroInterpreter."
+)
+"""The days are those of the packages for Python before and after."""

@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace tflite {
+#include "tensorflow/lite/micro/namespaces.h"
+
+BEGIN_NAMES
 
 enum class MemoryPlannerType { kGreedy, kLinear };
 
@@ -17,6 +19,6 @@ class MicroAllocator {
                                 size_t arena_size, MemoryPlannerType planner = MemoryPlannerType::kGreedy);
 };
 
-}  // namespace tflite
+END_NAMES
 
 #endif  // STAND_IN_MICRO_ALLOCATOR_H_

@@ -5,7 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensorflow/lite/micro/namespaces.h"
 #include "tensorflow/lite/micro/status.h"
+
+BEGIN_NAMES_OF_C
 
 struct TfLiteEvalTensor {
   union {
@@ -13,9 +16,16 @@ struct TfLiteEvalTensor {
   } data;
 };
 
+END_NAMES_OF_C
+
 namespace tflite {
 
 struct Model;
+
+}  // namespace tflite
+
+BEGIN_NAMES
+
 class MicroAllocator;
 class MicroOpResolver;
 class MicroProfilerInterface;
@@ -37,6 +47,6 @@ class MicroInterpreter {
   TfLiteEvalTensor* GetTensor(int tensor_index, int subgraph_index = 0);
 };
 
-}  // namespace tflite
+END_NAMES
 
 #endif  // STAND_IN_MICRO_INTERPRETER_H_

@@ -2,9 +2,10 @@
 #ifndef STAND_IN_MICRO_MUTABLE_OP_RESOLVER_H_
 #define STAND_IN_MICRO_MUTABLE_OP_RESOLVER_H_
 
+#include "tensorflow/lite/micro/namespaces.h"
 #include "tensorflow/lite/micro/status.h"
 
-namespace tflite {
+BEGIN_NAMES
 
 class MicroOpResolver {};
 
@@ -131,6 +132,6 @@ class MicroMutableOpResolver : public MicroOpResolver {
   TfLiteStatus AddZerosLike();
 };
 
-}  // namespace tflite
+END_NAMES
 
 #endif  // STAND_IN_MICRO_MUTABLE_OP_RESOLVER_H_

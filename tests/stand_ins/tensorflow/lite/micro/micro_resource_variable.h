@@ -2,7 +2,9 @@
 #ifndef STAND_IN_MICRO_RESOURCE_VARIABLE_H_
 #define STAND_IN_MICRO_RESOURCE_VARIABLE_H_
 
-namespace tflite {
+#include "tensorflow/lite/micro/namespaces.h"
+
+BEGIN_NAMES
 
 class MicroAllocator;
 
@@ -11,6 +13,6 @@ class MicroResourceVariables {
   static MicroResourceVariables* Create(MicroAllocator* allocator, int num_variables);
 };
 
-}  // namespace tflite
+END_NAMES
 
 #endif  // STAND_IN_MICRO_RESOURCE_VARIABLE_H_

@@ -2,10 +2,12 @@
 #ifndef STAND_IN_SYSTEM_SETUP_H_
 #define STAND_IN_SYSTEM_SETUP_H_
 
-namespace tflite {
+#include "tensorflow/lite/micro/namespaces.h"
+
+BEGIN_NAMES
 
 void InitializeTarget();
 
-}  // namespace tflite
+END_NAMES
 
 #endif  // STAND_IN_SYSTEM_SETUP_H_
