@@ -35,9 +35,9 @@ class Oracle:
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(
-        self, model: bytes, invocations: Sequence[list[np.ndarray[Any, Any]]], arena_bytes: int = ARENA_BYTES
+        self, model: bytes, invocations: Sequence[list[np.ndarray[Any, Any]] | None], arena_bytes: int = ARENA_BYTES
     ) -> list[list[np.ndarray[Any, Any]]]:
-        """Outputs of successive invokes of one interpreter, given the inputs of each.
+        """Outputs of successive invokes of one interpreter, given the inputs of each; None resets it.
 
         Raises:
             OracleError: TFLM can't run the model.
@@ -108,7 +108,7 @@ def _serve(requests: BinaryIO, answers: BinaryIO) -> None:
 def _run(
     runtime: Any,
     model: bytes,
-    invocations: list[list[Any]] | None,
+    invocations: list[list[Any] | None] | None,
     prints: bool,
     arena_bytes: int,
     decompression_bytes: int = 0,
@@ -120,6 +120,9 @@ def _run(
         invocations = [[np.zeros(of["shape"], of["dtype"]) for of in details]]
     outputs = []
     for inputs in invocations:
+        if inputs is None:
+            interpreter.reset()
+            continue
         for i, values in enumerate(inputs):
             interpreter.set_input(values, i)
         interpreter.invoke()

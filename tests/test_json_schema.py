@@ -132,6 +132,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "releases": ["releases", "releases lib-tflite-micro"],
     "resize": [f"resize {INT8} -o resized.tflite"],
     "run": [f"run {INT8} --random", f"run {FLOAT} --random"],
+    "stream": ["stream wide.tflite"],
     "tile": ["tile wide.tflite --macs 100% --tail-ram 1M"],
     "versions": [f"versions {INT8}", "versions flex.tflite"],
     "wake-word": [

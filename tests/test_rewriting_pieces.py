@@ -19,7 +19,7 @@ from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Border, Rows, band_of_border
 from tflm.rewriting.stage import BandOperator
 from tflm.rewriting.stage_search import KEPT, ChosenStage, StageSearch, Tiling, _best_of, _with
-from tflm.rewriting.verification import Verification, _random, _require_equal, random_inputs
+from tflm.rewriting.verification import Verification, _random, random_inputs, require_same_values
 from tflm.schema import ModelBuilder, Padding, TensorType
 
 
@@ -234,13 +234,13 @@ def test_a_search_is_over_after_so_many_tilings_or_at_its_end(tried: int, end: f
 def test_integers_must_be_equal_and_floats_close() -> None:
     def differ(one: Any, other: Any) -> bool:
         try:
-            _require_equal([np.zeros(1), np.asarray(one)], [np.zeros(1), np.asarray(other)], "output")
+            require_same_values([np.zeros(1), np.asarray(one)], [np.zeros(1), np.asarray(other)], "output")
         except tflm.TflmError:
             return True
         return False
 
     with pytest.raises(tflm.TflmError, match="number 1, output"):
-        _require_equal([np.zeros(1), np.ones(1)], [np.zeros(1), np.zeros(1)], "output")
+        require_same_values([np.zeros(1), np.ones(1)], [np.zeros(1), np.zeros(1)], "output")
     assert not differ([1, 2], [1, 2])
     assert differ([1, 2], [1, 3])
     assert differ(np.array([100000]), np.array([100001]))

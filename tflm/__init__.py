@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from tflm.quantization import Alternative, FloatOperator, QuantizedModel, quantize
     from tflm.rewriting import TiledModel, TiledStage, fold, resize, strip, tile
     from tflm.rewriting.compression import CompressedModel, CompressedTensor, compress
+    from tflm.rewriting.streaming import StreamedLayer, StreamedModel, stream
     from tflm.runtime.micro_allocator import MicroAllocator
     from tflm.runtime.micro_interpreter import MicroInterpreter
     from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
@@ -120,6 +121,8 @@ __all__ = [
     "ResolverError",
     "RewriteError",
     "SeparateArenas",
+    "StreamedLayer",
+    "StreamedModel",
     "TensorError",
     "TensorIndexError",
     "TfLiteEvalTensor",
@@ -153,6 +156,7 @@ __all__ = [
     "releases",
     "resize",
     "schema",
+    "stream",
     "strip",
     "targets",
     "tile",
@@ -190,6 +194,7 @@ _LATER = {
     "tflm.quantization": ("Alternative", "FloatOperator", "QuantizedModel", "quantize"),
     "tflm.rewriting": ("TiledModel", "TiledStage", "fold", "resize", "strip", "tile"),
     "tflm.rewriting.compression": ("CompressedModel", "CompressedTensor", "compress"),
+    "tflm.rewriting.streaming": ("StreamedLayer", "StreamedModel", "stream"),
     "tflm.runtime.micro_allocator": ("MicroAllocator",),
     "tflm.runtime.micro_interpreter": ("MicroInterpreter",),
     "tflm.runtime.micro_measurement": ("SeparateArenas", "measure_arena", "measure_separate_arenas"),

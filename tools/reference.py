@@ -65,7 +65,7 @@ TOPICS: dict[str, tuple[str, ...]] = {
     ),
     "Smaller models": (
         *("plan", "ModelPlan", "tile", "TiledModel", "TiledStage", "fold", "strip", "compress", "CompressedModel"),
-        *("CompressedTensor", "resize", "update_versions"),
+        *("CompressedTensor", "resize", "update_versions", "stream", "StreamedModel", "StreamedLayer"),
     ),
     "Quantization and data sets": (
         *("quantize", "QuantizedModel", "Alternative", "FloatOperator", "evaluate", "Evaluation", "calibrate_report"),

@@ -31,6 +31,7 @@ from tflm.cli.quantize import quantize
 from tflm.cli.releases import releases
 from tflm.cli.resize import resize
 from tflm.cli.run import SeedOrNot, run
+from tflm.cli.stream import stream
 from tflm.cli.tile import fold, strip, tile
 from tflm.cli.versions import versions
 from tflm.cli.wake_word import wake_word
@@ -70,6 +71,7 @@ COMMANDS = (
     releases,
     resize,
     run,
+    stream,
     strip,
     tile,
     versions,

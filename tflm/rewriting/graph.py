@@ -13,14 +13,16 @@ import numpy.typing as npt
 from tflm.kernels import OPAQUE, REGISTRATIONS, Registration
 from tflm.runtime.operator_facts import has_state
 from tflm.schema.element_types import ELEMENT_TYPES, TENSOR_TYPES
-from tflm.schema.enums import BuiltinOperator
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table, fields_of
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import drop_plan
 from tflm.schema.options import BuiltinOptions
+from tflm.schema.signature import signature_of
 from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
 from tflm.schema.tables import Model as Root
 from tflm.schema.verifier import builtin_code, code_name
+from tflm.schema.versioning import needed_version
 from tflm.schema.writer import write_model
 
 AnyTable = TypeVar("AnyTable", bound=Any)
@@ -128,20 +130,22 @@ class Graph:
         self.tensors.append(table)
         return len(self.tensors) - 1
 
+    def add_resource(self) -> int:
+        """Add a tensor for the handle of a resource variable; returns its index."""
+        self.tensors.append(Tensor(shape=(), type=TensorType.RESOURCE, name="handle"))
+        return len(self.tensors) - 1
+
     def add_constant(
         self, name: str | None, values: npt.NDArray[Any], quantization: QuantizationParameters | None = None
     ) -> int:
         """Add a constant, or reuse an equal one added before; returns its index."""
         key = (values.shape, values.dtype.str, values.tobytes(), id(quantization))
         if key not in self._constants:
-            buffers = self._root.buffers
-            assert buffers is not None
-            buffers.append(Buffer(data=values.tobytes()))
             self.tensors.append(
                 Tensor(
                     shape=values.shape,
                     type=TENSOR_TYPES[values.dtype],
-                    buffer=len(buffers) - 1,
+                    buffer=self.add_buffer(values.tobytes()),
                     name=name,
                     quantization=quantization,
                 )
@@ -166,6 +170,46 @@ class Graph:
         return Operator(
             opcode_index=self._code_index(table), inputs=tuple(inputs), outputs=tuple(outputs), builtin_options=options
         )
+
+    def new_operator(
+        self,
+        code: BuiltinOperator,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        options: BuiltinOptions | None = None,
+        subgraph: SubGraph | None = None,
+    ) -> Operator:
+        """Create an operator in the version that its tensors need; the caller adds it to a list of operators.
+
+        Args:
+            subgraph: the subgraph whose tensors these are; None for the graph's own.
+        """
+        table = Operator(inputs=tuple(inputs), outputs=tuple(outputs), builtin_options=options)
+        subgraph = self._main if subgraph is None else subgraph
+        version = needed_version(signature_of(code, table, subgraph))
+        return self.make_operator(code, version, inputs, outputs, options)
+
+    def add_subgraph(self, subgraph: SubGraph) -> int:
+        """Add a subgraph; returns its index."""
+        subgraphs = self._root.subgraphs
+        assert subgraphs is not None
+        subgraphs.append(subgraph)
+        return len(subgraphs) - 1
+
+    def add_buffer(self, data: bytes) -> int:
+        """Add the data of a constant; returns the index of its buffer."""
+        buffers = self._root.buffers
+        assert buffers is not None
+        buffers.append(Buffer(data=data))
+        return len(buffers) - 1
+
+    def replace_input(self, tensor: int, replacement: int) -> None:
+        """Let the caller fill another tensor, also in signatures."""
+        self._main.inputs = tuple(replacement if index == tensor else index for index in self.inputs)
+        for signature in self._root.signature_defs or ():
+            for entry in signature.inputs or () if signature.subgraph_index == self._index else ():
+                if entry.tensor_index == tensor:
+                    entry.tensor_index = replacement
 
     def make_custom_operator(self, name: str, inputs: Sequence[int], outputs: Sequence[int]) -> Operator:
         """Create a custom operator without options; the caller adds it to a list of operators."""
@@ -192,11 +236,9 @@ class Graph:
 
     def add_metadata(self, name: str, content: bytes) -> None:
         """Add an entry of metadata."""
-        buffers, entries = self._root.buffers, self._root.metadata
-        assert buffers is not None
+        entries = self._root.metadata
         assert entries is not None
-        buffers.append(Buffer(data=content))
-        entries.append(Metadata(name=name, buffer=len(buffers) - 1))
+        entries.append(Metadata(name=name, buffer=self.add_buffer(content)))
 
     def forget_names(self, metadata: Collection[str]) -> None:
         """Remove data for people and tools: names, minima and maxima, and some metadata."""

@@ -89,8 +89,8 @@ def verified(
         _answers(each, resolver, invocations, tensors, begin) for each, tensors in runs
     )
     for i in range(inputs):
-        _require_equal(planned[i], expected[i], f"output, with random input {i}")
-        _require_equal(unaliased[i], stages[i], f"output or end of a stage, with random input {i}")
+        require_same_values(planned[i], expected[i], f"output, with random input {i}")
+        require_same_values(unaliased[i], stages[i], f"output or end of a stage, with random input {i}")
     return Verification(tags=True, inputs=inputs, stage_tensors=len(ends))
 
 
@@ -118,7 +118,7 @@ def require_equal_answers(
 
     expected, found = (_answers(model, resolver, invocations, None, begin) for model in (original, rewritten))
     for i in range(inputs):
-        _require_equal(found[i], expected[i], f"output, with random input {i}")
+        require_same_values(found[i], expected[i], f"output, with random input {i}")
 
 
 def check_tags(model: Model, measured: ArenaMeasurement) -> None:
@@ -179,7 +179,12 @@ def _answers(
     return answers
 
 
-def _require_equal(ours: Values, theirs: Values, what: str) -> None:
+def require_same_values(ours: Values, theirs: Values, what: str) -> None:
+    """Compare the outputs of two models; floats may differ by what another order of sums changes.
+
+    Raises:
+        RewriteError: an output differs.
+    """
     for i, (one, other) in enumerate(zip(ours, theirs)):
         same = np.array_equal(one, other)
         if one.dtype.kind in "fc":

@@ -1,0 +1,249 @@
+"""`tflm.stream`: every invoke returns what the original returns for the window that ends with the new frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import outcomes
+import pytest
+from conftest import CORPUS
+from hypothesis import given
+from hypothesis import strategies as st
+from image_graphs import Images, image_graph
+from models import INT8, Draw
+from oracle import Oracle
+
+import tflm
+from tflm.schema import BuiltinOperator, FullyConnectedOptions, ModelBuilder, Padding, ReshapeOptions, quantized
+
+Frames = npt.NDArray[np.int8]
+
+STR_WW = CORPUS / "stream" / "str_ww_ref_model.tflite"
+
+
+KINDS = ("convolution", "depthwise", "pool", "pad", "add", "beside", "element")
+
+
+@st.composite
+def networks(draw: Draw) -> bytes:
+    """Networks over frames, along rows or columns; some end in a FULLY_CONNECTED layer over the flattened window."""
+    if draw(st.integers(0, 4)) == 0:
+        return draw(image_graph())
+    frames, other = draw(st.integers(8, 24)), draw(st.integers(1, 4))
+    shape = (1, frames, other, draw(st.integers(1, 4)))
+    images = Images(ModelBuilder().subgraph(), shape, draw(st.integers(0, 99)))
+    for _ in range(draw(st.integers(1, 6))):
+        add_layer(draw, images)
+    images.main.output(images.last)
+    data = images.main.builder.build()
+    return with_dense_layer(data) if draw(st.booleans()) else data
+
+
+def add_layer(draw: Draw, images: Images) -> None:
+    """A layer whose windows are longer along time than across, mostly without strides."""
+    x = images.last
+    _, height, width, depth = images.shapes[x]
+    kind = draw(st.sampled_from(KINDS))
+    taps, strides = (draw(st.integers(1, min(5, height))), draw(st.integers(1, min(2, width)))), (1, 1)
+    if draw(st.integers(0, 5)) == 0:
+        strides = (2, draw(st.integers(1, 2)))
+    padding = draw(st.sampled_from([Padding.VALID, Padding.VALID, Padding.SAME]))
+    if kind in ("convolution", "depthwise"):
+        dilation = draw(st.integers(1, 3))
+        if padding == Padding.VALID and (taps[0] - 1) * dilation >= height:
+            dilation = 1
+        images.convolution(x, draw(st.integers(1, 4)) * (kind == "convolution"), taps, strides, (dilation, 1), padding)
+    elif kind == "pool":
+        code = draw(st.sampled_from([BuiltinOperator.AVERAGE_POOL_2D, BuiltinOperator.MAX_POOL_2D]))
+        images.pool(x, code, taps, strides, padding)
+    elif kind == "pad":
+        images.pad(x, draw(st.sampled_from([(0, 0), (2, 0), (1, 3)])), draw(st.sampled_from([(0, 0), (1, 1)])))
+    elif kind == "add":
+        images.add(x, draw(st.sampled_from([t for t, of in images.shapes.items() if of == images.shapes[x]])))
+    elif kind == "beside" and depth < 12:
+        images.beside(x, x)
+    else:
+        images.element_wise(x)
+
+
+def with_dense_layer(data: bytes) -> bytes:
+    """The network with a layer of three outputs behind its last image."""
+    root = tflm.Model(data).root
+    builder = ModelBuilder()
+    builder.model = root
+    main = builder.subgraph()
+    root.subgraphs.pop()
+    main.table = root.subgraphs[0]
+    (last,) = main.table.outputs
+    table = main.table.tensors[last]
+    size = int(np.prod(table.shape))
+    shape = main.constant("shape", np.array([1, size], np.int32))
+    flat = main.tensor("flat", (1, size), INT8, table.quantization)
+    main.operator(BuiltinOperator.RESHAPE, [last, shape], [flat], ReshapeOptions(new_shape=(1, size)))
+    weights = np.random.default_rng(size).integers(-127, 128, (3, size)).astype(np.int8)
+    w = main.constant("weights", weights, quantized(0.01))
+    y = main.tensor("y", (1, 3), INT8, quantized(0.2, 3))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [flat, w, -1], [y], FullyConnectedOptions())
+    main.table.outputs = (y,)
+    return builder.build()
+
+
+def windows(first: Frames, frames: Sequence[Frames], axis: int) -> Iterator[Frames]:
+    """The windows that end with each of these groups of frames."""
+    window = first
+    for new in frames:
+        window = np.concatenate([window, new], axis).take(range(-first.shape[axis], 0), axis)
+        yield window
+
+
+def answers(model: tflm.Model, runs: Sequence[Frames | None], **options: object) -> list[Frames]:
+    """Answers of one interpreter to successive inputs; None resets it."""
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 22), **options)
+    interpreter.allocate_tensors()
+    found = []
+    for values in runs:
+        if values is None:
+            interpreter.reset()
+            continue
+        interpreter.input(0).data[...] = values
+        interpreter.invoke()
+        found.append(np.array(interpreter.output(0).data))
+    return found
+
+
+def check_against_windows(
+    model: tflm.Model, streamed: tflm.StreamedModel, oracle: Oracle | None, seed: int = 0
+) -> None:
+    """Compare twice as many invokes as fill the window, then more after a reset, here and in TFLM."""
+    shape = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape
+    zero_point = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].quantization.zero_point[0]
+    first = np.full(shape, zero_point, np.int8)
+    rng = np.random.default_rng(seed)
+    new = list(shape)
+    new[streamed.axis] = streamed.hop * streamed.frame
+    count = 2 * streamed.warm_up + 2
+    frames = [rng.integers(-128, 128, new).astype(np.int8) for _ in range(2 * count)]
+    expected = [
+        answer
+        for part in (frames[:count], frames[count:])
+        for answer in answers(model, list(windows(first, part, streamed.axis)), delegates=())
+    ]
+    runs = [*frames[:count], None, *frames[count:]]
+    np.testing.assert_array_equal(answers(streamed.model, runs, delegates=()), expected)
+    if oracle is not None:
+        theirs = oracle.run(streamed.data, [None if each is None else [each] for each in runs])
+        np.testing.assert_array_equal([answer for (answer,) in theirs], expected)
+
+
+@pytest.mark.runs(0.3)
+@given(networks(), st.sampled_from([1, 1, 2, 2, 4, 6]), st.sampled_from([None, 1, 1, 2]), st.integers(0, 9))
+def test_every_invoke_answers_for_its_window(
+    oracle: Oracle, data: bytes, hop: int, axis: int | None, seed: int
+) -> None:
+    model = tflm.Model(data)
+    try:
+        streamed = tflm.stream(model, hop=hop, axis=axis)
+    except tflm.ArgumentError:
+        outcomes.count(ran=False)
+        return
+    outcomes.count(ran=True)
+    assert streamed.macs < streamed.macs_before
+    check_against_windows(model, streamed, oracle, seed)
+
+
+def temporal_network(
+    kernels: Sequence[int], strides: Sequence[int] | None = None, padding: Padding = Padding.VALID, frames: int = 20
+) -> tflm.Model:
+    """Convolutions along time over frames of four features, and a dense layer."""
+    images = Images(ModelBuilder().subgraph(), (1, frames, 1, 4))
+    for kernel, stride in zip(kernels, strides or [1] * len(kernels)):
+        images.convolution(images.last, 4, (kernel, 1), (stride, 1), padding=padding)
+    images.main.output(images.last)
+    return tflm.Model(with_dense_layer(images.main.builder.build()))
+
+
+def test_a_network_without_padding_computes_new_rows_only() -> None:
+    streamed = tflm.stream(temporal_network([3, 5]))
+    layers = [layer for layer in streamed.layers if layer.operator == "CONV_2D"]
+    assert [(layer.rows, layer.computed) for layer in layers] == [(18, 1), (14, 1)]
+    assert streamed.macs == streamed.macs_without_padding == (3 + 5) * 4 * 4 + 14 * 4 * 3
+    # Two frames, four rows and thirteen rows of four bytes, and the flag.
+    assert streamed.state_bytes == (2 + 4 + 13) * 4 + 1
+    assert streamed.warm_up == 20
+
+
+def test_rows_next_to_padding_are_computed_again() -> None:
+    streamed = tflm.stream(temporal_network([3, 5], padding=Padding.SAME))
+    layers = [layer for layer in streamed.layers if layer.operator == "CONV_2D"]
+    # One row at the start, and at the end the new one and the one before it; then two more on each side.
+    assert [layer.computed for layer in layers] == [3, 7]
+    assert streamed.macs_without_padding < streamed.macs < streamed.macs_before
+
+
+def test_the_window_before_the_first_frames_can_be_given() -> None:
+    model = temporal_network([3, 5])
+    first = np.random.default_rng(1).integers(-128, 128, (1, 20, 1, 4)).astype(np.int8)
+    new = np.full((1, 2, 1, 4), 7, np.int8)
+    streamed = tflm.stream(model, hop=2, initial=first)
+    expected = answers(model, list(windows(first, [new, new], 1)))
+    for options in ({}, {"delegates": ()}):
+        np.testing.assert_array_equal(answers(streamed.model, [new, new], **options), expected)
+
+
+def test_unused_frames_do_not_count_for_the_warm_up() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, 4))
+    images.convolution(images.last, 4, (3, 1), (3, 1), padding=Padding.VALID)  # frames 0 to 17
+    images.main.output(images.last)
+    assert tflm.stream(tflm.Model(images.main.builder.build()), hop=3).warm_up == 7
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "message"),
+    [
+        (temporal_network([3]), {"hop": 0}, "invalid hop 0"),
+        (temporal_network([3]), {"hop": True}, "invalid hop True"),
+        (temporal_network([3]), {"hop": 1.0}, "invalid hop 1.0"),
+        (temporal_network([3]), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20"),
+        (
+            temporal_network([3], [2]),
+            {},
+            r"does not fit the strides of operator 0 \(CONV_2D\); use hops of 2, 4, 6, ...",
+        ),
+        (temporal_network([3, 3], [1, 3]), {"hop": 4}, r"strides of operator 1 \(CONV_2D\); use hops of 3, 6, 9, ..."),
+        (temporal_network([3]), {"axis": 4}, r"axis 4 is out of range for the input's shape \[1, 20, 1, 4\]"),
+        (temporal_network([3]), {"axis": 3}, "saves no work"),
+        (temporal_network([3]), {"axis": 0}, "no input has a time axis of several frames"),
+        (temporal_network([3]), {"input": 1}, r"unknown input 1 \(the model has 1, counted from 0\)"),
+        (temporal_network([3]), {"initial": np.zeros((1, 20, 1, 4))}, "the initial window is float64"),
+        (temporal_network([3]), {"initial": np.zeros((20, 4), np.int8)}, r"of shape \[20, 4\], the input int8"),
+    ],
+)
+def test_what_cannot_be_streamed_is_refused(model: tflm.Model, options: dict[str, object], message: str) -> None:
+    with pytest.raises(tflm.ArgumentError, match=message):
+        tflm.stream(model, **options)
+
+
+def test_a_dynamic_shape_is_refused() -> None:
+    builder = ModelBuilder()
+    builder.model = temporal_network([3]).root
+    builder.model.subgraphs[0].tensors[0].shape_signature = (-1, -1, 1, 4)
+    with pytest.raises(tflm.ArgumentError, match=r"dynamic shape, .*; fix it first"):
+        tflm.stream(tflm.Model(builder.build()))
+
+
+@pytest.mark.skipif(not STR_WW.exists(), reason="needs the corpus of models")
+def test_the_wake_word_network_of_mlperf_tiny(oracle: Oracle) -> None:
+    model = tflm.Model.from_file(STR_WW)
+    streamed = tflm.stream(model)
+    assert (streamed.axis, streamed.frame, streamed.window, streamed.warm_up) == (1, 1, 30, 30)
+    assert (streamed.macs, streamed.macs_before, streamed.state_bytes) == (46_040, 826_368, 3_536 + 1)
+    check_against_windows(model, streamed, oracle)
+
+
+@pytest.mark.skipif(not STR_WW.exists(), reason="needs the corpus of models")
+def test_a_network_with_padding_keeps_what_stays_the_same() -> None:
+    streamed = tflm.stream(tflm.Model.from_file(CORPUS / "models" / "kws_ref_model.tflite"), hop=2)
+    kept = [layer.kept for layer in streamed.layers if layer.operator == "CONV_2D"]
+    assert kept == [19, 17, 15, 13, 11]

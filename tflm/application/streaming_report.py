@@ -1,0 +1,67 @@
+"""The report and the JSON document of `tflm stream`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tflm
+from tflm.application.machine import Machine
+from tflm.report import NUMBER, TEXT, Report, Table, with_thousands
+
+
+def streaming_figures(
+    path: Path, streamed: tflm.StreamedModel, before: tflm.ArenaMeasurement, after: tflm.ArenaMeasurement
+) -> dict[str, Any]:
+    """The JSON document."""
+    names = ("hop", "window", "input", "axis", "frame", "warm_up", "state_bytes", "macs", "macs_before")
+    figures = {name: getattr(streamed, name) for name in (*names, "macs_without_padding", "windows_checked")}
+    arenas = {
+        "minimum_arena_bytes_before": before.minimum_arena_bytes,
+        "minimum_arena_bytes": after.minimum_arena_bytes,
+        "target": after.target.name,
+    }
+    return {"model": path, **figures, **arenas, "layers": streamed.layers}
+
+
+def streaming_report(
+    name: str,
+    streamed: tflm.StreamedModel,
+    machine: Machine,
+    before: tflm.ArenaMeasurement,
+    after: tflm.ArenaMeasurement,
+) -> Report:
+    """What an invoke takes and computes, before and after."""
+    frame = "" if streamed.frame == 1 else f", {streamed.frame} elements each"
+    facts = [
+        (
+            "time",
+            f"axis {streamed.axis} of input {streamed.input}: a window of {streamed.window} frames{frame}",
+        ),
+        ("an invoke takes", f"{streamed.hop} new frame{'s' if streamed.hop > 1 else ''}"),
+        ("multiply-accumulates", f"{streamed.macs:,}, {streamed.macs / streamed.macs_before:.1%} of before"),
+        ("state in variables", with_thousands(streamed.state_bytes)),
+        ("warm-up", f"{streamed.warm_up} invokes until only real frames count"),
+        ("checked", f"the answers for {streamed.windows_checked} windows, and after a reset, are identical"),
+    ]
+    lost = streamed.macs - streamed.macs_without_padding
+    notes = []
+    if lost > 0:
+        notes.append(
+            f"{lost:,} multiply-accumulates compute rows next to padding again, which differ from window to window; "
+            "a network without padding along time (VALID) has none"
+        )
+    rows = [
+        ("multiply-accumulates", streamed.macs_before, streamed.macs),
+        ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
+        ("  tail, with the state", before.tail_bytes, after.tail_bytes),
+    ]
+    layers = [
+        (layer.index, layer.operator, layer.rows, layer.computed, layer.kept, layer.moved) for layer in streamed.layers
+    ]
+    columns = {"": NUMBER, "operator": TEXT, "rows": NUMBER, "computed": NUMBER, "kept": NUMBER, "new": NUMBER}
+    tables = [
+        Table("", {"": TEXT, "before": NUMBER, "after": NUMBER}, rows),
+        Table("Rows along time in an invoke", columns, layers),
+    ]
+    return Report(f"{name} on {machine.target.name}", facts, tables, notes)

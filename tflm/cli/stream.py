@@ -1,0 +1,65 @@
+"""`tflm stream`: a model over a window of frames, rewritten to take new frames only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import tflm
+from tflm.application.machine import MachineOptions
+from tflm.application.models import load_model, require_output, title_of
+from tflm.application.streaming_report import streaming_figures, streaming_report
+from tflm.cli.output import answer, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+from tflm.evaluation.array_files import stored_array
+
+
+def stream(
+    model: ModelPath,
+    output: Output = None,
+    on: MachineOptions = NAMED,
+    hop: Annotated[int, typer.Option(metavar="FRAMES", min=1, help="New frames of an invoke.")] = 1,
+    axis: Annotated[
+        int | None,
+        typer.Option(metavar="AXIS", help="Dimension of the input that is time. Default: what saves most work."),
+    ] = None,
+    input: Annotated[
+        int | None,
+        typer.Option(metavar="INDEX", min=0, help="Input that is streamed. Default: what saves most work."),
+    ] = None,
+    initial: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="The window before the first invoke, a .npy file. Default: zeros."),
+    ] = None,
+    force: Force = False,
+    as_json: AsJson = False,
+) -> None:
+    """Rewrite a window of frames into a stream.
+
+    Every invoke takes the newest frames and returns what the original returns for the window that ends with them, bit
+    for bit, on any TFLM. What stays the same from window to window is kept in variables. Answers are compared before
+    the model is written.
+
+    \b
+    Examples:
+      tflm stream wake_word.tflite -o streaming.tflite
+      tflm stream keywords.tflite -o streaming.tflite --hop 2 --board nano33ble
+    """
+    machine = on.machine()
+    require_output(model, output, force)
+    loaded = load_model(model)
+    with status_line("looking for time") as tell:
+        window = None if initial is None else stored_array(initial).read()
+        streamed = tflm.stream(loaded, hop=hop, axis=axis, input=input, initial=window, report=tell)
+    before, after = (
+        tflm.measure_arena(each, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
+        for each in (loaded, streamed.model)
+    )
+    if output is not None:
+        streamed.write(output)
+    report = streaming_report(title_of(model), streamed, machine, before, after)
+    answer(as_json, streaming_figures(model, streamed, before, after), report)
+    if output is not None and not as_json:
+        wrote(output)

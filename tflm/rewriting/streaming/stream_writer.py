@@ -1,0 +1,163 @@
+"""Writes a graph that takes new frames only: rows of each tensor are computed, read from a variable, and put together.
+
+computed rows at the start | rows kept in a variable | new rows
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.rewriting.bands import BandStep
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.rows import Rows
+from tflm.rewriting.streaming.kept_rows import Timeline
+from tflm.rewriting.streaming.normal_form import slice_of
+from tflm.rewriting.streaming.row_plan import RowPlan, ranges_to_compute
+from tflm.rewriting.streaming.stream_variables import StreamVariables
+from tflm.rewriting.streaming.time_rules import TimeRule, Track
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.options import ConcatenationOptions
+from tflm.schema.tables import Operator
+
+Values = Mapping[int, npt.NDArray[Any]]
+"""Elements of tensors, by their index."""
+
+
+class Part(NamedTuple):
+    """A tensor that holds some rows of another one."""
+
+    rows: Rows
+    tensor: int
+
+
+class StreamWriter:
+    """Writes the operators of a streaming graph.
+
+    Args:
+        graph: the graph, which is changed.
+        timeline: where time is in its tensors.
+        plan: the rows that an invoke computes and keeps.
+        initial: the elements of all kept tensors in the window before the first invoke.
+    """
+
+    def __init__(self, graph: Graph, timeline: Timeline, plan: RowPlan, initial: Values):
+        self._graph, self._timeline, self._plan, self._initial = graph, timeline, plan, initial
+        self._variables = StreamVariables(graph)
+        self._operators: list[Operator] = []
+        self._parts: dict[int, list[Part]] = {}
+        self._slices: dict[tuple[int, Rows], int] = {}
+
+    def write(self, streamed: int) -> int:
+        """Rewrite the graph for an input whose new frames arrive with each invoke; returns the bytes of variables."""
+        graph = self._graph
+        (new,) = self._plan[streamed].computed
+        frames = self._add_rows(streamed, new, graph.tensors[streamed].name)
+        graph.replace_input(streamed, frames)
+        self._put_together(streamed, [Part(new, frames)])
+        for operator, rule in zip(graph.operators, self._timeline.rules):
+            if rule is None:
+                inputs = [self._whole(tensor) for tensor in operator.inputs or ()]
+                self._operators.append(graph.like(operator, inputs, operator.outputs or ()))
+            else:
+                self._compute(operator, rule)
+        graph.operators = [*self._variables.begin(), *self._operators]
+        return self._variables.bytes
+
+    def _track(self, tensor: int) -> Track:
+        return self._timeline.tensors[tensor].track
+
+    def _whole(self, tensor: int) -> int:
+        """A tensor with all of its rows."""
+        return self._rows_of(tensor, Rows(0, self._track(tensor).rows)) if tensor in self._parts else tensor
+
+    def _compute(self, operator: Operator, rule: TimeRule) -> None:
+        """Compute the ranges of rows of an operator's outputs that are not kept."""
+        outputs = [output for output in operator.outputs or () if output in self._plan]
+        made: dict[int, list[Part]] = {output: [] for output in outputs}
+        for rows in ranges_to_compute(self._plan, outputs):
+            step = rule.step(rows)
+            if rule.crops and outputs[0] not in self._graph.outputs:
+                parts = [self._rows_of((operator.inputs or ())[0], step.needed[0])]
+            else:
+                parts = self._write(operator, step)
+            for output, part in zip(operator.outputs or (), parts):
+                if output in made:
+                    made[output].append(Part(step.made, part))
+        for output, written in made.items():
+            self._put_together(output, [self._cut(output, rows, written) for rows in self._plan[output].computed])
+
+    def _write(self, operator: Operator, step: BandStep) -> list[int]:
+        """Write the operator for a range of rows; returns its outputs."""
+        graph, inputs = self._graph, list(operator.inputs or ())
+        for place, rows in step.needed.items():
+            inputs[place] = self._rows_of(inputs[place], rows)
+        for place, values in step.constants.items():
+            inputs[place] = graph.add_constant("", values)
+        outputs = [self._output(tensor, step.made) for tensor in operator.outputs or ()]
+        self._operators.append(graph.like(operator, inputs, outputs, **step.options))
+        return outputs
+
+    def _output(self, tensor: int, rows: Rows) -> int:
+        """The tensor itself if it is computed at once, or a new one."""
+        is_whole = tensor in self._plan and self._plan[tensor].computed == (rows,) == (self._all(tensor),)
+        return tensor if is_whole else self._add_rows(tensor, rows)
+
+    def _all(self, tensor: int) -> Rows:
+        return Rows(0, self._track(tensor).rows)
+
+    def _put_together(self, tensor: int, computed: Sequence[Part]) -> None:
+        """Join computed rows with those that are kept, and keep rows for the next invoke."""
+        plan = self._plan[tensor]
+        variables = {kept: self._variables.add(self._first(tensor, plan.saved(kept))) for kept in plan.kept}
+        parts = list(computed)
+        for kept, variable in variables.items():
+            parts.append(Part(kept, self._add_rows(tensor, kept)))
+            self._operators.append(self._variables.read(variable, parts[-1].tensor))
+        self._parts[tensor] = [
+            self._joined(tensor, rows, sorted(part for part in parts if rows.covers(part.rows))) for rows in plan.needed
+        ]
+        for kept, variable in variables.items():
+            self._operators.append(self._variables.assign(variable, self._rows_of(tensor, plan.saved(kept))))
+
+    def _joined(self, tensor: int, rows: Rows, parts: Sequence[Part]) -> Part:
+        """A tensor with the rows of all parts."""
+        if len(parts) == 1:
+            return parts[0]
+        whole = tensor if rows == self._all(tensor) else self._add_rows(tensor, rows)
+        options = ConcatenationOptions(axis=self._track(tensor).axis)
+        joined = [part.tensor for part in parts]
+        self._operators.append(self._graph.new_operator(BuiltinOperator.CONCATENATION, joined, [whole], options))
+        return Part(rows, whole)
+
+    def _first(self, tensor: int, rows: Rows) -> npt.NDArray[Any]:
+        track = self._track(tensor)
+        indices = np.arange(rows.first * track.unit, rows.end * track.unit)
+        return np.ascontiguousarray(self._initial[tensor].take(indices, track.axis))
+
+    def _rows_of(self, tensor: int, rows: Rows) -> int:
+        """A tensor with these rows, which it has."""
+        if (tensor, rows) not in self._slices:
+            self._slices[tensor, rows] = self._cut(tensor, rows, self._parts[tensor]).tensor
+        return self._slices[tensor, rows]
+
+    def _cut(self, tensor: int, rows: Rows, parts: Sequence[Part]) -> Part:
+        """These rows of the part that includes them."""
+        part = next(part for part in parts if part.rows.covers(rows))
+        if part.rows == rows:
+            return part
+        track = self._track(tensor)
+        begins = [0] * len(self._graph.shape(tensor))
+        begins[track.axis] = (rows.first - part.rows.first) * track.unit
+        target = self._output(tensor, rows)
+        self._operators.append(slice_of(self._graph, part.tensor, target, begins))
+        return Part(rows, target)
+
+    def _add_rows(self, tensor: int, rows: Rows, name: str | None = None) -> int:
+        track, shape = self._track(tensor), list(self._graph.shape(tensor))
+        shape[track.axis] = rows.size * track.unit
+        label = f"{self._graph.tensors[tensor].name}[{rows.first}:{rows.end}]"
+        return self._graph.add_tensor(tensor, label if name is None else name, shape)

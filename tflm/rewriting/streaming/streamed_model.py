@@ -1,0 +1,339 @@
+"""Rewrites a model over a window of frames for new frames only, and proves that the answers stay the same."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.atomic_write import write_atomically
+from tflm.errors import ArgumentError
+from tflm.rewriting.graph import Graph
+from tflm.rewriting.simplify import simplified
+from tflm.rewriting.streaming.normal_form import normalize
+from tflm.rewriting.streaming.row_plan import row_plan
+from tflm.rewriting.streaming.stream_writer import StreamWriter, Values
+from tflm.rewriting.streaming.time_axis import (
+    Stream,
+    candidates,
+    convolution_out_of_step,
+    least_hop,
+    stream_along,
+)
+from tflm.rewriting.verification import random_inputs, require_same_values
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
+from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.model import Model, require_model
+from tflm.schema.patch import with_data_inside
+from tflm.schema.tables import Tensor
+
+LISTED_HOPS = 3
+MORE_WINDOWS = 4
+"""Windows that are compared after the window is full of real frames."""
+
+
+@dataclass(frozen=True)
+class StreamedLayer:
+    """An operator whose output has rows of time.
+
+    Attributes:
+        index: its place in the simplified model.
+        operator: its name.
+        rows: rows of its output in a window.
+        computed: rows that an invoke computes.
+        kept: rows that it keeps in a variable.
+        moved: rows that are new in a window.
+    """
+
+    index: int
+    operator: str
+    rows: int
+    computed: int
+    kept: int
+    moved: int
+
+
+@dataclass(frozen=True)
+class StreamedModel:
+    """A model that takes the newest frames and answers for the window that ends with them; sizes in bytes.
+
+    Attributes:
+        data: the model, for stock TFLM.
+        hop: frames of an invoke.
+        window: frames of the original input.
+        input: index of the input that is streamed.
+        axis: dimension of the input along which frames are.
+        frame: elements of that dimension in a frame.
+        warm_up: invokes after a reset until only real frames count.
+        state_bytes: size of the variables.
+        macs, macs_before: multiply-accumulates of an invoke, and of the original model.
+        macs_without_padding: the same if no rows next to padding had to be computed again.
+        layers: the operators along time.
+        windows_checked: windows whose answers were compared with the original's.
+    """
+
+    data: bytes
+    hop: int
+    window: int
+    input: int
+    axis: int
+    frame: int
+    warm_up: int
+    state_bytes: int
+    macs: int
+    macs_before: int
+    macs_without_padding: int
+    layers: tuple[StreamedLayer, ...]
+    windows_checked: int
+
+    @property
+    def model(self) -> Model:
+        """The model, verified."""
+        return Model(self.data)
+
+    def write(self, path: str | os.PathLike[str]) -> None:
+        """Write the model to a file.
+
+        Raises:
+            OSError: the file can't be written.
+        """
+        write_atomically(path, self.data)
+
+
+def stream(
+    model: Model,
+    resolver: MicroMutableOpResolver | None = None,
+    *,
+    hop: int = 1,
+    axis: int | None = None,
+    input: int | None = None,
+    initial: npt.ArrayLike | None = None,
+    report: Callable[[str], None] = lambda _: None,
+) -> StreamedModel:
+    """Rewrite a model over a window of frames to take the newest frames only.
+
+    Every invoke returns what the original returns for the window that ends with these frames, bit for bit. What stays
+    the same from window to window is kept in resource variables, which begin with a window of zeros.
+
+    Args:
+        model: the model; one of its inputs is a window of frames.
+        resolver: the available operators; None for all of the package.
+        hop: new frames of an invoke.
+        axis: the dimension of the input along which time runs; None to choose the one that saves most work.
+        input: index of the input that is streamed; None to choose likewise.
+        initial: the window before the first invoke, in the input's type and shape; None for zeros.
+        report: called with the name of each step.
+
+    Raises:
+        ArgumentError: no axis can be streamed, or not with this hop; the message names the operator and what to do.
+        RewriteError: an answer differs from the original's.
+    """
+    original = with_data_inside(require_model(model))
+    resolver = AllOpsResolver() if resolver is None else resolver
+    if isinstance(hop, bool) or not isinstance(hop, int) or hop < 1:
+        raise ArgumentError(f"invalid hop {hop!r} (expected the number of new frames, from 1)")
+    graph = Graph(original)
+    _require_fixed_shapes(graph)
+    simplified(graph)
+    normalize(graph)
+    base = Model(graph.written())
+    graph = Graph(base)
+    main = base.subgraphs[0]
+    macs = [multiply_accumulates(base, main, operator) for operator in main.operators or ()]
+    report("time axis")
+    found = _best_stream(graph, macs, hop, axis, _require_input(graph, input))
+    place = graph.inputs.index(found.streamed)
+    first = _first_window(graph.tensors[found.streamed], graph.shape(found.streamed), initial)
+    values = _values(base, resolver, {t for t, rows in found.plan.items() if rows.kept}, place, first)
+    layers = tuple(_layers(graph, base, found))
+    used = row_plan(graph, found.timeline, found.streamed, keeps=False)[found.streamed].needed[0]
+    state = StreamWriter(graph, found.timeline, found.plan, values).write(found.streamed)
+    streamed = graph.checked()
+    warm_up = math.ceil((found.track.rows - used.first) / hop)
+    checked = warm_up + MORE_WINDOWS
+    _verify(original, streamed, resolver, found, place, first, checked, report)
+    after = streamed.subgraphs[0]
+    return StreamedModel(
+        data=bytes(streamed.data),
+        hop=hop,
+        window=found.track.rows,
+        input=place,
+        axis=found.track.axis,
+        frame=found.track.unit,
+        warm_up=warm_up,
+        state_bytes=state,
+        macs=sum(multiply_accumulates(streamed, after, operator) for operator in after.operators or ()),
+        macs_before=sum(_macs(original)),
+        macs_without_padding=_without_padding(macs, found, base),
+        layers=layers,
+        windows_checked=checked,
+    )
+
+
+def _macs(model: Model) -> list[int]:
+    main = model.subgraphs[0]
+    return [multiply_accumulates(model, main, operator) for operator in main.operators or ()]
+
+
+def _require_fixed_shapes(graph: Graph) -> None:
+    for number, tensor in enumerate(graph.inputs):
+        signature = graph.tensors[tensor].shape_signature or ()
+        if 0 in graph.shape(tensor) or any(size < 0 for size in signature[1:]):
+            raise ArgumentError(
+                f"input {number} has a dynamic shape, {list(signature or graph.shape(tensor))}; "
+                f"fix it first (tflm resize, or tflm.resize)"
+            )
+
+
+def _require_input(graph: Graph, input: int | None) -> list[int]:
+    if input is None:
+        return list(graph.inputs)
+    if not 0 <= input < len(graph.inputs):
+        raise ArgumentError(f"unknown input {input} (the model has {len(graph.inputs)}, counted from 0)")
+    return [graph.inputs[input]]
+
+
+def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, inputs: Sequence[int]) -> Stream:
+    """The input and the axis along which streaming saves the most work."""
+    tracks = [(tensor, track) for tensor in inputs for track in candidates(graph, tensor, axis)]
+    if not tracks:
+        shapes = ", ".join(str(list(graph.shape(tensor))) for tensor in inputs)
+        raise ArgumentError(f"no input has a time axis of several frames (found {shapes or 'no inputs'})")
+    fitting = [(tensor, track) for tensor, track in tracks if hop < track.rows]
+    if not fitting:
+        longest = max(track.rows for _, track in tracks)
+        raise ArgumentError(f"a hop of {hop} frames leaves nothing of a window of {longest} (use less)")
+    streams = [stream_along(graph, macs, tensor, track, hop) for tensor, track in fitting]
+    best = min(streams, key=lambda each: sum(each.macs))
+    if sum(best.macs) < sum(macs) and convolution_out_of_step(graph, best.timeline) is None:
+        return best
+    raise ArgumentError(_why_not(graph, macs, hop, streams))
+
+
+def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stream]) -> str:
+    """Why no axis can be streamed: the hop, or the first operator that computes everything again."""
+    hops = {(each.streamed, each.track): least_hop(graph, each.timeline) for each in streams}
+    options = []
+    for each in streams:
+        least = hops[each.streamed, each.track]
+        if least < each.track.rows and hop % least:
+            again = stream_along(graph, macs, each.streamed, each.track, least)
+            options.append((sum(again.macs), least, each))
+    if options:
+        _, least, each = min(options, key=lambda option: option[0])
+        index = convolution_out_of_step(graph, each.timeline)
+        fitting = list(range(least, each.track.rows, least))
+        listed = ", ".join(map(str, fitting[:LISTED_HOPS])) + (", ..." if len(fitting) > LISTED_HOPS else "")
+        where = "" if index is None else f" of operator {index} ({graph.code(graph.operators[index]).name})"
+        return f"a hop of {hop} does not fit the strides{where}; use hops of {listed} frames"
+    each = min(streams, key=lambda stream: sum(stream.macs))
+    index = _first_whole(graph, each)
+    name = graph.code(graph.operators[index]).name
+    return (
+        f"streaming along axis {each.track.axis} of the input saves no work: operator {index} ({name}) needs the whole "
+        f"window again; choose another axis with --axis, or stream a network with convolutions along time"
+    )
+
+
+def _first_whole(graph: Graph, stream: Stream) -> int:
+    """The first operator that computes its output for every window."""
+    for index, (operator, rule) in enumerate(zip(graph.operators, stream.timeline.rules)):
+        if rule is None or not stream.timeline.tensors[(operator.outputs or ())[0]].same:
+            return index
+    return 0
+
+
+def _first_window(table: Tensor, shape: Sequence[int], initial: npt.ArrayLike | None) -> npt.NDArray[Any]:
+    """The window before the first invoke: what represents zero in the input's quantization, unless it is given."""
+    dtype = ELEMENT_TYPES[table.type].dtype
+    if initial is None:
+        zero_points = table.quantization.zero_point if table.quantization is not None else None
+        return np.full(shape, zero_points[0] if zero_points else 0, dtype)
+    window = np.asarray(initial)
+    if window.shape != tuple(shape) or window.dtype != dtype:
+        raise ArgumentError(
+            f"the initial window is {window.dtype} of shape {list(window.shape)}, the input {dtype} of {list(shape)}"
+        )
+    return window
+
+
+def _values(
+    model: Model, resolver: MicroMutableOpResolver, tensors: set[int], place: int, window: npt.NDArray[Any]
+) -> Values:
+    """The elements of tensors for one window; other inputs are zeros, on which no kept row depends."""
+    interpreter = ready_interpreter(model, resolver, delegates=(), preserve_all_tensors=True)
+    interpreter.input(place).data[...] = window
+    interpreter.invoke()
+    return {tensor: np.array(interpreter.get_tensor(tensor).data, None) for tensor in tensors}
+
+
+def _layers(graph: Graph, model: Model, stream: Stream) -> list[StreamedLayer]:
+    layers = []
+    for index, (operator, rule) in enumerate(zip(graph.operators, stream.timeline.rules)):
+        output = (operator.outputs or (-1,))[0]
+        if rule is None or output not in stream.plan:
+            continue
+        rows = stream.plan[output]
+        computed, kept = (sum(each.size for each in ranges) for ranges in (rows.computed, rows.kept))
+        shift = stream.timeline.tensors[output].shift
+        moved = rule.track.rows if shift is None else shift
+        layers.append(
+            StreamedLayer(index, model.operator_name(operator), rule.track.rows, computed, kept, min(moved, computed))
+        )
+    return layers
+
+
+def _without_padding(before: Sequence[int], found: Stream, base: Model) -> int:
+    """Multiply-accumulates if every operator with rows computed new rows only."""
+    total = 0
+    operators = base.subgraphs[0].operators or ()
+    for whole, macs, operator, rule in zip(before, found.macs, operators, found.timeline.rules):
+        shift = None if rule is None else found.timeline.tensors[(operator.outputs or ())[0]].shift
+        total += macs if rule is None or shift is None else min(macs, whole * shift // rule.track.rows)
+    return total
+
+
+def _verify(
+    original: Model,
+    streamed: Model,
+    resolver: MicroMutableOpResolver,
+    stream: Stream,
+    place: int,
+    first: npt.NDArray[Any],
+    windows: int,
+    report: Callable[[str], None],
+) -> None:
+    """Compare every invoke with the original's answer for its window, and the first ones again after a reset.
+
+    Raises:
+        RewriteError: an answer differs.
+    """
+    rng = np.random.default_rng(0)
+    one = ready_interpreter(original, resolver)
+    other = ready_interpreter(streamed, resolver)
+    axis, hop = stream.track.axis, stream.timeline.hop * stream.track.unit
+    for run in range(2):
+        window = first
+        for number in range(windows if run == 0 else 2):
+            report(f"window {number + 1} of {windows}")
+            values = random_inputs(streamed, rng)
+            window = np.concatenate([window.take(range(hop, window.shape[axis]), axis), values[place]], axis)
+            expected = _answers(one, [*values[:place], window, *values[place + 1 :]])
+            require_same_values(_answers(other, values), expected, f"output for window {number} after a reset")
+        one.reset()
+        other.reset()
+
+
+def _answers(interpreter: MicroInterpreter, inputs: Sequence[npt.NDArray[Any]]) -> list[npt.NDArray[Any]]:
+    for number, values in enumerate(inputs):
+        interpreter.input(number).data[...] = values
+    interpreter.invoke()
+    return [np.array(interpreter.output(i).data, None) for i in range(interpreter.outputs_size())]
