@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,13 @@ import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_graphs import image_graph
+from image_graphs import Images, image_graph
 from models import INT8, counter
 from outcomes import count
 
 import tflm
 from tflm.c.call_checker import lost_values
-from tflm.c.calls import Call, CallNeeds, Move, Plan, ShapedCall, Window
+from tflm.c.calls import Call, CallNeeds, Kernels, Move, Plan, ShapedCall, Window
 from tflm.c.in_place import distances, row_blocks
 from tflm.c.kernel_facts import ReferenceKernels
 from tflm.c.late_reads import late_reads
@@ -148,6 +149,60 @@ def test_several_memories_hold_what_is_accessed(data: bytes, cautious: bool, sha
         return
     assert Emulation(model, planned).is_right()
     assert all(used <= size for used, size in zip(planned.memories, sizes))
+
+
+def strided_reader() -> tflm.Model:
+    """An image whose last row only the model's caller reads: a convolution of stride 2 leaves it out."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 8, 8, 8))
+    first = images.convolution(images.last, 8)
+    images.convolution(first, 8, (1, 1), (2, 2))
+    images.convolution(images.last, 1, (1, 1))
+    images.main.output(images.last)
+    images.main.output(first)
+    return tflm.Model(builder.build())
+
+
+def test_rows_that_only_the_caller_reads_are_computed() -> None:
+    model = strided_reader()
+    for grain in (Grain(1, 1), Grain(2, 3)):
+        search = StageSearch(model, ReferenceKernels(model))
+        _, calls = search.calls(ChosenStage(0, 3, grain))
+        assert [max(call.rows.end for call in calls if call.place == i) for i in (0, 1, 2)] == [8, 4, 4]
+    assert Emulation(model, plan(model)).is_right()
+
+
+def test_plans_that_lose_values_are_dropped_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = strided_reader()
+    rejected: list[Plan] = []
+
+    def lost(_: tflm.Model, found: Plan, __: Kernels) -> Iterator[str]:
+        if found not in rejected and len(rejected) < refused:
+            rejected.append(found)
+        return iter(["a value"] if found in rejected else [])
+
+    refused = 3
+    monkeypatch.setattr("tflm.c.plan.lost_values", lost)
+    assert Emulation(model, plan(model)).is_right()
+    assert len(rejected) == refused
+    refused = 1 << 30
+    with pytest.raises(tflm.RewriteError, match="loses a value: a value"):
+        plan(model)
+
+
+@pytest.mark.parametrize("slots", [1, 2, 8])
+def test_all_rows_of_a_variable_are_read(slots: int) -> None:
+    """As of the output of a CIRCULAR_BUFFER, which has one row for each slot."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    scale = tflm.quantized(0.5)
+    x = main.input("x", (1, 1, 1, 4), TensorType.INT8, scale)
+    state = main.tensor("state", (1, slots, 1, 4), TensorType.INT8, scale, is_variable=True)
+    y = main.tensor("y", (1, slots, 1, 4), TensorType.INT8, scale)
+    main.operator("CIRCULAR_BUFFER", [x], [state])
+    main.operator(BuiltinOperator.ADD, [state, state], [y])
+    main.output(y)
+    plan(tflm.Model(builder.build()))
 
 
 @FEWER

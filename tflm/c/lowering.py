@@ -102,10 +102,10 @@ class Lowering:
         for i, subgraph in enumerate(self._model.subgraphs):
             for j, table in enumerate(subgraph.tensors or ()):
                 if table.is_variable:
-                    size = TensorFacts(table.type, table.shape or ()).bytes
-                    store = self.schedule.add(Store(table.name or "", size, (((i, j), 0),)))
+                    facts = TensorFacts(table.type, table.shape or ())
+                    store = self.schedule.add(Store(table.name or "", facts.bytes, (((i, j), 0),)))
                     if i == 0:
-                        self._spans[j] = Span(store, 0, size, 0, 1)
+                        self._spans[j] = Span(store, 0, facts.bytes, 0, _rows(facts))
 
     def _moved(self, stage: RollingStage) -> list[int]:
         """Tensors of operators in a stage that only move bytes, but row by row."""
@@ -303,5 +303,5 @@ def _rows_of(whole: Span, rows: Rows) -> Span:
     return Span(whole.store, whole.offset + rows.first * row, rows.size * row, rows.first, rows.size)
 
 
-def _rows(buffer: Buffer) -> int:
-    return buffer.dims[1] if len(buffer.dims) == 4 else 1
+def _rows(tensor: Buffer | TensorFacts) -> int:
+    return tensor.dims[1] if len(tensor.dims) == 4 else 1

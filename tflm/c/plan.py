@@ -32,6 +32,9 @@ SHARES_OF_PEAK = (1.0, 1.01, 1.02, 1.03, 1.04, 1.06, 1.08, 1.1, 1.12, 1.15, 1.2,
 SHARES_OF_RAM = (1.0, 0.98, 0.96, 0.94, 0.92, 0.9, 0.88, 0.85, 0.82, 0.78, 0.74, 0.7, 0.6)
 """The same as shares of the RAM that is few enough."""
 
+TOO_LARGE = 1 << 62
+"""Bytes that stand for the size of a plan that is rejected."""
+
 
 def plan(
     model: Model,
@@ -56,20 +59,13 @@ def plan(
 
     Raises:
         CompileError: no plan was found that fits the memories.
-        RewriteError: the plan loses a value, which is a fault of this package.
+        RewriteError: every plan loses a value, which is a fault of this package.
     """
     order = late_reads(model)
     reordered = Reordered(kernels or ReferenceKernels(model), order)
     model = Model(with_operator_order(model, 0, order))
     search = _Search(model, reordered, persistent or {}, alignment)
-    if memories:
-        found = search.in_memories(memories)
-    else:
-        fitting = search.within(ram_bytes) if ram_bytes is not None else None
-        found = fitting or search.smallest(ram_bytes)
-    for lost in lost_values(model, found, reordered):
-        raise RewriteError(f"the plan loses a value: {lost}")
-    return reordered.original(found)
+    return reordered.original(search.in_memories(memories) if memories else search.sound(ram_bytes))
 
 
 class Variant(NamedTuple):
@@ -91,6 +87,24 @@ class _Search:
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
         self._stages = StageSearch(model, kernels)
         self._known: dict[Variant, Plan] = {}
+        self._rejected: set[Variant] = set()
+
+    def sound(self, ram_bytes: int | None) -> Plan:
+        """The first of the plans that loses no value: what `within` finds, or else what `smallest` does."""
+        while True:
+            fitting = self.within(ram_bytes) if ram_bytes is not None else None
+            found = fitting or self.smallest(ram_bytes)
+            lost = self._lost(found)
+            if lost is None:
+                return found
+            losing = {variant for variant, known in self._known.items() if known == found}
+            if losing <= self._rejected:
+                raise RewriteError(f"the plan loses a value: {lost}")
+            self._rejected |= losing
+
+    def _lost(self, found: Plan) -> str | None:
+        """What a plan loses; None for a sound plan."""
+        return next(lost_values(self._model, found, self._kernels), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
         """A plan with few calls of those that fit; None where none is found."""
@@ -99,7 +113,7 @@ class _Search:
             if tiling is None:
                 return None
             for variant in self._variants(tiling.stages):
-                if self._planned(variant).ram_bytes <= ram_bytes:
+                if self._size(variant) <= ram_bytes:
                     return self._coarsened(variant, ram_bytes)
         return None
 
@@ -113,6 +127,8 @@ class _Search:
             tiling = self._stages.within(int(peak * share))
             if tiling is not None:
                 best = min((best, *self._variants(tiling.stages)), key=self._size)
+        if best in self._rejected:
+            best = min(self._known, key=self._size)
         size = self._size(best)
         larger = size * (100 + SLACK) // 100
         return self._coarsened(best, larger if ram_bytes is None else max(min(larger, ram_bytes), size))
@@ -126,7 +142,9 @@ class _Search:
             lowering, schedule = self._lowered(variant)
             locations = distributed(schedule, usable, self._alignment)
             if locations is not None:
-                return _plan(lowering.in_places(locations), locations, variant.stages)
+                found = _plan(lowering.in_places(locations), locations, variant.stages)
+                if self._lost(found) is None:
+                    return found
         sizes = ", ".join(f"{capacity:,}" for capacity in capacities)
         raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
 
@@ -137,7 +155,7 @@ class _Search:
         return [Variant(each, by_rows) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
 
     def _size(self, variant: Variant) -> int:
-        return self._planned(variant).ram_bytes
+        return TOO_LARGE if variant in self._rejected else self._planned(variant).ram_bytes
 
     def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
         """A plan that fits with more rows in a call, as long as it fits."""

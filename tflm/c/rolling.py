@@ -54,6 +54,7 @@ class RollingStage:
         producers = {operator.output: place for place, operator in enumerate(operators)}
         read = {tensor for operator in operators for tensor in operator.inputs.values()}
         self._ends = [place for place, operator in enumerate(operators) if operator.output not in read]
+        self._escaping = [place for place, operator in enumerate(operators) if operator.output in escaping]
         self.inner = {t: place for t, place in producers.items() if t in read and t not in escaping}
         self._before = [
             [producers[tensor] for tensor in operator.inputs.values() if tensor in producers] for operator in operators
@@ -81,6 +82,8 @@ class RollingStage:
         for band in range(1, bands + 1):
             for place in self._ends:
                 advance(place, -(-self.operators[place].rows * band // bands))
+        for place in self._escaping:  # rows that no operator of the stage reads
+            advance(place, self.operators[place].rows)
         return calls
 
 
