@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import struct
 import tracemalloc
 import zipfile
@@ -193,6 +194,43 @@ def test_members_that_are_no_arrays_are_refused(members: dict[str, bytes], tmp_p
         for name, content in members.items():
             archive.writestr(name, content)
     assert "in.npz" in little_memory(lambda: read_inputs(tmp_path / "in.npz", INPUTS))
+
+
+@pytest.mark.parametrize("shape", ["(True, 1)", "(1000000000, 0)", "(9223372036854775807, 0)", f"({2**70}, 0)"])
+@pytest.mark.parametrize("command", ["evaluate", "calibrate-report", "run"])
+def test_samples_without_values_are_refused(command: str, shape: str, tmp_path: Path) -> None:
+    """There could be any number of them in a file of 128 bytes."""
+    text = f"{{'descr': '|i1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    (tmp_path / "in.npy").write_bytes(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text)) + text.encode() + b"\0")
+    assert "in.npy: " in refusal(command, INT8_MODEL, "--inputs", tmp_path / "in.npy")
+
+
+def test_pipes_are_not_waited_for(tmp_path: Path) -> None:
+    """In a folder of samples they are skipped; named as data they are refused."""
+    for name in ("a.png", "b.npy", "c.npz", "d.csv"):
+        os.mkfifo(tmp_path / name)
+    assert "holds no" in refusal("evaluate", INT8_MODEL, "--inputs", tmp_path)
+    for name in ("b.npy", "c.npz"):
+        for command in ("evaluate", "run"):
+            assert "not a regular file" in refusal(command, INT8_MODEL, "--inputs", tmp_path / name)
+
+
+@pytest.mark.parametrize("label", ["30000", "-1", "2", "0.5", "nan", "inf", "1e30"])
+def test_a_label_that_is_no_class_is_refused(label: str, tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text(f"x,label\n1.0,{label}\n2.0,0\n")
+    said = little_memory(lambda: tflm.evaluate(MODEL, tmp_path / "in.csv", workers=1))
+    assert "label" in said
+
+
+def test_a_model_with_very_many_classes_has_no_confusion_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tflm.evaluation.metrics.MOST_CLASSES", 2)
+    with pytest.raises(tflm.DataError, match="at most 2 are classes"):
+        tflm.evaluate(classifier(), IMAGES[:4], np.arange(4) % 3, workers=1)
+
+
+def test_a_long_line_of_headings_takes_no_room_for_its_table(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("a," * 20_000 + "\n" + "1\n" * 20_000)
+    assert "line 2: expected 20001 numbers" in little_memory(lambda: data_set(tmp_path / "in.csv"))
 
 
 def test_deep_json_of_flash_data_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -52,6 +53,24 @@ def test_what_is_computed_changes_the_hash(change: tuple[bytes, bytes]) -> None:
 @given(st.binary(max_size=200))
 def test_every_file_has_a_hash(data: bytes) -> None:
     assert len(text_hash(data)) == 10
+
+
+HOSTILE_TEXTS = ("\n", "/*", "//", "# ", "#\n", " \t", "/*/", "\n#define a_H", "#define a_H\n ", "_H")
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS, ids=repr)
+def test_a_hash_takes_time_in_proportion_to_the_text(text: str) -> None:
+    """A million characters take a moment; by backtracking they would take hours."""
+    assert len(text_hash(b"#define " + text.encode() * 500_000 + b"!")) == 10
+
+
+@given(st.lists(st.sampled_from([*HOSTILE_TEXTS, "*/", "/", "*", "x", "\f", "include", "if defined("])).map("".join))
+def test_a_hash_leaves_out_what_it_says(text: str) -> None:
+    """The same by regular expressions, which backtrack."""
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", text, flags=re.DOTALL)
+    left_out = r"^\s*#\s*(include|pragma|if defined\(|(ifndef|define)\s+\w+_H_?\s*$).*$"
+    rest = re.sub(r"\s", "", re.sub(left_out, "", text, flags=re.MULTILINE))
+    assert text_hash(text.encode()) == hashlib.sha1(rest.encode()).hexdigest()[:10]
 
 
 # --- Copies: of a project with three files whose texts are known in some of its versions -------------------------

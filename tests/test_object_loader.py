@@ -88,6 +88,16 @@ def test_what_cannot_be_loaded_is_refused(made: bytes) -> None:
         object_loader.load(made, copied.symbol)
 
 
+@pytest.mark.parametrize("value", [2**31, 2**32 - 1, 2**62, 2**63, 2**64 - 1])
+def test_no_number_of_a_file_is_an_error_of_python(value: int) -> None:
+    """At every place that may hold an offset, a size or an index."""
+    for size in (4, 8):
+        for place in range(0, len(MADE) - size, size):
+            made = MADE[:place] + (value % 2 ** (8 * size)).to_bytes(size, "little") + MADE[place + size :]
+            with contextlib.suppress(object_loader.UnsupportedError, OSError):
+                object_loader.load(made, copied.symbol)
+
+
 def test_other_systems_leave_object_files_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(object_loader.UnsupportedError):
@@ -165,6 +175,20 @@ def test_llvm_is_asked_once_about_a_machine(monkeypatch: pytest.MonkeyPatch, tmp
     other = tmp_path / "modalias"
     other.write_text(host.MODALIAS.read_text().replace("ven", "ven1"))
     monkeypatch.setattr(host, "MODALIAS", other)
+    assert [ask(), ask()] == [True, False]
+
+
+@here_only
+@pytest.mark.usefixtures("_empty_cache")
+@pytest.mark.parametrize("contents", [b"", b"a\nb", b"a\nb\nc\nd", b"\xff\n\xff\n\xff", b"\n\n"])
+def test_another_description_of_a_machine_is_a_miss(
+    contents: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Its hash is right: only its contents have another form."""
+    ask = asked(monkeypatch)
+    assert ask()
+    (file,) = tmp_path.iterdir()
+    cached_files.write(file.name, contents)
     assert [ask(), ask()] == [True, False]
 
 

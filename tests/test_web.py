@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shlex
+import struct
 import threading
 import zipfile
 from collections import Counter
@@ -591,6 +592,21 @@ def test_headers_say_what_is_in_the_models(without_python: Visit, corpus: Path) 
         assert dict(header["operators"]) == operators
         assert dict(header["tensors"]) == tensors
     assert of_cut is None
+
+
+def test_a_vector_that_is_named_many_times_is_not_read_each_time(without_python: Visit) -> None:
+    """A file of 1.6 MB with 200,000 times the same 200,000 tensors."""
+    count = 200_000
+    table = struct.pack("<iI", 8, 4)  # its fields are 8 bytes before it; the vector follows
+    vector = struct.pack("<I", count)
+    subgraphs = [8 + 4 * (count - i) - 4 + 4 for i in range(count)]
+    tensors = [4 * (count - i) + 4 for i in range(count)]
+    model = struct.pack("<I4s", 20, b"TFL3") + struct.pack("<HHHHHH", 10, 8, 0, 0, 4, 0)
+    model += struct.pack("<iI", 12, 4) + vector + struct.pack(f"<{count}I", *subgraphs)
+    model += struct.pack("<HHHH", 6, 8, 4, 0) + table + vector + struct.pack(f"<{count}I", *tensors)
+    model += struct.pack("<HH", 4, 4) + struct.pack("<i", 4)
+    found = without_python.page.evaluate(HEADERS, [base64.b64encode(model).decode()])
+    assert found == [None]
 
 
 # --- The same integers -----------------------------------------------------------------------------------------------

@@ -17,6 +17,18 @@ MOST_MODEL_BYTES = (1 << 31) - 1
 BLOCK_BYTES = 1 << 20
 
 
+def require_regular(path: str | os.PathLike[str]) -> None:
+    """Check that a file can be opened without waiting, and read more than once.
+
+    Raises:
+        DataError: it is a pipe, a socket or a device.
+        OSError: there is no such file.
+    """
+    mode = os.stat(path).st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # to open a folder is an error that says so
+        raise DataError(f"{os.fspath(path)}: not a regular file; write the data of a pipe or device to a file first")
+
+
 def read_at_most(path: str | os.PathLike[str], most: int) -> bytes:
     """The bytes of a file or a pipe.
 

@@ -8,9 +8,11 @@ const OPERATOR = { code: 0 };
 const TENSOR = { type: 1 };
 
 class Table {
-  constructor(view, at) {
+  // What is read of vectors in total is bounded: a file may refer to one vector many times.
+  constructor(view, at, room = { bytes: 4 * view.byteLength }) {
     this.view = view;
     this.at = at;
+    this.room = room;
     this.fields = at - view.getInt32(at, true);
   }
 
@@ -36,20 +38,24 @@ class Table {
     return place ? place + this.view.getUint32(place, true) : 0;
   }
 
+  #length(vector, size) {
+    const length = vector ? this.view.getUint32(vector, true) : 0;
+    this.room.bytes -= length * size;
+    if (this.room.bytes < 0) throw new RangeError("vectors are longer than the file");
+    return length;
+  }
+
   text(field) {
     const vector = this.#vector(field);
-    if (!vector) return "";
-    const bytes = new Uint8Array(this.view.buffer, vector + 4, this.view.getUint32(vector, true));
-    return new TextDecoder().decode(bytes);
+    const length = this.#length(vector, 1);
+    return new TextDecoder().decode(new Uint8Array(this.view.buffer, this.view.byteOffset + vector + 4, length));
   }
 
   tables(field) {
     const vector = this.#vector(field);
-    const count = vector ? this.view.getUint32(vector, true) : 0;
-    if (count > this.view.byteLength / 4) throw new RangeError("more tables than there are bytes");
-    return Array.from({ length: count }, (_, i) => {
+    return Array.from({ length: this.#length(vector, 4) }, (_, i) => {
       const place = vector + 4 + 4 * i;
-      return new Table(this.view, place + this.view.getUint32(place, true));
+      return new Table(this.view, place + this.view.getUint32(place, true), this.room);
     });
   }
 }

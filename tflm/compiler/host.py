@@ -40,13 +40,19 @@ class Host(NamedTuple):
 def host() -> Host:
     """This machine."""
     name = None if "llvmlite.binding" in sys.modules else _name()
-    kept = None if name is None else cached_files.read(name)
+    kept = None if name is None else _read(name)
     if kept is not None:
-        return Host(*kept.decode().splitlines())
+        return kept
     found = _ask()
     if name is not None:
         cached_files.write(name, "\n".join(found).encode())
     return found
+
+
+def _read(name: str) -> Host | None:
+    """The description in a file; None where it is missing or has another form."""
+    lines = (cached_files.read(name) or b"").decode("ascii", "replace").split("\n")
+    return Host(*lines) if len(lines) == len(Host._fields) and all(lines) and "".join(lines).isascii() else None
 
 
 def _ask() -> Host:

@@ -61,7 +61,7 @@ def load(made: bytes, entry: str) -> int:
         raise UnsupportedError("only for Linux")
     try:
         return _load(made, entry)
-    except (struct.error, IndexError, ValueError) as error:
+    except (struct.error, LookupError, ValueError, OverflowError) as error:
         raise UnsupportedError(str(error)) from None
 
 
@@ -109,6 +109,8 @@ def _layout(made: bytes, sections: list[_Section]) -> tuple[dict[int, int], int]
             raise UnsupportedError(f"section {index} is cut off")
         offsets[index] = -(-end // max(section.alignment, 1)) * max(section.alignment, 1)
         end = offsets[index] + section.size
+    if sum(sections[index].size for index in offsets) > len(made):
+        raise UnsupportedError("its sections overlap")
     return offsets, end
 
 

@@ -17,6 +17,7 @@ from typing import IO, Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.bounded_reading import require_regular
 from tflm.errors import DataError
 from tflm.report import short_size
 
@@ -94,9 +95,10 @@ def stored_array(path: Path) -> StoredArray:
     """The array of a .npy file.
 
     Raises:
-        DataError: it is not a .npy file, or is cut off.
+        DataError: it is a pipe, not a .npy file, or cut off.
         OSError: it can't be read.
     """
+    require_regular(path)
     return _stored(path, "", lambda: path.open("rb"), path.stat().st_size)
 
 
@@ -104,9 +106,10 @@ def stored_arrays(path: Path) -> dict[str, StoredArray]:
     """The arrays of an .npz file, by name.
 
     Raises:
-        DataError: it is not an .npz file, or a member is cut off or not an array.
+        DataError: it is a pipe or not an .npz file, or a member is cut off or not an array.
         OSError: it can't be read.
     """
+    require_regular(path)
     with _readable(path):
         archive = zipfile.ZipFile(path)
         return {key: found for member in archive.infolist() for key, found in _member(path, archive, member)}
@@ -126,7 +129,7 @@ def _stored(path: Path, key: str, opened: Callable[[], IO[bytes]], size: int) ->
         if version not in HEADERS:
             raise ValueError(f"version {version} of the format holds records")
         shape, _, dtype = HEADERS[version](head, max_header_size=MOST_HEADER_BYTES)
-        if dtype.hasobject or min(shape, default=0) < 0:
+        if dtype.hasobject or any(type(size) is not int or size < 0 for size in shape):  # True is an int, too
             raise ValueError(f"it holds {dtype} of shape {list(shape)}")
     found, there = StoredArray(path, key, shape, dtype, opened), max(size - head.tell(), 0)
     if found.nbytes > there:

@@ -220,7 +220,9 @@ def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
                 takes = f"takes shape {list(shape)}; this picture is {size[0]} wide and {size[1]} high"
                 raise DataError(f"{path}: input {tensor.name!r} {takes}")
             pixels = np.asarray(image.convert(PICTURE_MODES[channels]), np.uint8).reshape(shape)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:  # any exception of Pillow
+    except DataError:
+        raise
+    except Exception as error:  # decoders of Pillow raise various ones
         if isinstance(error, OSError) and error.filename is not None:
             raise
         raise DataError(f"{path}: is not a complete PNG or JPEG picture: {error}") from error

@@ -16,6 +16,9 @@ import numpy.typing as npt
 from tflm.errors import DataError
 
 Array = npt.NDArray[Any]
+MOST_CLASSES = 4096
+"""Limit for labels: the confusion matrix of so many classes takes 128 MiB."""
+
 BLOCK = 1 << 16
 """Samples per block, since results may be larger than the memory."""
 
@@ -69,14 +72,18 @@ def classification(records: Array, k: int = 5) -> Classification | None:
     A single score is the probability of class 1, which it predicts above the middle of its range.
 
     Raises:
-        DataError: the model has no class for a label.
+        DataError: the model has no class for a label, or too many classes.
     """
     predicted, labels, ranks, scores = _predictions(records)
     if not len(labels):
         return None
-    classes = max(int(labels.max()) + 1, scores.shape[1], 2)
-    if labels.min() < 0 or (scores.shape[1] > 1 and labels.max() >= scores.shape[1]):
-        raise DataError(f"labels range from {labels.min()} to {labels.max()}; the model has {scores.shape[1]} classes")
+    classes = max(scores.shape[1], 2)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise DataError(f"labels range from {labels.min()} to {labels.max()}; the model has {classes} classes")
+    if classes > MOST_CLASSES:
+        raise DataError(
+            f"the model has {classes:,} outputs; with labels, at most {MOST_CLASSES:,} are classes. Leave them out"
+        )
     confusion = np.zeros((classes, classes), np.int64)
     np.add.at(confusion, (labels, predicted), 1)
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -6,6 +6,7 @@ A sample is a clip of one or more steps: the inputs of a streaming model between
 from __future__ import annotations
 
 import os
+from array import array
 from collections.abc import Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -330,6 +331,8 @@ def _samples_of(stored: StoredArray) -> int:
         raise DataError(f"{stored.name}: is a single number; samples lie along the first dimension of an array")
     if stored.dtype.kind not in NUMBERS:
         raise DataError(f"{stored.name}: holds {stored.dtype}; samples are arrays of numbers")
+    if 0 in stored.shape[1:]:
+        raise DataError(f"{stored.name}: has samples of shape {list(stored.shape[1:])}, without values")
     return stored.shape[0]
 
 
@@ -345,7 +348,7 @@ def _from_folder(folder: Path) -> Files:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES)
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES and path.is_file())
 
 
 def _from_table(path: Path) -> Arrays:
@@ -354,18 +357,43 @@ def _from_table(path: Path) -> Arrays:
         raise DataError(f"{path}: is empty")
     names = [cell.strip().lower() for cell in lines[0]]
     has_header = any(_number(cell) is None for cell in names)
-    table = np.empty((len(lines) - has_header, len(names)), np.float64)
+    values = array("d")
     for place, line in enumerate(lines[has_header:]):
-        row = list(map(_number, line))
-        if None in row or len(row) != len(names):
+        row = [number for number in map(_number, line) if number is not None]
+        if not len(row) == len(line) == len(names):
             line_number = place + 1 + has_header
             raise DataError(f"{path}, line {line_number}: expected {len(names)} numbers, as in the first line")
-        table[place] = row
+        values.extend(row)
+    table: Array = np.array(values, np.float64).reshape(-1, len(names))
     column = next((names.index(name) for name in LABEL_NAMES if has_header and name in names), None)
     if column is None:
-        return Arrays((table.astype(np.float32),))
-    values = np.delete(table, column, axis=1).astype(np.float32)
-    return Arrays((values,), labels=table[:, column].astype(np.int64))
+        return Arrays((_float32(table),))
+    data = Arrays((_float32(np.delete(table, column, axis=1)),))
+    return replace(data, labels=_classes(table[:, column], str(path)))
+
+
+def _float32(values: Array) -> Array:
+    with np.errstate(over="ignore"):  # to infinity, as when they are written so
+        return values.astype(np.float32)
+
+
+def _classes(labels: Any, name: str) -> Array:
+    """The labels as integers of 64 bits.
+
+    Raises:
+        DataError: they are not whole numbers, or not one-dimensional.
+    """
+    values = np.asarray(labels, None)
+    if values.ndim != 1 or values.dtype.kind not in "biuf":
+        raise DataError(
+            f"{name}: labels are whole numbers, one for each sample, not {values.dtype} of {list(values.shape)}"
+        )
+    with np.errstate(invalid="ignore"):
+        converted = values.astype(np.int64)
+    wrong = values[converted.astype(values.dtype) != values]
+    if wrong.size:
+        raise DataError(f"{name}: label {wrong[0]} is not a whole number of 64 bits")
+    return converted
 
 
 def _number(cell: str) -> float | None:
@@ -380,7 +408,9 @@ def _with_labels(data: Any, labels: Any) -> Any:
     if isinstance(labels, (str, os.PathLike)):
         path = Path(labels)
         labels = stored_array(path).read() if path.suffix.lower() == ".npy" else _labels_of_text(path)
-    values = np.asarray(labels, None)
+        values = _classes(labels, str(path))
+    else:
+        values = _classes(labels, "labels")
     count = data.count
     if count is None:
         raise DataError("separate labels need samples of known number; give pairs of sample and label instead")
