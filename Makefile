@@ -1,5 +1,6 @@
 # make demo       run the hello world
 # make test       linter, type checker and tests: what continuous integration runs
+# make test-fast  the half of the tests that is fast; with CORPUS=FOLDER, on the models of another folder or none
 # make reference  write the pages of the documentation that follow from the code
 # make format     format the code
 # make matrix     the tests on every Python of $(PYTHONS) that is there
@@ -35,7 +36,8 @@ AARCH64 ?= ../aarch64
 PORT ?= 8000
 FAULTS ?=
 TFLM_TREE ?= ../tflite-micro
-CORPUS ?= ../shared
+CORPUS ?= $(or $(TFLM_CORPUS),../shared)
+export TFLM_CORPUS = $(abspath $(CORPUS))
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 RELEASING := $(VENV)/releasing.stamp
@@ -57,7 +59,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo test lint pytest reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+.PHONY: demo test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures \
 	compiled-check faults history overlaps long clean
 
@@ -75,6 +77,9 @@ lint: $(TESTING)
 pytest: $(TESTING)
 	$(VENV)/bin/pytest
 
+test-fast: $(TESTING)
+	$(VENV)/bin/pytest -m 'not slow'
+
 # TFLM itself has no build for 32 bits: the oracle runs in the environment's own Python. Debian's flatbuffers is too old.
 i386: $(TESTING)
 	$(PIP) install --upgrade --no-deps --target $(VENV)/i386 flatbuffers
@@ -91,6 +96,7 @@ aarch64: $(TESTING)
 
 reference: $(TESTING)
 	$(VENV)/bin/python tools/reference.py
+	$(VENV)/bin/python tools/notebook.py
 
 format: $(TESTING)
 	$(VENV)/bin/ruff check --fix .

@@ -28,6 +28,7 @@ CORPUS = Path(os.environ.get("TFLM_CORPUS", Path(__file__).parents[2] / "shared"
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marks."""
     config.addinivalue_line("markers", outcomes.MARK)
+    config.addinivalue_line("markers", "slow: a test of a module that takes long; `make test-fast` leaves it out")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,9 +55,22 @@ FIRST = ("test_web", "test_c_source")
 what comes first is set up in one process only, and nothing long is left to the end."""
 
 
+SLOW = {
+    *("test_allocator_check", "test_bounds", "test_broken_models", "test_c_kernels", "test_c_source", "test_compiled"),
+    *("test_compiled_projects", "test_evaluation", "test_fit", "test_folding", "test_gate", "test_json_schema"),
+    *("test_kernel_boundaries", "test_kernel_check", "test_kernels", "test_machine_code", "test_memories"),
+    *("test_object_loader", "test_overlaps", "test_planner_check", "test_planners", "test_planning", "test_platforms"),
+    *("test_rewriting", "test_specifications", "test_strategies", "test_warming", "test_web", "test_working_memory"),
+}
+"""Modules that take most of the suite's time."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the modules that take long."""
+    """Begin with the modules that take long, and mark them; what asks for a corpus is skipped at once without one."""
     items.sort(key=lambda item: item.path.stem not in FIRST)
+    for item in items:
+        if item.path.stem in SLOW and "corpus" not in getattr(item, "fixturenames", ()):
+            item.add_marker("slow")
 
 
 @pytest.hookimpl(wrapper=True)
