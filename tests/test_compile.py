@@ -308,6 +308,32 @@ def test_operators_without_kernels_are_refused_by_name(operator: str, reason: st
         tflm.compile_model(unsupported(operator))
 
 
+def test_operators_of_tensorflow_are_not_sent_to_an_interpreter_that_lacks_them() -> None:
+    with pytest.raises(tflm.CompileError, match=r"FlexErf, which TFLM's interpreter lacks as well.*SELECT_TF_OPS"):
+        tflm.compile_model(unsupported("FlexErf"))
+
+
+@pytest.mark.parametrize("names", [("a", "A"), ("a", "Kernels"), ("kernels", "a"), ("a", "A_test"), ("a_TEST", "a")])
+def test_models_whose_files_or_macros_would_be_the_same_are_refused(names: tuple[str, str]) -> None:
+    with pytest.raises(tflm.ArgumentError, match=r"would be called as those of .*; choose another name"):
+        tflm.compile_models(dict.fromkeys(names, running_sum()), self_test=1)
+
+
+def test_subgraphs_that_nothing_calls_leave_no_constants(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    main, other = builder.subgraph(), builder.subgraph()
+    for subgraph in (main, other):
+        x = subgraph.input("x", (1, 2), TensorType.FLOAT32)
+        y = subgraph.tensor("y", (1, 2), TensorType.FLOAT32)
+        values = subgraph.constant("c", np.array([[1, 2]], np.float32)) if subgraph is other else x
+        subgraph.operator(BuiltinOperator.ADD if subgraph is other else BuiltinOperator.MUL, [x, values], [y])
+        subgraph.output(y)
+    compiled = tflm.compile_model(tflm.Model(builder.build()), self_test=1)
+    assert compiled.constant_bytes == compiled.program.structure_bytes
+    assert "ADD" not in compiled.files["model.c"].upper()
+    check(tmp_path, compiled)
+
+
 def test_names_that_c_does_not_have_are_refused() -> None:
     with pytest.raises(tflm.ArgumentError, match="'my_model'"):
         tflm.compile_model(unsupported(), "my-model")

@@ -193,6 +193,9 @@ def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
     return bound
 
 
+FLEX = "Flex"
+"""Begins the names of TensorFlow's own operators."""
+
 INTERPRETER = "run this model with TFLM's interpreter (tflm export)"
 
 
@@ -205,6 +208,12 @@ def _require_kernels(model: Model) -> None:
     operators = [operator for subgraph in model.subgraphs for operator in subgraph.operators or ()]
     names = dict.fromkeys(map(model.operator_name, operators))
     unknown = [name for name in names if name not in REGISTRATIONS]
+    flex = [name for name in unknown if name.startswith(FLEX)]
+    if flex:
+        raise CompileError(
+            f"no C kernels for {', '.join(flex)}, which TFLM's interpreter lacks as well: TensorFlow's own operators "
+            "do not run on microcontrollers; convert the model without SELECT_TF_OPS"
+        )
     if unknown:
         raise CompileError(f"no C kernels for {', '.join(unknown)}, which is no operator of TFLM; {INTERPRETER}")
     for name in names:

@@ -170,8 +170,7 @@ def compile_models(
 def all_compiled_with(options: CompileOptions, models: Mapping[str, Model]) -> CompiledModels:
     """Models that share their kernels; arguments and errors as of `compile_models`."""
     shared = SHARED_KERNELS if len(models) > 1 else None
-    if shared in models:
-        raise ArgumentError(f"the name {shared!r} is that of the shared kernels; choose another one for the model")
+    _require_different_names([*models, *([] if shared is None else [shared])], with_tests=_has_test(options))
     made = tuple(compiled_with(options, model, name, shared) for name, model in models.items())
     files: Files = {}
     for model in made:
@@ -179,6 +178,28 @@ def all_compiled_with(options: CompileOptions, models: Mapping[str, Model]) -> C
     if shared is not None:
         files |= kernel_files((kernel for one in made for kernel in kernels_of(one.program)), shared, ORIGIN)
     return CompiledModels(made, files)
+
+
+def _has_test(options: CompileOptions) -> bool:
+    return not isinstance(options.self_test, int) or options.self_test > 0
+
+
+def _require_different_names(names: Sequence[str], *, with_tests: bool) -> None:
+    """Reject names of models, and of the shared kernels, whose macros or files would be the same.
+
+    Macros are in upper case, and some file systems do not tell cases apart.
+
+    Raises:
+        ArgumentError: two names are alike.
+    """
+    owners: dict[str, int] = {}
+    for index, name in enumerate(names):
+        for made in (name.upper(), *([f"{name}_test".upper()] if with_tests else [])):
+            other = owners.setdefault(made, index)
+            if other != index:
+                what = "the shared kernels" if name == SHARED_KERNELS else f"the model {name!r}"
+                alike = f"macros or files of the model {names[other]!r} would be called as those of {what}"
+                raise ArgumentError(f"{alike}; choose another name")
 
 
 def compiled_with(options: CompileOptions, model: Model, name: str, shared: str | None = None) -> CompiledModel:
@@ -202,7 +223,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         f"{name}.h": header_of(program, name, ORIGIN, ram_macros(program, name, alignment, list(options.memories))),
         f"{name}.c": c_file(program, name, ORIGIN, header),
     }
-    if not isinstance(options.self_test, int) or options.self_test:
+    if _has_test(options):
         build = build_of(choice.processors) if choice.processors is not None and calls_library else None
         samples: Samples = recorded_samples(model, options.self_test)
         files[f"{name}_test.c"] = self_test_of(program, name, ORIGIN, samples)

@@ -31,6 +31,7 @@ from tflm.c.program import (
     Statement,
     Table,
     While,
+    reached_subgraphs,
 )
 from tflm.c.stage_table import Argument, stage_table
 from tflm.compiler.language import Kernel
@@ -241,7 +242,7 @@ class _Writer:
 
     def functions(self) -> str:
         """All functions, in the order in which they call each other."""
-        called = [i for i in _in_call_order(self._program.subgraphs) if i]
+        called = [i for i in reached_subgraphs(self._program.bound) if i]
         parts = [*(self._subgraph(i) for i in called), self._reset(), self._invoke()]
         parts[:0] = self.stages
         self._program.structure_bytes += self._library.structure_bytes
@@ -488,18 +489,3 @@ class _Writer:
         if isinstance(tensor.place.base, Table):  # an output that is a constant of the model
             address = f"({tensor.element} *)({address})"
         return self._function(tensor.accessor(self._name, self._ram_parameter), [f"{INDENT}return {address};"])
-
-
-def _in_call_order(subgraphs: Sequence[Sequence[Code]]) -> Iterator[int]:
-    """Subgraphs that are reached from the first, each after those that it runs."""
-    done: list[int] = []
-
-    def visit(index: int) -> None:
-        for code in subgraphs[index]:
-            for called in code.operator.node.called_subgraphs if isinstance(code, OperatorCode) else ():
-                if called not in done:
-                    visit(called)
-        done.append(index)
-
-    visit(0)
-    yield from done

@@ -209,8 +209,9 @@ def program_of(bound: BoundModel, demands: Demands, plan: Plan) -> Program:
     places = _Places(bound, demands, plan)
     by_index = {operator.index: operator for operator in bound.operators[0]}
     program.subgraphs.append([places.code(by_index, item) for item in plan.calls])
-    for operators in bound.operators[1:]:
-        program.subgraphs.append([OperatorCode(one, places.statements(one)) for one in operators])
+    called = reached_subgraphs(bound)
+    for index, operators in enumerate(bound.operators[1:], 1):
+        program.subgraphs.append([OperatorCode(one, places.statements(one)) for one in operators if index in called])
     main, tensors = bound.model.subgraphs[0], bound.tensors()
     program.inputs, program.outputs = (
         [places.pointer(tensors[i].elements, f"{side}_{number}", None) for number, i in enumerate(indices or ())]
@@ -218,6 +219,21 @@ def program_of(bound: BoundModel, demands: Demands, plan: Plan) -> Program:
     )
     program.buffers, program.tables = places.buffers, places.tables
     return program
+
+
+def reached_subgraphs(bound: BoundModel) -> list[int]:
+    """Subgraphs that are reached from the first, which is the last one: each after those that it runs."""
+    done: dict[int, None] = {}
+
+    def visit(index: int) -> None:
+        for operator in bound.operators[index]:
+            for called in operator.node.called_subgraphs:
+                if called not in done:
+                    visit(called)
+        done[index] = None
+
+    visit(0)
+    return list(done)
 
 
 class _Places:
