@@ -6,11 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
+from models import counter
 
-from tflm.errors import ArenaExhausted
+import tflm
+from tflm.errors import ArenaError, ArenaExhausted
 from tflm.memory import PLANNERS, Buffer, GreedyMemoryPlanner, LinearMemoryPlanner, OptimalPlanner
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.linear_memory_planner import place_linearly
+from tflm.memory.planner import MemoryPlanner
 from tflm.testing import CheckFailed, check_planner
 
 
@@ -212,6 +216,86 @@ def test_a_planted_fault_is_found(fault: str) -> None:
     with pytest.raises(CheckFailed) as found:
         check_planner(FAULTS[fault])
     assert len(str(found.value).splitlines()) <= 25
+
+
+def test_an_index_of_no_buffer_is_reported_after_all_other_faults() -> None:
+    class IndexFromTheEnd(GreedyMemoryPlanner):
+        def get_offset_for_buffer(self, buffer_index: int) -> int:
+            return self._placed()[buffer_index]
+
+    with pytest.raises(CheckFailed, match=r"get_offset_for_buffer\(-1\) returned 0"):
+        check_planner(IndexFromTheEnd, max_examples=5)
+    faulty = type("Faulty", (IndexFromTheEnd,), {"place": staticmethod(lambda buffers: [0] * len(buffers))})
+    with pytest.raises(CheckFailed, match="share bytes"):
+        check_planner(faulty, max_examples=5)
+
+
+class Plain:
+    """A planner by the description alone, without the optional attributes and without a base class."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def init(self, working_bytes: int) -> None:
+        self.sizes = []
+
+    def add_buffer(
+        self, size: int, first_time_used: int, last_time_used: int, offline_offset: int = ONLINE_PLANNED_BUFFER
+    ) -> None:
+        if offline_offset != ONLINE_PLANNED_BUFFER:
+            raise ArenaError("no offline offsets")
+        self.sizes.append(size)
+
+    def get_maximum_memory_size(self) -> int:
+        return sum(self.sizes)
+
+    def get_buffer_count(self) -> int:
+        return len(self.sizes)
+
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
+        if not 0 <= buffer_index < len(self.sizes):
+            raise IndexError(buffer_index)
+        return sum(self.sizes[:buffer_index])
+
+
+def test_a_planner_without_the_optional_attributes_is_accepted() -> None:
+    planner: MemoryPlanner = Plain()  # for mypy, which checks this file
+    check_planner(planner, max_examples=20)
+    assert greedy_and(planner) == greedy_and(LinearMemoryPlanner())
+
+
+def greedy_and(planner: MemoryPlanner) -> int:
+    """Bytes of the arena that a model takes with a planner."""
+    model = tflm.Model(counter(tflm.schema.TensorType.INT8, 4, with_init=False))
+    return tflm.measure_arena(model, tflm.AllOpsResolver(), planner=planner).head_bytes
+
+
+class Incomplete:
+    add_buffer = get_maximum_memory_size = lambda self, *arguments: 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (None, r"Incomplete\.init\(\d+\) raised AttributeError: .*'init'.*check_planner"),
+        (
+            {"get_offset_for_buffer": lambda self, index: 0.0},
+            r"Faulty\.get_offset_for_buffer\(0\) returned 0\.0, must be",
+        ),
+        (
+            {"get_maximum_memory_size": lambda self: None},
+            r"Faulty\.get_maximum_memory_size\(\) returned None, must be an",
+        ),
+        ({"add_buffer": lambda self, *given: given[9]}, r"Faulty\.add_buffer\(\d+, \d+, \d+, -1\) raised IndexError"),
+    ],
+)
+def test_a_planner_that_fails_is_named_with_its_call(changes: dict[str, Any] | None, message: str) -> None:
+    planner: Any = Incomplete() if changes is None else type("Faulty", (Plain,), changes)()
+    with pytest.raises(ArenaError, match=message):
+        greedy_and(planner)
+    if changes is None or "get_maximum_memory_size" not in changes:
+        with pytest.raises(ArenaError, match=message):
+            tflm.plan(tflm.Model(counter(tflm.schema.TensorType.INT8, 4, with_init=False)), planner=planner)
 
 
 def test_a_fault_of_many_buffers_is_found() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from numbers import Integral
 from typing import ClassVar, NamedTuple, Protocol
 
-from tflm.errors import ArenaError, ArenaExhausted
+from tflm.errors import ArenaError, ArenaExhausted, TflmError
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, plan_bytes
 from tflm.targets import Struct
 
@@ -14,18 +15,9 @@ from tflm.targets import Struct
 class MemoryPlanner(Protocol):
     """The calls that the allocator makes to a planner, in this order. Any object with these methods is accepted.
 
-    The two properties are optional; their defaults are False and None.
+    Two attributes are optional: `preserves_all_tensors`, a bool, and `limited_search`, a `LimitedSearch` or None; see
+    the functions of these names. `tflm.testing.check_planner` checks what is described here.
     """
-
-    @property
-    def preserves_all_tensors(self) -> bool:
-        """Whether no two buffers ever share memory, so that every tensor can be read after an invoke."""
-        return False
-
-    @property
-    def limited_search(self) -> LimitedSearch | None:
-        """The planner's search, if its time can be limited; None for a planner without a search."""
-        return None
 
     def init(self, working_bytes: int) -> None:
         """Forget all buffers. `working_bytes` of the arena are free for the planner's own tables on the device."""
@@ -33,16 +25,59 @@ class MemoryPlanner(Protocol):
     def add_buffer(
         self, size: int, first_time_used: int, last_time_used: int, offline_offset: int = ONLINE_PLANNED_BUFFER
     ) -> None:
-        """Add a buffer, in bytes and steps; see `Buffer`."""
+        """Add a buffer, in bytes and steps; see `Buffer`. More may be added after the plan was asked for.
+
+        A planner may raise `ArenaError` if its tables do not fit the working bytes, or for an offline offset; the
+        buffer is not added then.
+        """
 
     def get_maximum_memory_size(self) -> int:
-        """Bytes that the plan occupies, from offset 0 to the end of the last buffer."""
+        """Bytes that the plan occupies, from offset 0 to the end of the last buffer; not more than all buffers take one
+        after the other, unless there are offline offsets.
+        """
 
     def get_buffer_count(self) -> int:
         """Number of buffers added."""
 
     def get_offset_for_buffer(self, buffer_index: int) -> int:
-        """The offset of the buffer that was added as number `buffer_index`."""
+        """The offset of the buffer that was added as number `buffer_index`; the same each time it is asked for.
+
+        It is an offline offset as it was given, or a multiple of the alignment that is not negative. A planner raises
+        `ArenaError` or `IndexError` for an index below 0, or of no buffer.
+        """
+
+
+def ask_planner(planner: MemoryPlanner, method: str, *arguments: int) -> int:
+    """Call a method of a planner that returns a number.
+
+    Raises:
+        ArenaError: it returned something else, or raised anything but a `TflmError`.
+    """
+    answer = tell_planner(planner, method, *arguments)
+    if not isinstance(answer, Integral):
+        raise ArenaError(f"{_call(planner, method, arguments)} returned {answer!r}, must be an integer")
+    return int(answer)
+
+
+def tell_planner(planner: MemoryPlanner, method: str, *arguments: int) -> object:
+    """Call a method of a planner, and return what it returns.
+
+    Raises:
+        ArenaError: it raised anything but a `TflmError`.
+    """
+    try:
+        return getattr(planner, method)(*arguments)
+    except TflmError:
+        raise
+    except Exception as error:
+        raise ArenaError(
+            f"{_call(planner, method, arguments)} raised {type(error).__name__}: {error}; "
+            "tflm.testing.check_planner shows the smallest problem with which a planner fails"
+        ) from error
+
+
+def _call(planner: MemoryPlanner, method: str, arguments: tuple[int, ...]) -> str:
+    return f"the planner's {type(planner).__name__}.{method}({', '.join(map(str, arguments))})"
 
 
 class LimitedSearch(Protocol):
@@ -82,12 +117,14 @@ class SearchProgress(NamedTuple):
 
 
 def preserves_all_tensors(planner: MemoryPlanner) -> bool:
-    """`MemoryPlanner.preserves_all_tensors` of a planner; False if it is missing."""
+    """Whether no two buffers of a planner ever share memory, so that every tensor can be read after an invoke; False if
+    the planner does not say.
+    """
     return getattr(planner, "preserves_all_tensors", False)
 
 
 def limited_search(planner: MemoryPlanner) -> LimitedSearch | None:
-    """`MemoryPlanner.limited_search` of a planner; None if it is missing."""
+    """The search of a planner, if its time can be limited; None for a planner without one."""
     return getattr(planner, "limited_search", None)
 
 

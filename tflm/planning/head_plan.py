@@ -20,7 +20,7 @@ from tflm.memory import (
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
 from tflm.memory.greedy_memory_planner import place_greedily
 from tflm.memory.plan_search import LARGEST_NUMBER_OF_PAIRS
-from tflm.memory.planner import limited_search
+from tflm.memory.planner import ask_planner, limited_search, tell_planner
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.body_placement import ROUNDS_PER_BODY, BodyPlacement
 from tflm.planning.in_place import overwritten_inputs
@@ -255,7 +255,7 @@ def _largest_blocks(of_parts: Iterable[Sequence[Buffer]]) -> list[Buffer]:
 
 
 def _place(planner: MemoryPlanner, buffers: Sequence[Buffer]) -> list[int]:
-    planner.init(sys.maxsize)
+    tell_planner(planner, "init", sys.maxsize)
     for buffer in buffers:
-        planner.add_buffer(*buffer)
-    return [planner.get_offset_for_buffer(i) for i in range(len(buffers))]
+        tell_planner(planner, "add_buffer", *buffer)
+    return [ask_planner(planner, "get_offset_for_buffer", i) for i in range(len(buffers))]

@@ -35,7 +35,7 @@ from tflm.memory.lifetimes import (
     SubgraphLifetimeBuilder,
 )
 from tflm.memory.plan_checker import lost_values
-from tflm.memory.planner import MemoryPlanner, preserves_all_tensors
+from tflm.memory.planner import MemoryPlanner, ask_planner, preserves_all_tensors, tell_planner
 from tflm.memory.simple_memory_allocator import (
     NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
     PERSISTENT_ARENA_BUFFER_ALLOCATOR,
@@ -410,15 +410,16 @@ class MicroAllocator:
         """Run the planner on all buffers, with the free memory for its tables, and set the head."""
         remaining = self._non_persistent.get_available_memory(ARENA_ALIGNMENT)
         working_space = self._non_persistent.allocate_temp(remaining, ARENA_ALIGNMENT, PLANNER_WORKING_SPACE)
-        self.planner.init(remaining)
+        tell_planner(self.planner, "init", remaining)
         per_buffer = self.planner.WORKING_BYTES_PER_BUFFER if isinstance(self.planner, PlacingPlanner) else 0
         self.planner_bytes.append(per_buffer * len(buffers))
         for size, first_use, last_use, offset in buffers:
-            self.planner.add_buffer(align_up(size, ARENA_ALIGNMENT), first_use, last_use, offset)
+            bytes_taken = align_up(size, ARENA_ALIGNMENT)
+            tell_planner(self.planner, "add_buffer", bytes_taken, first_use, last_use, offset)
         for offset in (*temps, working_space):
             self._non_persistent.deallocate_temp(offset)
         self._non_persistent.reset_temp_allocations()
-        size = self.planner.get_maximum_memory_size()
+        size = ask_planner(self.planner, "get_maximum_memory_size")
         if not self.release.holds(PLANNED_TOGETHER):  # the plan had to fit above the previous head
             room = self._non_persistent.allocate_temp(size, ARENA_ALIGNMENT, ROOM_FOR_THE_PLAN)
             self._non_persistent.deallocate_temp(room)
@@ -438,7 +439,7 @@ class MicroAllocator:
             # buffers.
             first_use = min(max(buffer.first_use, 0), buffer.last_use)
             name = next(nodes).operator if buffer.tensor is None else buffer.name
-            offset = self.planner.get_offset_for_buffer(i)
+            offset = ask_planner(self.planner, "get_offset_for_buffer", i)
             planned.append(replace(buffer, first_use=first_use, offset=offset, name=name))
         self._check_plan(planned)
         for buffer in planned:
@@ -451,7 +452,7 @@ class MicroAllocator:
 
     def _check_plan(self, planned: list[Buffer]) -> None:
         """Reject an external plan whose buffers reach beyond its head."""
-        head = self.planner.get_maximum_memory_size()
+        head = ask_planner(self.planner, "get_maximum_memory_size")
         for buffer in planned:
             if buffer.offset < 0 or buffer.offset + buffer.bytes > head:
                 raise ArenaError(

@@ -123,6 +123,8 @@ def check_planner(
             _smaller,
             itertools.chain(_small_problems(fixed, alignment), _large_problems(fixed, alignment)),
         )
+    for count in range(3):
+        _Run(make, _Problem([], [Buffer(alignment, 0, 1)] * count, count), alignment).check_unknown_indices()
 
 
 def _smaller(problem: _Problem) -> Iterator[_Problem]:
@@ -223,7 +225,6 @@ class _Run:
                 self._fail(f"the offset of buffer {index} was {self._offsets[index]} and is {again} when asked again")
         if (again := self._planner.get_maximum_memory_size()) != size:
             self._fail(f"the size of the plan was {size} and is {again} when asked again")
-        self._check_unknown_indices()
 
     def _check_offsets(self) -> None:
         for index, (buffer, offset) in enumerate(zip(self._added, self._offsets)):
@@ -259,14 +260,19 @@ class _Run:
         if size > total and not any(buffer.is_placed for buffer in self._added):
             self._fail(f"the plan takes {size} bytes, more than the {total} of all buffers one after the other")
 
-    def _check_unknown_indices(self) -> None:
+    def check_unknown_indices(self) -> None:
+        """Ask for the offsets of buffers that do not exist: the least of all faults, and so the last to be reported."""
+        self.check()
         for index in (-1, len(self._added)):
             try:
                 offset = self._planner.get_offset_for_buffer(index)
             except (ArenaError, IndexError):
                 continue
+            except Exception as error:
+                self._fail(f"get_offset_for_buffer({index}) raised {type(error).__name__}, not ArenaError", cause=error)
             self._fail(
-                f"get_offset_for_buffer({index}) returned {offset}, must raise ArenaError: there is no such buffer"
+                f"get_offset_for_buffer({index}) returned {offset}, must raise ArenaError or IndexError: there is no "
+                "such buffer"
             )
 
     def _place(self, index: int) -> Place:
