@@ -31,6 +31,10 @@ def test_reference_pages_are_up_to_date(name: str) -> None:
     assert written == reference.PAGES[name](), "run `make reference`"
 
 
+def test_the_stub_of_the_resolver_s_methods_is_up_to_date() -> None:
+    assert reference.STUB.read_text(encoding="utf-8") == reference.resolver_methods(), "run `make reference`"
+
+
 @pytest.mark.parametrize("name", reference.PAGES)
 def test_reference_pages_show_no_objects_of_python(name: str) -> None:
     page = reference.PAGES[name]()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +15,36 @@ import tflm
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.registration import OPAQUE
 from tflm.schema import BuiltinOperator, TensorType
+
+ROOT = Path(__file__).parents[1]
+
+SNIPPET = """\
+import tflm
+
+resolver = tflm.MicroMutableOpResolver(2)
+resolver.add_fully_connected()
+resolver.add_softmax(None)
+resolver.add_fullyconnected()
+
+
+class Planner:
+    def init(self, working_bytes: int) -> None: ...
+    def add_buffer(
+        self, size: int, first_time_used: int, last_time_used: int, offline_offset: int = -1
+    ) -> None: ...
+    def get_maximum_memory_size(self) -> int:
+        return 0
+
+    def get_buffer_count(self) -> int:
+        return 0
+
+    def get_offset_for_buffer(self, buffer_index: int) -> int:
+        return 0
+
+
+tflm.measure_arena(tflm.Model(b""), resolver, planner=Planner())
+tflm.measure_arena(tflm.Model(b""), resolver, planner=object())
+"""
 
 BUILTIN = [
     "ABS",
@@ -171,3 +204,25 @@ def test_each_can_be_added_alone_by_the_method_that_an_error_names(name: str) ->
     assert method is not None
     getattr(resolver, method[1])()
     assert name in resolver
+
+
+def test_type_checkers_know_the_methods_of_resolvers_and_planners(tmp_path: Path) -> None:
+    """A misspelt method is an error, and so is a planner without methods; one without optional attributes is not."""
+    cache = ROOT / ".mypy_cache"
+    if not cache.is_dir():
+        pytest.skip("mypy has not checked the package here, which takes a minute (make test)")
+    pytest.importorskip("mypy")
+    (tmp_path / "snippet.py").write_text(SNIPPET)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), str(tmp_path / "snippet.py")]
+    answer = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=300)
+    errors = re.findall(r"snippet\.py:(\d+): error: .*\[([a-z-]+)\]$", answer.stdout, re.MULTILINE)
+    lines = SNIPPET.splitlines()
+    assert errors == [
+        (str(lines.index("resolver.add_fullyconnected()") + 1), "attr-defined"),
+        (str(len(lines)), "arg-type"),
+    ], answer.stdout
+
+
+def test_a_misspelt_method_is_explained() -> None:
+    with pytest.raises(AttributeError, match="did you mean add_fully_connected"):
+        tflm.MicroMutableOpResolver(1).add_fullyconnected()  # type: ignore[attr-defined]

@@ -31,6 +31,15 @@ GALLERY = Path(__file__).parents[1] / "examples" / "gallery"
 
 GENERATED = "<!-- Written by tools/reference.py from the code. Changes here are lost. -->"
 
+STUB = Path(__file__).parents[1] / "tflm" / "runtime" / "resolver_methods.pyi"
+
+STUB_INTRODUCTION = '''\
+"""The methods of resolvers that add an operator each. Written by tools/reference.py; changes here are lost."""
+
+from tflm.kernels import Registration
+
+class ResolverMethods:'''
+
 COMMANDS_INTRODUCTION = """\
 `tflm COMMAND --help` shows the help on this page. `python -m tflm` is the same as `tflm`.
 `tflm --install-completion` enables completion of commands, options, targets and planners (bash, zsh, fish).
@@ -402,8 +411,18 @@ PAGES: dict[str, Callable[[], str]] = {
 }
 
 
+def resolver_methods() -> str:
+    """The stub that declares the resolver's methods, which exist at run time only."""
+    methods = (
+        f"    def {method_name(operator)}(self, registration: Registration | None = None) -> None: ..."
+        for operator in REGISTRATIONS
+    )
+    return "\n".join([STUB_INTRODUCTION, *methods, ""])
+
+
 def main() -> None:
     """Write all pages."""
+    STUB.write_text(resolver_methods(), encoding="utf-8")
     for name, page in PAGES.items():
         (DOCS / name).write_text(page(), encoding="utf-8")
         print(DOCS / name, file=sys.stderr)

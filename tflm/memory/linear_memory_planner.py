@@ -37,4 +37,5 @@ class LinearMemoryPlanner(PlacingPlanner):
 
     @property
     def preserves_all_tensors(self) -> bool:
+        """True: no two buffers share memory."""
         return True

@@ -15,8 +15,13 @@ from tflm.schema.model import FLEX_PREFIX
 from tflm.schema.tables import OperatorCode
 from tflm.schema.verifier import builtin_code
 
+if TYPE_CHECKING:
+    from tflm.runtime.resolver_methods import ResolverMethods  # a stub, for the methods that `_adder` makes
+else:
+    ResolverMethods = object
 
-class MicroMutableOpResolver:
+
+class MicroMutableOpResolver(ResolverMethods):
     """Holds the operators that were added to it, up to a fixed number.
 
     Each operator of the package has a method: `add_fully_connected()`, `add_softmax()` and so on, named after the
@@ -104,11 +109,7 @@ class MicroMutableOpResolver:
     def __contains__(self, name: str) -> bool:
         return name in self._registrations
 
-    if TYPE_CHECKING:  # the methods that `_adder` makes
-
-        def __getattr__(self, name: str) -> Callable[[], None]: ...
-
-    else:
+    if not TYPE_CHECKING:  # for which a misspelt method would exist
 
         def __getattr__(self, name: str) -> Any:
             import difflib  # only to explain a mistake
