@@ -101,6 +101,8 @@ def _link_from_cache(kernels: list[Kernel]) -> None:
 
 def _link(objects: Mapping[Kernel, bytes]) -> None:
     """Load object files; what lacks the entry of its kernel is left out."""
+    if not objects:
+        return
     with _linking:
         left = {}
         for kernel, made in objects.items():

@@ -3,8 +3,9 @@
 The capsule holds the address of an array of int64, `words_of` a call. A call takes a fifth of the time of one through a
 function pointer of ctypes.
 
-A call may be guarded by a list with one token, which is there while no other call is in progress. A kernel that keeps
-the interpreter lock only looks for it: nothing else runs meanwhile.
+A call may be guarded by a list, which is empty while no other call is in progress. The frame that calls is in it
+meanwhile, so that everybody sees when that has ended. A kernel that keeps the interpreter lock only looks whether the
+list is empty: nothing else runs meanwhile.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -29,15 +31,15 @@ def has_interpreter_lock() -> bool:
 
 
 IN_USE = -1
-"""What a guarded call returns if the token is not there."""
+"""What a guarded call returns if the list is not empty."""
 
-GUARD, NONE, ENTRY, ARGUMENTS = range(4)
-"""Places of words: the list or 0, None, the address of the kernel's entry, then the kernel's arguments."""
+GUARD, ENTRY, ARGUMENTS = range(3)
+"""Places of words: the list or 0, the address of the kernel's entry, then the kernel's arguments."""
 
 
-def words_of(entry: int, arguments: Sequence[int], guard: list[None] | None = None) -> npt.NDArray[np.int64]:
+def words_of(entry: int, arguments: Sequence[int], guard: list[FrameType] | None = None) -> npt.NDArray[np.int64]:
     """The words of a call; the caller keeps the guard alive, too."""
-    return np.array([0 if guard is None else id(guard), id(None), entry, *arguments], np.int64)
+    return np.array([0 if guard is None else id(guard), entry, *arguments], np.int64)
 
 
 @emitted
@@ -45,7 +47,7 @@ def call_entry(builder: Any, *, releases_lock: int) -> None:
     """Call the entry that the capsule names, a PyCFunction of METH_NOARGS: returns the kernel's status as a Python int.
 
     With `releases_lock`, other threads of Python may run meanwhile. A guarded call whose status is above 0 leaves the
-    guard without its token.
+    frame in the list.
     """
     from llvmlite import ir
 
@@ -58,19 +60,19 @@ def call_entry(builder: Any, *, releases_lock: int) -> None:
 
     capsule = builder.ptrtoint(builder.function.args[0], integer)
     words = builder.inttoptr(api("PyCapsule_GetPointer", capsule, integer(0)), integer.as_pointer())
-    guard, none, address = (builder.load(builder.gep(words, [integer(place)])) for place in (GUARD, NONE, ENTRY))
+    guard, address = (builder.load(builder.gep(words, [integer(place)])) for place in (GUARD, ENTRY))
     is_guarded = builder.icmp_signed("!=", guard, integer(0))
     arguments = builder.gep(words, [integer(ARGUMENTS)])
     entry = builder.inttoptr(address, ir.FunctionType(integer, [arguments.type]).as_pointer())
 
-    def take_token() -> None:
-        api("PyList_SetSlice", guard, integer(0), integer(1), integer(0))
+    def hold() -> None:
+        api("PyList_Append", guard, api("PyEval_GetFrame"))
 
     with builder.if_then(is_guarded):
-        with builder.if_then(builder.icmp_signed("==", api("PyList_Size", guard), integer(0))):
+        with builder.if_then(builder.icmp_signed("!=", api("PyList_Size", guard), integer(0))):
             builder.ret(api("PyLong_FromLongLong", integer(IN_USE)))
         if releases_lock:
-            take_token()
+            hold()
     if releases_lock:
         thread = api("PyEval_SaveThread")
         status = builder.call(entry, [arguments])
@@ -80,9 +82,9 @@ def call_entry(builder: Any, *, releases_lock: int) -> None:
     is_done = builder.icmp_signed("==", status, integer(0))
     with builder.if_then(builder.and_(is_guarded, is_done if releases_lock else builder.not_(is_done))):
         if releases_lock:
-            api("PyList_Append", guard, none)
+            api("PyList_SetSlice", guard, integer(0), integer(1), integer(0))
         else:
-            take_token()
+            hold()
     builder.ret(api("PyLong_FromLongLong", status))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from types import FrameType
 from typing import NamedTuple
 
 from tflm.errors import DelegateError
@@ -20,10 +21,10 @@ from tflm.schema.tables import SubGraph
 
 
 class StandaloneRun(NamedTuple):
-    """A run in two parts, guarded by a list with one token, which is there while no other call is in progress.
+    """A run in two parts, guarded by the frames of a `ReentrancyGuard`.
 
-    `start` returns 0 if it ran everything, a negative number if the token is not there, otherwise a status to call
-    `finish` with; the token is taken then, and the caller puts it back.
+    `start` returns 0 if it ran everything, a negative number if there are frames, otherwise a status to call `finish`
+    with; the frame of its caller then holds the guard, and the caller releases it.
     """
 
     start: Callable[[], int]
@@ -47,7 +48,7 @@ class DelegateTraits:
         """Its name in messages."""
         return type(self).__name__
 
-    def standalone(self, run: Run, guard: list[None]) -> StandaloneRun | None:
+    def standalone(self, run: Run, guard: list[FrameType]) -> StandaloneRun | None:
         """The parts of the function from a node's `bind`, if it silences numpy and names the operator that failed.
 
         If a model consists of one such node, `MicroInterpreter.invoke` calls the parts directly.

@@ -9,7 +9,7 @@ the scratch requests; afterwards the planned tensors and scratch buffers.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Union
@@ -216,6 +216,7 @@ class MicroAllocator:
         self.planner = self._make_planner(planner)
         self._allocate_struct(RECORDING_MICRO_ALLOCATOR if recording else MICRO_ALLOCATOR)
         self.turn = ReentrancyGuard()
+        self._unfinished: tuple[Callable[[], bool], Callable[[], None]] | None = None
         self._model_is_allocating = False
         self._requests: list[ScratchBufferRequest] = []
         self._assigned_requests = 0
@@ -583,19 +584,40 @@ class MicroAllocator:
         return self.head_bytes + self.tail_bytes
 
     @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        """On any exception, restore the initial state, so that the arena can be used again."""
-        checkpoints = [(memory, memory.checkpoint()) for memory in (self._persistent, self._non_persistent)]
-        largest_head = self._largest_head
+    def all_or_nothing(self, is_done: Callable[[], bool]) -> Iterator[None]:
+        """On any exception, restore the initial state, so that the arena can be used again.
+
+        Args:
+            is_done: whether what was allocated is in use, and stays even if an exception follows.
+        """
+        self._undo_unfinished()  # what an interrupt kept the previous call from
+        self._unfinished = is_done, self._checkpoint()
         try:
             yield
-        except BaseException:
+        finally:
+            self._undo_unfinished()
+
+    def _undo_unfinished(self) -> None:
+        """Undo an allocation that was begun and is not done."""
+        if self._unfinished is not None:
+            is_done, restore = self._unfinished
+            if not is_done():
+                restore()
+            self._unfinished = None
+
+    def _checkpoint(self) -> Callable[[], None]:
+        """Returns a function that restores the present state."""
+        checkpoints = [(memory, memory.checkpoint()) for memory in (self._persistent, self._non_persistent)]
+        largest_head = self._largest_head
+
+        def restore() -> None:
             for memory, checkpoint in checkpoints:
                 memory.restore(checkpoint)
             self._largest_head = largest_head
             self._model_is_allocating, self._requests, self._temps = False, [], []
             self._assigned_requests = 0
-            raise
+
+        return restore
 
     def _allocate_struct(self, struct: Struct, count: int = 1) -> None:
         what = struct.name if count == 1 else f"{count} x {struct.name}"

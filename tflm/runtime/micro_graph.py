@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -196,7 +197,7 @@ class MicroGraph:
 
         self.for_each_node(bind, running=True)
 
-    def standalone_run(self, guard: list[None]) -> StandaloneRun | None:
+    def standalone_run(self, guard: list[FrameType]) -> StandaloneRun | None:
         """What runs the whole model, if the model is a single node of a standalone delegate; otherwise None."""
         nodes, runs = self.plans[0].running, self._runs[0]
         delegate = nodes[0].delegate if len(nodes) == 1 else None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -76,8 +75,8 @@ class MicroInterpreter:
     one of them is in progress, in another thread or in an operator that calls back. This includes all interpreters that
     share a `MicroAllocator`; interpreters with their own arenas are independent.
 
-    Any exception of an operator is passed on, and every call is allowed afterwards. Outputs may be partly written until
-    the next successful `invoke`, variables and the state of operators until `reset`.
+    Any exception of an operator or a signal handler is passed on, and every call is allowed afterwards. Outputs may be
+    partly written until the next successful `invoke`, variables and the state of operators until `reset`.
     """
 
     def __init__(
@@ -117,7 +116,7 @@ class MicroInterpreter:
         self._guard = arena.turn if isinstance(arena, MicroAllocator) else ReentrancyGuard()
         self._start: Callable[[], int] | None = None
         self._finish: Callable[[int], None]
-        self._run: Callable[[], Any]
+        self._run: Callable[[], Any] | None = None
 
     def __repr__(self) -> str:
         place = "not allocated yet" if self._allocated is None else f"{self.arena_used_bytes()} bytes of the arena used"
@@ -139,11 +138,14 @@ class MicroInterpreter:
         """
         if self._allocated is not None:
             raise InterpreterError("a delegate can change the graph only before allocate_tensors()")
-        with self._under_way("modify_graph_with_delegate"):
+        self._guard.acquire("modify_graph_with_delegate")
+        try:
             graph, self._graph = self._current_graph(), None
             graph.modify_with_delegate(delegate)
             self._delegates.append(delegate)
             self._graph = graph
+        finally:
+            self._guard.release()
 
     def execution_plan(self, subgraph_index: int = 0) -> list[PlannedNode]:
         """The nodes of a subgraph in the order in which they run, each with its `operators` and its `delegate`.
@@ -168,50 +170,69 @@ class MicroInterpreter:
         """
         if self._is_allocated():
             return
-        with self._under_way("allocate_tensors"):
-            if self._is_allocated():  # by another thread, since the first check
-                return
-            if isinstance(self._arena, MicroAllocator):
-                allocator = self._arena
-            else:
-                allocator = MicroAllocator(self._arena, self._planner, self._target, kernels=self._kernels)
-            if not preserves_all_tensors(allocator.planner):
-                require_safe_plan(self._kernels, allocator.target, self._model)
-            host_memory = HostMemory(allocator.arena_bytes, len(self._model.data))
-            with allocator.all_or_nothing(), np.errstate(all="ignore"), host_memory.open():
-                graph, self._graph = self._current_graph(), None
-                allocated = lay_out(graph, allocator, self._while_limit, self._decompression_memory)
-                try:
-                    graph.prepare_host_delegates(allocated.context)
-                    graph.bind_subgraphs(allocated.context, self._profiler)
-                    allocated.reset()
-                except BaseException:
+        self._guard.acquire("allocate_tensors")
+        try:
+            if not self._is_allocated():  # by another thread, since the first check
+                contextvars.copy_context().run(self._allocate)  # which settings of numpy do not outlive
+        finally:
+            self._guard.release()
+
+    def _allocate(self) -> None:
+        if isinstance(self._arena, MicroAllocator):
+            allocator = self._arena
+        else:
+            allocator = MicroAllocator(self._arena, self._planner, self._target, kernels=self._kernels)
+        if not preserves_all_tensors(allocator.planner):
+            require_safe_plan(self._kernels, allocator.target, self._model)
+        host_memory = HostMemory(allocator.arena_bytes, len(self._model.data))
+        with allocator.all_or_nothing(self._is_allocated), np.errstate(all="ignore"), host_memory.open():
+            graph, self._graph = self._current_graph(), None
+            allocated = lay_out(graph, allocator, self._while_limit, self._decompression_memory)
+            try:
+                graph.prepare_host_delegates(allocated.context)
+                graph.bind_subgraphs(allocated.context, self._profiler)
+                allocated.reset()
+                self._host_bytes = host_memory.bytes
+                self._allocated = allocated
+            except BaseException:
+                if not self._is_allocated():
                     graph.release(allocated.context)
-                    raise
-            self._choose_run(allocated)
-            self._allocated, self._host_bytes = allocated, host_memory.bytes
+                raise
+        self._choose_run(allocated)
 
     def _choose_run(self, allocated: Layout) -> None:
         """Set what `invoke` calls; again once the delegates have finished what they do in the background."""
-        graph, standalone = allocated.graph, allocated.graph.standalone_run(self._guard.tokens)
-        if standalone is not None:
-            self._start, self._finish = standalone
-            return
+        graph, standalone = allocated.graph, allocated.graph.standalone_run(self._guard.frames)
         like_c = _like_c(BUFFER_ELEMENTS if allocated.has_large_tensors else None)
+        if standalone is not None:
+            self._finish = partial(like_c, standalone.finish)
+            self._start = standalone.start
+            return
         calls = (graph.invoke_subgraph, 0) if graph.is_final else (graph.invoke_unfinished,)
         self._run = partial(like_c, *calls)
 
     def _run_guarded(self) -> None:
         """Invoke the model unless another call is in progress."""
-        with self._under_way("invoke"), suppress(InvokeAborted):
+        self._guard.acquire("invoke")
+        try:
             allocated = self._ready("invoke")
+            if self._run is None:  # an interrupt ended `allocate_tensors` at its end
+                self._run = partial(_like_c(BUFFER_ELEMENTS), allocated.graph.invoke_unfinished)
             if self._run():
                 self._choose_run(allocated)
+        except InvokeAborted:
+            return
+        finally:
+            self._guard.release()
 
     def _continue(self, status: int) -> None:
         """Finish a standalone run that returned this status."""
-        if status < 0:
-            raise self._guard.error("invoke")
+        while status < 0:
+            self._guard.forget_ended("invoke")
+            assert self._start is not None
+            status = self._start()
+        if not status:
+            return
         try:
             self._finish(status)
         except InvokeAborted:
@@ -254,8 +275,11 @@ class MicroInterpreter:
             InterpreterError: `allocate_tensors` was not called, or another call is in progress.
         """
         allocated = self._ready("reset")
-        with self._under_way("reset"):
+        self._guard.acquire("reset")
+        try:
             allocated.reset()
+        finally:
+            self._guard.release()
 
     def inputs_size(self) -> int:
         """Number of inputs."""
@@ -330,14 +354,6 @@ class MicroInterpreter:
     def tail_bytes(self) -> int:
         """Bytes at the end of the arena, which hold the runtime's own structures and persistent data."""
         return self._ready("tail_bytes").allocator.tail_bytes
-
-    @contextmanager
-    def _under_way(self, call: str) -> Iterator[None]:
-        self._guard.acquire(call)
-        try:
-            yield
-        finally:
-            self._guard.release()
 
     def _ready(self, call: str) -> Layout:
         if self._allocated is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,15 +34,14 @@ class LoggingMicroAllocator(MicroAllocator):
         """Every allocation in the arena of the head, in order; the same, where tail and head share one."""
         return self._non_persistent.log
 
-    @contextmanager
-    def all_or_nothing(self) -> Iterator[None]:
-        purposes = len(self._purposes)
-        try:
-            with super().all_or_nothing():
-                yield
-        except BaseException:
+    def _checkpoint(self) -> Callable[[], None]:
+        restore, purposes = super()._checkpoint(), len(self._purposes)
+
+        def restore_all() -> None:
+            restore()
             del self._purposes[purposes:]
-            raise
+
+        return restore_all
 
     @contextmanager
     def _recorded(self, kind: RecordedAllocationType) -> Iterator[Recorded]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 
 from tflm.compiler.language import Kernel
 from tflm.delegates.compiled.bands import shared_by, threads
@@ -61,7 +62,7 @@ class Compiled(Delegate):
         for subset in [[index] for index in taken] if context.is_profiled else [taken]:
             context.replace_node_subsets_with_delegate_kernels(registration, subset)
 
-    def standalone(self, run: Run, guard: list[None]) -> StandaloneRun | None:
+    def standalone(self, run: Run, guard: list[FrameType]) -> StandaloneRun | None:
         segment = getattr(_final(run), "__self__", None)
         if not isinstance(segment, Segment):
             return None

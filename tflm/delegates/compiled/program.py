@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy.typing as npt
 
 from tflm.compiler.language import ABORTED, DONE, Int64s, Kernel, Step, emitted
 from tflm.compiler.machine_code import addresses, unknown
-from tflm.compiler.methods import ARGUMENTS, bind_method, call_entry, has_interpreter_lock, words_of
+from tflm.compiler.methods import bind_method, call_entry, has_interpreter_lock, words_of
 from tflm.delegates.compiled.team import KERNELS as TEAM_KERNELS
 from tflm.delegates.compiled.team import Team, run_together
 from tflm.kernels.node import InvokeAborted
@@ -162,21 +163,28 @@ class Segment:
         self._ends = np.cumsum([len(of) for of in calls], dtype=np.int64)
         self._program = np.array([call for of in calls for call in of], np.int64)
         self._call_arguments = run_steps.step(first=0, last=len(self._program), program=self._program).arguments
-        words = words_of(available[run_steps], self._call_arguments)
-        self._first = words[ARGUMENTS : ARGUMENTS + 1]
         owned = sum(array.nbytes for step in steps for array in step.owners)
         self._method = RELEASES_LOCK if self._team or owned >= BYTES_OF_A_SHORT_PROGRAM else KEEPS_LOCK
-        run_all: Callable[[], int] = bind_method(self._method, available[self._method], words)
-        self.start = partial(self._team.run, run_all) if self._team else run_all
+        self._starts: dict[int, Callable[[], int]] = {}
+        self.start = self._start_at(0)
         """Runs the steps until one fails; returns what `run_steps` returns."""
 
-    def guarded_start(self, guard: list[None]) -> Callable[[], int] | None:
+    def guarded_start(self, guard: list[FrameType]) -> Callable[[], int] | None:
         """The same as `start`, guarded as in `tflm.compiler.methods`; None for a team and without interpreter lock."""
         if self._team or not has_interpreter_lock():
             return None
-        words = words_of(self._available[run_steps], self._call_arguments, guard)
+        return self._method_of(words_of(self._available[run_steps], self._call_arguments, guard))
+
+    def _method_of(self, words: npt.NDArray[np.int64]) -> Callable[[], int]:
         self._arguments.append(words)
         return bind_method(self._method, self._available[self._method], words)
+
+    def _start_at(self, first: int) -> Callable[[], int]:
+        """The same as `start` from a step on. There is a call for each, as an interrupt could leave one changed."""
+        if first not in self._starts:
+            run = self._method_of(words_of(self._available[run_steps], [first, *self._call_arguments[1:]]))
+            self._starts[first] = partial(self._team.run, run) if self._team else run
+        return self._starts[first]
 
     def _together(self, steps: Sequence[Step]) -> Iterator[list[Step]]:
         """The steps of an operator, in turn; those that a team runs at the same time are in one list."""
@@ -215,10 +223,5 @@ class Segment:
             if reason == ABORTED:
                 raise InvokeAborted
             refused = int(np.searchsorted(self._ends, place, "right"))
-            with np.errstate(all="ignore"):
-                self._operators[refused].run_numpy()
-            self._first[0] = self._ends[refused]
-            try:
-                status = self.start()
-            finally:
-                self._first[0] = 0
+            self._operators[refused].run_numpy()
+            status = self._start_at(int(self._ends[refused]))()
