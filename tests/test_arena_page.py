@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_cli import INT8_MODEL, figures, run
 
+from tflm.application import arena_plot
 from tflm.schema import (
     BuiltinOperator,
     ConcatenationOptions,
@@ -255,6 +258,57 @@ def test_blocks_say_what_makes_them_and_what_they_are(open_page: Open, corpus: P
         any(part in label for label in labels for part in [line.rstrip("\N{HORIZONTAL ELLIPSIS}")]) for line in shown
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+COVERED = """map => {
+    const shapes = [...map.querySelectorAll("rect.buffer, text.name")];
+    const box = (shape) => shape.getBoundingClientRect();
+    const isOn = (rect, text) => rect.tagName === "rect"
+        && box(rect).left < box(text).right - 1 && box(text).left < box(rect).right - 1
+        && box(rect).top < box(text).bottom - 1 && box(text).top < box(rect).bottom - 1;
+    return shapes.filter((text, i) => text.tagName === "text" && shapes.slice(i + 1).some((rect) => isOn(rect, text)))
+        .map(text => text.textContent);
+}"""
+"""The labels of a map that a block lies on."""
+
+
+def test_no_block_covers_the_label_of_another(open_page: Open, tmp_path: Path) -> None:
+    builder = ModelBuilder("in place")
+    main = builder.subgraph()
+    x = main.input("x", (1, 64), TensorType.INT8, quantized(0.1))
+    for i in range(6):
+        y = main.tensor(f"y_{i}", (1, 64), TensorType.INT8, quantized(0.1))
+        main.operator(BuiltinOperator.RELU, [x], [y])
+        x = y
+    main.output(x)
+    plain, planned = tmp_path / "plain.tflite", tmp_path / "planned.tflite"
+    plain.write_bytes(builder.build())
+    assert run("plan", plain, "--overlap", "reference", "--kernels", "reference", "-o", planned).returncode == 0
+    assert {buffer["offset"] for buffer in measured_arena(planned)["buffers"]} == {0}
+    page = open_page(planned)
+    resize(page, 520)
+    assert page.locator("svg.map text.name").count() > 3
+    assert page.eval_on_selector("svg.map", COVERED) == []
+
+
+BLOCKS = st.tuples(st.integers(0, 6), st.integers(0, 4), st.integers(0, 4), st.integers(1, 4))
+
+
+@given(st.lists(BLOCKS, min_size=1, max_size=5))
+def test_labels_of_images_are_where_no_later_block_covers_them(drawn: list[tuple[int, int, int, int]]) -> None:
+    buffers = [
+        {"first_use": first, "last_use": first + more, "offset": offset, "bytes": size, "index": i}
+        for i, (first, more, offset, size) in enumerate(drawn)
+    ]
+
+    def rows(buffer: dict[str, int]) -> set[int]:
+        return set(range(buffer["offset"], buffer["offset"] + buffer["bytes"]))
+
+    for buffer in buffers:
+        begin, end = arena_plot._uncovered({"buffers": buffers}, buffer)
+        for later in buffers[buffer["index"] + 1 :]:
+            steps = range(later["first_use"], later["last_use"] + 1)
+            assert not rows(buffer) & rows(later) or not set(range(begin, end)) & set(steps)
 
 
 def test_colours_have_a_legend_and_axes_their_titles(open_page: Open, corpus: Path) -> None:

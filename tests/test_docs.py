@@ -10,6 +10,7 @@ import re
 import shlex
 from operator import attrgetter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import reference
@@ -45,7 +46,7 @@ def test_every_public_name_is_on_one_page_of_the_api() -> None:
     listed = [name for names in reference.TOPICS.values() for name in names]
     assert len(listed) == len(set(listed))
     public = {name for name in tflm.__all__ if not name.startswith("_") and not inspect.ismodule(getattr(tflm, name))}
-    planners = (*memory.PLANNERS.values(), *memory.MODEL_PLANNERS.values(), memory.MemoryPlanner)
+    planners: tuple[Any, ...] = (*memory.PLANNERS.values(), *memory.MODEL_PLANNERS.values(), memory.MemoryPlanner)
     assert set(listed) >= {"schema.SubgraphBuilder", *public, *(f"memory.{planner.__name__}" for planner in planners)}
 
 

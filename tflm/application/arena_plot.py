@@ -102,10 +102,25 @@ def _legend(all_axes: Any, plans: dict[str, dict[str, Any]]) -> list[Any]:
     return [*blocks, *all_axes[0].get_legend_handles_labels()[0]]
 
 
+def _uncovered(plan: dict[str, Any], buffer: dict[str, Any]) -> tuple[int, int]:
+    """Return the steps, from the first to the one after the last, in which no buffer drawn later covers this one."""
+    begin, end = buffer["first_use"], buffer["last_use"] + 1
+    for other in plan["buffers"][plan["buffers"].index(buffer) + 1 :]:
+        in_time = other["first_use"] < end and begin <= other["last_use"]
+        above = other["offset"] >= buffer["offset"] + buffer["bytes"]
+        if not in_time or above or buffer["offset"] >= other["offset"] + other["bytes"]:
+            continue
+        if other["first_use"] > begin:
+            end = other["first_use"]
+        else:
+            begin = other["last_use"] + 1
+    return begin, end
+
+
 def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:
-    """Label a buffer with its operator and shape, cut to its width."""
-    steps = buffer["last_use"] - buffer["first_use"] + 1
-    inches = SHARE_OF_AXES * axes.figure.get_figwidth() / len(axes.figure.axes) * steps / len(plan["steps"])
+    """Label a buffer with its operator and shape, cut to the width in which no later buffer covers it."""
+    begin, end = _uncovered(plan, buffer)
+    inches = SHARE_OF_AXES * axes.figure.get_figwidth() / len(axes.figure.axes) * (end - begin) / len(plan["steps"])
     characters = int(inches * POINTS_PER_INCH / POINTS_PER_CHARACTER)
     if characters < FEWEST_CHARACTERS:
         return
@@ -114,5 +129,5 @@ def _name(axes: Any, plan: dict[str, Any], buffer: dict[str, Any]) -> None:
     sizes = buffer["dims"][1:] if buffer["dims"][:1] == [1] else buffer["dims"]
     shape = "scratch" if buffer["kind"] == "scratch" else "x".join(map(str, sizes))
     lines = (line if len(line) <= characters else f"{line[: characters - 1]}…" for line in (what, shape))
-    middle = (buffer["first_use"] + buffer["last_use"]) / 2, buffer["offset"] + buffer["bytes"] / 2
+    middle = (begin + end - 1) / 2, buffer["offset"] + buffer["bytes"] / 2
     axes.text(*middle, "\n".join(lines), ha="center", va="center", fontsize=FONT_POINTS, clip_on=True)
