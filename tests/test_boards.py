@@ -74,8 +74,9 @@ def test_an_arena_fits_to_the_byte_and_the_file_counts_against_the_flash() -> No
     needed += BESIDE
     assert on_banks(needed).fits
     assert not on_banks(needed - 1).fits
-    assert on_banks(needed, flash=len(MODEL.data)).fits
-    assert not on_banks(needed, flash=len(MODEL.data) - 1).fits
+    taken = len(MODEL.data) + (FOUND.flash_bytes or 0)
+    assert on_banks(needed, flash=taken).fits
+    assert not on_banks(needed, flash=taken - 1).fits
 
 
 def test_the_arena_goes_to_the_fastest_bank_that_holds_it_and_else_head_and_tail_apart() -> None:
@@ -94,14 +95,14 @@ def test_static_ram_and_stack_lie_beside_the_arena_or_in_another_bank() -> None:
     within = on_banks(needed + BESIDE)
     assert within.fits
     assert within.firmware_bank is within.board.ram[0]
-    assert "yes: 0 bytes left of bank 0" in verdict(within)
+    assert f"yes: {needed + BESIDE:,} of {needed + BESIDE:,} B RAM" in verdict(within)
     tight = on_banks(needed + BESIDE - 1)
     assert not tight.fits
-    assert "no: 1 bytes are missing in bank 0, with static RAM and stack" in verdict(tight)
+    assert f"no: {needed + BESIDE:,} of {needed + BESIDE - 1:,} B RAM (1 missing)" in verdict(tight)
     apart = on_banks(needed, BESIDE)
     assert places(apart) == [("arena", "bank 0")]
     assert apart.firmware_bank is apart.board.ram[1]
-    assert "yes: 0 bytes left of bank 0" in verdict(apart)
+    assert f"yes: {needed:,} of {needed:,} B bank 0, {BESIDE:,} of {BESIDE:,} B bank 1" in verdict(apart)
 
 
 def test_a_share_is_of_the_memory_that_the_arena_is_in() -> None:
@@ -192,20 +193,19 @@ def numbers(fit: BoardFit) -> set[int]:
 
 
 @pytest.mark.usefixtures("arena_alone")
-def test_a_verdict_says_what_is_left_or_missing_of_each_memory() -> None:
+def test_a_verdict_says_what_is_taken_or_missing_of_each_memory() -> None:
     measured, arenas = sizes_on_m4()
     head, tail = arenas.head_arena_bytes, arenas.tail_arena_bytes
     whole, file = measured.minimum_arena_bytes, len(MODEL.data)
-    assert {102, 5000} <= numbers(fit_in(whole + 102, flash=file + 5000))
-    assert {103, 17, 1} <= numbers(fit_in(head + 103, tail + 17, flash=file + 1))
+    assert {whole, whole + 102, file, file + 5000} <= numbers(fit_in(whole + 102, flash=file + 5000))
+    assert {head, head + 103, tail, tail + 17, file + 1} <= numbers(fit_in(head + 103, tail + 17, flash=file + 1))
     assert {77, 9} <= numbers(fit_in(100, whole - 77, 90, flash=file - 9))
     assert 9 not in numbers(fit_in(100, whole - 77, 90, flash=file))
 
 
 def test_a_report_names_the_flash_where_it_is_known() -> None:
-    shown = [str(fact) for fact in fit_report(fit_in(1 << 20, flash=12345)).facts]
-    assert any("12,345" in fact and f"{len(MODEL.data):,}" in fact for fact in shown)
-    assert not any("flash" in str(fact) for fact in fit_report(fit_in(1 << 20, flash=None)).facts)
+    known, unknown = (fit_report(fit_in(1 << 20, flash=flash)).tables[0].rows[-1][2] for flash in (12345, None))
+    assert (known, unknown) == (f"{len(MODEL.data):,} of 12,345", f"{len(MODEL.data):,}")
 
 
 @pytest.mark.usefixtures("arena_alone")
@@ -412,7 +412,7 @@ def test_what_does_not_fit_ends_with_status_1() -> None:
     needed = on_banks(1 << 20).measured.minimum_arena_bytes + BESIDE
     options = "--target", "cortex-m4", "--kernels", "cmsis-nn", "--ram"
     assert run("arena", INT8_MODEL, *options, needed).returncode == 0
-    assert "1 bytes are missing" in refusal("arena", INT8_MODEL, *options, needed - 1)
+    assert "(1 missing)" in refusal("arena", INT8_MODEL, *options, needed - 1)
 
 
 def test_boards_shows_every_board_that_the_kernels_are_for() -> None:

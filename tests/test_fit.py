@@ -14,7 +14,7 @@ from image_graphs import shrinking_network
 
 import tflm
 from tflm.application import fit_search
-from tflm.application.fit_report import fit_figures, fit_report, verdict
+from tflm.application.fit_report import fit_figures, fit_report
 from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import board_fit
 from tflm.schema import ModelBuilder
@@ -28,7 +28,7 @@ ARENA = tflm.measure_arena(MODEL, tflm.AllOpsResolver(), target=M4.target, kerne
 
 def board(*banks: tuple[str, int], kernels: str = M4.kernels) -> Board:
     """A board with these memories, the fastest first."""
-    return replace(M4, name="mine", ram=tuple(Bank(*bank) for bank in banks), kernels=kernels)
+    return replace(M4, name="mine", ram=tuple(Bank(*bank) for bank in banks), kernels=kernels, sdk="")
 
 
 def answers(model: tflm.Model) -> list[np.ndarray[Any, Any]]:
@@ -41,7 +41,8 @@ def test_a_model_that_fits_is_left_unchanged() -> None:
     assert found.fits
     assert [step.name for step in found.steps] == ["as it is"]
     assert bytes(found.data) == bytes(MODEL.data)
-    assert verdict(found).startswith("fits: as it is with cmsis-nn kernels")
+    assert found.verdict.line.startswith("fits: ")
+    assert dict(fit_report(found, "x").facts)["chosen"].startswith("as it is with cmsis-nn kernels")
 
 
 @pytest.mark.parametrize("missing", [3_000, 9_000])
@@ -78,8 +79,8 @@ def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice() -> None:
     for other in found.boards:
         assert tflm.fit(MODEL, board=other).fits
     assert any("memory peaks at operator" in advice for advice in found.advice)
-    assert f"{found.missing_bytes:,} B" in verdict(found)
-    assert fit_report(found, "x").notes[-1] == verdict(found)
+    assert f"({found.missing_bytes:,} missing)" in found.verdict.line
+    assert fit_report(found, "x").verdict == found.verdict.line
 
 
 def test_a_float_model_is_told_what_int8_would_take() -> None:
@@ -95,12 +96,12 @@ def test_a_float_model_is_told_what_int8_would_take() -> None:
 
 
 def test_memory_outside_the_chip_is_the_last_resort() -> None:
-    found = tflm.fit(MODEL, board=board(("SRAM", 4_096), ("PSRAM", 1 << 20)))
+    found = tflm.fit(MODEL, board=board(("SRAM", 8_192), ("PSRAM", 1 << 20)))
     assert found.fits
     assert found.in_external_ram
     assert found.chosen.name == "as it is"
     assert len(found.steps) > 3
-    assert "outside the chip" in verdict(found)
+    assert "outside the chip" in dict(fit_report(found, "x").facts)["chosen"]
 
 
 def test_an_interrupted_search_returns_the_best_so_far(monkeypatch: pytest.MonkeyPatch) -> None:

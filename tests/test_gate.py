@@ -202,7 +202,7 @@ def test_a_board_is_a_budget(repository: Path, tmp_path: Path) -> None:
     job = act(repository, tmp_path, models="models/same.tflite", board="nano33ble")
     assert job.status == 0
     assert "on nano33ble (cortex-m4) with arduino kernels" in job.summary
-    assert "bytes left of RAM" in job.outputs["report"]["models"][0]["verdict"]
+    assert "B RAM, " in job.outputs["report"]["models"][0]["verdict"]
 
 
 @pytest.mark.parametrize("name", ["main", "hash"])

@@ -57,6 +57,8 @@ LAYERS = [
     "delegates",
     "firmware.resolver_methods",
     "firmware.flash",
+    "boards.sdks",
+    "firmware.flash_range",
     "boards",
     "planning",
     "rewriting",

@@ -123,12 +123,14 @@ class Report:
         facts: labels with values, in order; a label that starts with a space belongs to the previous one.
         tables: tables, shown after the facts.
         notes: sentences, shown at the end.
+        verdict: the answer to what was asked, shown before everything else; empty if nothing was.
     """
 
     title: str
     facts: list[tuple[str, str]] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    verdict: str = ""
 
     def html(self) -> str:
         """The report as HTML, for a notebook."""
@@ -137,7 +139,8 @@ class Report:
             f'<td style="text-align:left">{_html(value)}</td></tr>'
             for label, value in self.facts
         )
-        parts = [f"<b>{_html(self.title)}</b>", f"<table><tbody>{facts}</tbody></table>" if facts else ""]
+        parts = [f"<p><b>{_html(self.verdict)}</b></p>"] if self.verdict else []
+        parts += [f"<b>{_html(self.title)}</b>", f"<table><tbody>{facts}</tbody></table>" if facts else ""]
         parts += [table.html() for table in self.tables]
         parts += [f"<p>{_html(note)}</p>" for note in self.notes]
         return f"<div>{''.join(parts)}</div>"
@@ -146,5 +149,6 @@ class Report:
         """The report as a section of GitHub's Markdown."""
         facts = "\n".join(f"- {_markdown(label.strip())}: {_markdown(value)}" for label, value in self.facts)
         tables = [table.markdown() for table in self.tables]
-        parts = [f"### {_markdown(self.title)}", facts, *tables, *map(_markdown_paragraph, self.notes)]
+        parts = [f"### {_markdown(self.title)}", _markdown(self.verdict), facts, *tables]
+        parts += map(_markdown_paragraph, self.notes)
         return "\n\n".join(part.rstrip() for part in parts if part) + "\n"

@@ -175,7 +175,9 @@ function showArena(answer) {
   }
   const place = machines[machineChoice.value].name;
   const needed = number.format(answer.minimum_arena_bytes);
-  const fits = answer.fits === null ? "" : answer.fits ? ` It fits ${place}.` : ` It does not fit ${place}: continue with “Make it fit”, or with “C files”, which need no interpreter.`;
+  const says = { yes: "It fits", no: "It does not fit", "not known": "It is not known whether it fits" }[answer.answer];
+  const next = answer.fits ? "" : " Continue with “Make it fit”, or with “C files”, which need no interpreter.";
+  const fits = says ? ` ${says} ${place}: ${answer.verdict}.${next}` : "";
   verdict.textContent = `An arena of ${needed} bytes.${fits}`;
   verdict.classList.toggle("yes", answer.fits === true);
   verdict.classList.toggle("no", answer.fits === false);

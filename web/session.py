@@ -127,6 +127,8 @@ class Session:
             "head_bytes": measured.head_bytes,
             "tail_bytes": measured.tail_bytes,
             "fits": needs.is_fitting if needs.fits else None,
+            "answer": None if needs.verdict is None else needs.verdict.answer.value,
+            "verdict": None if needs.verdict is None else needs.verdict.figures,
             "report": "".join(report.html() for report in needs_reports(needs)),
             "page": arena_page(self._path.name, {PLANNER: drawn(self._path, self.model, on, PLANNER)}),
         }

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tflm
-from tflm.application.errors import CheckFailed
-from tflm.application.flash_report import budget_figures, budget_report
+from tflm.application.errors import CheckFailed, NotKnown
+from tflm.application.flash_report import budget_figures
 from tflm.application.hand_over import continue_within, not_fitting, other_build
 from tflm.application.machine import Machine, kernels_from, libraries_for
 from tflm.application.models import bytes_from, title_of
 from tflm.application.progress import Progress, silent
 from tflm.boards import Bank, Board, boards
-from tflm.boards.board_fit import BoardRefusal, KernelsRefusal, arena_with, board_fit, fits_of
+from tflm.boards.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, board_fit, combined, fits_of
 from tflm.boards.board_report import (
     SIZE_COLUMNS,
     concerns_line,
@@ -25,9 +26,10 @@ from tflm.boards.board_report import (
     fit_report,
     libraries_table,
     sizes_of,
-    verdict,
+    verdict_figures,
 )
 from tflm.boards.device_check import operator_findings
+from tflm.boards.verdict import Verdict, verdict_of, within_budget
 from tflm.firmware.board_budget import board_budget
 from tflm.libraries import REFERENCE, library_for
 from tflm.memory import ARENA_ALIGNMENT
@@ -108,29 +110,46 @@ class ArenaNeeds:
         shared = 0 if self.shared is None else align_up(self.shared.arena_used_bytes, ARENA_ALIGNMENT)
         return max(shared, *(measured.minimum_arena_bytes for _, measured in self.measured))
 
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The verdict on budget and memory, for all models in one firmware; None if neither was named."""
+        found = None
+        if self.fits:
+            findings = [
+                each
+                for _, model in self.models
+                for each in operator_findings(
+                    model, target=self.machine.target, kernels=self.machine.kernels, board=self.machine.board
+                )
+            ]
+            found = verdict_of(combined(self.fits, [model for _, model in self.models], self.needed_bytes), findings)
+        return found if self.limit is None else within_budget(found, self.needed_bytes, self.limit)
+
     @property
     def is_fitting(self) -> bool:
-        """Whether everything is within budget and memory."""
-        return (self.limit is None or self.needed_bytes <= self.limit) and all(fit.fits for fit in self.fits)
+        """Whether everything is within budget and memory for certain."""
+        return self.verdict is None or self.verdict.answer is Answer.YES
 
     def require_fit(self) -> None:
         """Check that everything is within budget and memory.
 
         Raises:
             CheckFailed: it is not; the message has the missing bytes and the next command.
+            NotKnown: it may be.
         """
-        path = self.models[0][0]
+        (path, model), found = self.models[0], self.verdict
+        if found is None or found.answer is Answer.YES:
+            return
         if self.limit is not None and self.needed_bytes > self.limit:
             over = self.needed_bytes - self.limit
             next_step = continue_within(path, self.machine, str(self.limit))
             raise CheckFailed(
                 f"needs {self.needed_bytes:,} bytes, {over:,} more than the budget of {self.limit:,}; {next_step}"
             )
-        for (path, model), fit in zip(self.models, self.fits):
-            if not fit.fits:
-                missing = verdict(fit).removeprefix("no: ")
-                next_step = not_fitting(path, model, self.machine, fit, self.ram)
-                raise CheckFailed(f"does not fit {fit.board.name}: {missing}; {next_step}")
+        place, next_step = self.fits[0].board.name, not_fitting(path, model, self.machine, self.fits[0], self.ram)
+        if found.answer is Answer.UNKNOWN:
+            raise NotKnown(f"may or may not fit {place}: {found.figures}; {next_step}")
+        raise CheckFailed(f"does not fit {place}: {found.figures}; {next_step}")
 
 
 def arena_needs(
@@ -179,6 +198,7 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
         "shared": needs.shared,
         "boards": [fit_figures(fit) for fit in needs.fits],
         "budgets": [budget_figures(board_budget(model, fit)) for (_, model), fit in zip(needs.models, needs.fits)],
+        "verdict": None if needs.verdict is None else verdict_figures(needs.verdict),
         "budget_bytes": needs.limit,
         "needed_bytes": needs.needed_bytes,
         "fits": needs.is_fitting,
@@ -188,14 +208,15 @@ def needs_figures(needs: ArenaNeeds) -> dict[str, Any]:
 def needs_reports(needs: ArenaNeeds) -> Iterator[Report]:
     """Yield a report for each model and for its board, then one for the shared arena."""
     fits: Sequence[tflm.BoardFit | None] = needs.fits or [None] * len(needs.models)
+    lines = iter([needs.verdict.line] if needs.verdict is not None else [])
     for (path, model), (_, measured), fit in zip(needs.models, needs.measured, fits):
-        yield full_report(path, model, measured, needs.machine, needs.planner)
+        report = full_report(path, model, measured, needs.machine, needs.planner)
+        yield replace(report, verdict=next(lines, ""))
         if fit is not None:
             report = fit_report(fit)
             other = other_build(model, fit) if fit.fits else not_fitting(path, model, needs.machine, fit, needs.ram)
             report.notes.extend([other] if other else [])
             yield report
-            yield budget_report(board_budget(model, fit))
     if needs.shared is not None:
         yield _shared_report(needs.shared, needs.needed_bytes)
 

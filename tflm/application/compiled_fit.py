@@ -69,28 +69,34 @@ class CompiledFit:
 
     @property
     def _banks(self) -> tuple[Bank, ...]:
-        """The memories of the blocks, then that of stack and reserve."""
-        beside = (self.stack_bytes or 0) + self.reserve_bytes
+        """The memories of the blocks, then that of stack, reserve and the SDK's RAM."""
+        beside, memories = self._beside_bytes, self.board.memories
         if not self.compiled.memories:
-            return tuple(banks_for([self.ram_bytes, beside], self.board.ram) or ())
-        left = {bank.name: bank.bytes - self.compiled.memories.get(bank.name, 0) for bank in self.board.ram}
-        named = {bank.name: bank for bank in self.board.ram}
+            return tuple(banks_for([self.ram_bytes, beside], memories, for_last=self.board.sdk_banks) or ())
+        left = {bank.name: bank.bytes - self.compiled.memories.get(bank.name, 0) for bank in memories}
+        named = {bank.name: bank for bank in memories}
         is_known = self.compiled.memories.keys() <= named.keys() and min(left.values()) >= 0
-        stack = next((bank for bank in self.board.ram if left[bank.name] >= beside), None)
+        stack = next((bank for bank in self.board.sdk_banks if left[bank.name] >= beside), None)
         if not is_known or stack is None:
             return ()
         return (*(named[name] for name in self.compiled.memories), stack)
 
     @property
+    def _beside_bytes(self) -> int:
+        share = self.board.share
+        return (self.stack_bytes or 0) + self.reserve_bytes + (0 if share is None else share.ram.high)
+
+    @property
     def fits_ram(self) -> bool:
-        """Whether block, stack and reserve fit the RAM."""
+        """Whether block, stack, reserve and the SDK's RAM fit the RAM."""
         return bool(self._banks)
 
     @property
     def fits_flash(self) -> bool:
-        """Whether constants and kernels fit the flash; true if the flash is unknown."""
-        taken = self.constant_bytes + (self.code_bytes or 0)
-        return self.board.flash_bytes is None or taken <= self.board.flash_bytes
+        """Whether constants, kernels and the SDK fit the flash; true if the flash is unknown."""
+        share, program = self.board.share, self.board.program
+        taken = self.constant_bytes + (self.code_bytes or 0) + (0 if share is None else share.code.high)
+        return program is None or taken <= program.low
 
     @property
     def fits(self) -> bool:
@@ -102,8 +108,7 @@ class CompiledFit:
         """Bytes that the largest memory lacks; 0 if the model fits the RAM."""
         if self.fits_ram:
             return 0
-        needed = self.ram_bytes + (self.stack_bytes or 0) + self.reserve_bytes
-        return needed - max(bank.bytes for bank in self.board.ram)
+        return self.ram_bytes + self._beside_bytes - max(bank.bytes for bank in self.board.memories)
 
 
 def code_bytes_on(target: Target, measured: Mapping[Build, int] | None) -> int | None:

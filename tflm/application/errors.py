@@ -15,3 +15,7 @@ class OptionError(RequestError):
 
 class CheckFailed(RequestError):
     """A requested check, such as a budget, failed. The command exits with status 1."""
+
+
+class NotKnown(CheckFailed):
+    """What was asked for cannot be decided. The command exits with status 3."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from tflm.application.compiled_fit import CompiledFit, compiled_fit_or_none
@@ -15,6 +16,8 @@ from tflm.application.projects import project_files, usual_kind, write_files
 from tflm.application.projects.compiled import compiled_project_files
 from tflm.boards import Board, by_name
 from tflm.boards.board_fit import BoardFit
+from tflm.boards.device_check import operator_findings
+from tflm.boards.verdict import Verdict, verdict_of
 from tflm.errors import ArgumentError, OperatorError
 from tflm.late_imports import FIT_REPORT, late_import
 from tflm.libraries import KernelLibrary, Kernels, library_for
@@ -77,8 +80,15 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        """Whether arena, static RAM, stack and reserve fit the RAM, and the file fits the flash."""
+        """Whether arena, firmware, SDK and reserve fit RAM and flash for certain."""
         return self.found.fits
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """The verdict on the chosen model."""
+        model, kernels = self.model, self.kernels
+        findings = operator_findings(model, target=self.board.target, kernels=kernels, board=self.board)
+        return verdict_of(self.found, findings)
 
     @property
     def model(self) -> Model:

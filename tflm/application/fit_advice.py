@@ -38,8 +38,7 @@ def boards_that_would_do(smallest: BoardFit, model: Model) -> Iterator[Board]:
 def advice(model: Model, original: BoardFit, smallest: BoardFit) -> Iterator[str]:
     """What would make a model smaller that only its author can change, with figures."""
     if not smallest.fits_flash:
-        over = smallest.model_bytes - (smallest.board.flash_bytes or 0)
-        yield f"the file needs {over:,} B less, or more flash"
+        yield f"the file needs {smallest.missing_flash.high:,} B less, or more flash"
     if is_float(model):
         yield _int8_advice(model, original)
     if smallest.fits_ram:

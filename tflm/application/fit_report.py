@@ -6,15 +6,16 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tflm.application.compiled_fit import compile_command, compiled_figures, compiled_verdict
+from tflm.application.compiled_fit import compile_command, compiled_figures, sizes_text
 from tflm.application.fit import Fit
 from tflm.application.fit_search import AS_IT_IS, FitStep
 from tflm.application.memories import board_uses, memories_table
+from tflm.boards.board_report import heap_notes, parts_table, verdict_figures
 from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
 
 
 def fit_report(found: Fit, name: str) -> Report:
-    """Report what every step saved and costs; the verdict is the last line."""
+    """Report what every step saved and costs."""
     columns = {"tried": TEXT, "kernels": TEXT, "smallest arena": NUMBER, "saved": NUMBER, "costs": TEXT, "fits": TEXT}
     rows = [
         [step.name, step.kernels, _size(step), step.saved_bytes, _costs(step), _fits(step, found)]
@@ -25,41 +26,40 @@ def fit_report(found: Fit, name: str) -> Report:
         ("RAM", ", ".join(f"{bank.name} {short_size(bank.bytes)}" for bank in found.board.ram)),
         ("reserved", f"{with_thousands(found.reserve_bytes)} for the application"),
     ]
-    beside = found.found.firmware_ram
-    if beside is not None and beside.bytes > beside.reserve_bytes:
-        facts.append(("TFLM", f"{beside.static_bytes:,} B static RAM, at most {beside.stack_bytes:,} B stack"))
+    if found.board.share is not None:
+        facts.append(("SDK", found.board.share.description))
+    facts.append(("chosen", _chosen(found)))
     notes = ["interrupted: the best result so far"] if found.interrupted else []
     if found.cut_short:
         notes.append(f"the time limit cut short: {', '.join(found.cut_short)}; --time-limit allows more")
     notes += [f"what would help: {advice}" for advice in found.advice]
     if found.compiled is not None:
-        notes.append(f"{compiled_verdict(found.compiled)}; {compile_command('MODEL', found.compiled)}")
+        sizes = sizes_text(found.compiled)
+        notes.append(f"as C without an interpreter it takes {sizes}: {compile_command('MODEL', found.compiled)}")
     if found.boards:
         notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
     tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found))]
-    return Report(f"{name} on {found.board.name}", facts, tables, [*notes, verdict(found)])
+    notes += heap_notes(found.found)
+    tables.append(parts_table(found.verdict))
+    return Report(f"{name} on {found.board.name}", facts, tables, notes, found.verdict.line)
 
 
-def verdict(found: Fit) -> str:
-    """Describe whether the model fits, with which arena in which memory, or how much is missing."""
+def _chosen(found: Fit) -> str:
+    """Describe the chosen version: its arena, in which memory; or how many kinds of changes did not help."""
     arena = f"an arena of {with_thousands(found.minimum_arena_bytes)}"
-    if found.fits:
-        pieces = found.found.placements
-        if len(pieces) > 1:
-            arena = " and ".join(f"an arena of {with_thousands(p.bytes)} for the {p.part}" for p in pieces)
-        slow = ""
-        if found.in_external_ram:
-            which = "The tail's memory" if found.found.head_on_chip else "This memory"
-            slow = f" {which} is outside the chip, and slow."
-        return f"fits: {found.chosen.name} with {found.kernels.name} kernels, {arena}, {found.chosen.memories}.{slow}"
+    version = f"{found.chosen.name} with {found.kernels.name} kernels"
     if not found.found.fits_ram:
         changes = len({step.name for step in found.steps} - {AS_IT_IS})
         tried = "1 kind of change was tried" if changes == 1 else f"{changes} kinds of changes were tried"
-        return (
-            f"does not fit: {with_thousands(found.missing_bytes)} of RAM missing; the smallest version needs {arena} "
-            f"({found.chosen.name}, {found.kernels.name} kernels); {tried}"
-        )
-    return f"does not fit: the model's file has {with_thousands(found.found.model_bytes)}, too large for the flash"
+        return f"the smallest version, {version}, {arena}; {tried}"
+    pieces = found.found.placements
+    if len(pieces) > 1:
+        arena = " and ".join(f"an arena of {with_thousands(p.bytes)} for the {p.part}" for p in pieces)
+    slow = ""
+    if found.in_external_ram:
+        which = "The tail's memory" if found.found.head_on_chip else "This memory"
+        slow = f". {which} is outside the chip, and slow"
+    return f"{version}, {arena}, {found.chosen.memories}{slow}"
 
 
 def fit_figures(path: Path, found: Fit) -> Any:
@@ -71,6 +71,8 @@ def fit_figures(path: Path, found: Fit) -> Any:
         "kernels": found.kernels.name,
         "release": found.kernels.release.name,
         "fits": found.fits,
+        "sdk": found.board.sdk or None,
+        "verdict": verdict_figures(found.verdict),
         "chosen": found.chosen.name,
         "minimum_arena_bytes": found.minimum_arena_bytes,
         "missing_bytes": found.missing_bytes,

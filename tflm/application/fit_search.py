@@ -9,7 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 from tflm.boards import Board
-from tflm.boards.board_fit import BoardFit, Split, board_fit, firmware_ram
+from tflm.boards.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
 from tflm.errors import OperatorError, UnresolvedOperator
 from tflm.libraries import KernelLibrary
 from tflm.libraries.plan_safety import values_lost_with
@@ -160,12 +160,12 @@ class FitSearch:
                 return
 
     def chosen(self) -> Candidate:
-        """The first that fits the chip, then with its head, then at all; else the one with the smallest arena."""
+        """The first that fits the chip, then with its head, then at all; else the smallest, of those that may fit."""
         fitting = [c for c in self.candidates if c.found.fits]
         if fitting:
             return max(fitting, key=lambda c: (c.found.on_chip, c.found.head_on_chip))
         in_one_piece = [c for c in self.candidates if c.found.split is None]
-        return min(in_one_piece, key=lambda c: c.found.measured.minimum_arena_bytes)
+        return min(in_one_piece, key=lambda c: (c.found.answer is Answer.NO, c.found.measured.minimum_arena_bytes))
 
     def _attempts(self, library: KernelLibrary) -> Iterator[Attempt]:
         """What to try with a library, in order; a generator, so that it can look at what came before."""

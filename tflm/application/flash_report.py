@@ -41,33 +41,6 @@ def budget_figures(budget: BoardBudget) -> dict[str, Any]:
     return {**asdict(budget), **left}
 
 
-def budget_report(budget: BoardBudget) -> Report:
-    """Report how much of a board the model, TFLM, arena, static RAM and stack leave, if they were measured."""
-    facts = []
-    if budget.program_range_bytes is not None:
-        low, high = (budget.model_bytes + size for size in budget.program_range_bytes)
-        taken = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-        available, left = budget.flash_available_bytes, budget.flash_left_bytes
-        facts.append(("flash", _left("model, TFLM and kernels", taken, available, left)))
-    uncounted = "the application, its buffers and interrupts are not counted"
-    if budget.ram_left_bytes is not None:
-        what = "arena and static RAM" if budget.stack_bytes is None else "arena, static RAM and stack"
-        taken = f"{budget.ram_available_bytes - budget.ram_left_bytes:,}"
-        facts.append(("RAM", _left(what, taken, budget.ram_available_bytes, budget.ram_left_bytes)))
-        if budget.stack_bytes is None:
-            uncounted = "the application, its buffers, interrupts and the stack are not counted"
-        else:
-            facts.append(("stack", f"at most {with_thousands(budget.stack_bytes)}"))
-    notes = [uncounted, budget.note] if facts else [budget.note]
-    return Report(f"with TFLM and its kernels, release, on {budget.board}", facts, notes=notes)
-
-
-def _left(what: str, taken: str, available: int | None, left: int | None) -> str:
-    if available is None or left is None:
-        return f"{what}: {taken} bytes"
-    return f"{what}: {taken} of {available:,} bytes; left: {f'{left:,}' if left >= 0 else f'no, {-left:,} missing'}"
-
-
 def _operator_table(operators: tuple[OperatorFlash, ...]) -> Table:
     columns = {"operator": NAME, "own bytes": NUMBER, "shared bytes": NUMBER, "shared with": TEXT}
     rows = ((op.operator, op.own_bytes, op.shared_bytes, _others(op, len(operators))) for op in operators)

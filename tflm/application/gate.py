@@ -15,8 +15,9 @@ from tflm.application.errors import RequestError
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
 from tflm.application.models import described, load_model, require_local
-from tflm.boards.board_fit import board_fit
-from tflm.boards.board_report import verdict
+from tflm.boards.board_fit import Answer, board_fit
+from tflm.boards.device_check import operator_findings
+from tflm.boards.verdict import Verdict, verdict_of, within_budget
 from tflm.report import NUMBER, TEXT, Report, Table
 
 HASH_DIGITS = 7
@@ -49,8 +50,8 @@ class Gated:
         model: its path.
         size: its sizes; None if it can't be laid out.
         base: its sizes in the base revision; None without one, or if it could not be laid out.
-        fits: whether it is within the budget and fits the board.
-        verdict: the same in words; empty without budget and board.
+        fits: whether it is within the budget and fits the board for certain.
+        verdict: the same in words, which begin with yes, no or not known; empty without budget and board.
         advice: the command to continue with if it does not fit; empty if it fits or can't be laid out.
     """
 
@@ -96,14 +97,20 @@ def _base_size(path: Path, machine: Machine, base: str) -> Size | None:
 
 def _verdict(path: Path, model: tflm.Model, size: Size, machine: Machine, budget: int | None) -> tuple[bool, str, str]:
     """Check a model against the budget and the board, if given; returns whether it fits, the verdict, and advice."""
-    over = 0 if budget is None else size.minimum_arena_bytes - budget
-    if budget is not None and over > 0:
-        verdict_of_budget = f"no: {over:,} bytes more than the budget of {budget:,}"
-        return False, verdict_of_budget, continue_within(path, machine, str(budget))
+    found: Verdict | None = None
+    advice = ""
     if machine.board is not None:
         fit = board_fit(model, machine.board, kernels=machine.kernels)
-        return fit.fits, verdict(fit), "" if fit.fits else not_fitting(path, model, machine, fit)
-    return True, "" if budget is None else f"yes: {-over:,} bytes left of {budget:,}", ""
+        findings = operator_findings(model, target=machine.target, kernels=machine.kernels, board=machine.board)
+        found = verdict_of(fit, findings)
+        advice = "" if fit.fits else not_fitting(path, model, machine, fit)
+    if budget is not None:
+        found = within_budget(found, size.minimum_arena_bytes, budget)
+        if size.minimum_arena_bytes > budget:
+            advice = continue_within(path, machine, str(budget))
+    if found is None:
+        return True, "", ""
+    return found.answer is Answer.YES, found.text, advice
 
 
 def figures(models: Sequence[Gated], machine: Machine, budget: int | None, base: str | None) -> dict[str, Any]:

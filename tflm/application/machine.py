@@ -51,12 +51,13 @@ def kernels_from(name: str) -> KernelLibrary:
 
 
 class MachineOptions(NamedTuple):
-    """The values of `--target`, `--kernels`, `--tflm` and `--board`; None for options that were not given."""
+    """The values of `--target`, `--kernels`, `--tflm`, `--board` and `--sdk`; None for options that were not given."""
 
     target: str | None = None
     kernels: str | None = None
     release: Releases | None = None
     board: str | None = None
+    sdk: str | None = None
 
     def machine(self, default: str = "cortex-m") -> Machine:
         """Return the machine. A board implies a part and kernels; kernels imply a release.
@@ -69,8 +70,10 @@ class MachineOptions(NamedTuple):
         """
         if self.board is not None and self.target is not None:
             raise OptionError("use either --board, which implies the target, or --target")
+        if self.sdk is not None and self.board is None:
+            raise OptionError("--sdk needs a --board: an SDK takes a part of a board's memories")
         try:
-            board = None if self.board is None else boards.by_name(self.board)
+            board = None if self.board is None else boards.by_name(self.board, self.sdk)
             target = target_from(self.target or default) if board is None else board.target
             usual = "reference" if board is None else board.kernels
             return Machine(target, library_for(self.kernels or usual, target, self.release), board, self.release)

@@ -1,18 +1,23 @@
-"""Check whether a model fits a board: its arena in the RAM banks, in one piece or two, and its file in the flash.
+"""Check whether a model fits a board: its arena in the RAM banks, in one piece or two, and its firmware in the flash.
 
-TFLM's static RAM and stack are counted as well if they were measured for the part and the kernels.
+Everything that is known counts: the arena, the file, code, static RAM and stack of TFLM, and what the board's SDK takes
+and leaves. Sizes that were not measured are ranges: a model fits if it does so with the largest, and does not fit if it
+does not with the smallest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from tflm.boards import Bank, Board
-from tflm.errors import FirmwareError, OperatorError, UnresolvedOperator
-from tflm.firmware.flash import flash
-from tflm.firmware.resolver_methods import operators_of, resolver_method
+from tflm.boards.sdks import NOTHING, Span
+from tflm.errors import OperatorError, UnresolvedOperator
+from tflm.firmware.flash_range import flash_range
+from tflm.firmware.resolver_methods import operators_of
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.releases import Releases
 from tflm.runtime.micro_allocator import Planner
@@ -22,6 +27,14 @@ from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 from tflm.targets import Target
+
+
+class Answer(Enum):
+    """Whether a model fits a board."""
+
+    YES = "yes"
+    NO = "no"
+    UNKNOWN = "not known"
 
 
 @dataclass(frozen=True)
@@ -44,18 +57,20 @@ class FirmwareRam:
     """RAM that TFLM's release build takes besides the arena.
 
     Attributes:
-        static_bytes: its initialized and zeroed data.
-        stack_bytes: an upper bound of the stack, without interrupts; 0 if unknown.
+        static_bytes: its initialized and zeroed data; at most, if they were not measured for the part and the kernels.
+        stack_bytes: an upper bound of the stack, without interrupts.
         reserve_bytes: RAM reserved for the application.
+        unsure_bytes: how much less static data and stack may be, if they were not measured.
     """
 
     static_bytes: int
     stack_bytes: int
     reserve_bytes: int = 0
+    unsure_bytes: int = 0
 
     @property
     def bytes(self) -> int:
-        """The sum."""
+        """The sum, at most."""
         return self.static_bytes + self.stack_bytes + self.reserve_bytes
 
 
@@ -64,6 +79,36 @@ class Split(NamedTuple):
 
     head: Bank
     tail: Bank
+
+
+class Room(NamedTuple):
+    """What the pieces of a firmware may be placed in, at best or at worst.
+
+    Attributes:
+        banks: the memories, the fastest first.
+        beside: bytes of everything but the arena.
+        beside_banks: the memories that these bytes can be in.
+    """
+
+    banks: tuple[Bank, ...]
+    beside: int
+    beside_banks: tuple[Bank, ...]
+
+    def place(self, pieces: Sequence[int], apart: int = 0) -> list[Bank] | None:
+        """The memories of pieces and of what is beside them; None if they do not fit."""
+        return banks_for([*pieces, self.beside], self.banks, apart, self.beside_banks)
+
+    def bank(self, named: Bank) -> Bank:
+        """The memory of this room with the name of another; that one itself if there is none."""
+        return next((bank for bank in self.banks if bank.name == named.name), named)
+
+    def bank_beside(self, split: Split, tail_bytes: int) -> Bank | None:
+        """The memory for what is beside the arena that is not the head's."""
+        for bank in self.beside_banks:
+            taken = tail_bytes if bank == self.bank(split.tail) else 0
+            if bank != self.bank(split.head) and bank.bytes - taken >= self.beside:
+                return bank
+        return None
 
 
 @dataclass(frozen=True)
@@ -75,8 +120,10 @@ class BoardFit:
         measured: the model's arena on its part, with the kernel library.
         separate: the arenas with head and tail in separate memories; None on a board with one bank.
         model_bytes: size of the model file, which counts against the flash.
-        firmware_ram: static RAM and stack; None if they were not measured for the part and the kernels.
+        firmware_ram: static RAM and stack of TFLM, and the reserve; None to count none.
         split: the required banks of head and tail; None to place them wherever they fit.
+        code: flash of TFLM and its kernels.
+        unmeasured: operators whose code was not measured; it is estimated.
     """
 
     board: Board
@@ -85,6 +132,82 @@ class BoardFit:
     model_bytes: int
     firmware_ram: FirmwareRam | None = None
     split: Split | None = None
+    code: Span = NOTHING
+    unmeasured: tuple[str, ...] = ()
+
+    @property
+    def answer(self) -> Answer:
+        """Whether arena, firmware and SDK fit in any case, in no case, or in some."""
+        if self.fits:
+            return Answer.YES
+        return Answer.UNKNOWN if self.may_fit_ram and self.may_fit_flash else Answer.NO
+
+    @property
+    def fits(self) -> bool:
+        """Whether arena, firmware and SDK fit RAM and flash in any case."""
+        return self.fits_ram and self.fits_flash
+
+    @property
+    def fits_ram(self) -> bool:
+        """Whether the arena, static RAM and stack, and what the SDK takes, fit the RAM in any case."""
+        return self._placed[2]
+
+    @property
+    def may_fit_ram(self) -> bool:
+        """Whether they fit the RAM in some case."""
+        return self._placed_in(self._best)[2]
+
+    @property
+    def fits_flash(self) -> bool:
+        """Whether model, code and SDK fit the flash in any case; true if the flash is unknown."""
+        return self.missing_flash.high <= 0
+
+    @property
+    def may_fit_flash(self) -> bool:
+        """Whether they fit the flash in some case."""
+        return self.missing_flash.low <= 0
+
+    @property
+    def flash_taken(self) -> Span:
+        """Flash of the model, of TFLM and its kernels, and of the SDK."""
+        return self.program_code.plus(Span(self.model_bytes, self.model_bytes))
+
+    @property
+    def program_code(self) -> Span:
+        """Code of TFLM, its kernels and the SDK."""
+        share = self.board.share
+        return self.code if share is None else self.code.plus(share.code)
+
+    @property
+    def flash_available(self) -> Span | None:
+        """Flash that the SDK leaves to program and model; None if the flash is unknown."""
+        program, share = self.board.program, self.board.share
+        if program is None or share is None or share.constants_bytes is None:
+            return program
+        most = share.constants_bytes + self.program_code.low  # a larger model cannot be linked
+        return Span(min(program.low, most), min(program.high, most))
+
+    @property
+    def missing_flash(self) -> Span:
+        """Bytes that the flash lacks; negative for bytes that are left, 0 if the flash is unknown."""
+        available, taken = self.flash_available, self.flash_taken
+        return NOTHING if available is None else Span(taken.low - available.high, taken.high - available.low)
+
+    @property
+    def stack_apart(self) -> int:
+        """Bytes of the stack that are in a memory that the SDK has for it alone."""
+        share, ram = self.board.share, self.firmware_ram
+        return 0 if share is None or ram is None else min(share.stack_bytes, ram.stack_bytes)
+
+    @property
+    def beside(self) -> Span:
+        """RAM beside the arena: static RAM, stack, reserve, the SDK's RAM, and code that is copied to the RAM."""
+        ram, share = self.firmware_ram or FirmwareRam(0, 0), self.board.share
+        if share is None:
+            return Span(ram.bytes - ram.unsure_bytes, ram.bytes)
+        high = ram.bytes - self.stack_apart
+        taken = Span(max(high - ram.unsure_bytes, 0), high).plus(share.ram)
+        return taken.plus(self.program_code) if share.code_in_ram else taken
 
     @property
     def ram_share(self) -> float:
@@ -101,24 +224,36 @@ class BoardFit:
         """The arena's placement: in one piece in the fastest bank that holds it, otherwise head and tail separately.
 
         The head gets the faster bank, because operators work in it. Static RAM and stack are placed in the arena's bank
-        or in another one. A piece that does not fit has no bank.
+        or in another one. A piece that does not fit has no bank. Banks are as large as the SDK leaves them.
         """
         return self._placed[0]
 
     @property
     def firmware_bank(self) -> Bank | None:
-        """The bank of static RAM and stack, if they are known and everything fits."""
+        """The bank of static RAM and stack, if there are any and everything fits."""
         return self._placed[1]
 
     @property
+    def on_heap(self) -> tuple[Placement, ...]:
+        """The pieces that are too large for a static array, but not for the heap."""
+        return tuple(each for each in self.placements if self._is_on_heap(each))
+
+    def _is_on_heap(self, placement: Placement) -> bool:
+        if placement.bank is None:
+            return False
+        beside = self.beside.high if placement.bank == self.firmware_bank else 0
+        bank = next((bank for bank in self.board.ram if bank.name == placement.bank.name), placement.bank)
+        return placement.bytes + beside > self.board.static_bytes(bank)
+
+    @property
     def missing_bytes(self) -> int:
-        """Bytes that the largest bank lacks for the arena, including static RAM and stack if they fit no other bank.
+        """Bytes that the largest bank lacks for the arena, including what is beside it if that fits no other bank.
 
         For separate banks of head and tail, the sum of what both lack.
         """
         if self.split is not None:
             return sum(size for _, size in self.missing)
-        return self._missing_in(self.board.ram)
+        return self._missing_in(self.board.memories)
 
     @property
     def missing(self) -> list[tuple[Bank, int]]:
@@ -126,7 +261,7 @@ class BoardFit:
         if self.fits_ram:
             return []
         if self.split is None or self.separate is None:
-            return [(max(self.board.ram, key=lambda bank: bank.bytes), self.missing_bytes)]
+            return [(max(self.board.memories, key=lambda bank: bank.bytes), self.missing_bytes)]
         over_head = self.separate.head_arena_bytes - self.head_room
         over_tail = self.separate.tail_arena_bytes - self.split.tail.bytes
         return [(bank, size) for bank, size in zip(self.split, (over_head, over_tail)) if size > 0]
@@ -137,33 +272,17 @@ class BoardFit:
         bank.
         """
         assert self.split is not None
-        beside = self._firmware_bytes
-        return self.split.head.bytes - (0 if self._bank_beside_head else beside)
-
-    @property
-    def _firmware_bytes(self) -> int:
-        return 0 if self.firmware_ram is None else self.firmware_ram.bytes
-
-    @property
-    def _bank_beside_head(self) -> Bank | None:
-        """The bank for static RAM and stack that is not the head's."""
-        assert self.split is not None
-        assert self.separate is not None
-        for bank in self.board.ram:
-            taken = self.separate.tail_arena_bytes if bank == self.split.tail else 0
-            if bank != self.split.head and bank.bytes - taken >= self._firmware_bytes:
-                return bank
-        return None
+        return self._head_room(self._worst, self.split)
 
     @property
     def missing_on_chip_bytes(self) -> int:
         """`missing_bytes` without RAM outside the chip."""
-        return self._missing_in(self.board.on_chip_ram)
+        return self._missing_in([bank for bank in self.board.memories if not bank.is_external])
 
     def _missing_in(self, banks: Sequence[Bank]) -> int:
         largest = max(banks, key=lambda bank: bank.bytes)
-        beside = self._firmware_bytes
-        others = any(bank.bytes >= beside for bank in banks if bank is not largest)
+        beside = self.beside.high
+        others = any(bank.bytes >= beside for bank in self.board.sdk_banks if bank != largest and bank in banks)
         return self.measured.minimum_arena_bytes + (0 if others else beside) - largest.bytes
 
     @property
@@ -178,56 +297,60 @@ class BoardFit:
         return bank is not None and not bank.is_external
 
     @property
-    def _placed(self) -> tuple[tuple[Placement, ...], Bank | None]:
-        if self.split is not None:
-            return self._placed_in(self.split)
-        needed = self.measured.minimum_arena_bytes
-        beside = [] if self.firmware_ram is None else [self.firmware_ram.bytes]
-        banks = banks_for([needed, *beside], self.board.ram)
-        if banks is not None:
-            return (Placement("arena", needed, banks[0]),), (banks[1] if beside else None)
-        if self.separate is not None:
-            pieces = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
-            banks = banks_for([*pieces, *beside], self.board.ram, apart=2)
-            if banks is not None:
-                parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
-                return parts, (banks[2] if beside else None)
-        return (Placement("arena", needed, None),), None
-
-    def _placed_in(self, split: Split) -> tuple[tuple[Placement, ...], Bank | None]:
-        """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""
-        assert self.separate is not None
-        head, tail = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
-        placements = (
-            Placement("head", head, split.head if head <= self.head_room else None),
-            Placement("tail", tail, split.tail if tail <= split.tail.bytes else None),
-        )
-        fits = all(placement.bank is not None for placement in placements)
-        beside = (self._bank_beside_head or split.head) if fits and self.firmware_ram is not None else None
-        return placements, beside
-
-    @property
     def memory_share(self) -> float:
         """The arena's share of its banks, or of the largest bank if it does not fit."""
         banks = [placement.bank for placement in self.placements if placement.bank is not None]
-        largest = max(bank.bytes for bank in self.board.ram)
+        largest = max(bank.bytes for bank in self.board.memories)
         taken = sum(placement.bytes for placement in self.placements)
         return taken / (sum(bank.bytes for bank in banks) or largest)
 
     @property
-    def fits_ram(self) -> bool:
-        """Whether the arena, and static RAM and stack if they are known, fit the RAM."""
-        return all(placement.bank is not None for placement in self.placements)
+    def _worst(self) -> Room:
+        return Room(self.board.memories, self.beside.high, self.board.sdk_banks)
 
     @property
-    def fits_flash(self) -> bool:
-        """Whether the model's file fits the flash; true if the flash is unknown."""
-        return self.board.flash_bytes is None or self.model_bytes <= self.board.flash_bytes
+    def _best(self) -> Room:
+        banks = self.board.memories_at_best
+        names = {bank.name for bank in self.board.sdk_banks}
+        return Room(banks, self.beside.low, tuple(bank for bank in banks if bank.name in names))
 
-    @property
-    def fits(self) -> bool:
-        """Whether arena and file both fit."""
-        return self.fits_ram and self.fits_flash
+    @cached_property
+    def _placed(self) -> tuple[tuple[Placement, ...], Bank | None, bool]:
+        return self._placed_in(self._worst)
+
+    def _placed_in(self, room: Room) -> tuple[tuple[Placement, ...], Bank | None, bool]:
+        """The pieces of the arena, the bank of what is beside them, and whether everything fits."""
+        if self.split is not None:
+            return self._placed_apart(room, self.split)
+        has_beside = self.beside.high > 0
+        needed = self.measured.minimum_arena_bytes
+        banks = room.place([needed])
+        if banks is not None:
+            return (Placement("arena", needed, banks[0]),), (banks[1] if has_beside else None), True
+        if self.separate is not None:
+            pieces = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
+            banks = room.place(pieces, apart=2)
+            if banks is not None:
+                parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
+                return parts, (banks[2] if has_beside else None), True
+        return (Placement("arena", needed, None),), None, False
+
+    def _placed_apart(self, room: Room, split: Split) -> tuple[tuple[Placement, ...], Bank | None, bool]:
+        """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""
+        assert self.separate is not None
+        head, tail = self.separate.head_arena_bytes, self.separate.tail_arena_bytes
+        placements = (
+            Placement("head", head, split.head if head <= self._head_room(room, split) else None),
+            Placement("tail", tail, split.tail if tail <= room.bank(split.tail).bytes else None),
+        )
+        fits = all(placement.bank is not None for placement in placements)
+        beside = (room.bank_beside(split, tail) or split.head) if fits and self.beside.high > 0 else None
+        return placements, beside, fits
+
+    def _head_room(self, room: Room, split: Split) -> int:
+        assert self.separate is not None
+        elsewhere = room.bank_beside(split, self.separate.tail_arena_bytes)
+        return room.bank(split.head).bytes - (0 if elsewhere else room.beside)
 
 
 @dataclass(frozen=True)
@@ -256,18 +379,21 @@ class KernelsRefusal:
     reason: str
 
 
-def banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> list[Bank] | None:
+def banks_for(
+    pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0, for_last: Sequence[Bank] | None = None
+) -> list[Bank] | None:
     """Place pieces in banks, the first piece in the fastest possible one; None if they do not all fit.
 
     Args:
         pieces: their sizes; the first `apart` pieces need different banks, all others may share one.
+        for_last: the banks that the last piece can be in; all by default.
     """
 
     def place(rest: Sequence[int], placed: list[Bank]) -> list[Bank] | None:
         if not rest:
             return placed
-        for bank in banks:
-            taken = sum(size for size, other in zip(pieces, placed) if other is bank)
+        for bank in banks if for_last is None or len(rest) > 1 else for_last:
+            taken = sum(size for size, other in zip(pieces, placed) if other == bank)
             is_apart = len(placed) < apart and bank in placed
             if not is_apart and taken + rest[0] <= bank.bytes and (found := place(rest[1:], [*placed, bank])):
                 return found
@@ -279,23 +405,10 @@ def banks_for(pieces: Sequence[int], banks: Sequence[Bank], apart: int = 0) -> l
 def firmware_ram(
     model: Model, board: Board, library: KernelLibrary, more_operators: Iterable[str] = ()
 ) -> FirmwareRam | None:
-    """Return TFLM's static RAM and stack with a model's operators and some more; None if they were not measured.
-
-    A library's usual build stands for its other builds, such as the one for size.
-    """
-    usual_build = library.name.partition(":")[0]
-    names = dict.fromkeys([*operators_of(model), *more_operators])
-    try:
-        found = flash(
-            operators=map(resolver_method, names),
-            target=board.target,
-            kernels=usual_build if ":" in library.name else library,
-        )
-    except FirmwareError:
-        return None
-    if found.data_bytes is None or found.bss_bytes is None:
-        return None
-    return FirmwareRam(found.data_bytes + found.bss_bytes, found.stack_bytes or 0)
+    """Return TFLM's static RAM and stack with a model's operators and some more; at most, if they were not measured."""
+    found = flash_range([*operators_of(model), *more_operators], board.target, library)
+    unsure = found.static.high - found.static.low + found.stack.high - found.stack.low
+    return FirmwareRam(found.static.high, found.stack.high, 0, unsure)
 
 
 def board_fit(
@@ -329,7 +442,28 @@ def board_fit(
     beside = firmware_ram(model, board, library)
     if reserve:
         beside = replace(beside or FirmwareRam(0, 0), reserve_bytes=reserve)
-    return BoardFit(board, measured, separate, len(model.data), beside, split)
+    found = flash_range(operators_of(model), board.target, library)
+    return BoardFit(board, measured, separate, len(model.data), beside, split, found.code, found.unmeasured)
+
+
+def combined(fits: Sequence[BoardFit], models: Sequence[Model], arena_bytes: int) -> BoardFit:
+    """The fit of a firmware with several models that share an arena, from the fit of each on the same board."""
+    first = fits[0]
+    if len(fits) == 1:
+        return first
+    library = first.measured.kernels
+    operators = dict.fromkeys(name for model in models for name in operators_of(model))
+    found = flash_range(operators, first.board.target, library)
+    beside = firmware_ram(models[0], first.board, library, operators)
+    return replace(
+        first,
+        measured=replace(first.measured, minimum_arena_bytes=arena_bytes),
+        separate=None,
+        model_bytes=sum(fit.model_bytes for fit in fits),
+        firmware_ram=beside,
+        code=found.code,
+        unmeasured=found.unmeasured,
+    )
 
 
 def fits_of(

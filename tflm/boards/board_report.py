@@ -5,51 +5,48 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tflm.boards import Bank
 from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placement
 from tflm.boards.device_check import DeviceFinding
+from tflm.boards.sdks import Span
+from tflm.boards.verdict import Verdict, verdict_of
 from tflm.report import NUMBER, TEXT, Report, Table
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
 
 def fit_report(fit: BoardFit) -> Report:
-    """Report whether a model fits a board, and the arena's share of each memory, in one piece or two."""
-    board = fit.board
+    """Report what takes the RAM and the flash of a board, the arena in one piece or two, and what the SDK leaves."""
+    board, share = fit.board, fit.board.share
     facts = [(_label(placement), _placed(fit, placement)) for placement in fit.placements]
-    if fit.firmware_ram is not None:
-        where = "" if fit.firmware_bank is None else f" in {fit.firmware_bank.name}"
-        static, stack = fit.firmware_ram.static_bytes, fit.firmware_ram.stack_bytes
-        facts.append(("other RAM", f"static RAM and stack{where}: {static:,} and at most {stack:,} bytes"))
-    if board.flash_bytes is not None:
-        facts.append(("flash", _share("the model's file", fit.model_bytes, board.flash_bytes)))
-    facts.append(("fits", verdict(fit)))
-    tables = [_bank_table(fit)] if fit.separate is not None else []
-    uncounted = "buffers, the program" if fit.firmware_ram is not None else "static RAM, stack, buffers, the program"
-    notes = [f"not counted: other RAM and flash of the firmware ({uncounted})"]
+    if fit.firmware_bank is not None:
+        facts.append(("other RAM", f"static RAM and stack in {fit.firmware_bank.name}"))
+    if share is not None:
+        facts.append(("SDK", share.description))
+    tables = [parts_table(verdict_of(fit)), *([_bank_table(fit)] if fit.separate is not None else [])]
+    notes = [*heap_notes(fit), "not counted: the application's own code, buffers and interrupts"]
     return Report(f"on {board.name}: {board.description}", facts, tables, notes)
 
 
+def heap_notes(fit: BoardFit) -> list[str]:
+    """What to do about pieces of the arena that are too large for a static array, but not for the heap."""
+    return [f"the {each.part} is too large for a static array: allocate it on the heap" for each in fit.on_heap]
+
+
 def verdict(fit: BoardFit) -> str:
-    """Describe whether the model fits the board, and what is left or missing."""
-    if fit.fits:
-        left = [f"{_left_of(p.bank, fit):,} bytes left of {p.bank.name}" for p in fit.placements if p.bank]
-        if fit.board.flash_bytes is not None:
-            left.append(f"{fit.board.flash_bytes - fit.model_bytes:,} of the flash")
-        return f"yes: {', '.join(left)}"
-    missing = []
-    if not fit.fits_ram:
-        beside = "" if fit.firmware_ram is None else ", with static RAM and stack"
-        missing += [f"{size:,} bytes are missing in {bank.name}{beside}" for bank, size in fit.missing]
-    if fit.board.flash_bytes is not None and not fit.fits_flash:
-        missing.append(f"{fit.model_bytes - fit.board.flash_bytes:,} bytes are missing in the flash")
-    return f"no: {', '.join(missing)}"
+    """The verdict, which begins with yes, no or not known."""
+    return verdict_of(fit).text
 
 
-def _left_of(bank: Bank, fit: BoardFit) -> int:
-    """Return the bytes of a bank that arena, static RAM and stack leave."""
-    taken = sum(placement.bytes for placement in fit.placements if placement.bank is bank)
-    beside = fit.firmware_ram is not None and fit.firmware_bank is bank
-    return bank.bytes - taken - (fit.firmware_ram.bytes if fit.firmware_ram is not None and beside else 0)
+def parts_table(found: Verdict) -> Table:
+    """List what takes RAM and flash, with the sums."""
+    rows: list[tuple[str, str, str]] = [(part.name, _span(part.ram), _span(part.flash)) for part in found.parts]
+    ram = " + ".join(f"{use.taken} of {use.available}" for use in found.memories[:-1])
+    flash = found.memories[-1]
+    rows.append(("in all", ram, str(flash.taken) + ("" if flash.available is None else f" of {flash.available}")))
+    return Table("What takes the memory, in bytes", {"": TEXT, "RAM": NUMBER, "flash": NUMBER}, rows)
+
+
+def _span(size: Span) -> str:
+    return str(size) if size.high or size.low else ""
 
 
 def _label(placement: Placement) -> str:
@@ -57,7 +54,7 @@ def _label(placement: Placement) -> str:
 
 
 def _placed(fit: BoardFit, placement: Placement) -> str:
-    bank = placement.bank or max(fit.board.ram, key=lambda bank: bank.bytes)
+    bank = placement.bank or max(fit.board.memories, key=lambda bank: bank.bytes)
     return _share(f"{placement.part} in {bank.name}", placement.bytes, bank.bytes)
 
 
@@ -75,7 +72,9 @@ def _bank_table(fit: BoardFit) -> Table:
     }
     columns = {"memory, fastest first": TEXT, "bytes": NUMBER}
     columns |= {f"left with {piece} of {size:,}": TEXT for piece, size in pieces.items()}
-    rows = ((bank.name, bank.bytes, *(_left(bank.bytes - size) for size in pieces.values())) for bank in fit.board.ram)
+    rows = (
+        (bank.name, bank.bytes, *(_left(bank.bytes - size) for size in pieces.values())) for bank in fit.board.memories
+    )
     return Table("Memories, for one arena or separate head and tail", columns, rows)
 
 
@@ -189,6 +188,21 @@ def fit_figures(fit: BoardFit) -> dict[str, Any]:
         "flash_bytes": fit.board.flash_bytes,
         "flash_share": None if fit.board.flash_bytes is None else fit.flash_share,
         "fits": fit.fits,
+        "sdk": fit.board.sdk or None,
+        "verdict": verdict_figures(verdict_of(fit)),
+    }
+
+
+def verdict_figures(found: Verdict) -> dict[str, Any]:
+    """Return the JSON document of a verdict; a range of bytes is a list of the lowest and the highest."""
+    uses = found.memories
+    return {
+        "answer": found.answer.value,
+        "line": found.line,
+        "memories": [{"memory": u.memory, "taken_bytes": u.taken, "available_bytes": u.available} for u in uses],
+        "parts": [{"part": part.name, "ram_bytes": part.ram, "flash_bytes": part.flash} for part in found.parts],
+        "unknown": list(found.unknown),
+        "stops": list(found.stops),
     }
 
 

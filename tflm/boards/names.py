@@ -6,8 +6,10 @@ import difflib
 import functools
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from tflm.boards import installed
+from tflm.boards.sdks import sdks_for
 from tflm.boards.table import Board, boards, chips
 from tflm.errors import ArgumentError
 
@@ -18,8 +20,8 @@ PACKAGE_CODE = r"[a-z]{2,4}[0-9]?[a-z]?"
 """The suffix after a chip's name in a part number: ZGT6 in STM32F746ZGT6, QIAA in nRF52840-QIAA."""
 
 
-def by_name(name: str) -> Board:
-    """The board or chip called `name`.
+def by_name(name: str, sdk: str | None = None) -> Board:
+    """The board or chip called `name`, with an SDK in place of its usual one.
 
     Case, hyphens, underscores, dots and spaces do not matter. Accepts vendors' names, PlatformIO and Zephyr
     identifiers, Arduino FQBNs, part numbers of chips, then the boards of an installed PlatformIO and of the Zephyr tree
@@ -28,6 +30,23 @@ def by_name(name: str) -> Board:
     Raises:
         ArgumentError: the name is unknown, with the three nearest names; or ambiguous, with the boards that match.
     """
+    board = _named(name)
+    return board if sdk is None else with_sdk(board, sdk)
+
+
+def with_sdk(board: Board, sdk: str) -> Board:
+    """A board with another SDK.
+
+    Raises:
+        ArgumentError: there are no figures for the SDK on the board; the message lists those that there are.
+    """
+    known_sdks = sdks_for(board.places)
+    if sdk not in known_sdks:
+        raise ArgumentError(f"unknown SDK {sdk!r} for {board.name}; use one of {', '.join(known_sdks)}")
+    return replace(board, sdk=sdk)
+
+
+def _named(name: str) -> Board:
     found = known(name)
     if found is None:
         found = installed.board(name, known)

@@ -6,11 +6,12 @@ import csv
 import functools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from types import MappingProxyType
 
 from tflm import targets
+from tflm.boards.sdks import SdkShare, Span, sdk_share
 from tflm.targets import Target
 
 UNITS = {"K": 1 << 10, "M": 1 << 20}
@@ -51,6 +52,7 @@ class Board:
         source: the source of the figures.
         chip: its chip; empty if none is listed, and for chips.
         aliases: other names: the vendor's, PlatformIO's, Zephyr's, and Arduino FQBNs.
+        sdk: the SDK that its firmware is built with; empty to count none.
     """
 
     name: str
@@ -65,11 +67,80 @@ class Board:
     source: str = ""
     chip: str = ""
     aliases: tuple[str, ...] = ()
+    sdk: str = ""
 
     @property
     def on_chip_ram(self) -> tuple[Bank, ...]:
         """The memories of the chip itself, without PSRAM and SDRAM."""
         return tuple(bank for bank in self.ram if not bank.is_external)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Its names in the table of SDKs: the board, its chip, the family of parts."""
+        return self.name, self.chip or self.name, self.target.family
+
+    @property
+    def share(self) -> SdkShare | None:
+        """What its SDK leaves and takes; None without an SDK, or if the table does not have it."""
+        return sdk_share(self.sdk, self.places) if self.sdk else None
+
+    @property
+    def memories(self) -> tuple[Bank, ...]:
+        """Its memories as large as the SDK leaves them for certain, the fastest first."""
+        return tuple(_resized(bank, self._left(bank).low) for bank in self.ram)
+
+    @property
+    def memories_at_best(self) -> tuple[Bank, ...]:
+        """Its memories as large as the SDK leaves them at most."""
+        return tuple(_resized(bank, self._left(bank).high) for bank in self.ram)
+
+    @property
+    def sdk_banks(self) -> tuple[Bank, ...]:
+        """The memories that can hold the data of the SDK and of TFLM: one, or all of the chip."""
+        named = tuple(bank for bank in self.memories if bank.name == self._sdk_bank)
+        return named or tuple(bank for bank in self.memories if not bank.is_external)
+
+    @property
+    def program(self) -> Span | None:
+        """Flash that a program can have; None if the flash is unknown."""
+        if self.flash_bytes is None:
+            return None
+        if self.share is None:
+            return Span(self.flash_bytes, self.flash_bytes)
+        room = self.flash_bytes - self.share.reserved_bytes
+        limit = self.share.program or Span(room, room)
+        return Span(min(limit.low, room), min(limit.high, room))
+
+    def static_bytes(self, bank: Bank) -> int:
+        """Bytes of a memory that static data can have for certain; the heap may have more."""
+        limits = {} if self.share is None else self.share.static
+        return min(limits.get(self._known_as(bank), Span(bank.bytes, bank.bytes)).low, bank.bytes)
+
+    @property
+    def _sdk_bank(self) -> str:
+        """The memory of the SDK's data: the one that it names, or the largest if this board names its own otherwise."""
+        if self.share is None or not self.share.bank or not self.on_chip_ram:
+            return ""
+        names = [bank.name for bank in self.ram]
+        return self.share.bank if self.share.bank in names else max(self.on_chip_ram, key=lambda each: each.bytes).name
+
+    def _known_as(self, bank: Bank) -> str:
+        return self.share.bank if self.share is not None and bank.name == self._sdk_bank else bank.name
+
+    def _left(self, bank: Bank) -> Span:
+        share = self.share
+        whole = Span(bank.bytes, bank.bytes)
+        if share is None:
+            return whole
+        static = share.static.get(self._known_as(bank), whole)
+        heap = share.heap.get(self._known_as(bank), Span(0, 0))
+        low = max(static.low, heap.low - share.startup.high)
+        high = max(static.high, heap.high - share.startup.low)
+        return Span(min(low, bank.bytes), min(high, bank.bytes))
+
+
+def _resized(bank: Bank, size: int) -> Bank:
+    return bank if bank.bytes == size else replace(bank, bytes=size)
 
 
 def _size(text: str) -> int:
@@ -101,6 +172,7 @@ def _board(row: Mapping[str, str]) -> Board:
         source=row.get("source", ""),
         chip=row.get("chip", ""),
         aliases=tuple(row.get("aliases", "").split()),
+        sdk=row["sdk"],
     )
 
 

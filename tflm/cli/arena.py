@@ -25,8 +25,8 @@ from tflm.application.models import bytes_from, load_model, title_of, with_shape
 from tflm.application.node_data import arena_figures, write_node_data
 from tflm.arena_page import arena_page
 from tflm.boards.board_report import board_figures, fits_table
-from tflm.cli.output import answer, print_json, progress, show_table, wrote
-from tflm.cli.parameters import NAMED, AsJson, NodeData, Shapes
+from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
+from tflm.cli.parameters import NAMED, AsJson, NodeData, Shapes, Short
 from tflm.memory import MODEL_PLANNERS, PLANNERS
 from tflm.report import Report, short_size
 
@@ -72,6 +72,7 @@ def arena(
     ] = None,
     node_data: NodeData = None,
     shape: Shapes = None,
+    is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the arena that a model needs, to the byte.
@@ -114,13 +115,15 @@ def arena(
         text = badge(f"tensor arena on {machine.place}", short_size(needs.needed_bytes), needs.is_fitting)
         badge_file.write_text(text, encoding="utf-8")
         written.append(badge_file)
-    if as_json:
+    if is_short:
+        short(as_json, needs.verdict.line if needs.verdict is not None else "")
+    elif as_json:
         print_json(needs_figures(needs))
     elif all_targets:
         show_table(target_table(needs.measured))
     else:
         answer(False, None, *needs_reports(needs))
-    if not as_json:
+    if not (as_json or is_short):
         wrote(*written)
     needs.require_fit()
 

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
-from tflm.application.errors import CheckFailed
+from dataclasses import replace
+
+from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.hand_over import fit_or_none, not_fitting
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
-from tflm.boards.board_report import finding_figures, findings_report, verdict
+from tflm.boards.board_fit import Answer
+from tflm.boards.board_report import finding_figures, findings_report
 from tflm.boards.device_check import check_device
-from tflm.cli.output import answer
-from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.boards.verdict import verdict_of
+from tflm.cli.output import answer, short
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.releases import NAMES_MOVED, WHEEL
 
 
 def check(
     model: ModelPath,
     on: MachineOptions = NAMED,
+    is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:
     """List what behaves differently on the device.
 
     Reports missing and rejected operators, different results, and what to do about each. With a board, also shows
-    whether the model fits its memory. The exit status is 1 if the model cannot run on the device.
+    whether the model fits its memory. The exit status is 1 if the model cannot run on the device or does not fit the
+    board, and 3 if it is not known whether it fits.
 
     \b
     Examples:
@@ -32,6 +38,7 @@ def check(
     loaded = load_model(model)
     findings = check_device(loaded, target=machine.target, kernels=machine.kernels, board=machine.board)
     fit = None if machine.board is None else fit_or_none(loaded, machine.board, machine.kernels)
+    found = None if fit is None else verdict_of(fit, findings)
     advice = "" if fit is None or fit.fits else not_fitting(model, loaded, machine, fit)
     figures = {
         "model": model,
@@ -40,18 +47,24 @@ def check(
         "release": machine.kernels.release.name,
         "board": None if machine.board is None else machine.board.name,
         "fits": None if fit is None else fit.fits,
-        "verdict": None if fit is None else verdict(fit),
+        "verdict": None if found is None else found.text,
+        "answer": None if found is None else found.answer.value,
         "advice": advice or None,
         "findings": [finding_figures(finding) for finding in findings],
     }
     place = machine.target.name if machine.board is None else f"{machine.board.name}, {machine.target.name}"
     report = findings_report(title_of(model), f"{place} with {machine.kernels.name} kernels", findings)
-    if fit is not None:
-        report.facts.append((f"fits {fit.board.name}", verdict(fit)))
+    if found is not None:
+        report = replace(report, verdict=found.line)
     report.notes.extend([advice] if advice else [])
     report.notes.extend([NAMES_MOVED] if machine.kernels.release == WHEEL else [])
-    answer(as_json, figures, report)
+    if is_short:
+        short(as_json, report.verdict)
+    else:
+        answer(as_json, figures, report)
     stopping = sum(finding.stops for finding in findings)
     if stopping:
         problems = "1 problem" if stopping == 1 else f"{stopping} problems"
         raise CheckFailed(f"{model} cannot run on the device: {problems}")
+    if found is not None and found.answer is not Answer.YES:
+        raise (NotKnown if found.answer is Answer.UNKNOWN else CheckFailed)(f"{model}: {found.line}")

@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 from tflm.application.arena import board_with_ram
-from tflm.application.errors import CheckFailed, OptionError
+from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT
 from tflm.application.fit import fit as fitted
-from tflm.application.fit_report import fit_figures, fit_report, verdict
+from tflm.application.fit_report import fit_figures, fit_report
 from tflm.application.hand_over import compiled_instead
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, share_from, title_of
 from tflm.application.projects import origin_of_project
-from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.boards.board_fit import Answer
+from tflm.cli.output import answer, short, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.errors import ArgumentError
 from tflm.report import short_size
 
@@ -47,13 +48,14 @@ def fit(
     time_limit: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="Time limit of all steps together.")
     ] = DEFAULT_TIME_LIMIT,
+    is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a model fit a board, with the same results.
 
     Tries a memory plan, folding, another operator order, in-place and overlapping tensors, row bands, and other kernel
     builds for the board, cheapest first, until the model fits. Ctrl-C ends the search with the best result so far. The
-    exit status is 1 if nothing fits.
+    exit status is 1 if nothing fits, and 3 if it is not known whether the chosen version does.
 
     \b
     Examples:
@@ -84,9 +86,13 @@ def fit(
         raise OptionError(str(error)) from None
     report = fit_report(found, title_of(model))
     written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv))
-    answer(as_json, fit_figures(model, found), report)
-    if not as_json:
+    if is_short:
+        short(as_json, report.verdict)
+    else:
+        answer(as_json, fit_figures(model, found), report)
+    if not (as_json or is_short):
         wrote(*written)
-    if not found.fits:
+    if found.verdict.answer is not Answer.YES:
         instead = compiled_instead(model, found.compiled)
-        raise CheckFailed(f"{model}: {verdict(found)}" + (f"; {instead}" if instead else ""))
+        failed = NotKnown if found.verdict.answer is Answer.UNKNOWN else CheckFailed
+        raise failed(f"{model}: {found.verdict.line}" + (f"; {instead}" if instead else ""))

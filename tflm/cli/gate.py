@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tflm.application.errors import CheckFailed
+from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.gate import figures, gate_report, gated, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from
-from tflm.cli.output import answer, progress, wrote
-from tflm.cli.parameters import NAMED, AsJson
+from tflm.boards.board_fit import Answer
+from tflm.cli.output import answer, progress, short, wrote
+from tflm.cli.parameters import NAMED, AsJson, Short
 
 
 def gate(
@@ -27,12 +28,13 @@ def gate(
         str | None, typer.Option(metavar="REVISION", help="Git revision to compare with, such as origin/main.")
     ] = None,
     summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Append the table to a Markdown file.")] = None,
+    is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:
     """Check models against a budget or a board, for CI.
 
     With --base, also shows the change since a git revision. The exit status is 1 if a model does not fit or cannot be
-    allocated.
+    allocated, and 3 if none of them does that, but it is not known whether one fits.
 
     \b
     Examples:
@@ -51,11 +53,17 @@ def gate(
     if summary is not None:
         with summary.open("a", encoding="utf-8") as file:
             file.write(report.markdown())
-    answer(as_json, figures(found, machine, limit, base), report)
-    if summary is not None and not as_json:
+    if is_short:
+        short(as_json, *(f"{each.model}: {each.verdict}" if each.verdict else "" for each in found))
+    else:
+        answer(as_json, figures(found, machine, limit, base), report)
+    if summary is not None and not (as_json or is_short):
         wrote(summary)
     failing = [each for each in found if not each.fits]
     if failing:
         what = "does" if len(failing) == 1 else "do"
         advice = f"; {failing[0].advice}" if len(failing) == 1 and failing[0].advice else ""
-        raise CheckFailed(f"{', '.join(each.model for each in failing)} {what} not pass{advice}")
+        unsure = all(each.verdict.startswith(Answer.UNKNOWN.value) for each in failing)
+        raise (NotKnown if unsure else CheckFailed)(
+            f"{', '.join(each.model for each in failing)} {what} not pass{advice}"
+        )

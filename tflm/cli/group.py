@@ -14,8 +14,12 @@ import typer
 from typer.core import TyperGroup
 
 import tflm
+from tflm.application.errors import NotKnown
 from tflm.application.models import described
 from tflm.cli.output import as_text, print_error
+
+NOT_KNOWN = 3
+"""Exit status if a model may fit: neither yes (0) nor no (1)."""
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """Click's module; newer versions of typer contain a copy of it."""
@@ -71,7 +75,7 @@ class Commands(TyperGroup):
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             else:
                 print_error(f"tflm: {described(error)}")
-            raise typer.Exit(1) from None
+            raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands with their whole summaries, wrapped to the terminal."""

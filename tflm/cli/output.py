@@ -24,6 +24,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
+from tflm.application.errors import OptionError
 from tflm.report import NAME, NUMBER, TEXT, Column, Report, Table, printable, shortened, with_thousands
 
 PIPE_WIDTH = 160
@@ -157,8 +158,22 @@ def answer(as_json: bool, figures: Any, *reports: Report) -> None:
         show(report)
 
 
+def short(as_json: bool, *verdicts: str) -> None:
+    """Print verdicts alone, one a line.
+
+    Raises:
+        OptionError: there are none, or JSON was asked for.
+    """
+    if as_json or not all(verdicts):
+        raise OptionError("--short needs a board, --ram or --budget, and no --json")
+    for verdict in verdicts:
+        print_plain(verdict)
+
+
 def show(report: Report) -> None:
     """Print a report: its title, facts, tables and notes."""
+    if report.verdict:
+        print_line(report.verdict, "bold")
     if report.title:
         print_line(report.title, "bold")
     width = max((len(label) for label, _ in report.facts), default=0)

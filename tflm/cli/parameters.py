@@ -15,6 +15,7 @@ from tflm import boards, libraries
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import checks_of_models
+from tflm.boards.sdks import sdk_names
 from tflm.firmware.firmware_tree import firmware_tree
 from tflm.schema.model import CHECKS
 
@@ -62,6 +63,15 @@ BoardName = Annotated[
         autocompletion=boards.completions,
     ),
 ]
+SdkName = Annotated[
+    str | None,
+    typer.Option(
+        "--sdk",
+        metavar="NAME",
+        help=f"The firmware's SDK, which takes a part of the board: {', '.join(sdk_names())}. Default: the usual one.",
+        autocompletion=sdk_names,
+    ),
+]
 Checks = Annotated[
     str,
     typer.Option(
@@ -75,6 +85,7 @@ Shapes = Annotated[
     list[str] | None,
     typer.Option("--shape", metavar="INPUT=SHAPE", help="New shape of an input, such as input=1,96,96,1."),
 ]
+Short = Annotated[bool, typer.Option("--short", help="Print only the verdict.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NodeData = Annotated[
     Path | None,
@@ -124,9 +135,15 @@ Source = Annotated[
 ]
 
 NAMED = MachineOptions()
-"""The default of the parameter `on: MachineOptions`, which stands for the four options that name a machine."""
+"""The default of the parameter `on: MachineOptions`, which stands for the options that name a machine."""
 
-MACHINE_OPTIONS = {"target": TargetName, "kernels": KernelsName, "release": ReleaseName, "board": BoardName}
+MACHINE_OPTIONS = {
+    "target": TargetName,
+    "kernels": KernelsName,
+    "release": ReleaseName,
+    "board": BoardName,
+    "sdk": SdkName,
+}
 SOURCE: dict[str, Any] = {"source": Source}
 CHECKS_MODE: dict[str, Any] = {"checks": Checks}
 DEFAULTS = {"checks": "all"}
@@ -136,8 +153,8 @@ DEFAULTS = {"checks": "all"}
 def command(function: Callable[..., None]) -> Callable[..., None]:
     """Convert a function to a command for typer.
 
-    A parameter `on: MachineOptions` becomes `--target`, `--kernels`, `--tflm`, `--board` and `--source`. A command with
-    a `model` or `models` gets `--checks`. An `OptionError` becomes a usage error.
+    A parameter `on: MachineOptions` becomes `--target`, `--kernels`, `--tflm`, `--board`, `--sdk` and `--source`. A
+    command with a `model` or `models` gets `--checks`. An `OptionError` becomes a usage error.
     """
     parameters = inspect.signature(function, eval_str=True).parameters
 

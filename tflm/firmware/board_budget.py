@@ -12,7 +12,7 @@ from tflm.schema.model import Model
 
 @dataclass(frozen=True)
 class BoardBudget:
-    """Flash and RAM that a model and a release build of TFLM take on a board.
+    """Flash and RAM that a model and a release build of TFLM take on a board, without the board's SDK.
 
     Attributes:
         board: name of the board.
