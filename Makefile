@@ -36,8 +36,10 @@ AARCH64 ?= ../aarch64
 PORT ?= 8000
 FAULTS ?=
 TFLM_TREE ?= ../tflite-micro
-CORPUS ?= $(or $(TFLM_CORPUS),../shared)
-export TFLM_CORPUS = $(abspath $(CORPUS))
+ifndef CORPUS
+CORPUS := $(or $(TFLM_CORPUS),../shared)
+endif
+export TFLM_CORPUS := $(abspath $(CORPUS))
 RUNTIME := $(VENV)/runtime.stamp
 TESTING := $(VENV)/testing.stamp
 RELEASING := $(VENV)/releasing.stamp
