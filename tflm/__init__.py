@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from tflm.errors import (
         ArenaError,
         ArenaExhausted,
+        ArenaShared,
         ArgumentError,
         CompileError,
         DataError,
@@ -78,6 +79,7 @@ __all__ = [
     "ArenaError",
     "ArenaExhausted",
     "ArenaMeasurement",
+    "ArenaShared",
     "ArgumentError",
     "BoardFit",
     "CalibrationReport",
@@ -178,7 +180,8 @@ _LATER = {
     "tflm.boards.device_check": ("DeviceFinding", "check_device"),
     "tflm.c.compile": ("CompiledModel", "CompiledModels", "compile_model", "compile_models"),
     "tflm.errors": (
-        *("ArenaError", "ArenaExhausted", "ArgumentError", "CompileError", "DataError", "DelegateError"),
+        *("ArenaError", "ArenaExhausted", "ArenaShared", "ArgumentError", "CompileError", "DataError"),
+        "DelegateError",
         *("FirmwareError", "InterpreterError", "ModelError", "OperatorError", "PlanFileError", "PlanIgnored"),
         *("QuantizerError", "ResolverError", "RewriteError", "TensorError", "TensorIndexError", "TflmError"),
         *("UnresolvedOperator", "VersionAssumed"),

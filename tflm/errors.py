@@ -84,6 +84,10 @@ class PlanIgnored(UserWarning):
     """The model's memory plan is ignored, because all tensors are preserved."""
 
 
+class ArenaShared(UserWarning):
+    """Two interpreters use the same bytes without sharing an allocator, so that each overwrites the other's tensors."""
+
+
 class VersionAssumed(UserWarning):
     """A TFLM release does not determine the version of a kernel library; the message says which one is assumed."""
 

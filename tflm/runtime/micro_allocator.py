@@ -69,6 +69,7 @@ from tflm.runtime.allocator_structures import (
     UNREAD_OUTPUTS,
     VARIABLES_IN_PLAN,
 )
+from tflm.runtime.arena_users import register
 from tflm.runtime.recorded_allocations import Recorded, RecordedAllocationType
 from tflm.runtime.reentrancy_guard import ReentrancyGuard
 from tflm.schema.element_types import ELEMENT_TYPES
@@ -227,6 +228,10 @@ class MicroAllocator:
     def __repr__(self) -> str:
         used = f"{self.used_bytes()} of {self.arena_bytes} bytes used"
         return f"{type(self).__name__}({used}, target {self.target.name})"
+
+    def register_memory(self) -> None:
+        """Remember that the memory is in use; warns `ArenaShared` if that of another allocator overlaps it."""
+        register(self, self._persistent.arena, self._non_persistent.arena)
 
     def _make_planner(self, planner: Planner) -> MemoryPlanner:
         require_planner(planner)

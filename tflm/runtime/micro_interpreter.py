@@ -166,7 +166,8 @@ class MicroInterpreter:
             OperatorError: an operator rejects its inputs, outputs or options.
             ModelError: the model cannot be run, or has a memory plan that gives wrong answers with these kernels.
 
-        After an error, the arena is unused again.
+        After an error, the arena is unused again. Warns `ArenaShared` if another interpreter uses bytes of the arena;
+        to share one, pass the same `MicroAllocator` to both.
         """
         if self._is_allocated():
             return
@@ -176,6 +177,8 @@ class MicroInterpreter:
                 contextvars.copy_context().run(self._allocate)  # which settings of numpy do not outlive
         finally:
             self._guard.release()
+        assert self._allocated is not None
+        self._allocated.allocator.register_memory()
 
     def _allocate(self) -> None:
         if isinstance(self._arena, MicroAllocator):
