@@ -181,6 +181,7 @@ def test_a_reset_may_be_interrupted_anywhere(delegates: Any) -> None:
 
 @pytest.mark.parametrize("shared", [False, True], ids=["own arena", "shared"])
 @pytest.mark.parametrize("delegates", ENGINES)
+@pytest.mark.filterwarnings("ignore::tflm.ArenaShared")
 def test_allocating_may_be_interrupted_anywhere(delegates: Any, shared: bool) -> None:
     """At the first and the last instructions, and some between. What is allocated next takes no more of the arena."""
     model = calling_once()
