@@ -18,8 +18,9 @@ from test_projects import CASES, TINY, machine, read_by_cmake
 import tflm
 from tflm.application.compiled_fit import compiled_fit
 from tflm.application.machine import Machine
-from tflm.application.projects import project_kinds, write_files
+from tflm.application.projects import project_kinds
 from tflm.application.projects.compiled import TAKEN_NAMES, compiled_name, compiled_project_files, compiled_sources
+from tflm.atomic_write import write_files
 from tflm.boards import Board, by_name
 from tflm.libraries import library_for
 

@@ -19,8 +19,9 @@ from test_fit import ARENA, M4, MODEL, board
 import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine, MachineOptions
-from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind, write_files
+from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind
 from tflm.application.projects.parts import PROCESSORS, board_ids
+from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.board_fit import board_fit
 from tflm.libraries import library_for

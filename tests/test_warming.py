@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -51,6 +52,19 @@ def warmed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
 @pytest.fixture(scope="module")
 def by_numpy(tmp_path_factory: pytest.TempPathFactory) -> str:
     return command(tmp_path_factory.mktemp("none"), *RUN, TFLM_COMPILED="0").stdout
+
+
+def test_kernels_that_could_not_be_kept_are_an_error(tmp_path: Path) -> None:
+    answer = subprocess.run(
+        [sys.executable, "-m", "tflm", "warm", MODEL],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
+        env={**os.environ, "TFLM_COMPILED": "1", "TFLM_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (answer.returncode, answer.stdout) == (1, "")
+    assert re.search(r"\d+ of \d+ kernels could not be kept in .*: is the disk full\?", answer.stderr), answer.stderr
 
 
 def test_a_model_that_was_warmed_runs_without_compiling(warmed: tuple[Path, str], by_numpy: str) -> None:

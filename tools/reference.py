@@ -50,6 +50,11 @@ COMMANDS_INTRODUCTION = """\
 | 1 | error, or a requested check failed (`--budget`, `--check`) |
 | 2 | invalid arguments |
 
+A command replaces a file only if tflm wrote it and nobody changed it since, or with `--force`: the cache folder has the
+hashes of the files that were written. It never replaces a file that it reads, except the model itself by `-o` with
+`--force`. A file gets all of its new contents or keeps the old ones, and so does a folder with its files.
+`gate --summary` appends to its file; `evaluate --results` and `wake-word --manifest` change theirs.
+
 With status 1, a line on standard error says why; `tflm --debug COMMAND ...` adds a traceback. [JSON](json.md) describes
 the output of `--json`. Tables are as wide as the terminal, or as `COLUMNS`; in a pipe, text is wrapped at 160 columns
 and names are never shortened. On a terminal, commands that take longer than a second show a progress bar."""
@@ -201,7 +206,7 @@ def _parameters(function: Callable[..., Any]) -> Iterator[tuple[str, ParameterIn
             typing.get_origin(hint) is not Annotated
         ):  # Python 3.10 makes parameters with the default None optional once more
             hint = typing.get_args(hint)[0]
-        (info,) = hint.__metadata__
+        info, *_ = hint.__metadata__
         yield name, info, parameter.default
 
 

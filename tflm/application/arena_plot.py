@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 from tflm.application.errors import RequestError
 from tflm.arena_page import BLOCK_KINDS, HATCH, block_kind
+from tflm.atomic_write import write_atomically
 from tflm.report import printable
 
 INCHES = (10, 5)
@@ -60,10 +62,12 @@ def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, 
         )
     all_axes[0].set_ylabel("offset in the arena (bytes)")
     figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS[len(plans)])
+    picture = io.BytesIO()
     try:
-        figure.savefig(path, bbox_inches="tight", pad_inches=MARGIN_INCHES)  # keeps labels whole
+        figure.savefig(picture, format=path.suffix[1:], bbox_inches="tight", pad_inches=MARGIN_INCHES)  # whole labels
     except ValueError as error:
         raise RequestError(f"{path}: {error}") from error
+    write_atomically(path, picture.getbuffer())
 
 
 def _draw(axes: Any, plan: dict[str, Any]) -> None:

@@ -12,8 +12,10 @@ from tflm.application.compiled_fit import CompiledFit, compiled_fit_or_none
 from tflm.application.fit_advice import advice, boards_that_would_do
 from tflm.application.fit_search import AS_IT_IS, BUILDS, Candidate, FitSearch, FitStep
 from tflm.application.machine import Machine
-from tflm.application.projects import project_files, usual_kind, write_files
+from tflm.application.output_files import obsolete_files
+from tflm.application.projects import project_files, usual_kind
 from tflm.application.projects.compiled import compiled_project_files
+from tflm.atomic_write import write_files
 from tflm.boards import Board, by_name
 from tflm.boards.board_fit import BoardFit
 from tflm.boards.device_check import operator_findings
@@ -24,6 +26,9 @@ from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.releases import Releases
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
+
+FIRMWARE = "firmware"
+"""Subfolder for the project."""
 
 DEFAULT_RESERVE = 4 << 10
 """Default bytes of RAM that the application needs besides TFLM: those of a small bare-metal program."""
@@ -120,7 +125,7 @@ class Fit:
         return {
             f"{name}.tflite": self.data,
             "report.md": late_import(FIT_REPORT)(self, name).markdown(),
-            **{f"firmware/{path}": text for path, text in self._project(name, origin).items()},
+            **{f"{FIRMWARE}/{path}": text for path, text in self._project(name, origin).items()},
         }
 
     def _project(self, name: str, origin: str) -> dict[str, str]:
@@ -138,11 +143,15 @@ class Fit:
     def write(self, folder: str | os.PathLike[str], name: str = "model", origin: str = "tflm.fit") -> list[Path]:
         """Write `files` into a folder, which is made if it is not there; returns their paths.
 
+        The command also removes the files of an earlier project there that this one lacks.
+
         Raises:
             OSError: a file can't be written.
             RequestError: as for `files`.
         """
-        return write_files(Path(folder), self.files(name, origin))
+        files = self.files(name, origin)
+        written = {Path(folder, path) for path in files}
+        return write_files(folder, files, obsolete_files(Path(folder, FIRMWARE), written))
 
 
 def fit(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
 import sys
 from contextvars import ContextVar
@@ -11,6 +9,7 @@ from pathlib import Path
 
 import tflm
 from tflm.application.errors import OptionError, RequestError
+from tflm.application.output_files import note_input
 from tflm.bounded_reading import MOST_MODEL_BYTES, MOST_TEXT_BYTES, read_at_most, read_stream, read_text
 
 STANDARD_INPUT = Path("-")
@@ -61,6 +60,7 @@ def bytes_of_model(path: Path) -> bytes:
         OSError: it cannot be read.
     """
     require_local(path)
+    note_input(path)
     if path == STANDARD_INPUT:
         return read_stream(sys.stdin.buffer, MOST_MODEL_BYTES, "standard input")
     return read_at_most(path, MOST_MODEL_BYTES)
@@ -91,6 +91,7 @@ def load_model(path: Path) -> tflm.Model:
         if path == STANDARD_INPUT:
             return tflm.Model(bytes_of_model(path), checks_of_models.get())
         require_local(path)
+        note_input(path)
         return tflm.Model.from_file(path, checks_of_models.get())
     except tflm.ModelError as error:
         raise RequestError(f"{path}: {described(error)}") from error
@@ -140,28 +141,3 @@ def share_from(text: str) -> float:
     if not 0 <= share < float("inf"):
         raise OptionError(f"invalid share {text!r} (expected e.g. 10% or 0.1)")
     return share
-
-
-def require_output(model: Path, output: Path | None, force: bool) -> None:
-    """Check that a result can be written, before a long search.
-
-    Raises:
-        OptionError: the file is the model itself, and `--force` is not given.
-        OSError: the folder does not exist or is not writable, or the file is a folder.
-    """
-    if output is None:
-        return
-    if not force and same_file(model, output):
-        raise OptionError(f"{output} is the model itself; --force replaces it")
-    if output.is_dir():
-        raise IsADirectoryError(errno.EISDIR, "is a directory; name a file", str(output))
-    folder = output.resolve().parent
-    if not folder.is_dir():
-        raise FileNotFoundError(errno.ENOENT, f"no folder {folder}; create it first", str(output))
-    if not (output.exists() or os.access(folder, os.W_OK)):
-        raise PermissionError(errno.EACCES, f"the folder {folder} is not writable", str(output))
-
-
-def same_file(model: Path, output: Path) -> bool:
-    """Return whether the output is the model's own file."""
-    return model.exists() and output.exists() and model.samefile(output)

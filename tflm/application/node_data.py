@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import tflm
+from tflm.atomic_write import write_atomically
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.runtime.micro_measurement import alive_at_each_step, covered_bytes
 from tflm.runtime.operator_facts import multiply_accumulates
@@ -35,7 +36,7 @@ def write_node_data(path: Path, model: tflm.Model, figures: Mapping[str, Figures
     written: list[Path] = []
     for name, of_operators in figures.items():
         file = path.with_suffix(f".{name.replace(' ', '_')}{path.suffix}") if written else path
-        file.write_text(json.dumps(_node_data(model, name, of_operators), indent=2), encoding="utf-8")
+        write_atomically(file, json.dumps(_node_data(model, name, of_operators), indent=2).encode())
         written.append(file)
     return written
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,9 @@ import numpy.typing as npt
 import tflm
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.progress import Progress, silent
+from tflm.atomic_write import write_atomically
 from tflm.delegates import Delegate
+from tflm.evaluation.array_files import npy_of
 from tflm.evaluation.input_files import FILE_KINDS, Arrays
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.memory.tensor import TfLiteTensor
@@ -124,17 +127,14 @@ def write_outputs(path: Path, results: list[Step]) -> None:
     if path.suffix == ".npz":
         arrays = {f"out_{s}_{j}": array for s, step in enumerate(results) for j, array in enumerate(step.outputs)}
         arrays |= {f"tensor_{s}_{i}": array for s, step in enumerate(results) for i, array in step.tensors.items()}
-        with path.open("wb") as file:
-            np.savez(file, **arrays)  # type: ignore[arg-type]  # its stubs take the names for other parameters
+        file = io.BytesIO()
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # its stubs take the names for other parameters
+        write_atomically(path, file.getbuffer())
         return
     if len(results) != 1 or len(results[0].outputs) != 1 or results[0].tensors:
         raise RequestError(f"{path}: this format holds one output of one step; use an .npz for several")
     (output,) = results[0].outputs
-    if path.suffix == ".npy":
-        with path.open("wb") as file:
-            np.save(file, output)
-    else:
-        path.write_bytes(output.tobytes())
+    write_atomically(path, npy_of(output) if path.suffix == ".npy" else output.tobytes())
 
 
 def input_names(model: tflm.Model) -> dict[str, int]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tflm.application.errors import RequestError
-from tflm.atomic_write import write_atomically
+from tflm.atomic_write import replace_file
 
 SECTION, KEY = "micro", "tensor_arena_size"
 
@@ -58,7 +58,7 @@ class Manifest:
         Raises:
             OSError: the file can't be written; it is left unchanged.
         """
-        write_atomically(self.path, self.with_size(size).encode())
+        replace_file(self.path, self.with_size(size).encode())
 
 
 def read_manifest(path: Path) -> Manifest:

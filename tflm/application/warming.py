@@ -62,8 +62,12 @@ def warm_cache(models: Iterable[Model], progress: Progress = silent) -> Warmed:
     if failures:
         reasons = (f"{', '.join(names) or 'kernels'}: {reason}" for reason, names in failures.items())
         raise RequestError(f"cannot compile {'; '.join(reasons)}")
-    size = sum(len(cache.read(kernel) or b"") for kernel in kernels)
-    return Warmed(len(kernels), len(missing), size, folder)
+    kept = [made for made in map(cache.read, kernels) if made]
+    if len(kept) < len(kernels):
+        raise RequestError(
+            f"{len(kernels) - len(kept)} of {len(kernels)} kernels could not be kept in {folder}: is the disk full?"
+        )
+    return Warmed(len(kernels), len(missing), sum(map(len, kept)), folder)
 
 
 def _kernels_of(models: Iterable[Model]) -> list[Kernel]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tflm.atomic_write import write_atomically
+from tflm.atomic_write import write_files
 from tflm.c import source
 from tflm.c.binding import BoundModel, bind_model
 from tflm.c.calls import Plan
@@ -296,12 +296,3 @@ def identifier_of(title: str) -> str:
     """A C identifier that resembles the title."""
     words = re.sub(r"\W+", "_", title, flags=re.ASCII).strip("_").lower()
     return words if words[:1].isalpha() else f"model_{words}".rstrip("_")
-
-
-def write_files(folder: str | Path, files: Files) -> list[Path]:
-    """Write files to a folder, which is created if missing; returns their paths."""
-    target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
-    for name, text in files.items():
-        write_atomically(target / name, text.encode())
-    return [target / name for name in files]

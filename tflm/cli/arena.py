@@ -23,7 +23,9 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of, with_shapes
 from tflm.application.node_data import arena_figures, write_node_data
+from tflm.application.output_files import Written
 from tflm.arena_page import arena_page
+from tflm.atomic_write import write_atomically
 from tflm.boards.board_report import board_figures, fits_table
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, NodeData, Shapes, Short
@@ -55,14 +57,15 @@ def arena(
     ] = None,
     all_targets: Annotated[bool, typer.Option("--all-targets", help="Show the figures for every target.")] = False,
     html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the plan as a self-contained HTML page.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the plan as a self-contained HTML page."), Written.FILE
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw the plan as an image: .png, .svg or .pdf.")
+        Path | None, typer.Option(metavar="FILE", help="Draw the plan as an image: .png, .svg or .pdf."), Written.FILE
     ] = None,
     badge_file: Annotated[
         Path | None,
         typer.Option("--badge", metavar="FILE", help="Write the arena size as an .svg badge; red if it does not fit."),
+        Written.FILE,
     ] = None,
     beside: Annotated[
         str | None,
@@ -113,7 +116,7 @@ def arena(
         written += write_node_data(node_data, loaded[0][1], arena_figures(needs.measured[0][1]))
     if badge_file is not None:
         text = badge(f"tensor arena on {machine.place}", short_size(needs.needed_bytes), needs.is_fitting)
-        badge_file.write_text(text, encoding="utf-8")
+        write_atomically(badge_file, text.encode())
         written.append(badge_file)
     if is_short:
         short(as_json, needs.verdict.line if needs.verdict is not None else "")
@@ -145,7 +148,7 @@ def _draw(
         return []
     title, plans = title_of(model[0]), {name: drawn(*model, machine, name) for name in planners}
     if html is not None:
-        html.write_text(arena_page(title, plans), encoding="utf-8")
+        write_atomically(html, arena_page(title, plans).encode())
     if plot is not None:
         arena_plot(plot, title, plans)
     return [path for path in (html, plot) if path is not None]

@@ -10,7 +10,9 @@ import typer
 from tflm.application.compile_options import compile_options
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import load_model
-from tflm.c.compile import all_compiled_with, identifier_of, write_files
+from tflm.application.output_files import Written
+from tflm.atomic_write import write_files
+from tflm.c.compile import all_compiled_with, identifier_of
 from tflm.c.compile_report import compile_figures, compile_report
 from tflm.c.kernel_choice import CHOICES, GENERATED
 from tflm.cli.output import answer, wrote
@@ -21,7 +23,9 @@ from tflm.targets import PARTS, by_name
 
 def compile(
     models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL... DIR", help=".tflite files, then the folder for the C files.")
+        list[Path],
+        typer.Argument(metavar="MODEL... DIR", help=".tflite files, then the folder for the C files."),
+        Written.FOLDER,
     ],
     name: Annotated[
         str | None,

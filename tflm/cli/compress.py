@@ -16,10 +16,10 @@ from tflm.application.compression_report import (
 )
 from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
-from tflm.application.models import bytes_from, load_model, require_output, title_of
+from tflm.application.models import bytes_from, load_model, title_of
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
 
 
 def compress(
@@ -39,7 +39,6 @@ def compress(
     verify: Annotated[
         int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs to compare results on.")
     ] = VERIFIED_INPUTS,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a model smaller in flash by compressing its weights.
@@ -58,7 +57,6 @@ def compress(
     ram_bytes, flash_bytes, beside = (
         None if size is None else bytes_from(size) for size in (ram, flash, decompression_memory)
     )
-    require_output(model, output, force)
     loaded = load_model(model)
     with status_line("encoding tensors") as tell:
         found = tflm.compress(

@@ -11,6 +11,7 @@ import tflm
 from tflm.application.errors import RequestError
 from tflm.application.evaluation_report import calibration_report, evaluation_figures, evaluation_report
 from tflm.application.models import load_model
+from tflm.application.output_files import Written
 from tflm.cli.output import answer, progress_of, wrote
 from tflm.cli.parameters import AsJson, ModelPath
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
@@ -40,15 +41,21 @@ def evaluate(
         int | None, typer.Option(min=1, help="Samples run in parallel; one per processor by default.")
     ] = None,
     results: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Save the results, so that an interrupted run can resume.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Save the results, so that an interrupted run can resume."),
+        Written.UPDATED,
     ] = None,
     leave_out: Annotated[
         bool, typer.Option("--leave-out", help="Skip and list samples that cannot be read or run.")
     ] = False,
     limit: Limit = None,
-    confusion: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the confusion matrix.")] = None,
+    confusion: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Draw the confusion matrix."), Written.FILE
+    ] = None,
     worst: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Write the worst samples to a folder, images as images.")
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the worst samples to a folder, images as images."),
+        Written.FOLDER,
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -91,7 +98,7 @@ def calibrate_report(
     model: ModelPath,
     inputs: Inputs,
     limit: Limit = None,
-    picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the ranges.")] = None,
+    picture: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the ranges."), Written.FILE] = None,
     as_json: AsJson = False,
 ) -> None:
     """Compare each tensor's value range with its quantization.

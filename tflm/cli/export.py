@@ -18,8 +18,10 @@ from tflm.application.export import sources
 from tflm.application.hand_over import not_fitting
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import load_model
-from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind, write_files
+from tflm.application.output_files import Written
+from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
+from tflm.atomic_write import write_files
 from tflm.boards import Board
 from tflm.boards.board_fit import board_fit
 from tflm.boards.board_report import verdict
@@ -34,7 +36,9 @@ NO_PROJECT = "none"
 
 def export(
     model: ModelPath,
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="Folder for the files; created if missing.")],
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder for the files; created if missing."), Written.FOLDER
+    ],
     on: MachineOptions = NAMED,
     project: Annotated[
         str | None,

@@ -16,6 +16,7 @@ from tflm.application.fit_report import fit_figures, fit_report
 from tflm.application.hand_over import compiled_instead
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, share_from, title_of
+from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
 from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, short, status_line, wrote
@@ -34,6 +35,7 @@ def fit(
     output: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="DIR", help="Write the model, a report and a project there."),
+        Written.FOLDER,
     ] = None,
     reserve: Annotated[
         str,

@@ -11,6 +11,8 @@ from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.gate import figures, gate_report, gated, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from
+from tflm.application.output_files import Written
+from tflm.atomic_write import append
 from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, progress, short, wrote
 from tflm.cli.parameters import NAMED, AsJson, Short
@@ -27,7 +29,9 @@ def gate(
     base: Annotated[
         str | None, typer.Option(metavar="REVISION", help="Git revision to compare with, such as origin/main.")
     ] = None,
-    summary: Annotated[Path | None, typer.Option(metavar="FILE", help="Append the table to a Markdown file.")] = None,
+    summary: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Append the table to a Markdown file."), Written.UPDATED
+    ] = None,
     is_short: Short = False,
     as_json: AsJson = False,
 ) -> None:
@@ -51,8 +55,7 @@ def gate(
             advance()
     report = gate_report(found, machine, base)
     if summary is not None:
-        with summary.open("a", encoding="utf-8") as file:
-            file.write(report.markdown())
+        append(summary, report.markdown().encode())
     if is_short:
         short(as_json, *(f"{each.model}: {each.verdict}" if each.verdict else "" for each in found))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +16,8 @@ from tflm import boards, libraries
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import checks_of_models
+from tflm.application.output_files import OutputRules, Written
+from tflm.atomic_write import approval
 from tflm.boards.sdks import sdk_names
 from tflm.firmware.firmware_tree import firmware_tree
 from tflm.schema.model import CHECKS
@@ -90,9 +93,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 NodeData = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write operator figures for Google's Model Explorer, one file per figure."),
+    Written.FILE,
 ]
-Output = Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="File for the new model.")]
-Force = Annotated[bool, typer.Option("--force", help="Allow replacing the model itself.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE", help="File for the new model."), Written.MODEL
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace files that tflm did not write or that changed since.")]
 Overlap = Annotated[
     str | None,
     typer.Option(
@@ -146,7 +152,8 @@ MACHINE_OPTIONS = {
 }
 SOURCE: dict[str, Any] = {"source": Source}
 CHECKS_MODE: dict[str, Any] = {"checks": Checks}
-DEFAULTS = {"checks": "all"}
+FORCE: dict[str, Any] = {"force": Force}
+DEFAULTS = {"checks": "all", "force": False}
 """Defaults of the options that `command` adds."""
 
 
@@ -154,19 +161,29 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     """Convert a function to a command for typer.
 
     A parameter `on: MachineOptions` becomes `--target`, `--kernels`, `--tflm`, `--board`, `--sdk` and `--source`. A
-    command with a `model` or `models` gets `--checks`. An `OptionError` becomes a usage error.
+    command with a `model` or `models` gets `--checks`, one that writes files `--force`: annotations marked with
+    `Written` name outputs, which are checked before the function is called. An `OptionError` becomes a usage error.
     """
     parameters = inspect.signature(function, eval_str=True).parameters
+    outputs = written_parameters(function)
 
     @functools.wraps(function)
     def called(**options: Any) -> None:
+        rules = OutputRules(_files_in(options, outputs), options.pop("force", False))
+        outer = approval.set(rules)
         try:
+            for name, kind in outputs.items():
+                for path in _paths(options[name])[-1:]:
+                    rules.require(path, kind)
             function(**_arguments(options, has_machine="on" in parameters))
         except OptionError as error:
             raise typer.BadParameter(str(error)) from None
+        finally:
+            approval.reset(outer)
 
     takes_model = not {"model", "models"}.isdisjoint(parameters)
     added = (SOURCE if "on" in parameters else {}) | (CHECKS_MODE if takes_model else {})
+    added |= FORCE if {*outputs.values()} - {Written.UPDATED} else {}
     shown = [
         each for name, one in parameters.items() for each in (_options(MACHINE_OPTIONS) if name == "on" else [one])
     ]
@@ -174,6 +191,29 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
     called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]  # typer reads it
     called.__annotations__ = {each.name: each.annotation for each in shown}
     return called
+
+
+def written_parameters(function: Callable[..., None]) -> dict[str, Written]:
+    """The parameters of a command that name outputs. A list names one, its last element, after inputs."""
+    parameters = inspect.signature(function, eval_str=True).parameters
+    return {
+        name: mark
+        for name, parameter in parameters.items()
+        for mark in getattr(parameter.annotation, "__metadata__", ())
+        if isinstance(mark, Written)
+    }
+
+
+def _files_in(options: Mapping[str, Any], outputs: Mapping[str, Written]) -> list[Path]:
+    """The files that arguments name, also as NAME=FILE, without outputs."""
+    values = [_paths(value)[:-1] if name in outputs else _paths(value) for name, value in options.items()]
+    paths = [path for each in values for path in each]
+    named = [Path(str(path).partition("=")[2]) for path in paths]
+    return [path for path in (*paths, *named) if os.path.isfile(path)]
+
+
+def _paths(value: Any) -> list[Path]:
+    return [Path(each) for each in (value if isinstance(value, list) else [value]) if isinstance(each, (str, Path))]
 
 
 def _options(annotations: Mapping[str, Any]) -> list[inspect.Parameter]:

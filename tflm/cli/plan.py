@@ -12,11 +12,12 @@ import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.memories import head_limit, memories_from
-from tflm.application.models import load_model, require_output, same_file, title_of
+from tflm.application.models import load_model, title_of
+from tflm.application.output_files import Written, is_same_file
 from tflm.application.rewriting_report import placed, plan_figures, plan_progress
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import print_json, show, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, Force, HeadRam, ModelPath, Output, Overlap, TailRam
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import write_csv
@@ -57,9 +58,8 @@ def plan(
     head_ram: HeadRam = None,
     tail_ram: TailRam = None,
     csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the planned buffers as MiniMalloc CSV.")
+        Path | None, typer.Option(metavar="FILE", help="Write the planned buffers as MiniMalloc CSV."), Written.FILE
     ] = None,
-    force: Force = False,
     always: Annotated[bool, typer.Option("--always", help="Write the plan even if it is not smaller.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -80,7 +80,6 @@ def plan(
         raise OptionError(f"unknown planner {planner!r}; use one of {', '.join(PLANNERS)}")
     if planner != "optimal" and (time_limit, steps) != (None, None):
         raise OptionError("--time-limit and --steps need --planner optimal")
-    require_output(model, output, force)
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
@@ -107,10 +106,10 @@ def plan(
     if output is not None:
         if written:
             found.write(output)
-        elif not same_file(model, output):
+        elif not is_same_file(model, output):
             write_atomically(output, loaded.data)
     if csv is not None:
-        csv.write_text(buffers_as_csv(found.after), encoding="utf-8")
+        write_atomically(csv, buffers_as_csv(found.after).encode())
     if as_json:
         print_json(plan_figures(model, found, written, where))
         return

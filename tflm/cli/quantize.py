@@ -10,10 +10,10 @@ import typer
 import tflm
 from tflm.application.errors import CheckFailed
 from tflm.application.machine import MachineOptions
-from tflm.application.models import load_model, require_output, title_of
+from tflm.application.models import load_model, title_of
 from tflm.application.quantization_report import firmware_flash, quantization_figures, quantization_report
 from tflm.cli.output import answer, progress_of, wrote
-from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
 
 Inputs = Annotated[
     Path,
@@ -38,7 +38,6 @@ def quantize(
     io: Annotated[str, typer.Option(metavar="KIND", help="Type of inputs and outputs: int or float.")] = "int",
     limit: Annotated[int | None, typer.Option(min=1, help="Use only the first N samples.")] = None,
     on: MachineOptions = NAMED,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Make a float model an integer model that TFLM accepts.
@@ -53,7 +52,6 @@ def quantize(
       tflm quantize float.tflite --inputs photos/ -o int16.tflite --to int16 --kernels cmsis-nn
     """
     machine = on.machine()
-    require_output(model, output, force)
     loaded = load_model(model)
     with progress_of("samples") as report:
         found = tflm.quantize(

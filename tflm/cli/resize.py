@@ -7,19 +7,20 @@ from typing import Annotated
 
 import typer
 
-from tflm.application.errors import RequestError
-from tflm.application.models import load_model, same_file, with_shapes
+from tflm.application.models import load_model, with_shapes
+from tflm.application.output_files import Written
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import print_json, print_line, wrote
-from tflm.cli.parameters import AsJson, Force, ModelPath, Shapes
+from tflm.cli.parameters import AsJson, ModelPath, Shapes
 from tflm.schema.model import Model
 
 
 def resize(
     model: ModelPath,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="File for the resized model.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="File for the resized model."), Written.MODEL
+    ],
     shape: Shapes = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Change the input shapes of a model.
@@ -31,8 +32,6 @@ def resize(
       tflm resize model.tflite -o resized.tflite --shape input=1,96,96,1
     """
     loaded = load_model(model)
-    if same_file(model, output) and not force:
-        raise RequestError(f"{output} is the model itself; --force replaces it")
     resized = with_shapes(loaded, shape)
     write_atomically(output, resized.data)
     sides = {side: _shapes(resized, side) for side in ("inputs", "outputs")}

@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model
+from tflm.application.output_files import Written
 from tflm.application.running import (
     answers,
     how_to_give_inputs,
@@ -54,7 +55,9 @@ def run(
         ),
     ] = None,
     outputs: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write outputs: .npz with out_<step>_<j>, .npy, or raw bytes.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Write outputs: .npz with out_<step>_<j>, .npy, or raw bytes."),
+        Written.FILE,
     ] = None,
     real: Annotated[
         bool, typer.Option("--real", help="Treat the files' values as real; quantize them for quantized inputs.")

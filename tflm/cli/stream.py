@@ -9,10 +9,10 @@ import typer
 
 import tflm
 from tflm.application.machine import MachineOptions
-from tflm.application.models import load_model, require_output, title_of
+from tflm.application.models import load_model, title_of
 from tflm.application.streaming_report import streaming_figures, streaming_report
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, Force, ModelPath, Output
+from tflm.cli.parameters import NAMED, AsJson, ModelPath, Output
 from tflm.evaluation.array_files import stored_array
 
 
@@ -33,7 +33,6 @@ def stream(
         Path | None,
         typer.Option(metavar="FILE", help="The window before the first invoke, a .npy file. Default: zeros."),
     ] = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Rewrite a window of frames into a stream.
@@ -48,7 +47,6 @@ def stream(
       tflm stream keywords.tflite -o streaming.tflite --hop 2 --board nano33ble
     """
     machine = on.machine()
-    require_output(model, output, force)
     loaded = load_model(model)
     with status_line("looking for time") as tell:
         window = None if initial is None else stored_array(initial).read()

@@ -14,11 +14,12 @@ from tflm.application.errors import CheckFailed, OptionError
 from tflm.application.hand_over import continue_with
 from tflm.application.machine import MachineOptions
 from tflm.application.memories import head_limit, memories_from
-from tflm.application.models import bytes_from, load_model, require_output, share_from, title_of
+from tflm.application.models import bytes_from, load_model, share_from, title_of
+from tflm.application.output_files import Written
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, tile_figures, tile_progress, tile_report
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, Force, HeadRam, ModelPath, Output, Overlap, TailRam
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam
 from tflm.report import Report, with_thousands
 from tflm.runtime.micro_measurement_report import drawn_figures
 
@@ -47,9 +48,10 @@ def tile(
         float | None, typer.Option(metavar="SECONDS", min=0, help="Time limit of the search.")
     ] = None,
     plot: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Draw both arenas side by side: .png, .svg or .pdf.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw both arenas side by side: .png, .svg or .pdf."),
+        Written.FILE,
     ] = None,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Rewrite a model to run in a smaller arena.
@@ -69,7 +71,6 @@ def tile(
     if ram is not None and memories is not None:
         raise OptionError("--ram is for one arena; use either --ram, or --head-ram and --tail-ram")
     enough = None if ram is None else bytes_from(ram)
-    require_output(model, output, force)
     loaded = load_model(model)
     with status_line("looking for stages") as tell:
         found = tflm.tile(
@@ -112,7 +113,7 @@ def tile(
         )
 
 
-def fold(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
+def fold(model: ModelPath, output: Output = None, as_json: AsJson = False) -> None:
     """Fold PADs into convolutions and remove no-ops.
 
     The results stay the same.
@@ -121,10 +122,10 @@ def fold(model: ModelPath, output: Output = None, force: Force = False, as_json:
     Example:
       tflm fold model.tflite -o folded.tflite
     """
-    _rewrite(tflm.fold, model, output, force, as_json)
+    _rewrite(tflm.fold, model, output, as_json)
 
 
-def strip(model: ModelPath, output: Output = None, force: Force = False, as_json: AsJson = False) -> None:
+def strip(model: ModelPath, output: Output = None, as_json: AsJson = False) -> None:
     """Remove data that no device reads.
 
     Removes names, minima and maxima, and converter metadata.
@@ -133,13 +134,10 @@ def strip(model: ModelPath, output: Output = None, force: Force = False, as_json
     Example:
       tflm strip model.tflite -o stripped.tflite
     """
-    _rewrite(tflm.strip, model, output, force, as_json)
+    _rewrite(tflm.strip, model, output, as_json)
 
 
-def _rewrite(
-    rewrite: Callable[[tflm.Model], bytes], path: Path, output: Path | None, force: bool, as_json: bool
-) -> None:
-    require_output(path, output, force)
+def _rewrite(rewrite: Callable[[tflm.Model], bytes], path: Path, output: Path | None, as_json: bool) -> None:
     before = load_model(path)
     size, count = len(before.data), len(before.subgraphs[0].operators or ())
     data = rewrite(before)

@@ -10,11 +10,10 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.application.errors import RequestError
-from tflm.application.models import load_model, same_file, title_of
+from tflm.application.models import load_model, title_of
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, wrote
-from tflm.cli.parameters import AsJson, Force, ModelPath, Output
+from tflm.cli.parameters import AsJson, ModelPath, Output
 from tflm.report import NAME, NUMBER, TEXT, Report, Table
 from tflm.schema import versioning
 
@@ -25,7 +24,6 @@ def versions(
     downgrade: Annotated[
         bool, typer.Option("--downgrade", help="Also lower versions that are higher than needed.")
     ] = False,
-    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the versions that a model's operators have and need.
@@ -38,8 +36,6 @@ def versions(
       tflm versions model.tflite -o updated.tflite --downgrade
     """
     loaded = load_model(model)
-    if output is not None and same_file(model, output) and not force:
-        raise RequestError(f"{output} is the model itself; --force replaces it")
     counts = collections.Counter(
         (op.operator, op.version, op.needed) for op in versioning.operator_versions(loaded.root)
     )

@@ -10,6 +10,7 @@ import typer
 from tflm.application.errors import CheckFailed, OptionError, RequestError
 from tflm.application.machine import target_from
 from tflm.application.models import load_model, title_of
+from tflm.application.output_files import Written
 from tflm.application.wake_word_manifest import Manifest, read_manifest
 from tflm.application.wake_word_report import figures, manifest_figures, manifest_notes, report
 from tflm.cli.output import answer, progress
@@ -28,6 +29,7 @@ def wake_word(
     manifest: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The model's manifest: update its tensor_arena_size."),
+        Written.UPDATED,
     ] = None,
     check: Annotated[
         bool,

@@ -16,6 +16,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from tflm.atomic_write import replace_file
+
 if sys.platform == "win32":
     from tflm.compiler import windows_files as files
 else:
@@ -71,22 +73,7 @@ def write(name: str, contents: bytes) -> None:
     if folder is None:
         return
     with contextlib.suppress(OSError):
-        _write_atomically(folder / name, hashlib.sha256(contents).digest() + contents)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Write a whole file, or none."""
-    import tempfile  # which nothing else needs in a process that finds all in files
-
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with open(descriptor, "wb") as file:
-            file.write(data)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(name)
-        raise
+        replace_file(folder / name, hashlib.sha256(contents).digest() + contents, private=True)
 
 
 # --- Locks -----------------------------------------------------------------------------------------------------------

@@ -91,6 +91,13 @@ def require_room(path: Path, arrays: Iterable[StoredArray]) -> None:
         )
 
 
+def npy_of(array: npt.NDArray[Any]) -> bytes:
+    """The contents of a .npy file with an array."""
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
 def stored_array(path: Path) -> StoredArray:
     """The array of a .npy file.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -11,7 +12,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tflm.atomic_write import write_atomically, write_files
 from tflm.errors import DataError
+from tflm.evaluation.array_files import npy_of
 from tflm.evaluation.calibration import CalibrationReport
 from tflm.evaluation.evaluation import Evaluation
 from tflm.evaluation.metrics import blocks, rows
@@ -46,7 +49,9 @@ def _drawing(path: Path, width: float, height: float) -> Iterator[Any]:
     with matplotlib.rc_context({"text.parse_math": False}):
         figure = matplotlib.figure.Figure(figsize=(width, height), layout="constrained")
         yield figure.subplots()
-        figure.savefig(path, dpi=120)
+        picture = io.BytesIO()
+        figure.savefig(picture, format=path.suffix[1:] or None, dpi=120)
+        write_atomically(path, picture.getbuffer())
 
 
 def write_confusion(path: Path, found: Evaluation) -> None:
@@ -107,7 +112,7 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
         DataError: writing a picture needs matplotlib, which is not installed.
         OSError: a file can't be written.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    pictures: dict[str, bytes] = {}
     wanted = dict.fromkeys(worst_samples(found))
     tensors = Runner(model).inputs
     samples = (sample for _, part in data.parts(0) for sample in part.samples(tensors))
@@ -119,11 +124,14 @@ def write_worst(folder: Path, found: Evaluation, data: DataSet, model: Model) ->
         name = f"{place:06d}{label}{_answer(found, place)}"
         picture = _as_picture(values)
         if picture is None:
-            np.save(folder / f"{name}.npy", values)
+            pictures[f"{name}.npy"] = npy_of(values)
         else:
             larger = -(-SMALLEST_SIDE // min(picture.shape[:2]))
             picture = picture.repeat(larger, axis=0).repeat(larger, axis=1)
-            _matplotlib().image.imsave(folder / f"{name}.png", picture, cmap="gray")
+            file = io.BytesIO()
+            _matplotlib().image.imsave(file, picture, format="png", cmap="gray")
+            pictures[f"{name}.png"] = file.getvalue()
+    write_files(folder, pictures)
 
 
 def worst_samples(found: Evaluation) -> list[int]:
