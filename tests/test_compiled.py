@@ -23,6 +23,7 @@ from guarded_memory import GuardedMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import Arrays
+from oracle import Oracle
 from test_cli import INT8_MODEL
 from test_real_models import NAMES, recorded
 
@@ -44,6 +45,7 @@ from tflm.schema import (
     SVDFOptions,
     TensorType,
 )
+from tflm.schema.writer import write_model
 from tflm.testing.operators import OPERATORS
 
 COMPILED = sorted(OPERATORS.keys() & {operator for operators in FAMILIES.values() for operator in operators})
@@ -484,3 +486,27 @@ def test_repeated_axes_cost_no_more_for_more_elements() -> None:
     values = np.arange(1 << 19, dtype=np.float32).reshape(1 << 9, 1 << 10)
     ((answer,),) = run(builder.build(), [[values, axes]], arena_bytes=1 << 23, delegates=[Compiled()])
     assert answer == (1 << 19) - 1
+
+
+@pytest.mark.parametrize("variable", [0, 1], ids=["weights", "bias"])
+def test_a_constant_that_is_a_variable_begins_at_zero_as_in_tflm(oracle: Oracle, variable: int) -> None:
+    """Whatever is in the arena before."""
+    main = (builder := tflm.ModelBuilder()).subgraph()
+    scale = tflm.quantized(0.5)
+    x, y = main.input("x", (1, 3), TensorType.INT8, scale), main.tensor("y", (1, 2), TensorType.INT8, scale)
+    weights = main.constant("weights", np.array([[1, 2, 3], [4, 5, 6]], np.int8), tflm.quantized(0.25))
+    bias = main.constant("bias", np.array([7, 8], np.int32), tflm.quantized(0.125))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, bias], [y], FullyConnectedOptions())
+    main.output(y)
+    root = tflm.Model(builder.build()).root
+    root.subgraphs[0].tensors[(weights, bias)[variable]].is_variable = True
+    data = write_model(root)
+    inputs = [np.array([[9, 10, 11]], np.int8)]
+    ((expected,),) = oracle.run(data, [inputs])
+    for delegates in ([], [Compiled()]):
+        arena = bytearray(b"\x5a" * (1 << 14))
+        interpreter = tflm.MicroInterpreter(tflm.Model(data), tflm.AllOpsResolver(), arena, delegates=delegates)
+        interpreter.allocate_tensors()
+        interpreter.input(0).data[...] = inputs[0]
+        interpreter.invoke()
+        np.testing.assert_array_equal(interpreter.output(0).data, expected)

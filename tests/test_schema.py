@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,8 @@ from tflm.schema.layout import (
     Wire,
     fields_of,
 )
+
+MODEL_FILE = Path(__file__).parents[1] / "examples" / "hello_world" / "hello_world_int8.tflite"
 
 ALL_TABLES = {
     name: kind
@@ -525,3 +529,17 @@ def test_a_kernel_is_given_constants_in_place() -> None:
     weights = interpreter.eval_tensors()[1]
     assert weights.data.tolist() == [[0, 1, 2], [3, 4, 5]]
     assert np.shares_memory(as_array(model.data), weights.data)
+
+
+def test_a_file_may_change_once_its_model_is_loaded(tmp_path: Path) -> None:
+    """In a process of its own, which a mapped file would end."""
+    file = tmp_path / "model.tflite"
+    file.write_bytes(MODEL_FILE.read_bytes())
+    script = (
+        "import os, sys, tflm\n"
+        "model = tflm.Model.from_file(sys.argv[1])\n"
+        "os.truncate(sys.argv[1], 0)\n"
+        "sys.stdout.buffer.write(bytes(model.data))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(file)], capture_output=True, check=False)
+    assert (done.returncode, done.stderr, done.stdout) == (0, b"", MODEL_FILE.read_bytes())

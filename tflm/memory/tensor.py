@@ -96,7 +96,7 @@ class TfLiteEvalTensor:
         data: its elements as an array of `dims`: a view of the model for a constant, a view of the arena once that
             is planned, None before. 4-bit constants are the packed bytes, in one dimension.
         offset: offset in the arena, in bytes; None for a constant and before planning.
-        is_constant: whether its data is in the model.
+        is_constant: whether its data is in the model. A variable's is until it is placed in the arena.
     """
 
     __slots__ = ("data", "dims", "is_constant", "name", "offset", "type")

@@ -662,3 +662,4 @@ def _later(buffer: Buffer, steps: int) -> Buffer:
 def _place_tensor(tensor: TfLiteEvalTensor, arena: Arena, offset: int) -> None:
     tensor.offset = offset
     tensor.data = arena.view(offset, ELEMENT_TYPES[tensor.type].dtype, tensor.dims)
+    tensor.is_constant = False  # of a variable that has data in the model, TFLM reads that only until this

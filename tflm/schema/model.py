@@ -19,6 +19,9 @@ CHECKS = ("all", "tflm")
 """How strictly a model may be checked."""
 
 
+LARGEST_COPY = 16 << 20
+"""Bytes of the largest file that is read whole: as much flash as large microcontrollers have, read in a few ms."""
+
 FLEX_PREFIX = "Flex"
 """Prefix of the names of TensorFlow's operators, which only the host can run."""
 
@@ -59,7 +62,10 @@ class Model:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], checks: str = "all") -> Model:
-        """Load the model in the file at `path`, which is memory-mapped; a pipe is read to its end.
+        """Load the model in the file at `path`.
+
+        A file of up to `LARGEST_COPY` bytes is read, and a pipe to its end. A larger file is memory-mapped: until the
+        model is no longer used, the file must not be changed, and to truncate it ends the process.
 
         Args:
             path: path of the file.
@@ -79,6 +85,8 @@ class Model:
                 return cls(read_stream(file, MOST_MODEL_BYTES, os.fspath(path)), checks)
             if status.st_size == 0:
                 raise ModelError(f"{os.fspath(path)} is empty")
+            if status.st_size <= LARGEST_COPY:
+                return cls(file.read(LARGEST_COPY), checks)
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), checks)
 
     def __repr__(self) -> str:
