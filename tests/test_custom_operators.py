@@ -182,7 +182,6 @@ def changed(metadata: np.ndarray, place: int, value: int) -> np.ndarray:
         (changed(LOOK_UP, 1, 2), (4, INT8), "versions"),
         (changed(LOOK_UP, 4, 0), (4, INT8), "versions"),
         (changed(LOOK_UP, 5, 0), (4, INT8), "indices of no bits"),
-        (LOOK_UP[:-1], (4, INT8), "beyond the 3 values"),
         (LOOK_UP, (17, INT8), "need 34 bits"),
         (LOOK_UP, (4, TensorType.UINT8), "is UINT8"),
         (changed(LOOK_UP, 0, custom.PRUNE), (9, INT8), "there are values for 4"),

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import llvmlite.binding as llvm
 
 PYTHON_API = (
-    *("PyCapsule_GetPointer", "PyEval_RestoreThread", "PyEval_SaveThread"),
+    *("PyCapsule_GetPointer", "PyEval_GetFrame", "PyEval_RestoreThread", "PyEval_SaveThread"),
     *("PyList_Append", "PyList_SetSlice", "PyList_Size", "PyLong_FromLongLong"),
 )
 """Functions of CPython that machine code calls."""
