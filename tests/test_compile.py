@@ -6,7 +6,9 @@ A handful of models is built by default; all of them, with every compiler that i
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -19,6 +21,7 @@ import pytest
 from compiled_emulation import Emulator
 from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
+from image_graphs import Images
 from models import Arrays
 from test_real_models import NAMES, recorded
 from typer.testing import CliRunner
@@ -159,11 +162,12 @@ class Instance:
         return status
 
 
-def library_of(folder: Path, compiled: tflm.CompiledModel) -> ctypes.CDLL:
+def library_of(folder: Path, compiled: tflm.CompiledModel, *flags: str) -> ctypes.CDLL:
     """A compiled model as a library of the host."""
     compiled.write(folder)
     sources = [name for name in compiled.files if name.endswith(".c")]
-    subprocess.run(["cc", *WARNINGS, "-shared", "-fPIC", "-o", "model.so", *sources, "-lm"], cwd=folder, check=True)
+    command = ["cc", *WARNINGS, *flags, "-shared", "-fPIC", "-o", "model.so", *sources, "-lm"]
+    subprocess.run(command, cwd=folder, check=True)
     return ctypes.CDLL(str(folder / "model.so"))
 
 
@@ -183,7 +187,8 @@ def test_instances_have_variables_of_their_own(tmp_path: Path) -> None:
     assert one.tensor("output_0", 2, ctypes.c_float).tolist() == [5, 5]
 
 
-def test_invoke_returns_the_operator_that_failed(tmp_path: Path) -> None:
+def failing_gather() -> bytes:
+    """A model that fails for an index of 4 or more."""
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
     indices = main.input("indices", (2,), TensorType.INT32)
@@ -192,7 +197,11 @@ def test_invoke_returns_the_operator_that_failed(tmp_path: Path) -> None:
     main.operator(BuiltinOperator.GATHER, [values, indices], [shown])
     main.operator(BuiltinOperator.ABS, [shown], [y])
     main.output(y)
-    compiled = tflm.compile_model(tflm.Model(builder.build()), "gather")
+    return builder.build()
+
+
+def test_invoke_returns_the_operator_that_failed(tmp_path: Path) -> None:
+    compiled = tflm.compile_model(tflm.Model(failing_gather()), "gather")
     instance = Instance(library_of(tmp_path, compiled), compiled)
     for index, status in ((3, 0), (4, 1), (0, 0)):
         instance.tensor("input_0", 2, ctypes.c_int32)[:] = [index, 1]
@@ -331,6 +340,98 @@ def test_subgraphs_that_nothing_calls_leave_no_constants(tmp_path: Path) -> None
     compiled = tflm.compile_model(tflm.Model(builder.build()), self_test=1)
     assert {table.name for table in compiled.program.tables} == {"mul_0_limits"}
     check(tmp_path, compiled)
+
+
+def network() -> tflm.Model:
+    """Layers that take turns, and others."""
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 16, 16, 4))
+    for depth in (8, 4, 8, 2):
+        images.convolution(images.last, depth)
+    images.main.output(images.last)
+    return tflm.Model(builder.build())
+
+
+def test_steps_together_are_an_invoke(tmp_path: Path) -> None:
+    compiled = tflm.compile_model(network(), "net", self_test=2)
+    assert compiled.stages
+    (steps,) = re.findall(r"define NET_STEPS (\d+)", compiled.files["net.h"])
+    assert int(steps) > len(compiled.program.bound.operators[0])
+    compiled.write(tmp_path)
+    program = built(tmp_path, "net.c", "net_test.c", flags=(*SANITIZERS, "-DNET_WITH_STEP"))
+    assert subprocess.run([program], check=False, capture_output=True).returncode == 0
+
+
+def test_a_step_tells_which_operator_failed(tmp_path: Path) -> None:
+    compiled = tflm.compile_model(tflm.Model(failing_gather()), "gather")
+    library = library_of(tmp_path, compiled, "-DGATHER_WITH_STEP")
+    instance = Instance(library, compiled)
+    for index, steps in ((3, [1, 0]), (4, [-1])):
+        instance.tensor("input_0", 2, ctypes.c_int32)[:] = [index, 1]
+        found = [library["gather_step"](ctypes.c_void_p(instance.address), step) for step in range(len(steps))]
+        assert found == steps
+
+
+def test_code_and_constants_are_in_the_sections_that_macros_name(tmp_path: Path) -> None:
+    tflm.compile_model(network(), "net").write(tmp_path)
+    macros = [f'-DNET_{kind}=__attribute__((section("{kind.lower()}")))' for kind in ("CODE", "CONST")]
+    for options in (["-O2"], ["-Os"], ["-O0"]):
+        subprocess.run(["cc", *options, *macros, "-c", "net.c", "-o", "net.o"], cwd=tmp_path, check=True)
+        listed = subprocess.run(
+            ["size", "-A", "net.o"], cwd=tmp_path, check=True, capture_output=True, text=True
+        ).stdout
+        sizes = {line.split()[0]: int(line.split()[1]) for line in listed.splitlines()[2:] if line.strip()}
+        assert sizes["code"] > 500
+        assert sizes["const"] > 500
+        assert sizes[".text"] == 0, listed
+        assert sizes.get(".rodata", 0) < 100, listed
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("arm-none-eabi-gcc", "-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"),
+        ("arm-none-eabi-gcc", "-mcpu=cortex-m7", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv5-d16"),
+        ("riscv64-unknown-elf-gcc", "-march=rv32imfc", "-mabi=ilp32f", "-ffreestanding"),
+        ("clang", "--target=aarch64-none-elf", "-ffreestanding"),
+        ("cc", "-mfma"),
+    ],
+    ids=" ".join,
+)
+def test_products_and_sums_of_floats_are_not_fused(tmp_path: Path, command: Sequence[str]) -> None:
+    if shutil.which(command[0]) is None or (command[0] == "cc" and platform.machine() != "x86_64"):
+        pytest.skip(f"{' '.join(command)} is not for this machine")
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (2, 8), TensorType.FLOAT32)
+    weights = main.constant("w", np.ones((3, 8), np.float32))
+    y = main.tensor("y", (2, 3), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [y])
+    main.output(y)
+    tflm.compile_model(tflm.Model(builder.build()), "sums").write(tmp_path)
+    for optimization in ("-O2", "-Os", "-O3"):
+        options = ["-std=gnu99", optimization, "-S", "sums.c", "-o", "sums.s"]
+        subprocess.run([*command, *options], cwd=tmp_path, check=True)
+        assert not re.findall(r"\tv?fn?m(?:add|sub|[as]\.).*", (tmp_path / "sums.s").read_text())
+
+
+def test_files_tell_where_they_are_from() -> None:
+    model = running_sum()
+    compiled = tflm.compile_model(model, "sum", self_test=1)
+    digest = hashlib.sha256(model.data).hexdigest()
+    for name in ("sum.h", "sum.c", "sum_test.c"):
+        head = " ".join(compiled.files[name].partition("*/")[0].split())
+        assert head.startswith(f"/* Generated by tflm {tflm.__version__}. ")
+        assert head.endswith(f" Model sum, {len(model.data)} bytes, SHA-256 {digest}")
+
+
+def test_the_alignment_of_the_ram_is_checked_unless_ndebug_is_defined(tmp_path: Path) -> None:
+    tflm.compile_model(running_sum(), "sum").write(tmp_path)
+    call = "union sum_ram ram[2];\nint main(void) { sum_reset(ram[0].bytes + 1); return 0; }\n"
+    (tmp_path / "call.c").write_text('#include "sum.h"\n' + call)
+    for flags, fails in (((), True), (("-DNDEBUG",), False)):
+        ran = subprocess.run([built(tmp_path, "call.c", "sum.c", flags=flags)], check=False, capture_output=True)
+        assert (ran.returncode != 0) == fails
 
 
 def test_names_that_c_does_not_have_are_refused() -> None:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from tflm.c import source
 from tflm.c.compile import CompiledModel
-from tflm.c.emitter import kernels_of
+from tflm.c.emitter import FUNCTION, kernels_of
 from tflm.c.header import interfaces
 
 HERE = Path(__file__).parent
-FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-std=gnu99", "-w")
+FLAGS = ("-mcpu=cortex-m4", "-mthumb", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16", "-std=gnu99", "-w", "-DNDEBUG")
 MACHINE = "mps2-an386"
 SECONDS = 600
 """The longest run."""
@@ -193,7 +193,7 @@ class Emulator:
 def with_counted_calls(model: CompiledModel, text: str) -> str:
     """The C file of a model with marks around each call of a kernel."""
     kernels = kernels_of(model.program)
-    definitions = source.structures(kernels) + source.translate(kernels)
+    definitions = FUNCTION.sub(f"{model.name.upper()}_CODE ", source.structures(kernels) + source.translate(kernels))
     begin = text.index(definitions)
     after = begin + len(definitions)
     marks = "extern void counting_begins(void), counting_ends(void);\n"

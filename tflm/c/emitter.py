@@ -58,6 +58,7 @@ FILE = Template("""\
 /* $origin */
 #include "$name.h"
 
+$before
 $includes
 $checks
 $kernels
@@ -84,11 +85,32 @@ CHECKS = """\
 #if (-1 >> 1) != -1
 #error "This code needs arithmetic right shifts of negative numbers."
 #endif
-#if defined(__clang__)
-#pragma STDC FP_CONTRACT OFF
-#endif
 """
 """What the code assumes beyond C99."""
+
+BEFORE = """\
+/* A multiplication and an addition are rounded each, on processors that fuse them, too. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__)
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+/* Attributes of all {what}, such as __attribute__((section(".itcm"))): define them to choose sections. */
+"""
+"""What comes before everything else: GCC inlines no functions whose optimization differs."""
+
+MACRO = """\
+#ifndef {name}
+#define {name}
+#endif
+"""
+
+FUNCTION = re.compile(r"^(?=(?:static|NOT_INLINED) )", re.MULTILINE)
+"""The start of the definition of a kernel or table."""
+
+HEAD = re.compile(r"^(?=\w.*\)$)", re.MULTILINE)
+"""The start of the definition of a function of the program."""
 
 
 def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str, str]:
@@ -104,10 +126,11 @@ def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str,
     header = KERNEL_HEADER.substitute(
         origin=origin, guard=name.upper(), structures=source.structures(unique), declarations=declarations
     )
-    definitions = source.translate(unique, linkage="")
+    definitions = FUNCTION.sub(f"{name.upper()}_CODE ", source.translate(unique, linkage=""))
     body = FILE.substitute(
         origin=origin,
         name=name,
+        before=BEFORE.format(what="functions") + MACRO.format(name=f"{name.upper()}_CODE"),
         includes=includes_of(definitions),
         checks=CHECKS,
         kernels=definitions,
@@ -117,8 +140,20 @@ def kernel_files(kernels: Iterable[Kernel], name: str, origin: str) -> dict[str,
     return {f"{name}.h": header, f"{name}.c": body}
 
 
-def c_file(program: Program, name: str, origin: str, kernel_header: str | None = None) -> str:
-    """The text of NAME.c.
+class CFile(NamedTuple):
+    """The file NAME.c.
+
+    Attributes:
+        text: what it holds.
+        steps: of `NAME_step`.
+    """
+
+    text: str
+    steps: int
+
+
+def c_file(program: Program, name: str, origin: str, kernel_header: str | None = None) -> CFile:
+    """NAME.c.
 
     Args:
         program: the model, with its RAM planned.
@@ -127,14 +162,17 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
         kernel_header: the header that declares the kernels; None to define them in this file.
     """
     writer = _Writer(program, name)
-    functions = writer.functions()
+    code, const = (f"{name.upper()}_{kind}" for kind in ("CODE", "CONST"))
+    functions = HEAD.sub(f"{code} ", writer.functions())
     used = kernels_of(program)
     kernels = source.structures(used) + source.translate(used) if kernel_header is None else ""
-    kernels += helpers_of_library(program.library_calls())
+    kernels = FUNCTION.sub(f"{code} ", kernels + helpers_of_library(program.library_calls()))
     tables = "\n".join((*(table_definition(table.name, table.values) for table in program.tables), *writer.records))
-    return FILE.substitute(
+    tables = FUNCTION.sub(f"{const} ", tables)
+    text = FILE.substitute(
         origin=origin,
         name=name,
+        before=BEFORE.format(what="functions and tables") + MACRO.format(name=code) + MACRO.format(name=const),
         includes=("" if kernel_header is None else f'#include "{kernel_header}"\n')
         + includes_of_library(program.library_calls())
         + includes_of(kernels + tables + functions),
@@ -143,14 +181,24 @@ def c_file(program: Program, name: str, origin: str, kernel_header: str | None =
         tables=tables,
         functions=functions,
     )
+    return CFile(text, writer.steps)
 
 
 def includes_of(code: str, own: str | None = None) -> str:
     """What a piece of code includes and declares: a header of its own, if any, and what it needs of the C library."""
     used = [declaration for name, declaration in MEMORY_FUNCTIONS.items() if re.search(rf"\b{name}\(", code)]
     headers = ["stdbool.h"] + ["stddef.h"] * bool(used)
+    checks = ASSERT if "assert(" in code else []
     lines = [f'#include "{own}"'] * bool(own) + [f"#include <{header}>" for header in headers] + used
-    return "".join(f"{line}\n" for line in [*lines, *_math_of(code)])
+    return "".join(f"{line}\n" for line in [*lines, *checks, *_math_of(code)])
+
+
+ASSERT = [
+    *("#if defined(NDEBUG)", "#define assert(holds) ((void)0)"),
+    *("#elif !defined(__has_include)", "#include <assert.h>", "#elif __has_include(<assert.h>)", "#include <assert.h>"),
+    *("#else", "#define assert(holds) ((void)0)", "#endif"),
+]
+"""Lines that make `assert` known: it does nothing for compilers that have no C library, and in release builds."""
 
 
 def _math_of(code: str) -> list[str]:
@@ -204,6 +252,24 @@ class PartCall(NamedTuple):
     failure: str | None
 
 
+class _Piece(NamedTuple):
+    """What an invoke does in one piece.
+
+    Attributes:
+        lines: of the code.
+        steps: how many there are: 1, or the calls of a stage.
+        stage: its number; None for an operator.
+    """
+
+    lines: list[str]
+    steps: int = 1
+    stage: int | None = None
+
+
+RETURN = re.compile(r"\breturn ([1-9]\d*);")
+"""Of an operator that failed."""
+
+
 def _is_part(code: Code) -> bool:
     """Whether something belongs to a stage."""
     return isinstance(code, MovedRows) or code.rows is not None
@@ -229,6 +295,7 @@ class _Writer:
     Attributes:
         records: definitions of constant structures, which calls refer to.
         stages: functions in which operators take turns.
+        steps: how many steps `NAME_step` has.
     """
 
     def __init__(self, program: Program, name: str):
@@ -237,6 +304,7 @@ class _Writer:
         self._is_split = program.is_split
         self.records: list[str] = []
         self.stages: list[str] = []
+        self.steps = 0
         self._parts: dict[str, tuple[str, list[list[str]]]] = {}
         self._library = LibraryWriter(self.records, self._address)
 
@@ -269,26 +337,51 @@ class _Writer:
         return "\n".join([head, "{", *first, *unused, *(line for line in lines if line or len(lines) > 1), "}", ""])
 
     def _subgraph(self, index: int) -> str:
-        lines = self._codes(index)
+        lines = [line for piece in self._pieces(index) for line in piece.lines]
         head = f"static int run_subgraph_{index}({self._ram_parameter})"
         return self._function(head, [*lines, f"{INDENT}return 0;"])
 
     def _invoke(self) -> str:
-        lines = self._codes(0)
+        pieces = self._pieces(0)
+        lines = [line for piece in pieces for line in piece.lines]
         head = f"int {self._name}_invoke({self._ram_parameter})"
-        return self._function(head, [*lines, f"{INDENT}return 0;"])
+        return self._function(head, [*lines, f"{INDENT}return 0;"]) + self._step(pieces)
 
-    def _codes(self, subgraph: int) -> list[str]:
-        lines: list[str] = []
+    def _step(self, pieces: Sequence[_Piece]) -> str:
+        """The function that runs the model in steps: it is compiled on demand, because it repeats all calls."""
+        self.steps = sum(piece.steps for piece in pieces)
+        first, cases, stages = 0, list[str](), list[str]()
+        for piece in pieces:
+            end = first + piece.steps
+            if piece.stage is None:
+                lines = (RETURN.sub(r"return -\1;", line) for line in piece.lines)
+                cases += [f"{INDENT}case {first}:", *(INDENT + line for line in lines), f"{INDENT * 2}break;"]
+            else:
+                stages.append(f"{INDENT * 2}if (step >= {first} && step < {end}) {{")
+                stages.append(f"{INDENT * 3}run_stage_{piece.stage}(ram, step - {first}, step - {first} + 1);")
+                stages.append(f"{INDENT * 2}}}")
+            first = end
+        body = [
+            *(f"{INDENT}if (step < 0 || step >= {self.steps}) {{", f"{INDENT * 2}return 0;", f"{INDENT}}}"),
+            *(f"{INDENT}switch (step) {{", *cases, f"{INDENT}default:", *stages, f"{INDENT * 2}break;", f"{INDENT}}}"),
+            f"{INDENT}return step + 1 < {self.steps} ? step + 1 : 0;",
+        ]
+        head = f"int {self._name}_step({self._ram_parameter}, int step)"
+        macro = f"{self._name.upper()}_WITH_STEP"
+        return f"\n#if defined({macro})\n{self._function(head, body)}#endif\n"
+
+    def _pieces(self, subgraph: int) -> list[_Piece]:
+        """The operators of a subgraph, and its stages, in order."""
+        pieces: list[_Piece] = []
         for is_stage, group in itertools.groupby(self._program.subgraphs[subgraph], _is_part):
             codes = list(group)
             if is_stage:
-                lines += self._stage(codes)
+                pieces.append(self._stage(codes))
             else:
-                lines += [line for code in codes if isinstance(code, OperatorCode) for line in self._operator(code)]
-        return lines
+                pieces += [_Piece(list(self._operator(code))) for code in codes if isinstance(code, OperatorCode)]
+        return pieces
 
-    def _stage(self, codes: Sequence[Code]) -> Iterator[str]:
+    def _stage(self, codes: Sequence[Code]) -> _Piece:
         """Operators that take turns: a call of the function that runs them."""
         calls = [call for code in codes for call in self._part_calls(code)]
         table = stage_table(calls)
@@ -300,7 +393,7 @@ class _Writer:
         rows, width = table.rows.shape
         body = [
             f"{INDENT}int i;",
-            f"{INDENT}for (i = 0; i < {rows}; ++i) {{",
+            f"{INDENT}for (i = first; i < end; ++i) {{",
             f"{INDENT * 2}const {c_type(table.rows.dtype)} *v = {values.name} + {width} * i;",
             f"{INDENT * 2}switch (v[0]) {{",
         ]
@@ -309,9 +402,9 @@ class _Writer:
             body += wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
             body.append(f"{INDENT * 3}break;")
         body += [f"{INDENT * 2}default:", f"{INDENT * 3}break;", f"{INDENT * 2}}}", f"{INDENT}}}"]
-        self.stages.append(self._function(f"static void run_stage_{number}({self._ram_parameter})", body))
-        yield from self._stage_comment(codes)
-        yield f"{INDENT}run_stage_{number}(ram);"
+        head = f"static void run_stage_{number}({self._ram_parameter}, int first, int end)"
+        self.stages.append(self._function(head, body))
+        return _Piece([*self._stage_comment(codes), f"{INDENT}run_stage_{number}(ram, 0, {rows});"], rows, number)
 
     def _stage_comment(self, codes: Sequence[Code]) -> Iterator[str]:
         indices = sorted({code.operator.index for code in codes if isinstance(code, OperatorCode)})
@@ -482,7 +575,13 @@ class _Writer:
                 table = Table(f"initial_{len(self._program.tables)}", buffer.initial)
                 self._program.tables.append(table)
                 lines.append(f"{INDENT}memcpy({target}, {table.name}, {buffer.bytes});")
-        return self._function(f"void {self._name}_reset({self._ram_parameter})", lines)
+        return self._function(f"void {self._name}_reset({self._ram_parameter})", [*self._alignment_checks(), *lines])
+
+    def _alignment_checks(self) -> list[str]:
+        """Assertions that the caller's memory is aligned."""
+        blocks = [f"ram[{i}]" for i in range(len(self._program.plan.memories))] if self._is_split else ["ram"]
+        alignment = f"{self._name.upper()}_RAM_ALIGNMENT"
+        return [f"{INDENT}assert((uintptr_t){block} % {alignment} == 0);" for block in blocks]
 
     def _accessor(self, tensor: TensorInterface) -> str:
         address = self._address(tensor.place, f"{tensor.element} *")

@@ -30,6 +30,16 @@ void ${name}_reset($ram_parameter);
    a GATHER whose index is out of range. */
 int ${name}_invoke($ram_parameter);
 
+/* Runs one step of an invoke, so that a watchdog or other tasks can run between steps. Begin with step 0. Returns the
+   next step; 0 after the last one; or less than 0, -1 - the index of the operator that failed. The function is there if
+   $name.c is compiled with this macro defined: ${guard}_WITH_STEP
+
+       int step = 0;
+       do {
+           step = ${name}_step(ram, step);
+       } while (step > 0); */
+int ${name}_step($step_parameters);
+
 $accessors
 #ifdef __cplusplus
 }
@@ -73,7 +83,12 @@ class TensorInterface(NamedTuple):
         yield f"#define {prefix}_DIMS {{{', '.join(map(str, tensor.dims)) or 1}}}"
         if tensor.scale:
             yield f"#define {prefix}_SCALE {float_literal(tensor.scale, 'f')}"
-            yield f"#define {prefix}_ZERO_POINT {tensor.zero_point}"
+            yield f"#define {prefix}_ZERO_POINT {_in_parentheses(tensor.zero_point)}"
+
+
+def _in_parentheses(value: int) -> str:
+    """An integer that can stand in any expression."""
+    return f"({value})" if value < 0 else str(value)
 
 
 NAME_LENGTH = 60
@@ -127,10 +142,14 @@ def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[s
         lines.append(f"#define {prefix}_RAM_COUNT {len(program.plan.memories)}")
     lines.append(f"#define {prefix}_RAM_BYTES {max(program.plan.ram_bytes, 1)}" + " /* together */" * program.is_split)
     lines.append(f"#define {prefix}_RAM_ALIGNMENT {alignment}")
+    suffixes = [f"_{i}" for i in range(len(program.plan.memories))] if program.is_split else [""]
+    for suffix in suffixes:
+        lines += ["", "/* RAM with that alignment. */", f"union {name}_ram{suffix} {{"]
+        lines += ["    int64_t alignment;", f"    uint8_t bytes[{prefix}_RAM{suffix}_BYTES];", "};"]
     return "\n".join(lines) + "\n"
 
 
-def header_of(program: Program, name: str, origin: str, ram: str) -> str:
+def header_of(program: Program, name: str, origin: str, ram: str, steps: int) -> str:
     """The text of NAME.h.
 
     Args:
@@ -138,14 +157,16 @@ def header_of(program: Program, name: str, origin: str, ram: str) -> str:
         name: a C identifier, the prefix of everything that is declared.
         origin: a line that says where the file is from.
         ram: definitions of the sizes of RAM.
+        steps: how many steps an invoke has.
     """
     tensors = interfaces(program)
     return HEADER.substitute(
         origin=origin,
         guard=name.upper(),
         name=name,
-        ram=ram,
+        ram=f"{ram}\n/* Steps of an invoke; see {name}_step. */\n#define {name.upper()}_STEPS {steps}\n",
         ram_parameter=ram_parameter(program),
+        step_parameters=f"{ram_parameter(program)}, int step",
         tensors="".join("\n".join(tensor.macros(name)) + "\n\n" for tensor in tensors),
         accessors="".join(f"{tensor.accessor(name, ram_parameter(program))};\n" for tensor in tensors),
     )

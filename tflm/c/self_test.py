@@ -81,9 +81,16 @@ int main(void)
     $set_up
     ${name}_reset($ram);
     for (invoke = 0; invoke < $count; ++invoke) {
-        int status;
+        int status = 0;
 $fill
+#if defined(${guard}_WITH_STEP)
+        do {
+            status = ${name}_step($ram, status);
+        } while (status > 0);
+        status = -status;
+#else
         status = ${name}_invoke($ram);
+#endif
         if (status != 0) {
             printf("invoke %d: operator %d failed\\n", invoke, status - 1);
             return 1;
@@ -223,8 +230,7 @@ def _memory(program: Program, name: str) -> Iterator[str]:
     """The definition of the RAM."""
     blocks = _blocks(program)
     for i, block in enumerate(blocks):
-        size = f"{name.upper()}_RAM_{i}_BYTES" if program.is_split else f"{name.upper()}_RAM_BYTES"
-        yield f"static union {{\n    int64_t alignment;\n    uint8_t bytes[{size}];\n}} {block};\n"
+        yield f"static union {name}_ram{f'_{i}' if program.is_split else ''} {block};\n"
     if program.is_split:
         yield f"static void *const ram[] = {{{', '.join(f'{block}.bytes' for block in blocks)}}};\n"
 
