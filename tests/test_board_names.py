@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tflm import ArgumentError
-from tflm.boards import boards, by_name, chips
-from tflm.boards.names import _key
+from tflm.boards import boards, by_name, chips, is_guess
+from tflm.boards.names import _key, with_words
 
 ALIASES = [(alias, board.name) for board in boards().values() for alias in (*board.aliases, board.name)]
 
@@ -61,7 +61,9 @@ def test_chips_answer_to_their_names_and_part_numbers(typed: str, chip: str) -> 
 def test_every_identifier_means_one_board() -> None:
     keys = [_key(alias) for alias, _ in ALIASES]
     assert len(set(keys)) == len({(_key(alias), name) for alias, name in ALIASES})
-    assert not set(keys) & {_key(name) for name in chips()}
+    of_chips = [_key(name) for chip in chips().values() for name in (*chip.aliases, chip.name)]
+    assert not set(keys) & set(of_chips)
+    assert len(of_chips) == len(set(of_chips))
 
 
 def test_the_chip_of_every_board_is_in_the_table_with_its_part_and_memory() -> None:
@@ -84,6 +86,110 @@ def test_case_and_separators_do_not_matter(entry: tuple[str, str], random: objec
 def test_an_ambiguous_name_lists_the_boards() -> None:
     with pytest.raises(ArgumentError, match="ambiguous board 'teensy': it may be teensy40, teensy41"):
         by_name("teensy")
+
+
+def test_a_name_that_several_begin_with_is_not_guessed() -> None:
+    with pytest.raises(ArgumentError, match=r"ambiguous board 'STM32F4': it may be STM32F401, .*stm32f4-discovery"):
+        by_name("STM32F4")
+    assert is_guess("portenta-c")
+    assert not is_guess("portenta-c33")
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        ("arduino uno", "32 bits, not for 8-bit AVR .*'uno-r4' ha"),
+        ("atmega328p", "not for 8-bit AVR"),
+        ("xiao sense", "did you mean 'xiao-nrf52840' or 'xiao-esp32s3'?"),
+        (
+            "MAX32655",
+            "^unknown board 'MAX32655'. For another part of the family MAX32 use --target cortex-m4 with --ram",
+        ),
+        ("zzzz", r"^unknown board 'zzzz'. For a bare part use --target.*my_board.toml"),
+    ],
+)
+def test_a_name_without_a_similar_one_is_told_its_family_or_how_to_do_without(typed: str, says: str) -> None:
+    with pytest.raises(ArgumentError, match=says):
+        by_name(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "name", "target"),
+    [
+        ("stm32f103c8", "STM32F103C8", "cortex-m3"),
+        ("STM32F103C8T6", "STM32F103C8", "cortex-m3"),
+        ("blue pill", "bluepill", "cortex-m3"),
+        ("ESP32-WROOM-32", "esp32-devkitc", "esp32"),
+        ("RP2350A", "RP2350", "cortex-m33"),
+        ("xiao-ble-sense", "xiao-nrf52840", "cortex-m4"),
+        ("K210", "K210", "k210"),
+        ("MAX78000", "MAX78000", "cortex-m4"),
+        ("coral dev board micro", "coral-micro", "cortex-m7"),
+        ("Himax WE2", "HX6538", "cortex-m55"),
+        ("alif-e8-hp", "alif-e8-hp", "cortex-m55"),
+        ("STM32N6", "STM32N657", "cortex-m55"),
+        ("esp32-c5", "ESP32-C5", "esp32c5"),
+        ("esp32h2", "ESP32-H2", "esp32h2"),
+    ],
+)
+def test_chips_and_boards_of_other_makers_are_known(typed: str, name: str, target: str) -> None:
+    assert (by_name(typed).name, by_name(typed).target.name) == (name, target)
+
+
+def test_every_word_has_to_be_in_a_board_that_is_listed() -> None:
+    assert with_words([]) == [*boards().values(), *chips().values()]
+    assert {board.name for board in with_words(["xiao", "S3"])} == {"xiao-esp32s3"}
+    assert not with_words(["xiao", "teensy"])
+
+
+OWN = """
+name = "my-board"
+chip = "RP2040"
+flash = "4M"
+[ram]
+SRAM = "264K"
+PSRAM = 8388608
+"""
+
+
+def test_a_board_of_ones_own_is_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(OWN)
+    found = by_name(str(path))
+    assert (found.name, found.target.name, found.kernels, found.sdk) == (
+        "my-board",
+        "cortex-m0plus",
+        "cmsis-nn",
+        "pico-sdk",
+    )
+    assert [(bank.name, bank.bytes) for bank in found.ram] == [("SRAM", 264 << 10), ("PSRAM", 8 << 20)]
+    assert [bank.bytes for bank in found.memories] == [256 << 10, 8 << 20]
+    assert (found.flash_bytes, found.source, by_name(str(path), "arduino").sdk) == (4 << 20, str(path), "arduino")
+    path.write_text('target = "cortex-m33"\nkernels = "cmsis-nn"\n[ram]\nSRAM = "64K"\n')
+    bare = by_name(str(path))
+    assert (bare.name, bare.sdk, bare.flash_bytes, bare.memories) == ("mine", "", None, bare.ram)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("chip = ", "is not TOML"),
+        ('chips = "RP2040"', "unknown key 'chips'; use name"),
+        ('flash = "1M"', "either a chip of the table"),
+        ('chip = "RP1"', "unknown chip 'RP1'"),
+        ('target = "cortex-m4"', "no memories"),
+        ('target = "z80"', "unknown target"),
+        ('chip = "RP2040"\nflash = "1G"', "flash is '1G'"),
+        ('chip = "RP2040"\nname = 3', "name is 3; it must be a text"),
+        ('chip = "RP2040"\nsdk = "esp-idf"', "no figures for the SDK 'esp-idf'.* use one of .*pico-sdk"),
+        ('chip = "RP2040"\nram = "264K"', "ram must be a table"),
+    ],
+)
+def test_what_is_wrong_in_such_a_file_is_told(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(ArgumentError, match=says):
+        by_name(str(path))
 
 
 def test_an_unknown_name_gets_the_three_nearest() -> None:

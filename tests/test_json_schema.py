@@ -100,6 +100,7 @@ INVOCATIONS: dict[str, list[str]] = {
         "arena reversing.tflite -t cortex-m4",
     ],
     "arena --boards": [f"arena {INT8} flex.tflite --boards"],
+    "boards": ["boards", "boards xiao"],
     "calibrate-report": [f"calibrate-report {INT8} --inputs labelled.npz"],
     "check": [
         "check flex.tflite --board nano33ble",

@@ -28,6 +28,7 @@ LAYERS = [
     "errors",
     "late_imports",
     "bounded_reading",
+    "toml_files",
     "atomic_write",
     "release",
     "releases",

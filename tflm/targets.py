@@ -89,8 +89,11 @@ PARTS: dict[str, Target] = {
         _esp32_xtensa("esp32s2", "Espressif ESP32-S2 (Xtensa LX7)"),
         _esp32_xtensa("esp32s3", "Espressif ESP32-S3 (Xtensa LX7 with vectors)", "esp32s3"),
         _esp32_riscv("esp32c3", "Espressif ESP32-C3 (RISC-V)"),
+        _esp32_riscv("esp32c5", "Espressif ESP32-C5 (RISC-V)"),
         _esp32_riscv("esp32c6", "Espressif ESP32-C6 (RISC-V)"),
+        _esp32_riscv("esp32h2", "Espressif ESP32-H2 (RISC-V)"),
         _esp32_riscv("esp32p4", "Espressif ESP32-P4 (RISC-V with vectors)", "esp32p4"),
+        _part(HOST, "risc-v", "k210", "Kendryte K210 (64-bit RISC-V)"),
     )
 }
 """Parts that kernel libraries distinguish. A part without an optional extension is

@@ -20,6 +20,7 @@ from typer.models import ArgumentInfo, OptionInfo, ParameterInfo
 import tflm
 from tflm import errors, memory
 from tflm.boards import Board, boards, chips
+from tflm.boards.sdks import sdk_shares
 from tflm.cli import json_schema
 from tflm.cli.app import app, options
 from tflm.kernels import REGISTRATIONS
@@ -104,16 +105,33 @@ support a model's tensors or options, allocation raises an `OperatorError` that 
 options are those of TFLM's reference kernels."""
 
 BOARDS_INTRODUCTION = """\
-These boards can be used with `--board`. Sizes are the manufacturers', for the whole chip: stack, drivers, radio and
-your program take RAM and flash in addition to the model. An arena is placed in one memory, or its tail in another;
-`tflm arena MODEL --board NAME` shows which memory is large enough. The kernels are the board's usual ones; `--kernels`
-selects others. [Sizing an arena](sizing_an_arena.md) explains how to find out which kernels you have.
+These boards can be used with `--board`; `tflm boards [WORDS]` lists them. Sizes are the manufacturers', for the whole
+chip. The [SDK](#sdks) leaves a part of that; your own program takes more. An arena is placed in one memory, or its
+tail in another; `tflm arena MODEL --board NAME` shows which memory is large enough. Kernels and SDK are the board's
+usual ones; `--kernels` and `--sdk` select others. [Sizing an arena](sizing_an_arena.md) explains how to find out
+which kernels you have.
 
 The clock and the usual optimization level are listed for parts with [timing data](firmware_budget.md#time).
 
-The table is `tflm/boards/boards.csv`. For a board that is not in it, use the name of its chip, or `--target PART
---ram SIZE`. Boards of an installed PlatformIO, and of the Zephyr tree that `$ZEPHYR_BASE` names, are found as well
-if their chip is listed."""
+The table is `tflm/boards/boards.csv`. For a board that is not in it, use the name of its chip, `--target PART --ram
+SIZE`, or [a file](#a-board-of-your-own). Boards of an installed PlatformIO, and of the Zephyr tree that
+`$ZEPHYR_BASE` names, are found as well if their chip is listed."""
+
+SDKS_INTRODUCTION = """\
+## SDKs
+
+What an SDK leaves of a board, and takes of that before your program begins, in bytes. Figures are for the chip, for a
+board, or for a family of parts. A range is an estimate, or differs by version and settings; a model fits only if it
+does so at the worst end. *How* says where the sizes of memories come from: a linker script, or a boot log of an empty
+program, which also shows what the SDK takes. Where it says *linker script* or *estimate*, what the SDK takes is an
+estimate. The heap is the largest block for `malloc` or `heap_caps_malloc` before the SDK's tasks are started, where
+it can exceed static data; starting takes *start-up* of it. `esp-idf+wifi` has Wi-Fi started. The table is
+`tflm/boards/sdks.csv`."""
+
+OWN_INTRODUCTION = """\
+## A board of your own
+
+`--board` takes a file. `examples/boards/my_board.toml`:"""
 
 CHIPS_INTRODUCTION = """\
 ## Chips
@@ -310,8 +328,8 @@ def _row(cells: Iterable[str]) -> str:
 
 def board_table() -> str:
     """The page of all boards and chips."""
-    shown = _memory_table(boards().values(), ["board", "", "part", "usual kernels", *MEMORIES, ""])
-    bare = _memory_table(chips().values(), ["chip", "part", "usual kernels", *MEMORIES])
+    shown = _memory_table(boards().values(), ["board", "", "part", "usual kernels", "SDK", *MEMORIES, ""])
+    bare = _memory_table(chips().values(), ["chip", "part", "usual kernels", "SDK", *MEMORIES])
     names = [_row(["board", "other names"]), _row(["---", "---"])]
     names += [
         _row([f"`{b.name}`", " ".join(f"`{alias}`" for alias in b.aliases)]) for b in boards().values() if b.aliases
@@ -324,6 +342,10 @@ def board_table() -> str:
             shown,
             CHIPS_INTRODUCTION,
             bare,
+            SDKS_INTRODUCTION,
+            _sdk_table(),
+            OWN_INTRODUCTION,
+            _fenced("toml", (DOCS.parent / "examples/boards/my_board.toml").read_text(encoding="utf-8").splitlines()),
             NAMES_INTRODUCTION,
             "\n".join(names),
         ]
@@ -331,6 +353,37 @@ def board_table() -> str:
 
 
 MEMORIES = ["RAM, fastest first", "flash", "clock"]
+SDK_COLUMNS = [
+    "SDK",
+    "for",
+    "static data",
+    "heap",
+    "RAM taken",
+    "start-up",
+    "flash for a program",
+    "code",
+    "how",
+    "source",
+]
+
+
+def _sdk_table() -> str:
+    rows = [_row(SDK_COLUMNS), _row(["---"] * len(SDK_COLUMNS))]
+    for places, share in sdk_shares():
+        static, heap = (
+            ", ".join(f"{name} {size}" for name, size in each.items()) for each in (share.static, share.heap)
+        )
+        program = (
+            f"{share.program}"
+            if share.program
+            else f"all but {share.reserved_bytes:,}"
+            if share.reserved_bytes
+            else "all"
+        )
+        taken = str(share.ram), str(share.startup) if share.startup.high else ""
+        source = f"{share.source}, {share.date}"
+        rows.append(_row([f"`{share.sdk}`", places, static, heap, *taken, program, str(share.code), share.how, source]))
+    return "\n".join(rows)
 
 
 def _memory_table(known: Iterable[Board], heads: list[str]) -> str:
@@ -342,7 +395,7 @@ def _memory_table(known: Iterable[Board], heads: list[str]) -> str:
         clock = "" if board.mhz is None else f"{board.mhz:g} MHz, `{board.optimization}`"
         said = [board.description] if board.source else []
         source = [f"[source]({board.source})"] if board.source else []
-        rows.append(_row([f"`{board.name}`", *said, part, f"`{board.kernels}`", ram, flash, clock, *source]))
+        rows.append(_row([f"`{board.name}`", *said, part, f"`{board.kernels}`", board.sdk, ram, flash, clock, *source]))
     return "\n".join(rows)
 
 

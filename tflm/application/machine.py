@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import NamedTuple
 
 import tflm
@@ -74,6 +75,8 @@ class MachineOptions(NamedTuple):
             raise OptionError("--sdk needs a --board: an SDK takes a part of a board's memories")
         try:
             board = None if self.board is None else boards.by_name(self.board, self.sdk)
+            if board is not None and boards.is_guess(self.board or ""):
+                warnings.warn(f"{self.board!r} is taken for {board.name}: {board.description}", stacklevel=2)
             target = target_from(self.target or default) if board is None else board.target
             usual = "reference" if board is None else board.kernels
             return Machine(target, library_for(self.kernels or usual, target, self.release), board, self.release)

@@ -236,7 +236,7 @@ def _missing(
     if name == "ethos-u" and not _has_npu(target, board):
         place = target.name if board is None else board.name
         happens = f"{place} has no Ethos-U, and the model was compiled by Vela."
-        advice = "Use the model from before Vela, or a board with an Ethos-U; tflm arena --boards lists all boards."
+        advice = "Use the model from before Vela, or a board with an Ethos-U; tflm boards lists all boards."
         return Effect.LACKS, happens, advice, False
     registration = REGISTRATIONS.get(name)
     if registration is not None and not library.release.answers_hold(registration.since):

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import csv
 import difflib
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from importlib.resources import files
+from pathlib import Path
 
 from tflm.boards import installed
+from tflm.boards.own import own_board
 from tflm.boards.sdks import sdks_for
 from tflm.boards.table import Board, boards, chips
 from tflm.errors import ArgumentError
 
 MOST_LISTED = 12
 """Most boards listed in a message."""
+
+SIMILAR = 0.7
+"""The least similarity of a name that is suggested, from 0 to 1."""
+
+OWN = "--ram SIZE, or describe the board in a file (--board my_board.toml)"
 
 PACKAGE_CODE = r"[a-z]{2,4}[0-9]?[a-z]?"
 """The suffix after a chip's name in a part number: ZGT6 in STM32F746ZGT6, QIAA in nRF52840-QIAA."""
@@ -25,10 +34,10 @@ def by_name(name: str, sdk: str | None = None) -> Board:
 
     Case, hyphens, underscores, dots and spaces do not matter. Accepts vendors' names, PlatformIO and Zephyr
     identifiers, Arduino FQBNs, part numbers of chips, then the boards of an installed PlatformIO and of the Zephyr tree
-    in `$ZEPHYR_BASE`, then unique prefixes of names.
+    in `$ZEPHYR_BASE`, then unique prefixes of names. A name that ends in .toml is a file that describes a board.
 
     Raises:
-        ArgumentError: the name is unknown, with the three nearest names; or ambiguous, with the boards that match.
+        ArgumentError: the name is unknown, with near names or its family; or ambiguous, with the boards that match.
     """
     board = _named(name)
     return board if sdk is None else with_sdk(board, sdk)
@@ -46,28 +55,76 @@ def with_sdk(board: Board, sdk: str) -> Board:
     return replace(board, sdk=sdk)
 
 
+def is_guess(name: str) -> bool:
+    """Whether `by_name` takes a name as the beginning of a longer one."""
+    return not _is_file(name) and known(name) is None and installed.board(name, known) is None
+
+
 def _named(name: str) -> Board:
+    if _is_file(name):
+        return own_board(Path(name), known)
     found = known(name)
     if found is None:
         found = installed.board(name, known)
     if found is not None:
         return found
-    begin_so = sorted(_beginning_with(_key(name)))
+    family = _family(name)
+    begin_so = _beginning_with(_key(name)) if family is None or family["target"] else []
     if len(begin_so) == 1:
-        return boards()[begin_so[0]]
+        return begin_so[0]
     if begin_so:
         more = f" and {len(begin_so) - MOST_LISTED} more" if len(begin_so) > MOST_LISTED else ""
-        raise ArgumentError(f"ambiguous board {name!r}: it may be {', '.join(begin_so[:MOST_LISTED])}{more}")
-    raise ArgumentError(
-        f"unknown board {name!r}; did you mean {' or '.join(map(repr, _nearest(name)))}? For a bare part use "
-        "--target, such as cortex-m4 or esp32s3. tflm arena --boards lists all boards."
-    )
+        listed = ", ".join(board.name for board in begin_so[:MOST_LISTED])
+        raise ArgumentError(f"ambiguous board {name!r}: it may be {listed}{more}")
+    raise ArgumentError(f"unknown board {name!r}{_hint(name, family)} tflm boards [WORDS] lists the known ones.")
+
+
+def _hint(name: str, family: Mapping[str, str] | None) -> str:
+    """What to type instead of an unknown name: near names, or the target of its family."""
+    near = _nearest(name)
+    if family is not None and not family["target"]:
+        instead = f" ({' and '.join(map(repr, near))} have others)" if near else ""
+        return f": TFLM is for processors of 32 bits, not for {family['family']}{instead}."
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+    if family is not None:
+        return f"{hint} For another part of the family {family['family']} use --target {family['target']} with {OWN}."
+    return f"{hint} For a bare part use --target, such as cortex-m4 or esp32s3, with {OWN}."
+
+
+def _is_file(name: str) -> bool:
+    return name.endswith(".toml")
+
+
+@functools.cache
+def _families() -> tuple[Mapping[str, str], ...]:
+    text = files("tflm.boards").joinpath("families.csv").read_text(encoding="utf-8")
+    return tuple(csv.DictReader(text.splitlines()))
+
+
+def _family(name: str) -> Mapping[str, str] | None:
+    """The family of parts that a name belongs to; one that TFLM does not run on needs the whole name."""
+    key = _key(name)
+    for family in _families():
+        if re.match(family["name"], key) if family["target"] else re.fullmatch(family["name"], key):
+            return family
+    return None
 
 
 def completions() -> list[str]:
     """Every name and identifier of boards and chips, for shells and search boxes."""
-    aliases = [alias for board in boards().values() for alias in board.aliases]
+    aliases = [alias for board in (*boards().values(), *chips().values()) for alias in board.aliases]
     return [*boards(), *chips(), *aliases]
+
+
+def with_words(words: Sequence[str]) -> list[Board]:
+    """The boards and chips that have all these words in their names, description or chip."""
+    keys = [_key(word) for word in words]
+    known_boards = (*boards().values(), *chips().values())
+    return [board for board in known_boards if all(any(key in text for text in _texts(board)) for key in keys)]
+
+
+def _texts(board: Board) -> list[str]:
+    return [_key(text) for text in (board.name, board.description, board.chip, board.target.name, *board.aliases)]
 
 
 def known(name: str) -> Board | None:
@@ -101,7 +158,7 @@ def _board_names() -> Mapping[str, Board]:
 
 @functools.cache
 def _chip_names() -> Mapping[str, Board]:
-    return {_key(name): chip for name, chip in chips().items()}
+    return {_key(name): chip for chip in chips().values() for name in (*chip.aliases, chip.name)}
 
 
 def _chip_of_part(key: str) -> Board | None:
@@ -112,12 +169,18 @@ def _chip_of_part(key: str) -> Board | None:
     return None
 
 
-def _beginning_with(key: str) -> set[str]:
-    return {board.name for name, board in _board_names().items() if key and name.startswith(key)}
+def _beginning_with(key: str) -> list[Board]:
+    """The boards and chips with a name that begins so, in alphabetical order."""
+    names = {**_chip_names(), **_board_names()}
+    found = {board.name: board for name, board in names.items() if key and name.startswith(key)}
+    return [found[name] for name in sorted(found)]
 
 
 def _nearest(name: str, count: int = 3) -> list[str]:
-    """The names of the nearest boards and chips, the nearest first."""
+    """The names of the boards and chips that have all its words, or else of the most similar ones; none if none is."""
+    by_words = with_words(name.split()) if len(name.split()) > 1 else []
+    if by_words:
+        return [board.name for board in by_words[:MOST_LISTED]]
     names = {**_chip_names(), **_board_names()}
-    nearest = difflib.get_close_matches(_key(name), names, n=8 * count, cutoff=0.0)
+    nearest = difflib.get_close_matches(_key(name), names, n=8 * count, cutoff=SIMILAR)
     return list(dict.fromkeys(names[key].name for key in nearest))[:count]

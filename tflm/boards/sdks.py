@@ -88,11 +88,19 @@ def sdks_for(places: Iterable[str]) -> list[str]:
     return [sdk for sdk in sdk_names() if sdk_share(sdk, known) is not None]
 
 
+def sdk_shares() -> list[tuple[str, SdkShare]]:
+    """All rows of the table: the places, and the share."""
+    return [(row["places"], _share(row)) for row in _rows()]
+
+
+def _rows() -> list[dict[str, str]]:
+    text = files("tflm.boards").joinpath("sdks.csv").read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
 @functools.cache
 def _shares() -> Mapping[tuple[str, str], SdkShare]:
-    text = files("tflm.boards").joinpath("sdks.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(text.splitlines())
-    return MappingProxyType({(row["sdk"], place): _share(row) for row in rows for place in row["places"].split()})
+    return MappingProxyType({(row["sdk"], place): _share(row) for row in _rows() for place in row["places"].split()})
 
 
 def _share(row: Mapping[str, str]) -> SdkShare:

@@ -8,6 +8,7 @@ import typer
 
 import tflm
 from tflm.cli.arena import arena
+from tflm.cli.boards import boards
 from tflm.cli.check import check
 from tflm.cli.compare import compare
 from tflm.cli.compile import compile  # noqa: A004  # the command has this name
@@ -49,6 +50,7 @@ app = typer.Typer(
 
 COMMANDS = (
     arena,
+    boards,
     calibrate_report,
     check,
     compare,

@@ -67,9 +67,7 @@ def fit(
     """
     machine = on.machine()
     if (machine.board is None) == (ram is None):
-        raise OptionError(
-            "name a board or chip with --board (tflm arena MODEL --boards lists them), or a --target with --ram"
-        )
+        raise OptionError("name a board or chip with --board (tflm boards lists them), or a --target with --ram")
     where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
     loaded = load_model(model)
     try:

@@ -62,7 +62,7 @@ BoardName = Annotated[
         "--board",
         "-b",
         metavar="NAME",
-        help="A board or chip; sets part, kernels and memories. tflm arena MODEL --boards lists the boards.",
+        help="A board or chip; sets part, kernels and memories. tflm boards lists them; or a file: my_board.toml.",
         autocompletion=boards.completions,
     ),
 ]
