@@ -1,36 +1,48 @@
 """Compiles kernels in a thread, while the caller goes on without them.
 
 The thread waits for the compiler's process and links what it returns. It lasts as long as there are kernels to compile.
-A fork does not have it, and starts its own when it asks again for what it lacks.
+When this process ends, the thread goes on for a moment and finishes the kernel that it has begun, so that short
+processes get on, too. A fork does not have it, and starts its own when it asks again for what it lacks.
 """
 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import math
 import os
 import threading
 import time
 from collections.abc import Iterable
 
 from tflm.compiler import machine_code
-from tflm.compiler.language import Kernel
+from tflm.compiler.language import Emitted, Kernel
+
+SECONDS_TO_GO_ON, SECONDS_TO_FINISH = 2.0, 5.0
+"""How long the end of this process lets kernels begin, and waits at all: several times as long as most kernels take."""
 
 _guard = threading.Lock()
 """Held for a moment, to change what follows."""
 
 _wanted: dict[str, Kernel] = {}
 _thread: threading.Thread | None = None
+_end = math.inf
+"""When no kernel may begin any more, in seconds of the monotonic clock."""
 
 
 def request(kernels: Iterable[Kernel]) -> None:
-    """Compile kernels in the background, in this order; `machine_code` then knows them.
+    """Compile kernels in the background; `machine_code` then knows them.
 
-    A request for kernels that are requested already is a no-op.
+    Those that numba does not have to compile are first, then those of the smallest request. A request for kernels that
+    are requested already is a no-op.
     """
     global _thread
     with _guard:
-        _wanted.update({kernel.name: kernel for kernel in kernels if kernel.name not in _wanted})
+        new = {kernel.name: kernel for kernel in kernels if kernel.name not in _wanted}
+        both = {**new, **_wanted} if len(new) < len(_wanted) else {**_wanted, **new}
+        _wanted.clear()
+        _wanted.update(sorted(both.items(), key=lambda item: not isinstance(item[1], Emitted)))
         if not _wanted or _thread is not None:
             return
         _end_at_exit()
@@ -52,7 +64,7 @@ def _work() -> None:
     global _thread
     while True:
         with _guard:
-            if not _wanted:
+            if not _wanted or time.monotonic() > _end:
                 _thread = None
                 return
             kernel = next(iter(_wanted.values()))
@@ -78,13 +90,24 @@ def _compile(kernel: Kernel) -> None:
             logging.getLogger(__name__).warning("%s", error)
 
 
+def _finish() -> None:
+    """Go on for a moment, and wait for the kernel that has begun. Ctrl-C ends the wait."""
+    global _end
+    _end = time.monotonic() + SECONDS_TO_GO_ON
+    thread = _thread
+    if thread is not None:
+        with contextlib.suppress(KeyboardInterrupt):
+            thread.join(SECONDS_TO_FINISH)
+
+
 @functools.cache
 def _end_at_exit() -> None:
-    """Leave LLVM alone, then end the compiler, when the interpreter ends: the thread may be anywhere then."""
+    """Finish a kernel, leave LLVM alone, and end the compiler, when the interpreter ends."""
     from tflm.compiler import compiler_process
 
     atexit.register(compiler_process.close)
-    atexit.register(machine_code.close)  # what is registered later runs earlier
+    atexit.register(machine_code.close)
+    atexit.register(_finish)  # what is registered later runs earlier
 
 
 def _forget_thread() -> None:
