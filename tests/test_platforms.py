@@ -199,7 +199,7 @@ def msvcrt(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[SimpleNa
         except BlockingIOError:
             raise OSError(errno.EDEADLK, "Resource deadlock avoided") from None
 
-    stand_in = SimpleNamespace(locking=locking, LK_LOCK=fcntl.LOCK_EX | fcntl.LOCK_NB, LK_UNLCK=fcntl.LOCK_UN)
+    stand_in = SimpleNamespace(locking=locking, LK_NBLCK=fcntl.LOCK_EX | fcntl.LOCK_NB, LK_UNLCK=fcntl.LOCK_UN)
     monkeypatch.setitem(sys.modules, "msvcrt", stand_in)
     monkeypatch.setattr(cached_files, "files", windows_files)
     monkeypatch.setenv(cached_files.CACHE_VARIABLE, str(tmp_path / "cache"))
@@ -301,7 +301,7 @@ def locking(descriptor, mode, size):
     taken.append(mode)
 taken = []
 ctypes.WinDLL = lambda name: types.SimpleNamespace(IsProcessorFeaturePresent=lambda number: 0)  # asked on arm64
-sys.modules["msvcrt"] = types.SimpleNamespace(locking=locking, LK_LOCK=1, LK_UNLCK=0)
+sys.modules["msvcrt"] = types.SimpleNamespace(locking=locking, LK_NBLCK=1, LK_UNLCK=0)
 import tflm
 from tflm.compiler import machine_code
 model = tflm.Model.from_file(sys.argv[1])

@@ -13,6 +13,7 @@ import hashlib
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +84,9 @@ _locks: set[int] = set()
 """Descriptors of lock files that are open. A fork has them, too, and would keep its parent's lock."""
 
 
+SECONDS_TO_WAIT, POLL_SECONDS = 20.0, 0.02
+"""How long to wait for another process, which holds a lock while it compiles one kernel, and how often to look."""
+
 LOCKS = 16
 """Many enough that processes seldom wait for each other's files, and few files themselves."""
 
@@ -98,7 +102,7 @@ def locked(name: str) -> Iterator[None]:
     try:
         if descriptor is not None:
             with contextlib.suppress(OSError):
-                files.lock(descriptor)
+                _wait_for_lock(descriptor)
         yield
     finally:
         if descriptor in _locks:
@@ -106,6 +110,27 @@ def locked(name: str) -> Iterator[None]:
             with contextlib.suppress(OSError):
                 files.unlock(descriptor)
             os.close(descriptor)
+
+
+def _wait_for_lock(descriptor: int) -> None:
+    """Take a lock, or go on without it after `SECONDS_TO_WAIT`: whoever holds it may be stopped.
+
+    Raises:
+        OSError: the file system has no locks.
+    """
+    begin = time.monotonic()
+    while not files.try_lock(descriptor):
+        if time.monotonic() - begin > SECONDS_TO_WAIT:
+            from logging import getLogger  # takes longer than all that precedes, and is seldom needed
+
+            getLogger(__name__).warning(
+                "another process has held a lock in %s for %g s, perhaps because it is stopped; "
+                "this one compiles its kernels without waiting any longer",
+                cache_folder(),
+                SECONDS_TO_WAIT,
+            )
+            return
+        time.sleep(POLL_SECONDS)
 
 
 def lock_of(name: str) -> str:

@@ -31,13 +31,17 @@ def open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK, 0o600)
 
 
-def lock(descriptor: int) -> None:
-    """Wait until no other process holds the lock of a file, and take it.
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of a file, unless another process holds it; returns whether it was taken.
 
     Raises:
         OSError: the file system has no locks.
     """
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def unlock(descriptor: int) -> None:

@@ -32,18 +32,19 @@ def open_at_once(path: str, flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
 
 
-def lock(descriptor: int) -> None:
-    """Wait until no other process holds the lock of a file, and take it.
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of a file, unless another process holds it; returns whether it was taken.
 
     Raises:
         OSError: the file system has no locks.
     """
-    while True:
-        try:
-            return _locking(descriptor, "LK_LOCK")
-        except OSError as error:
-            if error.errno != errno.EDEADLK:  # ten attempts, one each second, have failed
-                raise
+    try:
+        _locking(descriptor, "LK_NBLCK")
+    except OSError as error:
+        if error.errno not in (errno.EACCES, errno.EDEADLK):
+            raise
+        return False
+    return True
 
 
 def unlock(descriptor: int) -> None:
