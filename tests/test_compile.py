@@ -434,6 +434,28 @@ def test_the_alignment_of_the_ram_is_checked_unless_ndebug_is_defined(tmp_path: 
         assert (ran.returncode != 0) == fails
 
 
+def test_models_of_too_many_constants_are_refused_before_they_are_written(tmp_path: Path) -> None:
+    needed = tflm.compile_model(network()).constant_bytes
+    with pytest.raises(tflm.CompileError, match=r"more than 100; to allow them: --max-constants \d+"):
+        tflm.compile_model(network(), max_constants=100)
+    tflm.compile_model(network(), max_constants=needed)
+    (tmp_path / "net.tflite").write_bytes(network().data)
+    arguments = ["compile", str(tmp_path / "net.tflite"), str(tmp_path / "c"), "--max-constants", "100"]
+    assert CliRunner().invoke(app, arguments).exit_code == 1
+    assert not (tmp_path / "c").exists()
+
+
+def test_tensors_that_no_microcontroller_has_room_for_are_refused() -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, (1 << 24) + 1), TensorType.INT8)
+    y = main.tensor("y", (1, (1 << 24) + 1), TensorType.INT8)
+    main.operator(BuiltinOperator.ABS, [x], [y])
+    main.output(y)
+    with pytest.raises(tflm.CompileError, match=r"tensor x takes 16,777,217 bytes; .*--ram SIZE"):
+        tflm.compile_model(tflm.Model(builder.build()))
+
+
 def test_names_that_c_does_not_have_are_refused() -> None:
     with pytest.raises(tflm.ArgumentError, match="'my_model'"):
         tflm.compile_model(unsupported(), "my-model")

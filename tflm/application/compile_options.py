@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tflm.application.errors import OptionError
 from tflm.application.models import bytes_from
-from tflm.c.compile import CompileOptions
+from tflm.c.compile import MAX_CONSTANTS, CompileOptions
 from tflm.c.kernel_choice import GENERATED
 from tflm.targets import Target
 
@@ -15,6 +15,7 @@ def compile_options(
     kernels: str | None = None,
     target: Target | None = None,
     self_test: int = 0,
+    max_constants: str | None = None,
 ) -> CompileOptions:
     """The options of `tflm compile`, which `tflm export --compiled` has, too; None for what was not given.
 
@@ -29,6 +30,7 @@ def compile_options(
         self_test=self_test,
         kernels=kernels or GENERATED,
         target=target,
+        max_constants=MAX_CONSTANTS if max_constants is None else bytes_from(max_constants),
     )
 
 

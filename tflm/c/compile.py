@@ -28,6 +28,7 @@ from tflm.c.program import Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
+from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.rows import Rows
 from tflm.schema.model import Model, require_model
 from tflm.targets import Target
@@ -49,6 +50,12 @@ def origin_of(model: Model, name: str) -> str:
     digest = hashlib.sha256(model.data).hexdigest()
     return f"{generator()}\n   Model {comment_text(name)}, {len(model.data)} bytes, SHA-256 {digest}"
 
+
+MAX_CONSTANTS = 1 << 24
+"""Bytes of constants that a model may have unless it is said otherwise."""
+
+MOST_TENSOR_BYTES = 1 << 24
+"""Bytes of a tensor whose RAM is planned unless more RAM is named."""
 
 Files = dict[str, str]
 
@@ -125,6 +132,7 @@ class CompileOptions:
     self_test: int | Sequence[Sequence[Any]] = 0
     kernels: str = GENERATED
     target: Target | None = None
+    max_constants: int = MAX_CONSTANTS
 
 
 def compile_model(
@@ -136,6 +144,7 @@ def compile_model(
     self_test: int | Sequence[Sequence[Any]] = 0,
     kernels: str = GENERATED,
     target: Target | None = None,
+    max_constants: int = MAX_CONSTANTS,
 ) -> CompiledModel:
     """Compile a model to portable C99 without an interpreter.
 
@@ -149,13 +158,15 @@ def compile_model(
             for each input), and a Makefile for it.
         kernels: "generated", or "cmsis-nn" to call functions of CMSIS-NN 7 where it has kernels with TFLM's results.
         target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
+        max_constants: the most bytes of tables in flash, which become about three times as much text.
 
     Raises:
-        CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM.
+        CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
+            has more constants than allowed, or a tensor of more than 16 MiB and no RAM as large is named.
         ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
         TflmError: the model cannot be run.
     """
-    return compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target), model, name)
+    return compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants), model, name)
 
 
 def compile_models(
@@ -166,17 +177,18 @@ def compile_models(
     self_test: int | Sequence[Sequence[Any]] = 0,
     kernels: str = GENERATED,
     target: Target | None = None,
+    max_constants: int = MAX_CONSTANTS,
 ) -> CompiledModels:
     """Compile models that are linked into one firmware: several ones share a file of kernels, `kernels.c`.
 
     Args:
         models: by name, which is a C identifier.
-        ram, memories, self_test, kernels, target: as for `compile_model`, for each model.
+        ram, memories, self_test, kernels, target, max_constants: as for `compile_model`, for each model.
 
     Raises:
         CompileError, ArgumentError, TflmError: as `compile_model`.
     """
-    return all_compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target), models)
+    return all_compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants), models)
 
 
 def all_compiled_with(options: CompileOptions, models: Mapping[str, Model]) -> CompiledModels:
@@ -223,10 +235,16 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     """
     require_model(model)
     require_name(name)
+    _require_small_tensors(model, options)
     choice, kept, generated_ram_bytes = _choice(model, options)
     bound, demands, planned = _planned(model, options, choice)
     alignment = _alignment(demands)
     program = program_of(bound, demands, planned)
+    if program.constant_bytes > options.max_constants:
+        raise CompileError(
+            f"has {program.constant_bytes:,} bytes of constants as C, more than {options.max_constants:,}; "
+            f"to allow them: --max-constants {program.constant_bytes}"
+        )
     calls_library = any(program.library_calls())
     if choice.processors is not None and calls_library:
         program.checks = choice.processors.guard()
@@ -287,6 +305,21 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
         )
     unused = len(options.memories) - len(planned.memories)
     return bound, demands, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
+
+
+def _require_small_tensors(model: Model, options: CompileOptions) -> None:
+    """Reject tensors that no microcontroller has RAM for, before memory of the host is spent on planning them.
+
+    Raises:
+        CompileError: a tensor is larger than that, and than the RAM that is named.
+    """
+    most = max(MOST_TENSOR_BYTES, options.ram or 0, sum(options.memories.values()))
+    for subgraph in model.subgraphs:
+        for table in subgraph.tensors or ():
+            facts = TensorFacts(table.type, table.shape or ())
+            if facts.bytes > most and not (model.root.buffers or [])[table.buffer or 0].data:
+                name = comment_text(table.name or "")
+                raise CompileError(f"tensor {name} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE")
 
 
 def _alignment(demands: Demands) -> int:

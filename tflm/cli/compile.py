@@ -56,6 +56,9 @@ def compile(
             autocompletion=lambda: [name for name, part in PARTS.items() if part.family == "cortex-m"],
         ),
     ] = None,
+    max_constants: Annotated[
+        str, typer.Option(metavar="SIZE", help="Most bytes of constants that a model may have as C.")
+    ] = "16M",
     as_json: AsJson = False,
 ) -> None:
     """Write models as portable C99 without an interpreter.
@@ -81,7 +84,7 @@ def compile(
     loaded = {title: load_model(path) for title, path in zip(names, paths)}
     try:
         part = None if target is None else by_name(target)
-        made = all_compiled_with(compile_options(ram, memories, kernels, part, self_test), loaded)
+        made = all_compiled_with(compile_options(ram, memories, kernels, part, self_test, max_constants), loaded)
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     except CompileError as error:
