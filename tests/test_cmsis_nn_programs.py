@@ -350,3 +350,14 @@ def test_random_operators_answer_as_tflm(
         return
     if made.library_operators:
         run(libraries[goal], goal, made)
+
+
+@pytest.mark.skipif(shutil.which("make") is None or shutil.which("cc") is None, reason="needs make and cc")
+@pytest.mark.parametrize("memories", [{}, {"DTCM": 1 << 12, "SRAM": 1 << 20}], ids=["one memory", "two memories"])
+def test_the_self_test_for_helium_runs_on_this_machine_in_plain_c(tmp_path: Path, memories: dict[str, int]) -> None:
+    part = tflm.targets.by_name("cortex-m55")
+    made = tflm.compile_model(convolution(), kernels="cmsis-nn", target=part, self_test=1, memories=memories)
+    assert made.library_operators
+    made.write(tmp_path)
+    ran = subprocess.run(["make", "check"], cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -204,6 +204,10 @@ def all_compiled_with(options: CompileOptions, models: Mapping[str, Model]) -> C
     return CompiledModels(made, files)
 
 
+TEST_FILES = ("test", "plain")
+"""Ends of the names of files that a self-test has."""
+
+
 def _has_test(options: CompileOptions) -> bool:
     return not isinstance(options.self_test, int) or options.self_test > 0
 
@@ -218,7 +222,7 @@ def _require_different_names(names: Sequence[str], *, with_tests: bool) -> None:
     """
     owners: dict[str, int] = {}
     for index, name in enumerate(names):
-        for made in (name.upper(), *([f"{name}_test".upper()] if with_tests else [])):
+        for made in (name.upper(), *(f"{name}_{kind}".upper() for kind in TEST_FILES if with_tests)):
             other = owners.setdefault(made, index)
             if other != index:
                 what = "the shared kernels" if name == SHARED_KERNELS else f"the model {name!r}"
@@ -258,6 +262,8 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         samples: Samples = recorded_samples(model, options.self_test)
         files[f"{name}_test.c"] = self_test_of(program, name, origin, samples)
         files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared, build)
+        if build is not None and build.is_plain_on_host:
+            files |= _plain_files(options, model, name)
     return CompiledModel(
         name,
         planned.ram_bytes,
@@ -274,6 +280,23 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         files,
         program,
     )
+
+
+def _plain_files(options: CompileOptions, model: Model, name: str) -> Files:
+    """The model without a library, as NAME_plain.h and NAME_plain.c, with the names that NAME.h declares."""
+    memories = dict.fromkeys(options.memories, ANY_SIZE)
+    files = compiled_with(
+        replace(options, ram=None, memories=memories, self_test=0, kernels=GENERATED, target=None), model, name
+    ).files
+    header, text = files[f"{name}.h"], files[f"{name}.c"]
+    return {
+        f"{name}_plain.h": header,
+        f"{name}_plain.c": text.replace(f'#include "{name}.h"', f'#include "{name}_plain.h"', 1),
+    }
+
+
+ANY_SIZE = 1 << 30
+"""Bytes of a memory that is large enough."""
 
 
 def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[Place, KeptKernel], int | None]:

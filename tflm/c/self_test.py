@@ -127,8 +127,8 @@ size: ${name}_size.o
 	$$(ARM)size -A $$< | grep -E '^[.](text|rodata|data|bss)'
 	@sort -t'	' -k2,2nr ${name}_size.su | head -3
 
-${name}_check: $sources $headers$host_library
-	$$(CC) $$(WARNINGS) -O1 -g $$(CHECKS) -o $$@ $sources$host_library -lm
+${name}_check: $host_sources $host_headers$host_library
+	$$(CC) $$(WARNINGS) -O1 -g $$(CHECKS)$host_flags -o $$@ $host_sources$host_library -lm
 
 ${name}_test.elf: $sources $headers$arm_library
 	$$(ARM)gcc $$(PART) $$(OPTIMIZE) -std=gnu99$include -D${guard}_ON_QEMU=$stack --specs=rdimon.specs \\
@@ -274,6 +274,7 @@ class Build(NamedTuple):
         variables, rules: lines that define the library.
         host_library, arm_library: archives that programs are linked with.
         built: further files that `make clean` removes.
+        is_plain_on_host: whether the test runs NAME_plain.c on the host, because the model is for another processor.
     """
 
     core: str = "Cortex-M4"
@@ -288,6 +289,7 @@ class Build(NamedTuple):
     host_library: str = ""
     arm_library: str = ""
     built: str = ""
+    is_plain_on_host: bool = False
 
 
 def makefile_of(name: str, shared: str | None = None, build: Build | None = None) -> str:
@@ -300,8 +302,16 @@ def makefile_of(name: str, shared: str | None = None, build: Build | None = None
     """
     names = [name] if shared is None else [name, shared]
     sources, headers = ([f"{each}{suffix}" for each in names] for suffix in (".c", ".h"))
+    build = build or Build()
+    is_plain = build.is_plain_on_host
+    host_sources, host_headers = (
+        [f"{name}_plain{suffix}"] if is_plain else each for suffix, each in ((".c", sources), (".h", headers))
+    )
     return MAKEFILE.substitute(
-        (build or Build())._asdict(),
+        build._asdict(),
+        host_sources=" ".join((*host_sources, f"{name}_test.c")),
+        host_headers=" ".join(host_headers),
+        host_flags=f" -include {name}_plain.h" if is_plain else "",
         name=name,
         guard=name.upper(),
         sources=" ".join((*sources, f"{name}_test.c")),
