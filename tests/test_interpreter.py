@@ -520,9 +520,18 @@ def test_integers_without_a_scale_take_whole_numbers_only(values: list[float]) -
         tensor.quantized(values)
 
 
-def test_a_target_is_not_its_name() -> None:
-    with pytest.raises(TypeError, match="by_name"):
-        ready(chain(1), target="cortex-m")
+def test_a_target_may_be_its_name_wherever_one_is_taken() -> None:
+    model, resolver, m4 = tflm.Model(chain(1)), tflm.AllOpsResolver(), tflm.targets.by_name("cortex-m4")
+    assert ready(chain(1), target="cortex-m4").arena_used_bytes() == ready(chain(1), target=m4).arena_used_bytes()
+    assert tflm.MicroAllocator(bytearray(4096), target="cortex-m4").target is m4
+    assert tflm.RecordingMicroAllocator(bytearray(4096), target="cortex-m4").target is m4
+    named, given = (tflm.measure_arena(model, resolver, target=target) for target in ("cortex-m4", m4))
+    assert named == given
+    apart = (tflm.measure_separate_arenas(model, resolver, target=target) for target in ("cortex-m4", m4))
+    assert len(set(apart)) == 1
+    for smaller in (tflm.plan, tflm.tile, tflm.compress):
+        assert bytes(smaller(model, target="cortex-m4").data) == bytes(smaller(model, target=m4).data)
+    assert tflm.check_device(model, target="cortex-m4") == tflm.check_device(model, target=m4)
 
 
 @pytest.mark.parametrize("capacity", [-1, "two"])

@@ -113,16 +113,16 @@ def by_name(name: str) -> Target:
 
 
 def require_target(value: object) -> Target:
-    """Check that a value is a target, and return it.
+    """Return a target, or the one with this name.
 
     Raises:
-        ArgumentError: it is not.
+        ArgumentError: it is neither a target nor the name of one.
     """
     if isinstance(value, Target):
         return value
-    name = value if isinstance(value, str) and value in TARGETS | PARTS else CORTEX_M.name
-    known = ", ".join(TARGETS | PARTS)
-    raise ArgumentError(f"{value!r} is not a target; use tflm.targets.by_name({name!r}), with one of {known}")
+    if isinstance(value, str):
+        return by_name(value)
+    raise ArgumentError(f"{value!r} is not a target; use a Target, or one of {', '.join(TARGETS | PARTS)}")
 
 
 class CType(Protocol):

@@ -9,11 +9,6 @@ from typing import Any
 from tflm.bounded_reading import read_text
 from tflm.errors import ArgumentError
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 
 def read_toml(path: Path) -> dict[str, Any]:
     """The tables of a file.
@@ -23,6 +18,10 @@ def read_toml(path: Path) -> dict[str, Any]:
         DataError: it is too large.
         OSError: it can't be read.
     """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib  # of the extra `cli`
     try:
         return tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

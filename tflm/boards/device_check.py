@@ -27,7 +27,7 @@ from tflm.runtime.version_findings import knows_version, version_asked_for
 from tflm.schema.enums import TensorType
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import Operator, SubGraph
-from tflm.targets import CORTEX_M, Target
+from tflm.targets import CORTEX_M, Target, require_target
 
 INTEGER_WEIGHTS = (TensorType.INT4, TensorType.INT8, TensorType.UINT8)
 
@@ -99,7 +99,7 @@ Reason = tuple[Effect, str, str, bool]
 def check_device(
     model: Model,
     *,
-    target: Target,
+    target: Target | str,
     kernels: Kernels = "reference",
     board: Board | None = None,
     release: Releases | None = None,
@@ -107,7 +107,7 @@ def check_device(
     """Find what behaves differently on a device, in the order of the model's operators.
 
     Args:
-        target: the part.
+        target: the part or its name.
         kernels: the firmware's kernel library.
         board: the board, which may have an Ethos-U.
         release: the firmware's TFLM release, as for `MicroInterpreter`.
@@ -115,6 +115,7 @@ def check_device(
     Raises:
         ArgumentError: the kernel library is not for the part.
     """
+    target = require_target(target)
     library = library_for(kernels, target, release)
     findings = operator_findings(model, target=target, kernels=library, board=board)
     stopped = {(finding.subgraph_index, finding.operator_index) for finding in findings if finding.stops}
@@ -133,7 +134,7 @@ def check_device(
 def operator_findings(
     model: Model,
     *,
-    target: Target,
+    target: Target | str,
     kernels: Kernels = "reference",
     board: Board | None = None,
     release: Releases | None = None,
@@ -142,6 +143,7 @@ def operator_findings(
 
     Args, Raises: as for `check_device`.
     """
+    target = require_target(target)
     library = library_for(kernels, target, release)
     return [
         *_data_outside(model),

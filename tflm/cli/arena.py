@@ -24,6 +24,7 @@ from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of, with_shapes
 from tflm.application.node_data import arena_figures, write_node_data
 from tflm.application.output_files import Written
+from tflm.application.settings import least_budget
 from tflm.arena_page import arena_page
 from tflm.atomic_write import write_atomically
 from tflm.boards.board_report import board_figures, fits_table
@@ -109,7 +110,7 @@ def arena(
         _show_boards(loaded, on, planner, as_json)
         return
     place = board_with_ram(machine, ram) if ram is not None else machine.board
-    limit = None if budget is None else bytes_from(budget)
+    limit = bytes_from(budget) if budget is not None else least_budget(models)
     needs = arena_needs(loaded, machine, planner, place, limit, all_targets, progress, ram)
     written = _draw(loaded[0], machine, [planner] if beside is None else [planner, beside], html, plot)
     if node_data is not None:

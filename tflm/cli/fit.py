@@ -18,6 +18,7 @@ from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, share_from, title_of
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
+from tflm.application.settings import settings
 from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, short, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
@@ -38,12 +39,12 @@ def fit(
         Written.FOLDER,
     ] = None,
     reserve: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="SIZE",
             help=f"RAM that the application needs besides TFLM. Default: {short_size(DEFAULT_RESERVE)}.",
         ),
-    ] = str(DEFAULT_RESERVE),
+    ] = None,
     macs: Annotated[str, typer.Option(metavar="SHARE", help="Work that row bands may add, such as 25% or 0.25.")] = str(
         DEFAULT_EXTRA_MACS
     ),
@@ -75,7 +76,7 @@ def fit(
             found = fitted(
                 loaded,
                 board=where,
-                reserve=bytes_from(reserve),
+                reserve=bytes_from(reserve or settings().values.get("reserve", str(DEFAULT_RESERVE))),
                 kernels=on.kernels,
                 release=on.release,
                 max_extra_macs=share_from(macs),

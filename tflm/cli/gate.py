@@ -12,6 +12,7 @@ from tflm.application.gate import figures, gate_report, gated, models_from
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from
 from tflm.application.output_files import Written
+from tflm.application.settings import budgets_of
 from tflm.atomic_write import append
 from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, progress, short, wrote
@@ -46,12 +47,13 @@ def gate(
       tflm gate model.tflite --target cortex-m4 --kernels cmsis-nn --budget 64K --summary summary.md
     """
     machine = on.machine()
-    limit = None if budget is None else bytes_from(budget)
     paths = models_from(models)
+    limits = dict.fromkeys(paths, bytes_from(budget)) if budget is not None else budgets_of(paths)
+    limit = next(iter(limits.values())) if len(set(limits.values())) == 1 else None
     found = []
     with progress("laying out", len(paths)) as advance:
         for path in paths:
-            found.append(gated(path, machine, limit, base))
+            found.append(gated(path, machine, limits[path], base))
             advance()
     report = gate_report(found, machine, base)
     if summary is not None:

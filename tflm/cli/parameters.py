@@ -17,8 +17,10 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.application.models import checks_of_models
 from tflm.application.output_files import OutputRules, Written
+from tflm.application.settings import settings, settings_report
 from tflm.atomic_write import approval
 from tflm.boards.sdks import sdk_names
+from tflm.cli.output import show
 from tflm.firmware.firmware_tree import firmware_tree
 from tflm.schema.model import CHECKS
 
@@ -140,6 +142,13 @@ Source = Annotated[
     ),
 ]
 
+ShowSettings = Annotated[
+    bool, typer.Option("--show-settings", help="Print the settings that hold, with their sources, and exit.")
+]
+
+OTHER_MACHINES = {"arena": ("ram", "all_boards", "all_targets"), "fit": ("ram",)}
+"""Options that name a machine in place of the settings' one, by command."""
+
 NAMED = MachineOptions()
 """The default of the parameter `on: MachineOptions`, which stands for the options that name a machine."""
 
@@ -150,10 +159,10 @@ MACHINE_OPTIONS = {
     "board": BoardName,
     "sdk": SdkName,
 }
-SOURCE: dict[str, Any] = {"source": Source}
+SOURCE: dict[str, Any] = {"source": Source, "show_settings": ShowSettings}
 CHECKS_MODE: dict[str, Any] = {"checks": Checks}
 FORCE: dict[str, Any] = {"force": Force}
-DEFAULTS = {"checks": "all", "force": False}
+DEFAULTS = {"checks": "all", "force": False, "show_settings": False}
 """Defaults of the options that `command` adds."""
 
 
@@ -175,7 +184,7 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
             for name, kind in outputs.items():
                 for path in _paths(options[name])[-1:]:
                     rules.require(path, kind)
-            function(**_arguments(options, has_machine="on" in parameters))
+            function(**_arguments(options, function.__name__, has_machine="on" in parameters))
         except OptionError as error:
             raise typer.BadParameter(str(error)) from None
         finally:
@@ -221,7 +230,7 @@ def _options(annotations: Mapping[str, Any]) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, kind, default=DEFAULTS.get(name), annotation=a) for name, a in annotations.items()]
 
 
-def _arguments(options: dict[str, Any], has_machine: bool) -> dict[str, Any]:
+def _arguments(options: dict[str, Any], command: str, has_machine: bool) -> dict[str, Any]:
     """Return the arguments of a command's function, from those that typer passes."""
     checks = options.pop("checks", "all")
     if checks not in CHECKS:
@@ -229,9 +238,16 @@ def _arguments(options: dict[str, Any], has_machine: bool) -> dict[str, Any]:
     checks_of_models.set(checks)
     if not has_machine:
         return options
-    on = MachineOptions(**{name: options.pop(name) for name in MACHINE_OPTIONS})
-    source = options.pop("source")
-    return options | {"on": on if source is None else _from_sources(on, source)}
+    given = MachineOptions(**{name: options.pop(name) for name in MACHINE_OPTIONS})
+    source, found = options.pop("source"), settings()
+    named = given if source is None else _from_sources(given, source)
+    on = found.machine(named, any(options[name] for name in OTHER_MACHINES.get(command, ())))
+    if options.get("compiled"):  # a model as C has no TFLM and no kernel library of it
+        on = on._replace(release=named.release, kernels=named.kernels)
+    if options.pop("show_settings"):
+        show(settings_report(found, named, on))
+        raise typer.Exit
+    return options | {"on": on}
 
 
 def _from_sources(on: MachineOptions, source: Path) -> MachineOptions:

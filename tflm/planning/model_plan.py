@@ -34,7 +34,7 @@ def plan(
     resolver: MicroMutableOpResolver | None = None,
     planner: str | MemoryPlanner = "optimal",
     *,
-    target: Target | Sequence[Target] = HOST,
+    target: Target | str | Sequence[Target | str] = HOST,
     kernels: Kernels | Sequence[Kernels] = "reference",
     in_place: bool = False,
     reorder: bool = False,
@@ -181,7 +181,7 @@ def _head_of(model: Model, measurements: Sequence[ArenaMeasurement], allowed: Al
 
 
 def _parts(
-    target: Target | Sequence[Target], kernels: Kernels | Sequence[Kernels], release: Releases | None
+    target: Target | str | Sequence[Target | str], kernels: Kernels | Sequence[Kernels], release: Releases | None
 ) -> list[tuple[Target, KernelLibrary]]:
     """The targets of a plan, each with its kernel library."""
     targets: list[Any] = list(target) if isinstance(target, list | tuple) else [target]
@@ -189,7 +189,8 @@ def _parts(
     if not targets or len(libraries) != len(targets):
         count = f"{len(targets)} targets, but {len(libraries)} kernel libraries"
         raise ArgumentError(f"{count}; pass one for each, or one for all")
-    return [(require_target(part), library_for(library, part, release)) for part, library in zip(targets, libraries)]
+    parts = map(require_target, targets)
+    return [(part, library_for(library, part, release)) for part, library in zip(parts, libraries)]
 
 
 def _largest(measurements: Sequence[ArenaMeasurement]) -> ArenaMeasurement:

@@ -42,7 +42,7 @@ def tile(
     model: Model,
     resolver: MicroMutableOpResolver | None = None,
     *,
-    target: Target = HOST,
+    target: Target | str = HOST,
     kernels: Kernels = "reference",
     max_extra_macs: float = 0.10,
     time_limit: float | None = None,
@@ -92,22 +92,23 @@ def tile(
         raise ArgumentError("ram is for one arena, head_ram and tail_ram are for two; pass one or the other")
     model = with_data_inside(require_model(model))
     resolver = AllOpsResolver() if resolver is None else resolver
-    library = library_for(kernels, require_target(target), release)
+    part = require_target(target)
+    library = library_for(kernels, part, release)
 
     unaliased = () if alias else ("CONCATENATION",)
 
     def measure(model: Model) -> ArenaMeasurement:
-        return measure_arena(model, resolver, target=target, kernels=library)
+        return measure_arena(model, resolver, target=part, kernels=library)
 
     def separate(model: Model) -> SeparateArenas:
-        return measure_separate_arenas(model, resolver, target=target, kernels=library)
+        return measure_separate_arenas(model, resolver, target=part, kernels=library)
 
     objective = HeadArena(separate, tail_ram) if is_separate else OneArena(measure)
     enough = head_ram if is_separate else ram
     search = _Search(
         model,
         resolver,
-        target,
+        part,
         library,
         measure,
         objective,

@@ -194,13 +194,13 @@ class MicroAllocator:
         self,
         arena: Any,
         planner: Planner = "greedy",
-        target: Target = HOST,
+        target: Target | str = HOST,
         *,
         kernels: Kernels = "reference",
         persistent_arena: Any = None,
     ):
         self.target = require_target(target)
-        self.kernels = library_for(kernels, target)
+        self.kernels = library_for(kernels, self.target)
         self.release = self.kernels.release
         self._structures: dict[Struct, tuple[int, int]] = {}
         self._parts: dict[Struct, _TensorPart] = {}

@@ -47,7 +47,7 @@ class MicroInterpreter:
         resolver: the available operators.
         arena: a writable buffer that holds everything the model gets; or a `MicroAllocator`, to put several models
             one after the other into the same arena.
-        target: the target, which determines the arena's layout, not the results.
+        target: the target or its name, such as "cortex-m4", which determines the arena's layout, not the results.
         kernels: the firmware's kernel library, or its name: "reference", "cmsis-nn", "cmsis-nn:size", "esp-nn",
             "arduino"; see `tflm.libraries`. The arena's layout is that library's, and known differences of its results
             are reproduced.
@@ -85,7 +85,7 @@ class MicroInterpreter:
         resolver: MicroMutableOpResolver,
         arena: Any,
         *,
-        target: Target = HOST,
+        target: Target | str = HOST,
         kernels: Kernels = "reference",
         planner: Planner = "greedy",
         profiler: MicroProfilerInterface | None = None,
@@ -101,7 +101,8 @@ class MicroInterpreter:
         self._resolver = require_resolver(resolver)
         self._arena = arena if isinstance(arena, MicroAllocator) else Arena(arena)
         self._target = require_target(target)
-        self._kernels = arena.kernels if isinstance(arena, MicroAllocator) else library_for(kernels, target, release)
+        is_allocator = isinstance(arena, MicroAllocator)
+        self._kernels = arena.kernels if is_allocator else library_for(kernels, self._target, release)
         self._planner = "linear" if preserve_all_tensors else require_planner(planner)
         self._profiler = require_profiler(profiler)
         self._while_limit = while_limit

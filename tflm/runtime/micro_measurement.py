@@ -38,7 +38,7 @@ def measure_arena(
     model: Model,
     resolver: MicroMutableOpResolver,
     *,
-    target: Target = HOST,
+    target: Target | str = HOST,
     kernels: Kernels = "reference",
     planner: Planner = "greedy",
     delegates: Sequence[Delegate] = (),
@@ -61,16 +61,17 @@ def measure_arena(
     """
     require_model(model)
     require_resolver(resolver)
-    library = library_for(kernels, require_target(target), release)
+    part = require_target(target)
+    library = library_for(kernels, part, release)
     require_planner(planner)
     size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
 
     def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
-        plain = LoggingMicroAllocator(arena, planner, target, kernels=library)
+        plain = LoggingMicroAllocator(arena, planner, part, kernels=library)
         beside = Arena(bytearray(decompression_memory)) if decompression_memory else None
         graph = MicroGraph(model, resolver, delegates, library)
         layout = lay_out(graph, plain, decompression_memory=beside, resource_variables=resource_variables)
-        recording = RecordingMicroAllocator(arena, planner, target, kernels=library)
+        recording = RecordingMicroAllocator(arena, planner, part, kernels=library)
         recording.repeat(plain)
         return _measurement(layout, plain, recording)
 
@@ -117,7 +118,7 @@ def measure_separate_arenas(
     model: Model,
     resolver: MicroMutableOpResolver,
     *,
-    target: Target = HOST,
+    target: Target | str = HOST,
     kernels: Kernels = "reference",
     planner: Planner = "greedy",
 ) -> SeparateArenas:
@@ -130,11 +131,12 @@ def measure_separate_arenas(
         ArgumentError: an argument is invalid.
         TflmError: the model can't be laid out in arenas of any size.
     """
-    library = library_for(kernels, require_target(target))
-    size = measure_arena(model, resolver, target=target, kernels=library, planner=planner).minimum_arena_bytes
+    part = require_target(target)
+    library = library_for(kernels, part)
+    size = measure_arena(model, resolver, target=part, kernels=library, planner=planner).minimum_arena_bytes
     size += SEPARATE_ALLOCATORS_BYTES
     head, tail = np.zeros(size, np.uint8), np.zeros(size, np.uint8)
-    allocator = LoggingMicroAllocator(head, planner, target, kernels=library, persistent_arena=tail)
+    allocator = LoggingMicroAllocator(head, planner, part, kernels=library, persistent_arena=tail)
     with np.errstate(all="ignore"):
         lay_out(MicroGraph(model, resolver, (), library), allocator)
     return SeparateArenas(

@@ -59,7 +59,7 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
     RECORDING = True
 
     def __init__(
-        self, arena: Any, planner: Planner = "greedy", target: Target = HOST, *, kernels: Kernels = "reference"
+        self, arena: Any, planner: Planner = "greedy", target: Target | str = HOST, *, kernels: Kernels = "reference"
     ):
         super().__init__(arena, planner, target, kernels=kernels)
 

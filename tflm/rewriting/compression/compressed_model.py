@@ -41,7 +41,7 @@ def compress(
     model: Model,
     resolver: MicroMutableOpResolver | None = None,
     *,
-    target: Target = HOST,
+    target: Target | str = HOST,
     kernels: Kernels = "reference",
     ram: int | None = None,
     flash: int | None = None,
@@ -76,12 +76,13 @@ def compress(
         TflmError: the model can't be laid out in an arena.
     """
     model = with_data_inside(require_model(model))
-    library = library_for(kernels, require_target(target), release)
+    part = require_target(target)
+    library = library_for(kernels, part, release)
     resolver = AllOpsResolver() if resolver is None else resolver
     if decompression_memory < 0:
         raise ArgumentError(f"decompression_memory has {decompression_memory} bytes; pass 0 or more")
     tell = progress or (lambda _: None)
-    compressor = _Compressor(Trials(model, resolver, target, library, decompression_memory, tell))
+    compressor = _Compressor(Trials(model, resolver, part, library, decompression_memory, tell))
     return compressor.result(compressor.chosen(ram, flash), verify)
 
 

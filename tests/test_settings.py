@@ -1,0 +1,162 @@
+"""A project's settings: found upwards, checked, and the same as options on the command line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from test_cli import INT8_MODEL
+from typer.testing import CliRunner
+
+from tflm.application.errors import OptionError
+from tflm.application.machine import MachineOptions
+from tflm.application.settings import KEYS, settings
+from tflm.cli.app import app
+
+pytestmark = pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
+
+EVERYTHING = """
+board = "esp32-s3-eye"
+sdk = "esp-idf+wifi"
+kernels = "esp-nn:ansi"
+tflm = "esp-tflite-micro 1.3.3"
+reserve = "12K"
+[budgets]
+"*.tflite" = "3K"
+"""
+OPTIONS = ["--board", "esp32-s3-eye", "--sdk", "esp-idf+wifi", "--kernels", "esp-nn:ansi"]
+OPTIONS += ["--tflm", "esp-tflite-micro 1.3.3"]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A folder with a model, and a folder inside it."""
+    (tmp_path / "model.tflite").write_bytes(INT8_MODEL.read_bytes())
+    (tmp_path / "inner" / "most").mkdir(parents=True)
+    return tmp_path
+
+
+def tflm(folder: Path, *arguments: str) -> tuple[int, str, str]:
+    with _in_folder(folder):
+        done = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "300"})
+    return done.exit_code, done.stdout, done.stderr
+
+
+@contextlib.contextmanager
+def _in_folder(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    yield
+    os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        (["arena", "model.tflite"], ["--budget", "3K"]),
+        (["gate", "model.tflite"], ["--budget", "3K"]),
+        (["gate", "model.tflite", "--json"], ["--budget", "3K"]),
+        (["check", "model.tflite"], []),
+        (["fit", "model.tflite"], ["--reserve", "12K"]),
+        (["plan", "model.tflite"], []),
+    ],
+    ids=lambda part: " ".join(part),
+)
+def test_settings_and_the_same_options_give_the_same_bytes(project: Path, command: list[str], more: list[str]) -> None:
+    with_options = tflm(project, *command, *OPTIONS, *more)
+    assert with_options[0] == 0, with_options[2]
+    (project / "tflm.toml").write_text(EVERYTHING)
+    assert tflm(project, *command) == with_options
+    (project / "tflm.toml").unlink()
+    table, _, budgets = EVERYTHING.partition("[budgets]")
+    (project / "pyproject.toml").write_text(f"[tool.tflm]\n{table}[tool.tflm.budgets]{budgets}")
+    assert tflm(project, *command) == with_options
+
+
+def test_settings_are_those_of_the_nearest_folder(project: Path) -> None:
+    inner = project / "inner"
+    assert settings(project / "inner" / "most").path is None
+    (project / "tflm.toml").write_text('board = "pico"')
+    assert settings(inner / "most").values == {"board": "pico"}
+    (inner / "pyproject.toml").write_text("[project]\nname = 'other'")
+    assert settings(inner / "most").values == {"board": "pico"}
+    (inner / "pyproject.toml").write_text("[tool.tflm]\nboard = 'pico2'")
+    assert settings(inner / "most").values == {"board": "pico2"}
+    (inner / "tflm.toml").write_text("kernels = 'reference'")
+    assert settings(inner / "most").values == {"kernels": "reference"}
+    assert settings(inner / "most").path == inner / "tflm.toml"
+
+
+def test_options_win_and_another_machine_leaves_out_board_sdk_and_kernels(project: Path) -> None:
+    (project / "tflm.toml").write_text(EVERYTHING)
+    found = settings(project)
+    none = MachineOptions()
+    everything = MachineOptions(None, "esp-nn:ansi", "esp-tflite-micro 1.3.3", "esp32-s3-eye", "esp-idf+wifi")
+    assert found.machine(none, False) == everything
+    assert found.machine(none._replace(kernels="reference"), False) == everything._replace(kernels="reference")
+    only = MachineOptions(release="esp-tflite-micro 1.3.3")
+    assert found.machine(none._replace(board="pico"), False) == only._replace(board="pico")
+    assert found.machine(none._replace(target="cortex-m4"), False) == only._replace(target="cortex-m4")
+    assert found.machine(none, True) == only
+
+
+def test_budgets_are_by_path_or_name_and_the_first_that_matches_counts(project: Path) -> None:
+    budgets = '"models/*.tflite" = "64K"\n"wake*" = 512\n"*" = "1M"\n'
+    (project / "tflm.toml").write_text(f"[budgets]\n{budgets}")
+    found = settings(project)
+    sizes = [found.budget_of(project / name) for name in ("models/wake.tflite", "wake.tflite", "other.tflite")]
+    assert sizes == [64 << 10, 512, 1 << 20]
+    (project / "tflm.toml").write_text('board = "nrf52840dk"\n[budgets]\n"model.*" = "1K"\n')
+    status, said, _ = tflm(project, "gate", "model.tflite")
+    assert status == 1
+    assert "more than the budget of 1,024" in said
+
+
+def test_a_board_in_a_file_is_found_from_the_settings(project: Path) -> None:
+    (project / "mine.toml").write_text('name = "mine"\nchip = "RP2040"\nflash = "2M"\n')
+    (project / "tflm.toml").write_text('board = "mine.toml"\n')
+    status, said, errors = tflm(project / "inner", "arena", "../model.tflite")
+    assert status == 0, errors
+    assert "on mine: mine" in said
+
+
+def test_show_settings_says_what_holds_and_where_from(project: Path) -> None:
+    (project / "tflm.toml").write_text(EVERYTHING)
+    status, said, _ = tflm(project / "inner", "gate", "none.tflite", "--sdk", "esp-idf", "--show-settings")
+    lines = [" ".join(line.split()) for line in said.splitlines()]
+    place = project / "tflm.toml"
+    assert status == 0
+    assert lines[0] == f"settings of {place}"
+    assert f"board esp32-s3-eye ({place})" in lines
+    assert "sdk esp-idf (--sdk)" in lines
+    assert "target default" in lines
+    assert f"budget *.tflite = 3K ({place})" in lines
+    status, said, _ = tflm(project.parent, "gate", "none.tflite", "--show-settings")
+    assert said.startswith("no settings")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("bord = 'pico'", f"unknown setting 'bord'; use {', '.join(KEYS)}"),
+        ("reserve = '3Q'", "reserve: "),
+        ("[budgets]\n'*' = '3Q'", "3Q"),
+        ("budgets = 3", "budgets must be a table"),
+        ("board = ", "is not TOML"),
+        ("board = 'pico'\ntarget = 'cortex-m4'", "use either board"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told(project: Path, text: str, says: str) -> None:
+    (project / "tflm.toml").write_text(text)
+    with pytest.raises(OptionError) as caught:
+        settings(project)
+    assert says in str(caught.value)
+    assert str(project / "tflm.toml") in str(caught.value)
+
+
+def test_a_model_as_c_takes_the_board_alone(project: Path) -> None:
+    (project / "tflm.toml").write_text('board = "nrf52840dk"\nkernels = "reference"\ntflm = "2024-06-01"\n')
+    assert tflm(project, "export", "model.tflite", "out", "--compiled", "--project", "none")[0] == 0
