@@ -210,6 +210,7 @@ long: $(TESTING)
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest
 	$(VENV)/bin/python tools/fuzz.py --count 100000
 	$(VENV)/bin/python tools/fuzz.py --count 10000 --compressed
+	TFLM_COMPILED=0 $(VENV)/bin/python tools/fuzz.py --count 10000 --commands
 	$(VENV)/bin/python tools/soak.py
 
 clean:

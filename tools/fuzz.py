@@ -3,6 +3,7 @@
     python tools/fuzz.py [--count N | --seconds S] [--seed N] [--jobs N] [--keep DIR] [MODEL...]
     python tools/fuzz.py --beside-tflite-micro [--count N] [MODEL...]
     python tools/fuzz.py --compressed [--count N] [MODEL...]
+    python tools/fuzz.py --commands [--count N] [MODEL...]
     python tools/fuzz.py --atheris [MODEL...] [-- ARGUMENTS OF LIBFUZZER]
 
 A mutant is a model and a seed. The seed determines the number and kinds of changes: a field of a table gets an unusual
@@ -11,6 +12,7 @@ change. Mutants run in separate processes, which may crash or hang. A failing mu
 that still fail, and its file is kept.
 
 `--beside-tflite-micro` runs the same mutants in TFLM's own package, too, and prints how both end, side by side.
+`--commands` runs a command of `tflm` on each mutant, with other files that are damaged, too.
 `--compressed` mutates the models that `tflm compress` makes of those given, where it makes them smaller.
 `--atheris` lets libFuzzer choose the changes by what they reach; it needs the package atheris.
 """
@@ -33,6 +35,7 @@ import subprocess
 import sys
 import time
 import warnings
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -53,6 +56,7 @@ from tflm.schema.layout import (
 )
 
 SECONDS = 2.0
+COMMAND_SECONDS = 10.0
 MEBIBYTES = 256.0
 ARENA_BYTES = 1 << 20
 CANARY = bytes(range(0x80, 0xC0))
@@ -265,7 +269,7 @@ def serve(engine: str) -> None:
     """Run mutants in this process, one for each line of input."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # the other package prints on its own
-    run = {"tflm": check, "tflite-micro": check_peer}[engine]
+    run = {"tflm": check, "tflite-micro": check_peer, "commands": check_command}[engine]
     _settle(run)
     before = _peak_mebibytes()
     for line in sys.stdin:
@@ -305,11 +309,24 @@ def check_peer(data: bytes) -> str:
         return type(error).__name__
 
 
+def check_command(data: bytes) -> str:
+    """Run a command on a mutant; returns "result", or the kind of error.
+
+    Raises:
+        BadEnding: another exception than a `TflmError` or a usage error.
+    """
+    import command_fuzz
+
+    seed = zlib.crc32(data)
+    return command_fuzz.run(data, random.Random(seed).choice(sorted(command_fuzz.CALLS)), seed, change_bytes)
+
+
 class Runner:
     """A process that runs mutants; it is restarted after a crash or hang."""
 
     def __init__(self, engine: str = "tflm"):
         self._engine = engine
+        self._seconds = COMMAND_SECONDS if engine == "commands" else SECONDS
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self, mutant: Mutant) -> Ending:
@@ -331,7 +348,9 @@ class Runner:
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(mutant._asdict()).encode() + b"\n")
         self._child.stdin.flush()
-        self.deadline = time.monotonic() + SECONDS + 8  # the process may still be starting; it measures its own time
+        self.deadline = (
+            time.monotonic() + self._seconds + 8
+        )  # the process may still be starting; it measures its own time
 
     def finish(self) -> Ending:
         """The result of the current mutant."""
@@ -343,7 +362,7 @@ class Runner:
         line = self._child.stdout.readline() if ready else b""
         if line:
             ending = Ending(**json.loads(line))
-            if ending.seconds > SECONDS and not ending.is_bad:
+            if ending.seconds > self._seconds and not ending.is_bad:
                 ending = Ending("time", True, ending.seconds, f"{ending.seconds:.1f} s")
             if ending.kind == "memory":
                 self.close()
@@ -385,7 +404,7 @@ def campaign(paths: list[str], options: argparse.Namespace) -> int:
     bad: list[Mutant] = []
     start = reported = time.monotonic()
     slowest = 0.0
-    runners = [Runner() for _ in range(options.jobs)]
+    runners = [Runner("commands" if options.commands else "tflm") for _ in range(options.jobs)]
     seeds = iter(range(options.seed, options.seed + options.count) if options.count else _numbers(options.seed))
     running: dict[Runner, Mutant] = {}
 
@@ -505,8 +524,9 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, default=Path("fuzz-failures"), metavar="DIR", help="where bad ones go")
     parser.add_argument("--beside-tflite-micro", action="store_true", help="run the same in TFLM's own package")
     parser.add_argument("--compressed", action="store_true", help="compress the models first")
+    parser.add_argument("--commands", action="store_true", help="run a command on each")
     parser.add_argument("--atheris", action="store_true", help="let libFuzzer choose")
-    parser.add_argument("--serve", choices=["tflm", "tflite-micro"], help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=["tflm", "tflite-micro", "commands"], help=argparse.SUPPRESS)
     own, _, others = (" ".join(sys.argv[1:])).partition(" -- ")
     options = parser.parse_args(own.split() if others else None)
     if options.serve:

@@ -25,6 +25,10 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """Click's module; newer versions of typer contain a copy of it."""
 
 
+BUG = 70
+"""Exit status after an error that the package did not raise on purpose: EX_SOFTWARE of sysexits.h."""
+
+
 class Commands(TyperGroup):
     """A group of commands that prints errors in one line, with a traceback only if `--debug` is given."""
 
@@ -36,10 +40,13 @@ class Commands(TyperGroup):
         """
         try:
             return super().main(*arguments, **settings)
-        except Exception:
+        except Exception as error:
             for line in traceback.format_exc().splitlines():
                 print_error(line)
-            sys.exit(1)
+            if isinstance(error, (tflm.TflmError, OSError)):  # with --debug
+                sys.exit(1)
+            print_error("tflm: this is a bug in tflm; please report it with the lines above, and the files if you can")
+            sys.exit(BUG)
 
     def make_context(self, *arguments: Any, **settings: Any) -> Any:
         """Read the options of a call and return its context.

@@ -244,10 +244,11 @@ def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
 
 
 def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+    content = io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))
     try:
-        with wave.open(io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))) as file:
+        with wave.open(content) as file:
             width, raw = file.getsampwidth(), file.readframes(file.getnframes())
-    except (wave.Error, EOFError) as error:
+    except (wave.Error, EOFError, RuntimeError, ValueError) as error:  # of wave, and of its chunks
         raise DataError(f"{path}: is not a WAV file of plain samples: {error}") from error
     if width not in SAMPLE_TYPES:
         raise DataError(f"{path}: has samples of {8 * width} bits; 8, 16 or 32 can be read")

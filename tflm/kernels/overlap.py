@@ -163,7 +163,7 @@ def first_in_its_place(operator: OperatorFacts, input: int) -> range:
 
 def copied(operator: OperatorFacts) -> list[Move] | None:
     """The output is a copy of the first input."""
-    x = operator.inputs[0]
+    x = operator.inputs[0] if operator.inputs and operator.outputs else None
     return None if x is None else [Move(0, 0, 0, 0, x.bytes)]
 
 

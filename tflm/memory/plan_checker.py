@@ -251,7 +251,8 @@ class _Run:
 
     def _run_if(self, here: TensorKey, operator: Operator, options: IfOptions) -> Iterator[LostValue]:
         inputs, outputs = (self._keys(here[0], side) for side in (operator.inputs, operator.outputs))
-        self._look(inputs[0], here)
+        for condition in inputs[:1]:
+            self._look(condition, here)
         before, after = self._memory, None
         values = [next(self._values) for _ in outputs]
         for branch in (options.then_subgraph_index, options.else_subgraph_index):

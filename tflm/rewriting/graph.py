@@ -306,6 +306,11 @@ class Graph:
         assert buffers is not None
         tensors = [tensor for subgraph in self._root.subgraphs or () for tensor in subgraph.tensors or ()]
         users: list[Any] = [*tensors, *(self._root.metadata or ())]
+        self._root.metadata_buffer = (
+            None
+            if self._root.metadata_buffer is None
+            else tuple(i for i in self._root.metadata_buffer if 0 <= i < len(buffers))  # no verifier looks at them
+        )
         kept = sorted({0, *(user.buffer for user in users), *(self._root.metadata_buffer or ())})
         place = {index: i for i, index in enumerate(kept)}
         self._root.buffers = [buffers[i] for i in kept]

@@ -24,7 +24,7 @@ def shorten_reshape_chains(graph: Graph) -> int:
     makers = graph.producers()
     shortened = 0
     for place, operator in enumerate(graph.operators):
-        if not graph.registration(operator).only_copies or not graph.shape((operator.outputs or ())[0]):
+        if not _only_reshapes(graph, operator) or not graph.shape((operator.outputs or ())[0]):
             continue
         tensor = begin = (operator.inputs or ())[0]
         while begin in makers and _only_copies(graph, graph.operators[makers[begin]]):
@@ -35,9 +35,13 @@ def shorten_reshape_chains(graph: Graph) -> int:
     return shortened
 
 
+def _only_reshapes(graph: Graph, operator: Operator) -> bool:
+    return graph.registration(operator).only_copies and bool(operator.inputs and operator.outputs)
+
+
 def _only_copies(graph: Graph, operator: Operator) -> bool:
     """Whether an operator's output is always its input in another shape; false if either is a variable."""
-    only_copies = graph.registration(operator).only_copies or moves_nothing(graph, operator)
+    only_copies = _only_reshapes(graph, operator) or moves_nothing(graph, operator)
     return only_copies and not graph.has_state(operator)
 
 

@@ -183,7 +183,7 @@ def _bind(context: KernelContext, node: Node) -> list[Step] | None:
     input, axis = node.eval_input(0), node.eval_input(1)
     output = node.eval_output(0)
     x, y = input.elements, output.elements.reshape(-1)
-    if not x.size or not y.size:
+    if not x.size or not y.size or x.size % y.size:
         return None
     if axis.is_constant:
         axes = resolved_axes(axis.elements, input)

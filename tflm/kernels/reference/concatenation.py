@@ -233,7 +233,11 @@ def _moves_to_whole(operator: OperatorFacts) -> list[Move] | None:
     options = operator.options
     axis = options.axis if isinstance(options, (ConcatenationOptions, PackOptions)) else 0
     parts = [part for part in operator.inputs if part is not None]
-    if not parts or len(parts) < len(operator.inputs) or not _are_consecutive(parts, operator.outputs[0], axis):
+    if (
+        not (parts and operator.outputs)
+        or len(parts) < len(operator.inputs)
+        or not _are_consecutive(parts, operator.outputs[0], axis)
+    ):
         return None
     ends = accumulate(part.bytes for part in parts)
     ascending = isinstance(options, PackOptions)  # CONCATENATION copies with memcpy

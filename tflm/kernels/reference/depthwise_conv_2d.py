@@ -75,6 +75,8 @@ def _requests(node: Node) -> Iterator[Request]:
 
 
 def _check_channels(input: TfLiteTensor, weights: TfLiteTensor, output: TfLiteTensor, multiplier: int) -> None:
+    if weights.dims[0] < 1:
+        raise OperatorError(f"has shape {list(weights.dims)}, its first dimension must be 1", tensor=weights.name)
     for tensor in (weights, output):
         if tensor.dims[3] != input.dims[3] * multiplier:
             reason = (
@@ -89,7 +91,7 @@ def _bind(context: KernelContext, node: Node) -> Run:
     x, weights, _, y, _ = arrays
     op: OpDataConv = node.op_data
     channels, copies = y.shape[3], y.shape[3] // x.shape[3]
-    layer = op.layer(arrays, weights.reshape(-1, channels).T)
+    layer = op.layer(arrays, weights[:1].reshape(-1, channels).T)  # TFLM ignores the first dimension
 
     def run() -> None:
         if x.shape[3] == 1:  # all filters use one channel: an ordinary convolution

@@ -174,7 +174,7 @@ def _tensors(node: Node, lowest_rank: int = 1) -> tuple[TfLiteTensor, TfLiteTens
     output = node.output(0)
     require_same_size(output, input)
     if output.dims[-1:] != input.dims[-1:]:
-        reason = f"has shape {list(output.dims)}, its last dimension must be {input.dims[-1]} like the input's"
+        reason = f"has shape {list(output.dims)}, its last dimension must be that of the input, {list(input.dims)}"
         raise OperatorError(reason, tensor=output.name)
     return input, output
 

@@ -139,6 +139,8 @@ def _copies_of_slice(node: Node) -> list[Copy]:
 
 def _moves(operator: OperatorFacts) -> list[Move] | None:
     """Only a slice of the outermost dimension is contiguous."""
+    if len(operator.inputs) < 2 or not operator.outputs:
+        return None
     input, begin = operator.inputs[:2]
     output = operator.outputs[0]
     starts = begin.integers() if begin is not None and begin.type in (TensorType.INT32, TensorType.INT64) else None

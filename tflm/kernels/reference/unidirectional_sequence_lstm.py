@@ -497,11 +497,16 @@ class IntegerLstm:
         gates = clip(from_input + self._recurrent(hidden), *self._int16_limits).astype(np.int64)
         input, forget, output, change = by_gate(gates, cell.shape[1])
         # UpdateLstmCell: forget gate times cell state plus input gate times cell gate.
-        kept = self._forget_cell(self._sigmoid[forget] * cell)
-        new = self._input_cell(self._sigmoid[input] * self._cell_gate[change])
+        kept = _rescaled(self._forget_cell, self._sigmoid[forget] * cell)
+        new = _rescaled(self._input_cell, self._sigmoid[input] * self._cell_gate[change])
         cell = clip(kept + new, *self._cell_limits)
         # UpdateLstmHidden: output gate times tanh of the cell state.
-        return self._output_hidden(self._sigmoid[output] * self._tanh[cell]), cell
+        return _rescaled(self._output_hidden, self._sigmoid[output] * self._tanh[cell]), cell
+
+
+def _rescaled(by: AccumulatorRequantization, products: Elements) -> Elements:
+    """Products of integers, rescaled; they are integers again, even if their scale is computed in float64."""
+    return by(products.astype(by.dtype, copy=False)).astype(products.dtype, copy=False)
 
 
 def sigmoid_int16(gates: Raw) -> Raw:
