@@ -38,6 +38,7 @@ MODEL_AND_DATA = (
 )
 CALLS = {
     "arena": ("{model}", "{model} {model}", "{model} --all-targets", "{model} --board nano33ble --html {out}.html"),
+    "boards": ("", "cortex-m55"),
     "calibrate-report": MODEL_AND_DATA,
     "check": ("{model}", "{model} --board nano33ble", "{model} -t esp32s3 --kernels esp-nn@1.2.3"),
     "compare": ("{model} {model}", "{model} {original}", "{original} {model}", "{model} {npz}", "{original} {npz}"),
