@@ -107,7 +107,7 @@ def test_the_resolver_holds_exactly_the_operators_that_are_used(tmp_path: Path) 
 def test_main_has_neither_the_resolver_nor_the_interpreter_on_its_stack(tmp_path: Path) -> None:
     """The bound of the stack does not hold them, but the static RAM does."""
     assert run("export", INT8_MODEL, tmp_path).returncode == 0
-    before, main = (tmp_path / "main.cc").read_text().split("int RunHelloWorldInt8() {")
+    before, main = (tmp_path / "main.cc").read_text().split("MicroInterpreter* Prepare() {")
     assert re.search(r"sizeof\(\w+OpResolver\)\].*sizeof\(MicroInterpreter\)\]", before, re.DOTALL)
     assert re.findall(r"(?:OpResolver|MicroInterpreter) \w+[;(]", main) == []
 

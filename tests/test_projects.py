@@ -20,11 +20,13 @@ import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind
+from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS, board_ids
 from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.board_fit import board_fit
 from tflm.libraries import library_for
+from tflm.schema import BuiltinOperator, TensorType, quantized
 
 TINY = tflm.Model.from_file(INT8_MODEL)
 
@@ -33,8 +35,9 @@ CASES = {
     "arduino": "nano33ble",
     "zephyr": "nrf52840dk",
     "platformio": "nucleo-f746zg",
-    "cmake": "nrf52dk",
+    "qemu": "nrf52dk",
     "pico": "pico",
+    "stm32": "nucleo-f401re",
 }
 """A board for each kind."""
 
@@ -75,7 +78,8 @@ endfunction()
 function(set_target_properties target)
   file(APPEND ${STUBS}/properties "${ARGN}")
 endfunction()
-foreach(command project find_package add_subdirectory pico_sdk_init pico_enable_stdio_usb pico_add_extra_outputs
+foreach(command project find_package pico_enable_stdio_uart set_source_files_properties add_custom_command
+    add_subdirectory pico_sdk_init pico_enable_stdio_usb pico_add_extra_outputs
     target_link_libraries target_link_options target_compile_options target_compile_definitions
     target_include_directories)
   cmake_language(EVAL CODE "function(${command})\\nendfunction()")
@@ -169,7 +173,8 @@ def test_build_files_are_read_without_errors(kind: str, tmp_path: Path) -> None:
     files = written(tmp_path / "p", kind, machine(CASES[kind]))
     for name, text in files.items():
         if name.endswith(".yml"):
-            assert yaml.safe_load(text)["dependencies"]["espressif/esp-tflite-micro"] == "*"
+            versions = yaml.safe_load(text)["dependencies"].values()
+            assert all(re.fullmatch(r"==\d+\.\d+\.\d+(~\d+)?", version) for version in versions)
         elif name.endswith(".json"):
             assert json.loads(text)["name"] == "tflm"
         elif name.endswith((".conf", "sdkconfig.defaults")):
@@ -180,7 +185,8 @@ def test_build_files_are_read_without_errors(kind: str, tmp_path: Path) -> None:
             for file in TFLM_FILES:
                 (tree / file).parent.mkdir(parents=True, exist_ok=True)
                 (tree / file).write_text("")
-            answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", name, f"-DTFLM_DIR={tree}")
+            folders = f"-DTFLM_DIR={tree}", f"-DSTM32_DIR={tmp_path}", "-DCMAKE_OBJCOPY=objcopy"
+            answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", name, *folders)
             assert (answer.returncode, answer.stderr) == (0, "")
 
 
@@ -192,7 +198,7 @@ def test_the_library_has_kernels_of_cmsis_nn_in_place_of_tflms(tmp_path: Path) -
     compiled = {}
     for kernels in ("cmsis-nn", "cmsis-nn:size", "reference"):
         folder = tmp_path / kernels
-        files = written(folder, "cmake", machine("nrf52dk", kernels))
+        files = written(folder, "qemu", machine("nrf52dk", kernels))
         answer = read_by_cmake(folder, tmp_path / "stubs", "CMakeLists.txt", f"-DTFLM_DIR={tree}")
         assert answer.returncode == 0, answer.stderr
         listed = (tmp_path / "stubs" / "library").read_text().split(";")
@@ -205,10 +211,10 @@ def test_the_library_has_kernels_of_cmsis_nn_in_place_of_tflms(tmp_path: Path) -
 
 
 def test_a_missing_tflm_is_told(tmp_path: Path) -> None:
-    written(tmp_path / "p", "cmake", machine("nrf52dk"))
+    written(tmp_path / "p", "qemu", machine("nrf52dk"))
     answer = read_by_cmake(tmp_path / "p", tmp_path / "stubs", "CMakeLists.txt", f"-DTFLM_DIR={tmp_path}")
     assert answer.returncode == 1
-    assert "Name TFLM's sources" in answer.stderr
+    assert "lacks TFLM's sources" in answer.stderr
 
 
 def test_esp_idf_builds_reference_kernels_in_place_of_esp_nns(tmp_path: Path) -> None:
@@ -237,9 +243,11 @@ def test_every_board_has_a_project(name: str) -> None:
     assert kind is not None
     files = project_files(TINY, "m", on, "a test", kind)
     assert "README.md" in files
-    chip = boards()[name].chip if name in boards() else name
+    chip, ids = boards()[name].chip if name in boards() else name, board_ids().get(name)
     usual = {"arduino": "arduino", "espressif": "esp-idf"}
-    others = "pico" if chip in ("RP2040", "RP2350") else "cmake"
+    others = "pico" if chip in ("RP2040", "RP2350") else "stm32" if chip in stm32_parts() else "qemu"
+    if others == "qemu" and ids is not None:
+        others = "zephyr" if ids.zephyr else "platformio" if ids.platformio else others
     assert kind == usual.get("arduino" if on.kernels.name == "arduino" else on.target.family, others)
 
 
@@ -257,7 +265,7 @@ def test_identifiers_of_boards_are_names_of_boards(name: str) -> None:
 
 def fitted(where: Board) -> tuple[Machine, dict[str, str]]:
     on = Machine(where.target, library_for(where.kernels, where.target), where)
-    return on, project_files(MODEL, "m", on, "a test", "cmake", found=board_fit(MODEL, where))
+    return on, project_files(MODEL, "m", on, "a test", "qemu", found=board_fit(MODEL, where))
 
 
 def test_an_arena_beside_all_else_needs_no_section() -> None:
@@ -290,14 +298,31 @@ def test_head_and_tail_in_two_memories_are_two_arenas(compiler: str, tmp_path: P
     assert syntax_check(compiler, tmp_path) == 2
 
 
+def on_esp(arena: int) -> dict[str, str]:
+    """The files of a project for ESP-IDF of a model whose arena has at least so many bytes."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, arena // 2), TensorType.INT8, quantized(0.1))
+    y = main.tensor("y", (1, arena // 2), TensorType.INT8, quantized(0.1))
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.output(y)
+    return project_files(tflm.Model(builder.build()), "m", machine("esp32-s3-eye"), "a test", "esp-idf")
+
+
 def test_an_arena_in_psram_has_the_attribute_of_esp_idf(compiler: str, tmp_path: Path) -> None:  # noqa: F811
-    eye = by_name("esp32-s3-eye")
-    small = replace(eye, ram=(replace(eye.ram[0], bytes=8_000), eye.ram[1]))
-    on = Machine(small.target, library_for(small.kernels, small.target), small)
-    files = project_files(MODEL, "m", on, "a test", "esp-idf")
+    files = on_esp(1 << 20)
     write_files(tmp_path, files)
     assert "#define M_ARENA_MEMORY EXT_RAM_BSS_ATTR" in files["main/arena_size.h"]
     assert "CONFIG_SPIRAM_ALLOW_BSS_SEG_EXTERNAL_MEMORY=y" in files["sdkconfig.defaults"]
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+def test_an_arena_too_large_for_an_array_is_on_the_heap(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    files = on_esp(290_000)
+    write_files(tmp_path, files)
+    assert "heap_caps_aligned_alloc(16, kMArenaSize, MALLOC_CAP_INTERNAL | MALLOC_CAP_8BIT)" in files["main/main.cc"]
+    assert "uint8_t* tensor_arena = nullptr;" in files["main/main.cc"]
+    assert "on the heap" in files["README.md"]
     assert syntax_check(compiler, tmp_path) == 2
 
 
@@ -305,17 +330,16 @@ def test_an_arena_in_psram_has_the_attribute_of_esp_idf(compiler: str, tmp_path:
 
 FIRMWARE = """
 #include <stdint.h>
-static void (*shown)(const char*);
+void Print(const char* text);
 static int initialized = 7;
 static int zeroed[5];
 __attribute__((section(".dtcm"))) uint8_t placed[64];
 static float factor = 0.5f;
 __attribute__((constructor)) static void construct(void) { zeroed[0] += 35; }
-void RegisterDebugLogCallback(void (*print)(const char*)) { shown = print; }
 int main(void) {
   volatile float product = (float)initialized * factor;  // needs the floating-point unit where there is one
   placed[63] = 1;
-  shown(initialized + zeroed[0] == 42 && product == 3.5f && placed[63] ? "runs\\n" : "fails\\n");
+  Print(initialized + zeroed[0] == 42 && product == 3.5f && placed[63] ? "runs\\n" : "fails\\n");
   return RESULT;
 }
 """
@@ -329,7 +353,7 @@ def test_start_up_code_runs(part: str, result: int, tmp_path: Path) -> None:
         pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
     where = replace(board(("DTCM", 1_024), ("RAM", 32 << 10)), target=tflm.targets.by_name(part))
     on = Machine(where.target, library_for(where.kernels, where.target), where)
-    write_files(tmp_path, project_files(TINY, "m", on, "a test", "cmake"))
+    write_files(tmp_path, project_files(TINY, "m", on, "a test", "qemu"))
     (tmp_path / "firmware.c").write_text(FIRMWARE.replace("RESULT", str(result)))
     processor = PROCESSORS[part]
     options = (
@@ -349,7 +373,7 @@ def test_start_up_code_runs(part: str, result: int, tmp_path: Path) -> None:
 
 
 def test_a_board_has_its_project_unless_told_otherwise(tmp_path: Path) -> None:
-    for options, file in (((), "p/CMakeLists.txt"), (("--project", "none"), "p/main.cc")):
+    for options, file in (((), "p/prj.conf"), (("--project", "none"), "p/main.cc")):
         folder = tmp_path / f"{len(options)}"
         answer = run("export", INT8_MODEL, folder / "p", "--board", "nrf52dk", *options)
         assert answer.returncode == 0, answer.stderr
@@ -378,7 +402,7 @@ def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -
         ("--project esp-idf --board nrf52dk", "can't be built for nrf52dk"),
         ("--project pico --board nrf52dk", "needs a board with an RP2040"),
         ("--project platformio --board sparkfun-edge", "PlatformIO has no known board"),
-        ("--project cmake --target cortex-m4 --kernels arduino", "can't be built with arduino kernels"),
+        ("--project qemu --target cortex-m4 --kernels arduino", "can't be built with arduino kernels"),
         ("--project cmake", "can't be built for cortex-m"),
     ],
 )
@@ -398,8 +422,8 @@ def test_fit_writes_the_model_a_report_and_the_project(compiler: str, tmp_path: 
     files = found.write(tmp_path / "a" / "b", "net")
     assert {*files} == {path for path in (tmp_path / "a").rglob("*") if path.is_file()}
     assert (tmp_path / "a/b/net.tflite").read_bytes() == bytes(found.data)
-    assert "fits: as it is" in (tmp_path / "a/b/report.md").read_text()
-    assert f"= {found.minimum_arena_bytes};" in (tmp_path / "a/b/firmware/arena_size.h").read_text()
+    assert "fits: " in (tmp_path / "a/b/report.md").read_text()
+    assert (tmp_path / "a/b/firmware/prj.conf").exists()
     assert syntax_check(compiler, tmp_path) == 2
 
 

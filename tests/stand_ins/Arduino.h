@@ -5,10 +5,9 @@
 struct SerialPort {
   void begin(int rate);
   void print(const char* text);
-  void println(int number);
-  void println(double number, int digits);
   explicit operator bool() const;
 };
 extern SerialPort Serial;
+void delay(unsigned long milliseconds);
 
 #endif  // STAND_IN_ARDUINO_H_

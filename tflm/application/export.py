@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from math import prod
 from string import Template
 from typing import NamedTuple
 
@@ -12,6 +14,7 @@ import tflm
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.tensor_dump import dump_header
+from tflm.c.constants import float_literal
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
 from tflm.libraries.plan_safety import require_safe_plan
@@ -126,10 +129,10 @@ $first#include <cstdint>
 #include <new>
 
 #include "arena_size.h"
+#include "console.h"
 #include "model_data.h"
 #include "op_resolver.h"
 $includes#include "tensorflow/lite/micro/micro_interpreter.h"
-#include "tensorflow/lite/micro/micro_log.h"
 #include "tensorflow/lite/micro/system_setup.h"
 #include "tensorflow/lite/schema/schema_generated.h"
 
@@ -142,21 +145,35 @@ $arenas
 alignas(${camel}OpResolver) uint8_t resolver_memory[sizeof(${camel}OpResolver)];
 alignas(MicroInterpreter) uint8_t interpreter_memory[sizeof(MicroInterpreter)];
 
-int Run${camel}() {
+// Returns an interpreter that is ready to run, or null.
+MicroInterpreter* Prepare() {
   InitializeTarget();
-  const Model* model = GetModel(${name}_model_data);
+$allocations  const Model* model = GetModel(${name}_model_data);
   auto& resolver = *new (resolver_memory) ${camel}OpResolver;
   if (Register${camel}Ops(resolver) != kTfLiteOk) {
-    return 1;
+    return nullptr;
   }
 $resources
   if (interpreter.AllocateTensors() != kTfLiteOk) {
-    MicroPrintf("AllocateTensors() failed");
+    Say("AllocateTensors() failed");
+    return nullptr;
+  }
+  return &interpreter;
+}
+
+// Runs the model once, and prepares it before the first time; returns 0 unless it fails.
+int Run() {
+  static MicroInterpreter* prepared = nullptr;
+  if (prepared == nullptr) {
+    prepared = Prepare();
+  }
+  if (prepared == nullptr) {
     return 1;
   }
+  MicroInterpreter& interpreter = *prepared;
 $fill
   if (interpreter.Invoke() != kTfLiteOk) {
-    MicroPrintf("Invoke() failed");
+    Say("Invoke() failed");
     return 1;
   }
 $dump$show
@@ -166,10 +183,18 @@ $dump$show
 }  // namespace
 $closing
 
-$signature {
-  return tflite::micro::exported::Run${camel}();
-}
+using tflite::micro::exported::Run;
 $ending""")
+
+ALLOCATION = Template("""\
+  if ($array == nullptr) {
+    $array = static_cast<uint8_t*>($allocation);
+  }
+  if ($array == nullptr) {
+    Say("the heap has no %u bytes in one piece", $size);
+    return nullptr;
+  }
+""")
 
 FILL_INPUT = Template("""\
   // Input $index: $what.
@@ -178,10 +203,29 @@ FILL_INPUT = Template("""\
   }""")
 
 SHOW_OUTPUT = Template("""\
-  // Output $index: $what.
-  for (int i = 0; i < $count; ++i) {
-    MicroPrintf("$format", $cast(interpreter.typed_output_tensor<$type>($index)[i]));
+  /* Output $number: $what. */
+  {
+    const $type *values = $values;
+    int i$declare;
+    for (i = 0; i < $count; ++i) {
+      $print
+    }$conclude
   }""")
+
+FIND_LARGEST = """
+      if (values[i] > values[largest]) {
+        largest = i;
+      }"""
+
+PLAIN_CONSOLE = """\
+#include "tensorflow/lite/micro/micro_log.h"
+
+#define Say MicroPrintf
+"""
+
+PLAIN_ENTRY = """
+int main() { return Run(); }
+"""
 
 PLAIN_INTERPRETER = Template("""\
   auto& interpreter =
@@ -203,6 +247,11 @@ PRESERVING = {
 }
 """Arguments that make an interpreter preserve every tensor until the next invoke."""
 
+DUMP = Template("""\
+  static unsigned invoke = 0;
+  Dump${camel}Tensors(interpreter, invoke++);
+""")
+
 ALLOCATOR_INCLUDE = '#include "tensorflow/lite/micro/micro_allocator.h"\n'
 RESOURCE_INCLUDE = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n'
 
@@ -215,7 +264,8 @@ class ArenaMemory(NamedTuple):
         bytes: its size.
         where: the memory, for a comment.
         attribute: the C++ attribute that places an array there; empty for the default memory of variables.
-        include: the header that defines the attribute; empty if none is needed.
+        include: the header that defines the attribute, or allocates; empty if none is needed.
+        allocation: an expression that allocates it on the heap; a template with its `size`; empty for an array.
     """
 
     part: str
@@ -223,6 +273,7 @@ class ArenaMemory(NamedTuple):
     where: str = ""
     attribute: str = ""
     include: str = ""
+    allocation: str = ""
 
     @property
     def array(self) -> str:
@@ -245,16 +296,16 @@ class SourceStyle(NamedTuple):
 
     Attributes:
         suffix: suffix of C++ sources.
-        signature: signature of the function that runs the model.
         first: first lines of the main source, such as a platform's header.
-        ending: last lines of the main source, such as a platform's entry point that calls the function.
+        ending: last lines of the main source: the entry point, which calls `Run`.
+        console: C that defines `Say`, which prints a line as printf does.
         arenas: memory of the arena, in one piece or two; empty for one array in static memory.
     """
 
     suffix: str = ".cc"
-    signature: str = "int main()"
     first: str = ""
-    ending: str = ""
+    ending: str = PLAIN_ENTRY
+    console: str = PLAIN_CONSOLE
     arenas: tuple[ArenaMemory, ...] = ()
 
 
@@ -336,6 +387,7 @@ def sources(
             sizes="".join(_arena_size(names, arena) for arena in arenas),
         ),
         **({"tensor_dump.h": dump_header(model, names)} if dump else {}),
+        "console.h": console_header(names, style.console),
         f"main{style.suffix}": _main_source(model, names, dump, style._replace(arenas=arenas)),
     }
 
@@ -355,7 +407,7 @@ def names_of(stem: str, origin: str) -> dict[str, str]:
 
 def _arena_size(names: dict[str, str], arena: ArenaMemory) -> str:
     size = ARENA_SIZE.substitute(names, part=arena.camel, bytes=arena.bytes)
-    if not arena.where:
+    if not arena.attribute:
         return size
     include = f"#include {arena.include}\n" if arena.include else ""
     return size + ARENA_MEMORY.substitute(names, **arena._asdict() | {"include": include}, macro=arena.macro)
@@ -377,10 +429,11 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
     main = model.subgraphs[0]
     tensors = main.tensors or []
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
-    show = (_tensor_code(SHOW_OUTPUT, i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
+    show = (_show_output(i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
     variables = count_resource_variables(model)
     has_allocator = variables or len(style.arenas) > 1
     includes = '#include "tensor_dump.h"\n' if dump else ""
+    includes += "".join(sorted({f"#include {arena.include}\n" for arena in style.arenas if arena.allocation}))
     includes += ALLOCATOR_INCLUDE if has_allocator else ""
     includes += RESOURCE_INCLUDE if variables else ""
     settings = PRESERVING if dump else dict.fromkeys(PRESERVING, "")
@@ -392,22 +445,31 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
     return MAIN_SOURCE.substitute(
         names,
         first=style.first,
-        signature=style.signature,
         ending=style.ending,
         includes=includes,
+        allocations="".join(_allocation(names, arena) for arena in style.arenas if arena.allocation),
         arenas="\n".join(_arena_array(names, arena) for arena in style.arenas),
         resources=(INTERPRETER_WITH_ALLOCATOR if has_allocator else PLAIN_INTERPRETER).substitute(
             names, **settings, **passed
         ),
-        dump=f"  Dump{names['camel']}Tensors(interpreter, 0);\n" if dump else "",
+        dump=DUMP.substitute(names) if dump else "",
         fill="\n".join(fill),
         show="\n".join(show),
     )
 
 
 def _arena_array(names: dict[str, str], arena: ArenaMemory) -> str:
-    memory = f"{names['guard']}_{arena.macro}_MEMORY " if arena.where else ""
+    if arena.allocation:
+        return f"uint8_t* {arena.array} = nullptr;  // {arena.where}"
+    memory = f"{names['guard']}_{arena.macro}_MEMORY " if arena.attribute else ""
     return f"alignas(16) {memory}uint8_t {arena.array}[k{names['camel']}{arena.camel}Size];"
+
+
+def _allocation(names: dict[str, str], arena: ArenaMemory) -> str:
+    size = f"k{names['camel']}{arena.camel}Size"
+    return ALLOCATION.substitute(
+        array=arena.array, size=size, allocation=Template(arena.allocation).substitute(size=size)
+    )
 
 
 def _pieces(names: dict[str, str], arenas: Sequence[ArenaMemory]) -> str:
@@ -419,18 +481,63 @@ def _pieces(names: dict[str, str], arenas: Sequence[ArenaMemory]) -> str:
 def _tensor_code(code: Template, index: int, tensor: tflm.schema.Tensor) -> str:
     if tensor.type not in C_TYPES:
         raise RequestError(f"tensor {tensor.name!r} is {tensor.type.name}, which has no C++ type")
-    count = 1
-    for dimension in tensor.shape or ():
-        count *= dimension
-    what = f"{tensor.name}, {tensor.type.name} {list(tensor.shape or ())}"
-    if tensor.quantization is not None and tensor.quantization.scale and tensor.quantization.zero_point:
-        what += f", real = {tensor.quantization.scale[0]:.9g} * (integer - {tensor.quantization.zero_point[0]})"
-    is_float = tensor.type == TensorType.FLOAT32
     return code.substitute(
-        index=index,
-        what=in_one_line(what),
-        count=count,
-        type=C_TYPES[tensor.type],
-        format="%f" if is_float else "%d",
-        cast="static_cast<double>" if is_float else "static_cast<int>",
+        index=index, what=_description(tensor), count=prod(tensor.shape or ()), type=C_TYPES[tensor.type]
     )
+
+
+def _description(tensor: tflm.schema.Tensor) -> str:
+    what = f"{tensor.name}, {tensor.type.name} {list(tensor.shape or ())}"
+    scale, zero_point = _quantization(tensor)
+    return in_one_line(what + (f", real = {scale:.9g} * (integer - {zero_point})" if scale else ""))
+
+
+def _quantization(tensor: tflm.schema.Tensor) -> tuple[float, int]:
+    """Scale and zero point; a scale of 0 without quantization."""
+    found = tensor.quantization
+    if found is None or not found.scale or not found.zero_point:
+        return 0.0, 0
+    return float(found.scale[0]), int(found.zero_point[0])
+
+
+def _show_output(index: int, tensor: tflm.schema.Tensor) -> str:
+    if tensor.type not in C_TYPES:
+        raise RequestError(f"tensor {tensor.name!r} is {tensor.type.name}, which has no C++ type")
+    type, count = C_TYPES[tensor.type], prod(tensor.shape or ())
+    values = f"interpreter.typed_output_tensor<{type}>({index})"
+    return show_output(index, _description(tensor), type, values, count, *_quantization(tensor))
+
+
+def show_output(number: int, what: str, type: str, values: str, count: int, scale: float, zero_point: int) -> str:
+    """C that prints the elements of an output, what they stand for, and which one is the largest.
+
+    Args:
+        number, what: the number of the output, and its description for a comment.
+        type, values, count: its type in C, an expression for its address, and the number of its elements.
+        scale, zero_point: its quantization; a scale of 0 without.
+    """
+    is_float = type in ("float", "double")
+    real = "(float)values[{}]" if is_float else f"(float)(values[{{}}] - ({zero_point})) * {float_literal(scale, 'f')}"
+    if is_float:
+        shown = f"SayReal({number}, i, {real.format('i')});"
+    elif scale:
+        shown = f"SayQuantized({number}, i, (long)values[i], {real.format('i')});"
+    else:
+        shown = f"SayInteger({number}, i, (long)values[i]);"
+    has_largest = count > 1 and bool(scale or is_float)
+    return SHOW_OUTPUT.substitute(
+        number=number,
+        what=what.replace("*/", "* /").replace("/*", "/ *"),
+        type=type,
+        values=values,
+        count=count,
+        declare=", largest = 0" if has_largest else "",
+        print=shown + FIND_LARGEST * has_largest,
+        conclude=f"\n    SayLargest({number}, largest, {real.format('largest')});" if has_largest else "",
+    )
+
+
+def console_header(names: Mapping[str, str], console: str) -> str:
+    """The header `console.h`: how the firmware prints, and functions that print answers."""
+    answers = files("tflm.application").joinpath("answers.h").read_text(encoding="utf-8")
+    return Template(answers).substitute(names, console=console.strip())

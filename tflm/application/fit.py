@@ -23,7 +23,7 @@ from tflm.boards.verdict import Verdict, verdict_of
 from tflm.errors import ArgumentError, OperatorError
 from tflm.late_imports import FIT_REPORT, late_import
 from tflm.libraries import KernelLibrary, Kernels, library_for
-from tflm.releases import Releases
+from tflm.releases import TODAY, Releases
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
@@ -130,7 +130,8 @@ class Fit:
 
     def _project(self, name: str, origin: str) -> dict[str, str]:
         """The files of a project; none if the model fits neither with TFLM nor as C."""
-        machine = Machine(self.board.target, self.kernels, self.board, self.kernels.release)
+        release = self.kernels.release if self.kernels.release != TODAY else None  # what a project pins otherwise
+        machine = Machine(self.board.target, self.kernels, self.board, release)
         kind = usual_kind(machine)
         if kind is None:
             return {}

@@ -3,7 +3,16 @@
 #define STAND_IN_PICO_STDLIB_H_
 
 #include <stdbool.h>
+#include <stdint.h>
 
+#ifdef __cplusplus
+extern "C" {
+#endif
 bool stdio_init_all(void);
+bool stdio_usb_connected(void);
+void sleep_ms(uint32_t milliseconds);
+#ifdef __cplusplus
+}
+#endif
 
 #endif  // STAND_IN_PICO_STDLIB_H_

@@ -7,12 +7,6 @@ from tflm.application.projects.build import Build
 
 ARDUINO_FIRST = "#include <Chirale_TensorFlowLite.h>\n"
 
-ARDUINO_ENTRY = """
-void setup() { Run(); }
-
-void loop() {}
-"""
-
 
 def arduino_values(build: Build) -> dict[str, str]:
     """Values for the templates of a sketch.

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import tflm
 from tflm.application.compiled_fit import CompiledFit
+from tflm.application.export import names_of
 from tflm.application.machine import Machine
 from tflm.application.projects.parts import BoardIds, ids_of
 from tflm.boards import Bank
@@ -17,6 +18,31 @@ LEAST_STACK = 2 << 10
 
 STACK_OF_MAIN = 1 << 10
 """Bytes of stack for main and printing, in addition to TFLM's."""
+
+
+HEADERS = """
+    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg stdbool stddef stdint
+    stdio stdlib string tgmath time wchar wctype
+"""
+
+LIBRARIES = "tflm gemmlowp ruy flatbuffers kissfft cmsis cmsis_nn cmsis_device stm32 pico_sdk firmware"
+"""What CMake builds or downloads besides the firmware."""
+
+TAKEN_NAMES = frozenset({"main", "startup", "board", "console", *HEADERS.split(), *LIBRARIES.split()})
+"""Names of other files and targets of a project, and of headers: a model of this name gets a longer one."""
+
+
+def project_names(stem: str, origin: str) -> dict[str, str]:
+    """Values for the templates of a project, as of `names_of`, with names that are not taken."""
+    names = names_of(stem, origin)
+    return names_of(f"{stem}_model", origin) if names["name"] in TAKEN_NAMES else names
+
+
+NOT_BUILT = (
+    "Projects of this kind have not been built: tests compile their sources with stand-ins for the SDK's headers,\n"
+    "and compare their build files with what the SDK declares."
+)
+"""For READMEs of projects whose SDK the tests lack."""
 
 
 class Build(NamedTuple):

@@ -7,52 +7,51 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from string import Template
-from typing import NamedTuple
 
 import tflm
 from tflm.application.compiled_fit import CompiledFit, sizes_text
 from tflm.application.errors import RequestError
-from tflm.application.export import names_of
+from tflm.application.export import console_header, show_output
 from tflm.application.machine import Machine
-from tflm.application.projects.build import Build, is_esp
+from tflm.application.projects.build import NOT_BUILT, Build, is_esp, project_names
+from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.platformio import platformio_board
-from tflm.application.projects.templates import FileTemplate, rendered
+from tflm.application.projects.templates import FileTemplate, console, rendered
 from tflm.boards.board_fit import Placement
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
+from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
-from tflm.schema.enums import TensorType
 from tflm.targets import align_up
 
 FOLDER = "compiled"
 """Of the templates."""
-
-HEADERS = """
-    assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdarg stdbool stddef stdint
-    stdio stdlib string tgmath time wchar wctype
-"""
-
-TAKEN_NAMES = frozenset({"main", "startup", *HEADERS.split()})
-"""Names of other files of a project, and of headers: a model of this name gets a longer one."""
 
 LEAST_MAIN_STACK = 4 << 10
 """Bytes of stack of Zephyr's main thread."""
 
 MAIN = Template("""\
 /* $origin */
-$includes
+#include <string.h>
+
+#include "console.h"
 #include "$name.h"
 
 /* The memory that the model needs, besides the stack. */
 $blocks
-$signature {
-  int i, failed;
-$begin  ${name}_reset($ram);
+/* Runs the model once; returns 0 unless it fails. */
+static int Run(void) {
+  static int is_ready;
+  int failed;
+  if (!is_ready) {
+    ${name}_reset($ram);
+    is_ready = 1;
+  }
 $fill
   failed = ${name}_invoke($ram);
   if (failed) {
-    $fails
+    Say("operator %d failed", failed - 1);
     return 1;
   }
 $show
@@ -77,29 +76,15 @@ FILL_INPUT = Template("""\
   /* Input $number: $what. */
   memset(${name}_input_$number($ram), 0, ${guard}_INPUT_${number}_BYTES);""")
 
-SHOW_OUTPUT = Template("""\
-  /* Output $number: $what. */
-  for (i = 0; i < ${guard}_OUTPUT_${number}_ELEMENTS; ++i) {
-    $print
-  }""")
-
-ESP_ENTRY = """
-void app_main(void) { run(); }
+PLAIN_CONSOLE = """\
+static inline void Print(const char *text) { fputs(text, stdout); }
 """
 
-ARDUINO_ENTRY = """
-void setup() {
-  Serial.begin(115200);
-  while (!Serial) {
-  }
-  run();
-}
-
-void loop() {}
+PLAIN_ENTRY = """
+int main(void) { return Run(); }
 """
 
-
-LIBRARY_KINDS = ("cmake", "pico", "zephyr")
+LIBRARY_KINDS = ("qemu", "stm32", "pico", "zephyr")
 """Kinds of projects that build CMSIS-NN."""
 
 LIBRARY_OPTION = " -DCMSIS_NN=FOLDER"
@@ -114,64 +99,6 @@ file(GLOB CMSIS_NN_SOURCES "${CMSIS_NN}/Source/*/*.c")
 list(FILTER CMSIS_NN_SOURCES EXCLUDE REGEX "_(f16|f32|flt)[.]c$")
 target_sources(@target PRIVATE ${CMSIS_NN_SOURCES})
 target_include_directories(@target PRIVATE "${CMSIS_NN}/Include")""")
-
-
-class Printing(NamedTuple):
-    """Statements that print; `$value` is replaced by an expression.
-
-    Attributes:
-        integer, real: for a number.
-        fails: for the operator that failed.
-    """
-
-    integer: str
-    real: str
-    fails: str
-
-
-PRINTF = Printing(
-    r'printf("%d\n", (int)$value);',
-    r'printf("%f\n", (double)$value);',
-    r'printf("operator %d failed\n", failed - 1);',
-)
-SERIAL = Printing(
-    "Serial.println((int)$value);",
-    "Serial.println((double)$value, 6);",
-    'Serial.print("failed operator: ");\n    Serial.println(failed - 1);',
-)
-
-
-class MainStyle(NamedTuple):
-    """The main source of a kind of project.
-
-    Attributes:
-        file: its name; a template.
-        includes: headers.
-        signature: of the function that runs the model.
-        begin: its first lines.
-        ending: lines after it, such as a platform's entry point.
-        printing: how it prints.
-    """
-
-    file: str = "main.c"
-    includes: tuple[str, ...] = ("stdio.h", "string.h")
-    signature: str = "int main(void)"
-    begin: str = ""
-    ending: str = ""
-    printing: Printing = PRINTF
-
-
-RUN = "static int run(void)"
-PLAIN = MainStyle()
-SKETCH = MainStyle("${name}.ino", ("Arduino.h", "string.h"), RUN, "", ARDUINO_ENTRY, SERIAL)
-ESP = MainStyle(signature=RUN, ending=ESP_ENTRY)
-STYLES = {
-    "arduino": SKETCH,
-    "esp-idf": ESP,
-    "pico": MainStyle(includes=("stdio.h", "string.h", "pico/stdlib.h"), begin="  stdio_init_all();\n"),
-    "platformio": SKETCH._replace(file="main.cpp"),
-}
-"""By kind of project; the plain style for others."""
 
 
 def compiled_project_files(
@@ -200,25 +127,31 @@ def compiled_project_files(
     """
     how = kind_named(kind)
     how.require_part(machine)
-    names = _names(stem, origin)
+    names = project_names(stem, origin)
     if compiled is None:
         compiled = compile_model(model, names["name"]) if found is None else found.compiled
-    if compiled.library_operators and kind not in LIBRARY_KINDS:
+    if compiled.library_operators and how.name not in LIBRARY_KINDS:
         raise RequestError(
-            f"a project for {kind} does not build CMSIS-NN; use --project {' or '.join(LIBRARY_KINDS)}, or none for "
-            "the sources alone"
+            f"a project for {how.name} does not build CMSIS-NN; use --project {' or '.join(LIBRARY_KINDS)}, or none "
+            "for the sources alone"
         )
     if found is None and machine.board is not None:
         found = CompiledFit(machine.board, compiled)
     build = Build(model, machine, names, None, compiled=found)
-    values = {**names, **_common(build, compiled, kind), **VALUES.get(kind, how.values)(build)}
-    style = ESP if kind == "platformio" and is_esp(build) else STYLES.get(kind, PLAIN)
+    values = {**names, **_common(build, compiled, how.name), **VALUES.get(how.name, how.values)(build)}
+    is_idf = how.name == "platformio" and is_esp(build)
+    entry = KINDS["esp-idf"].entry if is_idf else how.entry
+    file = "main.c" if entry.text != SKETCH else Template(how.main or "main.cpp").substitute(names)
     folder = Template(how.folder).substitute(names)
-    written = {**compiled.files, Template(style.file).substitute(names): _main(build, compiled, style, kind)}
-    extra = rendered(f"{FOLDER}/esp-idf", values, "README.md") if kind == "platformio" and is_esp(build) else {}
+    written = {
+        **compiled.files,
+        "console.h": console_header(names, console(entry.console)),
+        file: _main(build, compiled, entry.ending(), how),
+    }
+    extra = rendered((f"{FOLDER}/esp-idf",), values, folder, "README.md") if is_idf else {}
     return {
         **{f"{folder}{name}": text for name, text in written.items()},
-        **rendered(f"{FOLDER}/{kind}", values),
+        **rendered((f"{FOLDER}/{how.name}", *how.templates), values, folder),
         **extra,
     }
 
@@ -227,20 +160,16 @@ def compiled_sources(
     model: tflm.Model, stem: str, machine: Machine, origin: str, compiled: CompiledModel | None = None
 ) -> dict[str, str]:
     """A model as C with a main that runs it, without a project; arguments and errors as of `compiled_project_files`."""
-    names = _names(stem, origin)
+    names = project_names(stem, origin)
     compiled = compiled or compile_model(model, names["name"])
     build = Build(model, machine, names, None)
-    return {**compiled.files, PLAIN.file: _main(build, compiled, PLAIN, "")}
+    header = console_header(names, PLAIN_CONSOLE)
+    return {**compiled.files, "console.h": header, "main.c": _main(build, compiled, PLAIN_ENTRY)}
 
 
 def compiled_name(stem: str) -> str:
     """The prefix of a model's functions, from the stem of its file name."""
-    return _names(stem, "")["name"]
-
-
-def _names(stem: str, origin: str) -> dict[str, str]:
-    names = names_of(stem, origin)
-    return names_of(f"{stem}_model", origin) if names["name"] in TAKEN_NAMES else names
+    return project_names(stem, "")["name"]
 
 
 def _common(build: Build, compiled: CompiledModel, kind: str) -> dict[str, str]:
@@ -257,6 +186,8 @@ def _common(build: Build, compiled: CompiledModel, kind: str) -> dict[str, str]:
         "place": build.machine.place if board is None else board.description,
         "board": build.machine.place,
         "part": build.machine.target.description,
+        "package": DISTRIBUTION,
+        "not_built": NOT_BUILT,
         "sizes": where,
         "placement": _placement_text(build),
         "library": LIBRARY_SOURCES.substitute(target=_cmake_target(build, kind)) if compiled.library_operators else "",
@@ -270,21 +201,21 @@ def _cmake_target(build: Build, kind: str) -> str:
     return "app" if kind == "zephyr" else build.name
 
 
-def _memory(build: Build, placement: Placement | None, kind: str) -> tuple[str, str]:
+def _memory(build: Build, placement: Placement | None, how: Kind | None) -> tuple[str, str]:
     """The attribute that places a block of RAM, and the header that defines it; empty in the memory of other
     variables.
     """
-    if kind and placement is not None and placement.bank is not None and placement.bank != build.usual_bank:
-        return KINDS[kind].memory(placement.bank)
+    if how is not None and placement is not None and placement.bank not in (None, build.usual_bank):
+        return how.memory(placement.bank)
     return "", ""
 
 
-def _blocks(build: Build, compiled: CompiledModel, kind: str) -> str:
+def _blocks(build: Build, compiled: CompiledModel, how: Kind | None) -> str:
     """The definitions of the blocks of RAM, and of the array of them if there are several."""
     names, count = build.names, max(len(compiled.memories), 1)
     text = ""
     for i, placement in enumerate(build.placements or [None] * count):
-        attribute, header = _memory(build, placement, kind)
+        attribute, header = _memory(build, placement, how)
         block, variable = (f"RAM_{i}", f"ram_{i}") if compiled.memories else ("RAM", "ram")
         include = f"#include {header}\n" if header else ""
         placed = PLACEMENT.substitute(names, block=block, include=include, attribute=attribute) if attribute else ""
@@ -305,19 +236,15 @@ def _placement_text(build: Build) -> str:
     )
 
 
-def _main(build: Build, compiled: CompiledModel, style: MainStyle, kind: str) -> str:
+def _main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None = None) -> str:
     names = {**build.names, "ram": "ram" if compiled.memories else "ram.bytes"}
     tensors = interfaces(compiled.program)
     return MAIN.substitute(
         names,
-        includes="\n".join(f"#include <{name}>" for name in style.includes),
-        blocks=_blocks(build, compiled, kind),
-        signature=style.signature,
-        begin=style.begin,
+        blocks=_blocks(build, compiled, how),
         fill="\n".join(FILL_INPUT.substitute(names, **_tensor(each)) for each in tensors if each.side == "input"),
-        fails=style.printing.fails,
-        show="\n".join(_shows(names, tensors, style.printing)) or "  (void)i;",
-        ending=style.ending,
+        show="\n".join(_shows(names, tensors)),
+        ending=ending,
     )
 
 
@@ -329,12 +256,13 @@ def _tensor(each: TensorInterface) -> dict[str, str]:
     return {"number": str(each.number), "what": what}
 
 
-def _shows(names: dict[str, str], tensors: list[TensorInterface], printing: Printing) -> Iterator[str]:
+def _shows(names: dict[str, str], tensors: list[TensorInterface]) -> Iterator[str]:
     for each in tensors:
         if each.side == "output" and each.tensor.data.size:
-            kind = printing.real if each.element in ("float", "double") else printing.integer
-            value = f"{names['name']}_output_{each.number}({names['ram']})[i]"
-            yield SHOW_OUTPUT.substitute(names, **_tensor(each), print=kind.replace("$value", value))
+            tensor, what = each.tensor, _tensor(each)["what"]
+            values = f"{names['name']}_output_{each.number}({names['ram']})"
+            scale, zero_point = (tensor.scale, tensor.zero_point) if tensor.zero_point is not None else (0.0, 0)
+            yield show_output(each.number, what, each.element, values, tensor.data.size, scale or 0.0, zero_point)
 
 
 # --- Values that differ from those of projects with TFLM -------------------------------------------------------------
@@ -342,15 +270,12 @@ def _shows(names: dict[str, str], tensors: list[TensorInterface], printing: Prin
 
 def _zephyr_values(build: Build) -> dict[str, str]:
     settings = [f"CONFIG_MAIN_STACK_SIZE={max(LEAST_MAIN_STACK, align_up(build.stack_bytes, 8))}"]
-    if build.uses(TensorType.FLOAT32):
-        settings.append("CONFIG_REQUIRES_FLOAT_PRINTF=y")
     return {"configuration": "\n".join(settings), "zephyr_board": build.ids.zephyr or "BOARD"}
 
 
 def _platformio_values(build: Build) -> dict[str, str]:
     values = {
         **platformio_board(build),
-        "source_folder": "src/",
         "settings": "monitor_speed = 115200",
         "main_file": "src/main.c" if is_esp(build) else "src/main.cpp",
     }

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
+from tflm.application.errors import RequestError
 from tflm.application.projects.build import Build
 
 PARTITION_TABLE_BYTES = 64 << 10
 """Bytes before the program in an Espressif chip's flash: boot loader, partition table and settings."""
-
-ESP_ENTRY = """
-extern "C" void app_main() { Run(); }
-"""
 
 REFERENCE_KERNELS = """
 # The component compiles ESP-NN's kernels: TFLM's own take their place.
@@ -46,7 +43,7 @@ def esp_values(build: Build) -> dict[str, str]:
     return {
         "chip": target,
         "after_project": REFERENCE_KERNELS if build.kernels == "reference" else "",
-        "component": _component_version(build),
+        "component": _component_version(build) if build.compiled is None else "",
         "esp_nn": f'  espressif/esp-nn: "=={version}"' if version else "",
         "sdkconfig": "\n".join(settings),
         "partitions": _partitions(flash) if flash else "",
@@ -54,11 +51,17 @@ def esp_values(build: Build) -> dict[str, str]:
 
 
 def _component_version(build: Build) -> str:
-    """The version for the component manager: 1.3.3~1 is 1.3.3.1; any version for a commit or another TFLM."""
+    """The version for the component manager: 1.3.3~1 is 1.3.3.1.
+
+    Raises:
+        RequestError: the component has no such version, but only a commit.
+    """
     contained = build.machine.kernels.release.distribution
-    version = contained.version if contained is not None and contained.name == "esp-tflite-micro" else ""
+    version = "" if contained is None else contained.version
     if not re.fullmatch(r"[0-9]+(\.[0-9]+){2,3}", version):
-        return "*"
+        raise RequestError(
+            f"the component manager has no version {version!r} of esp-tflite-micro; use one such as 1.3.8"
+        )
     numbers = version.split(".")
     return "==" + ".".join(numbers[:3]) + "".join(f"~{number}" for number in numbers[3:])
 

@@ -5,15 +5,25 @@ from __future__ import annotations
 from string import Template
 
 import tflm
-from tflm.application.export import ArenaMemory, names_of, sources
+from tflm.application.export import ArenaMemory, SourceStyle, sources
 from tflm.application.machine import Machine
-from tflm.application.projects.build import Build, is_esp
+from tflm.application.projects.arduino import ARDUINO_FIRST
+from tflm.application.projects.bare import tflm_values
+from tflm.application.projects.build import NOT_BUILT, Build, project_names
 from tflm.application.projects.kind import Kind
-from tflm.application.projects.kinds import kind_named
-from tflm.application.projects.platformio import platformio_style
-from tflm.application.projects.templates import rendered
+from tflm.application.projects.kinds import KINDS, kind_named
+from tflm.application.projects.templates import console, rendered
+from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Placement, board_fit
+from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
+
+ESP_ALLOCATION = "heap_caps_aligned_alloc(16, $size, MALLOC_CAP_INTERNAL | MALLOC_CAP_8BIT)"
+"""How ESP-IDF allocates an arena."""
+
+CALLBACK = 'extern "C" void RegisterDebugLogCallback(void (*print)(const char* text));  // of TFLM\n'
+
+REGISTER = "RegisterDebugLogCallback(Print);"
 
 
 def project_files(
@@ -28,6 +38,8 @@ def project_files(
 ) -> dict[str, str]:
     """The files of a project by path.
 
+    The arena is for the TFLM that the project pins, which may differ from the machine's if that was not chosen.
+
     Args:
         model, stem, machine, origin, typed, dump: as for `sources`.
         kind: a name from `project_kinds`.
@@ -40,22 +52,52 @@ def project_files(
     """
     how = kind_named(kind)
     how.require(machine)
-    if found is None and machine.board is not None:
-        found = board_fit(model, machine.board, kernels=machine.kernels)
-    build = Build(model, machine, names_of(stem, origin), found, dump)
-    style = how.style._replace(arenas=tuple(_arena_memory(build, each, how) for each in build.placements))
-    if kind == "platformio":
-        style = platformio_style(build, style)
-    written = sources(model, stem, machine, origin, typed, dump, style)
+    machine = (KINDS["esp-idf"] if _is_idf(how, machine) else how).pinned(machine)
+    if machine.board is not None and (found is None or found.measured.kernels != machine.kernels):
+        found = _fit(model, machine.board, machine, found)
+    build = Build(model, machine, project_names(stem, origin), found, dump)
+    arenas = tuple(_arena_memory(build, each, how) for each in build.placements)
     folder = Template(how.folder).substitute(build.names)
-    values = {**build.names, **_common(build, style.arenas), **how.values(build)}
+    values = {**build.names, **_common(build, arenas), **tflm_values(build), **how.values(build)}
+    written = sources(model, stem, machine, origin, typed, dump, _style(build, how)._replace(arenas=arenas))
     main = Template(how.main).substitute(build.names)
     renamed = {main if main and name.startswith("main.") else name: text for name, text in written.items()}
+    templates = (how.name, *how.templates, *how.source)
     return {
         **{f"{folder}{name}": text for name, text in renamed.items()},
-        **rendered(how.name, values),
-        **(rendered("esp-idf", values, "README.md") if how.name == "platformio" and is_esp(build) else {}),
+        **rendered(templates, values, folder),
+        **(rendered(("esp-idf",), values, folder, "README.md") if _is_idf_of_platformio(how, machine) else {}),
     }
+
+
+def _is_idf_of_platformio(how: Kind, machine: Machine) -> bool:
+    return how.name == "platformio" and machine.target.family == "espressif"
+
+
+def _is_idf(how: Kind, machine: Machine) -> bool:
+    """Whether ESP-IDF builds the project."""
+    return how.name == "esp-idf" or _is_idf_of_platformio(how, machine)
+
+
+def _fit(model: tflm.Model, board: Board, machine: Machine, found: BoardFit | None) -> BoardFit:
+    """The fit with the TFLM that the project pins, for the reserve and memories of another fit."""
+    if found is None:
+        return board_fit(model, board, kernels=machine.kernels)
+    reserve = 0 if found.firmware_ram is None else found.firmware_ram.reserve_bytes
+    return board_fit(model, board, kernels=machine.kernels, reserve=reserve, split=found.split)
+
+
+def _style(build: Build, how: Kind) -> SourceStyle:
+    """How the sources differ; on PlatformIO they are those of the framework."""
+    entry, suffix, first, log = how.entry, how.suffix, "", ""
+    if _is_idf(how, build.machine):
+        entry, suffix = KINDS["esp-idf"].entry, ".cc"
+        entry = entry._replace(signature=f'extern "C" {entry.signature}')
+    elif build.kernels == "arduino":
+        first = ARDUINO_FIRST
+    elif how.source or how.name == "platformio":
+        first, log = CALLBACK, REGISTER
+    return SourceStyle(suffix, first, entry.ending(log), console(entry.console))
 
 
 def _common(build: Build, arenas: tuple[ArenaMemory, ...]) -> dict[str, str]:
@@ -68,7 +110,9 @@ def _common(build: Build, arenas: tuple[ArenaMemory, ...]) -> dict[str, str]:
         "part": build.machine.target.description,
         "kernels": build.machine.kernels.name,
         "arena": _arena_text(build),
-        "placement": _placement_text(build, arenas),
+        "placement": _placement_text(build, arenas) + _versions_text(build),
+        "package": DISTRIBUTION,
+        "not_built": NOT_BUILT,
     }
 
 
@@ -84,22 +128,49 @@ def _arena_text(build: Build) -> str:
 
 
 def _placement_text(build: Build, arenas: tuple[ArenaMemory, ...]) -> str:
-    placed = [arena for arena in arenas if arena.where]
+    text = "".join(f" {arena.where}." for arena in arenas if arena.allocation)
+    text = f"\n\n## The heap\n\n{text.strip()}" if text else ""
+    placed = [arena for arena in arenas if arena.attribute]
     if not placed:
-        return ""
+        return text
     lines = "\n".join(
         f"- {arena.where}: `{build.names['guard']}_{arena.macro}_MEMORY`, which is `{arena.attribute}`"
         for arena in placed
     )
     return (
-        "\n\n## Where the arena is\n\n`arena_size.h` places the arena by macros. The linker script must know their "
-        f"sections; define a macro yourself if your sections have other names.\n\n{lines}"
+        f"{text}\n\n## Where the arena is\n\n`arena_size.h` places the arena by macros. The linker script must know "
+        f"their sections; define a macro yourself if your sections have other names.\n\n{lines}"
+    )
+
+
+def _versions_text(build: Build) -> str:
+    """What the arena is for, and how to change that."""
+    kernels = build.machine.kernels
+    return (
+        f"\n\n## Versions\n\nThe arena is exact for {kernels.release.name} with {kernels.name} kernels,\n"
+        "which these files pin; with another version it may be too small. To move on, see what the arena is with\n"
+        "`tflm arena MODEL --tflm VERSION`, then write the project again with the same `--tflm`."
     )
 
 
 def _arena_memory(build: Build, placement: Placement, kind: Kind) -> ArenaMemory:
     bank = placement.bank
-    if bank is None or bank == build.usual_bank:
+    if bank is None:
         return ArenaMemory(placement.part, placement.bytes)
-    attribute, include = kind.memory(bank)
-    return ArenaMemory(placement.part, placement.bytes, f"The {placement.part} is in {bank.name}", attribute, include)
+    where = f"The {placement.part} is in {bank.name}"
+    if (
+        build.found is not None
+        and placement in build.found.on_heap
+        and not bank.is_external
+        and _is_idf(kind, build.machine)
+    ):
+        return ArenaMemory(
+            placement.part,
+            placement.bytes,
+            f"{where}, on the heap: it is too large for an array",
+            include='"esp_heap_caps.h"',
+            allocation=ESP_ALLOCATION,
+        )
+    if bank == build.usual_bank:
+        return ArenaMemory(placement.part, placement.bytes)
+    return ArenaMemory(placement.part, placement.bytes, where, *kind.memory(bank))

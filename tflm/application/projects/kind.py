@@ -2,14 +2,65 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from string import Template
+from typing import NamedTuple
 
 from tflm.application.errors import RequestError
-from tflm.application.export import SourceStyle
 from tflm.application.machine import Machine
 from tflm.application.projects.build import Build
 from tflm.boards import Bank
+from tflm.errors import VersionAssumed
+from tflm.libraries import library_for
+from tflm.releases import distributions
+
+LOOP = """
+$signature {
+  StartConsole();
+$log  for (;;) {
+    Run();
+    Pause();
+  }
+}
+"""
+
+SKETCH = """
+void setup() {
+  StartConsole();
+$log}
+
+void loop() {
+  Run();
+  Pause();
+}
+"""
+
+ONCE = """
+$signature {
+  StartConsole();
+$log  return Run();
+}
+"""
+
+
+class Entry(NamedTuple):
+    """How a platform starts the firmware.
+
+    Attributes:
+        console: the template of `console.h`, in `files/console`.
+        text: the function that the platform calls; a template.
+        signature: its signature.
+    """
+
+    console: str
+    text: str = LOOP
+    signature: str = "int main(void)"
+
+    def ending(self, log: str = "") -> str:
+        """The last lines of the main source; `log` is a statement before the first run."""
+        return Template(self.text).substitute(signature=self.signature, log=f"  {log}\n" if log else "")
 
 
 @dataclass(frozen=True)
@@ -20,21 +71,60 @@ class Kind:
         name: its name for `--project`.
         kernels: supported kernel libraries, without versions.
         families: supported parts, as in `Target.family`; empty for all.
-        folder: folder of the sources; a template.
         values: values for the templates, in addition to the common ones.
-        style: style of the sources.
+        entry: how the platform starts the firmware.
         memory: returns the attribute that places an array in a memory, and the header that defines it.
+        folder: folder of the sources; a template.
+        suffix: suffix of C++ sources.
         main: name of the main source, if it is not the usual one.
+        templates: folders of templates besides its own.
+        source: what TFLM comes from: folders of templates for projects with TFLM.
+        distribution: the distribution of TFLM that it pins; empty for a commit of TFLM.
     """
 
     name: str
     kernels: frozenset[str]
     families: frozenset[str]
-    folder: str
     values: Callable[[Build], dict[str, str]]
-    style: SourceStyle
+    entry: Entry
     memory: Callable[[Bank], tuple[str, str]]
+    folder: str = ""
+    suffix: str = ".cc"
     main: str = ""
+    templates: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    distribution: str = ""
+
+    def pinned(self, machine: Machine) -> Machine:
+        """The machine with the TFLM and kernels that the project gets.
+
+        Raises:
+            RequestError: it cannot get the chosen ones.
+        """
+        release = machine.release
+        if release is None and self.distribution:
+            release = f"{self.distribution} {distributions()[self.distribution][-1].version}"
+        name = machine.kernels.name
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionAssumed)  # the project pins it
+            kernels = library_for(name, machine.target, release or machine.kernels.release)
+            usual = library_for(name.partition("@")[0], machine.target, kernels.release)
+        contained = kernels.release.distribution
+        if self.distribution and (contained is None or contained.name != self.distribution):
+            raise RequestError(
+                f"a project for {self.name} gets TFLM from {self.distribution}, not {kernels.release.name}; leave out "
+                f"--tflm, or use one of tflm arena --tflm '{self.distribution} VERSION'"
+            )
+        if self.source and not kernels.release.static_memory:
+            raise RequestError(
+                f"a project for {self.name} builds TFLM with static memory, unlike {kernels.release.name}"
+            )
+        if self.source and usual.name != kernels.name:
+            raise RequestError(
+                f"a project for {self.name} gets {usual.name} kernels from {kernels.release.name}, not {name}; use "
+                "another --tflm or --kernels"
+            )
+        return machine._replace(kernels=kernels)
 
     def require(self, machine: Machine) -> None:
         """Check that such a project supports a machine and its kernels.

@@ -3,51 +3,96 @@
 from __future__ import annotations
 
 from tflm.application.errors import RequestError
-from tflm.application.export import SourceStyle
 from tflm.application.machine import Machine
-from tflm.application.projects.arduino import ARDUINO_ENTRY, ARDUINO_FIRST, arduino_values
-from tflm.application.projects.cmake import cmake_values
-from tflm.application.projects.esp_idf import ESP_ENTRY, esp_values
-from tflm.application.projects.kind import Kind
+from tflm.application.projects.arduino import arduino_values
+from tflm.application.projects.bare import qemu_values, stm32_parts, stm32_values
+from tflm.application.projects.esp_idf import esp_values
+from tflm.application.projects.kind import ONCE, SKETCH, Entry, Kind
 from tflm.application.projects.memories import esp_memory, section, zephyr_memory
+from tflm.application.projects.parts import ids_of
 from tflm.application.projects.pico import PICO_CHIPS, pico_values
-from tflm.application.projects.platformio import REGISTERING_ENTRY, REGISTERING_FIRST, platformio_values
+from tflm.application.projects.platformio import platformio_values
 from tflm.application.projects.zephyr import zephyr_values
 
-RUN = "static int Run()"
 CMSIS = frozenset({"cmsis-nn", "reference"})
+CMSIS_SIZE = CMSIS | {"cmsis-nn:size"}
 ESP = frozenset({"esp-nn", "esp-nn:ansi", "reference"})
 CORTEX_M, ESPRESSIF = frozenset({"cortex-m"}), frozenset({"espressif"})
+ARDUINO_ENTRY = Entry("arduino", SKETCH)
 
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("esp-idf", ESP, ESPRESSIF, "main/", esp_values, SourceStyle(".cc", RUN, "", ESP_ENTRY), esp_memory),
+        Kind(
+            "esp-idf",
+            ESP,
+            ESPRESSIF,
+            esp_values,
+            Entry("esp-idf", signature="void app_main(void)"),
+            esp_memory,
+            folder="main/",
+            distribution="esp-tflite-micro",
+        ),
         Kind(
             "arduino",
             frozenset({"arduino"}),
             CORTEX_M,
-            "${name}/",
             arduino_values,
-            SourceStyle(".cpp", RUN, ARDUINO_FIRST, ARDUINO_ENTRY),
+            ARDUINO_ENTRY,
             section,
+            folder="${name}/",
+            suffix=".cpp",
             main="${name}.ino",
+            distribution="chirale",
         ),
-        Kind("zephyr", CMSIS, frozenset(), "src/", zephyr_values, SourceStyle(), zephyr_memory),
+        Kind(
+            "pico",
+            CMSIS_SIZE,
+            CORTEX_M,
+            pico_values,
+            Entry("pico"),
+            section,
+            templates=("sdk/pico",),
+            source=("tflm",),
+        ),
+        Kind(
+            "stm32",
+            CMSIS_SIZE,
+            CORTEX_M,
+            stm32_values,
+            Entry("stm32"),
+            section,
+            templates=("bare", "startup/stm32"),
+            source=("tflm",),
+        ),
+        Kind(
+            "zephyr", CMSIS, frozenset(), zephyr_values, Entry("zephyr"), zephyr_memory, "src/", distribution="zephyr"
+        ),
         Kind(
             "platformio",
             CMSIS | ESP | {"arduino", "cmsis-nn:size"},
             CORTEX_M | ESPRESSIF,
-            "src/",
             platformio_values,
-            SourceStyle(".cpp", RUN, REGISTERING_FIRST, REGISTERING_ENTRY),
+            ARDUINO_ENTRY,
             section,
+            folder="src/",
+            suffix=".cpp",
         ),
-        Kind("cmake", CMSIS | {"cmsis-nn:size"}, CORTEX_M, "", cmake_values, SourceStyle(), section),
-        Kind("pico", frozenset({"cmsis-nn"}), CORTEX_M, "", pico_values, SourceStyle(), section),
+        Kind(
+            "qemu",
+            CMSIS_SIZE,
+            CORTEX_M,
+            qemu_values,
+            Entry("qemu", ONCE),
+            section,
+            templates=("bare", "startup/qemu"),
+            source=("tflm",),
+        ),
     )
 }
 """Kinds of projects by their names for `--project`."""
+
+FORMER_NAMES = {"cmake": "qemu"}
 
 
 def project_kinds() -> list[str]:
@@ -58,18 +103,31 @@ def project_kinds() -> list[str]:
 def usual_kind(machine: Machine) -> str | None:
     """The usual kind of project for a board and its kernels; None without a board.
 
-    Arduino for its library, ESP-IDF for Espressif's chips, the Pico SDK for its chips, and CMake for others.
+    The first one that runs on the board: Arduino for its library, ESP-IDF, the Pico SDK and bare parts of ST for their
+    chips, Zephyr and PlatformIO for the boards that they have; QEMU if there is no other.
     """
-    if machine.board is None:
+    board = machine.board
+    if board is None:
         return None
-    for name in ("arduino", "esp-idf", "pico", "cmake"):
-        try:
-            KINDS[name].require(machine)
-        except RequestError:
-            continue
-        if name != "pico" or (machine.board.chip or machine.board.name) in PICO_CHIPS:
-            return name
-    return None
+    chip, ids = board.chip or board.name, ids_of(board)
+    runs = {
+        "arduino": machine.kernels.name == "arduino",
+        "esp-idf": True,
+        "pico": chip in PICO_CHIPS,
+        "stm32": chip in stm32_parts(),
+        "zephyr": bool(ids.zephyr),
+        "platformio": bool(ids.platformio),
+        "qemu": True,
+    }
+    return next((name for name, does in runs.items() if does and _supports(KINDS[name], machine)), None)
+
+
+def _supports(kind: Kind, machine: Machine) -> bool:
+    try:
+        kind.require(machine)
+    except RequestError:
+        return False
+    return True
 
 
 def kind_named(name: str) -> Kind:
@@ -78,6 +136,7 @@ def kind_named(name: str) -> Kind:
     Raises:
         RequestError: there is none with this name.
     """
-    if name not in KINDS:
+    known = KINDS.get(FORMER_NAMES.get(name, name))
+    if known is None:
         raise RequestError(f"unknown project {name!r}; use one of {', '.join(KINDS)}")
-    return KINDS[name]
+    return known

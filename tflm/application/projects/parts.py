@@ -55,12 +55,16 @@ class BoardIds(NamedTuple):
         platform, platformio: PlatformIO's platform and board.
         zephyr: Zephyr's board target.
         fqbn: Arduino's.
+        pico: the Pico SDK's.
+        uart: the serial port that a debugger on the board reads, with the port and pin that sends; of parts of ST.
     """
 
     platform: str = ""
     platformio: str = ""
     zephyr: str = ""
     fqbn: str = ""
+    pico: str = ""
+    uart: str = ""
 
 
 @functools.cache

@@ -17,4 +17,4 @@ def pico_values(build: Build) -> dict[str, str]:
     """
     if build.chip not in PICO_CHIPS:
         raise RequestError("a project for pico needs a board with an RP2040 or RP2350, such as --board pico")
-    return {"pico_board": PICO_CHIPS[build.chip]}
+    return {"pico_board": build.ids.pico or PICO_CHIPS[build.chip]}

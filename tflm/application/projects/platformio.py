@@ -6,26 +6,8 @@ import json
 from string import Template
 
 from tflm.application.errors import RequestError
-from tflm.application.export import SourceStyle
-from tflm.application.projects.arduino import ARDUINO_ENTRY, ARDUINO_FIRST
 from tflm.application.projects.build import Build, is_esp
-from tflm.application.projects.cmake import make_options
-from tflm.application.projects.esp_idf import ESP_ENTRY, esp_values
-
-REGISTERING_ENTRY = """
-void setup() {
-  Serial.begin(115200);
-  RegisterDebugLogCallback([](const char* text) { Serial.print(text); });
-  Run();
-}
-
-void loop() {}
-"""
-
-REGISTERING_FIRST = """\
-#include <Arduino.h>
-extern "C" void RegisterDebugLogCallback(void (*print)(const char* text));  // of TFLM
-"""
+from tflm.application.projects.esp_idf import esp_values
 
 TFLM_TREE = Template("""
 TFLM's sources go to `lib/tflm`, by TFLM's own script. In this folder:
@@ -33,6 +15,7 @@ TFLM's sources go to `lib/tflm`, by TFLM's own script. In this folder:
 ```sh
 git clone https://github.com/tensorflow/tflite-micro
 cd tflite-micro
+git checkout $commit
 python3 tensorflow/lite/micro/tools/project_generation/create_tflm_tree.py \\
     --makefile_options "$options" ../lib/tflm
 cd ..
@@ -75,7 +58,6 @@ def platformio_values(build: Build) -> dict[str, str]:
         **platformio_board(build),
         "before_build": "",
         "main_file": "`src/main.cpp`",
-        "source_folder": "src/",
         "library": "",
     }
     if is_esp(build):
@@ -84,8 +66,8 @@ def platformio_values(build: Build) -> dict[str, str]:
             lines.append("board_build.partitions = partitions.csv")
         return {**values, **esp_values(build), "settings": "\n".join(lines)}
     if build.kernels == "arduino":
-        library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git"
-        return {**values, "settings": f"monitor_speed = 9600\nlib_deps = {library}"}
+        library = "https://github.com/spaziochirale/Chirale_TensorFlowLite.git#2.0.0"
+        return {**values, "settings": f"monitor_speed = 115200\nlib_deps = {library}"}
     speed = "SIZE" if build.kernels.endswith(":size") else "SPEED"
     defined = ["-DTF_LITE_STATIC_MEMORY", "-DNDEBUG"]
     if build.kernels != "reference":
@@ -95,15 +77,12 @@ def platformio_values(build: Build) -> dict[str, str]:
         **values,
         "settings": f"monitor_speed = 115200\nbuild_unflags = -std=gnu++11 -std=gnu++14\n"
         f"build_flags =\n  -std=gnu++17\n  {flags}",
-        "before_build": TFLM_TREE.substitute(options=make_options(build)),
+        "before_build": TFLM_TREE.substitute(options=_make_options(build), commit=build.machine.kernels.release.commit),
         "library": json.dumps({"name": "tflm", "version": "0.0.0", "build": {"srcDir": "."}}, indent=2),
     }
 
 
-def platformio_style(build: Build, style: SourceStyle) -> SourceStyle:
-    """The style of the sources, with the framework's entry point."""
-    if is_esp(build):
-        return style._replace(signature="static int Run()", ending=ESP_ENTRY, suffix=".cc")
-    if build.kernels == "arduino":
-        return style._replace(first=ARDUINO_FIRST, ending=ARDUINO_ENTRY)
-    return style
+def _make_options(build: Build) -> str:
+    """The options of TFLM's Makefile for the processor and its kernels."""
+    optimized = " OPTIMIZED_KERNEL_DIR=cmsis_nn" if build.kernels != "reference" else ""
+    return f"TARGET=cortex_m_generic TARGET_ARCH={build.machine.target.name}{optimized}"

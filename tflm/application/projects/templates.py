@@ -20,15 +20,24 @@ class FileTemplate(Template):
     delimiter = "@"
 
 
-def rendered(kind: str, values: Mapping[str, str], *without: str) -> dict[str, str]:
-    """The templates of a folder, filled in, by path."""
+def rendered(folders: tuple[str, ...], values: Mapping[str, str], sources: str, *without: str) -> dict[str, str]:
+    """The templates of folders, filled in, by path; those in `main/` go to the folder of the sources."""
     found = {}
-    for path, text in _templates(files("tflm.application.projects").joinpath("files", *kind.split("/")), ""):
-        source = values.get("source_folder", "main/")
-        filled = FileTemplate(text).substitute(values).rstrip() + "\n"
-        if path not in without and filled.strip():
-            found[path.replace("main/", source)] = filled
+    for folder in folders:
+        for path, text in _templates(_folder(folder), ""):
+            filled = FileTemplate(text).substitute(values).rstrip() + "\n"
+            if path not in without and filled.strip():
+                found[path.replace("main/", sources)] = filled
     return found
+
+
+def console(name: str) -> str:
+    """A template of `console.h`, which has no values."""
+    return _folder("console").joinpath(f"{name}.h").read_text(encoding="utf-8")
+
+
+def _folder(name: str) -> Traversable:
+    return files("tflm.application.projects").joinpath("files", *name.split("/"))
 
 
 def _templates(folder: Traversable, path: str) -> Iterator[tuple[str, str]]:
