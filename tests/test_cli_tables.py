@@ -82,7 +82,7 @@ def test_names_are_shortened_in_the_middle() -> None:
     assert max(map(len, table_lines(table, 200))) == 13 + len(NAME)
 
 
-def test_names_are_whole_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_are_shortened_in_a_pipe_and_whole_in_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("COLUMNS", raising=False)  # which pytest-xdist sets
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
@@ -91,8 +91,10 @@ def test_names_are_whole_in_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     main.output(y)
     path = tmp_path / "long.tflite"
     path.write_bytes(builder.build())
-    assert 5 * NAME in run("inspect", path).stdout
-    assert 5 * NAME not in run("inspect", path, COLUMNS="160").stdout
+    shown = run("inspect", path).stdout
+    assert 5 * NAME not in shown
+    assert max(map(len, shown.splitlines())) <= 160 + len(str(path))
+    assert 5 * NAME in run("inspect", path, "--json").stdout
 
 
 def test_profile_shows_what_call_once_runs() -> None:

@@ -57,8 +57,9 @@ hashes of the files that were written. It never replaces a file that it reads, e
 `gate --summary` appends to its file; `evaluate --results` and `wake-word --manifest` change theirs.
 
 With status 1, a line on standard error says why; `tflm --debug COMMAND ...` adds a traceback. [JSON](json.md) describes
-the output of `--json`. Tables are as wide as the terminal, or as `COLUMNS`; in a pipe, text is wrapped at 160 columns
-and names are never shortened. On a terminal, commands that take longer than a second show a progress bar."""
+the output of `--json`. Tables are as wide as the terminal, or as `COLUMNS`; in a pipe, as 160 columns. Long names are
+shortened in the middle; `--json` has them whole. `NO_COLOR` turns off colours and bold text. On a terminal,
+commands that take longer than a second show a progress bar."""
 
 API_INTRODUCTION = """\
 All public names of `tflm`, by topic, with the planners and allocators of `tflm.memory`. The file format is in

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tflm
-from tflm.application.errors import CheckFailed, NotKnown
+from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.flash_report import budget_figures
 from tflm.application.hand_over import continue_within, not_fitting, other_build
 from tflm.application.machine import Machine, kernels_from, libraries_for
@@ -231,8 +231,15 @@ def fits_of_boards(
 
 
 def board_with_ram(machine: Machine, ram: str) -> Board:
-    """Return a board with just a part and a RAM size."""
-    banks = (Bank("RAM", bytes_from(ram)),)
+    """Return a board with just a part and a RAM size.
+
+    Raises:
+        OptionError: the size is 0, or no size.
+    """
+    size = bytes_from(ram)
+    if not size:
+        raise OptionError(f"--ram is {ram}; a part has at least one byte of RAM")
+    banks = (Bank("RAM", size),)
     return Board(f"a part with {ram}", machine.target.description, machine.target, machine.kernels.name, "", banks)
 
 

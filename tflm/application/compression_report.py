@@ -81,6 +81,12 @@ def compression_report(
     report = shown(compressed, name, is_limited, None if cost is None else cost.by_tensor)
     if compressed.tensors and cost is not None:
         report.facts.append(("  takes", str(cost)))
+    before, after = compressed.minimum_arena_bytes_before, compressed.minimum_arena_bytes
+    if after > before and not is_limited:
+        report.notes.append(
+            f"the arena grows from {before:,} to {after:,} bytes, for decoded weights; --ram limits it, and "
+            "--decompression-memory decodes outside it"
+        )
     if compressed.tensors and flash_change is not None:
         report.facts.append(("the firmware's flash", f"{flash_change:+,} B with the kernel of TFLM_DECODE"))
         if flash_change >= 0:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -24,9 +25,26 @@ NOT_KNOWN = 3
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 """Click's module; newer versions of typer contain a copy of it."""
 
-
 BUG = 70
 """Exit status after an error that the package did not raise on purpose: EX_SOFTWARE of sysexits.h."""
+
+OPTIONS = {
+    "on_bad='leave-out'": "--leave-out",
+    "kernels='": "--kernels",
+    "overlap='": "--overlap",
+    "release='": "--tflm",
+}
+"""Options by the arguments of functions that errors name. A value in quotes follows the option without them."""
+
+
+def with_options(text: str) -> str:
+    """The text of an error with options of the command in place of arguments of functions."""
+    for argument, option in OPTIONS.items():
+        if argument.endswith("='"):
+            text = re.sub(rf"(?<!\w){argument}([^']*)'", rf"{option} \1", text)
+        else:
+            text = text.replace(argument, option)
+    return text
 
 
 class Commands(TyperGroup):
@@ -81,7 +99,7 @@ class Commands(TyperGroup):
             if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             else:
-                print_error(f"tflm: {described(error)}")
+                print_error(f"tflm: {with_options(described(error))}")
             raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -102,7 +120,7 @@ def _escaped_usage_errors() -> Iterator[None]:
     try:
         yield
     except USAGE_ERROR as error:
-        error.message = as_text(error.message)
+        error.message = as_text(with_options(error.message))
         raise
 
 

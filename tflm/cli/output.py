@@ -35,6 +35,9 @@ GAP = 2
 
 NARROWEST_NAME = 9
 
+SHAPE = re.compile(r"\[?[0-9?]+([ ,x]+[0-9?]+){1,5}\]?")
+"""A shape as reports write it, of up to six dimensions, which is not wrapped."""
+
 PATIENCE_SECONDS = 1.0
 """A progress bar appears after this time."""
 
@@ -70,8 +73,9 @@ def is_piped() -> bool:
 
 
 def console() -> Console:
-    """Return a console as wide as the terminal; for a pipe, a wide one without colours."""
-    return Console(width=PIPE_WIDTH if is_piped() else None, highlight=False)
+    """Return a console as wide as the terminal; for a pipe, a wide one. $NO_COLOR turns all styles off."""
+    settings: dict[str, Any] = {"color_system": None} if os.environ.get("NO_COLOR") else {}
+    return Console(width=PIPE_WIDTH if is_piped() else None, highlight=False, **settings)
 
 
 @contextmanager
@@ -194,18 +198,14 @@ def show_table(table: Table) -> None:
     out = console()
     if table.title:
         out.print(Text(as_text(table.title), "bold"), soft_wrap=True)
-    for line in table_lines(table, out.width, shorten=not is_piped()):
+    for line in table_lines(table, out.width):
         print_plain(line)
 
 
-def table_lines(table: Table, width: int, shorten: bool = True) -> list[str]:
-    """Return the lines of a table, at most `width` wide unless its numbers need more, without trailing spaces.
-
-    Args:
-        shorten: whether names may be shortened in the middle; programs need them whole.
-    """
+def table_lines(table: Table, width: int) -> list[str]:
+    """Return the lines of a table, at most `width` wide unless its numbers need more, without trailing spaces."""
     grid = rich.table.Table(box=None, padding=(0, GAP, 0, 0), pad_edge=False, header_style="dim")
-    widths = _widths(table, width, shorten)
+    widths = _widths(table, width)
     for (heading, kind), room in zip(table.columns.items(), widths):
         grid.add_column(Text(heading), width=room, justify="right" if kind is NUMBER else "left")
     for row in table.rows:
@@ -217,13 +217,13 @@ def table_lines(table: Table, width: int, shorten: bool = True) -> list[str]:
     return [line.rstrip() for line in captured.get().splitlines()]
 
 
-def _widths(table: Table, available: int, shorten: bool) -> list[int]:
+def _widths(table: Table, available: int) -> list[int]:
     """Return the column widths: the widest columns shrink, down to their longest unbreakable text, until all fit."""
     columns = [
         (heading, kind, [row[i] for row in table.rows]) for i, (heading, kind) in enumerate(table.columns.items())
     ]
     widths = [max(map(cell_len, (heading, *cells))) for heading, _, cells in columns]
-    least = [_least_width(heading, kind, cells, shorten) for heading, kind, cells in columns]
+    least = [_least_width(heading, kind, cells) for heading, kind, cells in columns]
     for _ in range(sum(widths) + GAP * (len(widths) - 1) - available):
         reducible = [i for i, width in enumerate(widths) if width > least[i]]
         if not reducible:
@@ -232,11 +232,13 @@ def _widths(table: Table, available: int, shorten: bool) -> list[int]:
     return widths
 
 
-def _least_width(heading: str, kind: Column, cells: list[str], shorten: bool) -> int:
-    words = " ".join([heading, *cells]).split() if kind is TEXT else [*heading.split(), *cells]
-    if kind is NAME and shorten:
-        words = [*heading.split(), NARROWEST_NAME * " "]
-    return max(map(cell_len, words), default=0)
+def _least_width(heading: str, kind: Column, cells: list[str]) -> int:
+    words = cells
+    if kind is NAME:
+        words = [NARROWEST_NAME * " "]
+    elif kind is TEXT:
+        words = [word for cell in cells for word in ([cell] if SHAPE.fullmatch(cell) else cell.split())]
+    return max(map(cell_len, [*heading.split(), *words]), default=0)
 
 
 def print_line(text: str = "", style: str = "", indent: int = 0) -> None:

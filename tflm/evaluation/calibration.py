@@ -101,7 +101,7 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
         limit: run only the first `limit` samples.
 
     Raises:
-        DataError: no sample could be run.
+        DataError: no sample could be run, or no activation is quantized.
         ArgumentError: the model is not a `tflm.Model`.
     """
     if not isinstance(model, Model):
@@ -113,6 +113,8 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
         makers |= {index: f"{place} {model.operator_name(operator)}" for index in operator.outputs or ()}
     watched = {index: runner.interpreter.get_tensor(index) for index in makers}
     watched = {i: tensor for i, tensor in watched.items() if tensor.scale and tensor.data.dtype.kind in "iu"}
+    if not watched:
+        raise DataError("the model has no quantized activations to compare ranges with; quantize it first")
     seen: dict[int, _Seen] = {}
     count = 0
     every = (sample for _, part in data.parts(0) for sample in part.samples(runner.inputs))

@@ -239,8 +239,8 @@ def require_overlap(overlap: str | bool | None, library: KernelLibrary) -> bool:
     if overlap is None or overlap is False:
         return False
     if overlap is not True and overlap not in (library.name, re.split("[:@]", library.name)[0]):
-        reason = f"overlap={overlap!r} is for another kernel library than {library.name!r}"
-        raise ArgumentError(f"{reason}, which the firmware uses; use overlap=True for that library")
+        reason = f"overlap={overlap!r} is for another kernel library than {library.name!r}, which the firmware uses"
+        raise ArgumentError(f"{reason}; use overlap={library.name!r}, or kernels={overlap!r} if it has those")
     if library.overlaps is None:
         raise ArgumentError(f"the loop order of {library.name!r} is unknown; omit overlap={overlap!r}")
     return True

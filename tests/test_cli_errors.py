@@ -1,0 +1,86 @@
+"""Exit statuses and messages of commands: options have the names that the user types, and no request is empty."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+from test_cli import FLOAT_MODEL, INT8_MODEL, refusal, run
+
+import tflm
+from tflm.cli.group import OPTIONS, with_options
+from tflm.cli.output import table_lines
+from tflm.report import NAME, TEXT, Table
+
+PACKAGE = Path(tflm.__file__).parent
+
+ARGUMENT = re.compile(r"(?<![\\w.\\[])[a-z_]+=(?=[\'\"{]|True|False|[0-9])")
+"""An argument of a function with a value, in the text of an error."""
+
+PYTHON_ONLY = {
+    "input=": "the name of a tensor, in an example of --shape",
+    "preserve_all_tensors=": "no command asks for a tensor of an interpreter that lacks them",
+}
+"""What looks like an argument that has an option, and has none."""
+
+
+def raised_texts() -> list[str]:
+    """The constant parts of all errors that the package raises, with { for each value."""
+    texts = []
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Raise):
+                for each in ast.walk(node):
+                    if isinstance(each, ast.JoinedStr):
+                        texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{" for p in each.values))
+                    elif isinstance(each, ast.Constant) and isinstance(each.value, str):
+                        texts.append(each.value)
+    return texts
+
+
+def test_every_argument_in_an_error_has_an_option() -> None:
+    named = {found for text in raised_texts() for found in ARGUMENT.findall(text)}
+    known = {option.partition("=")[0] + "=" for option in OPTIONS}
+    assert named - known - set(PYTHON_ONLY) == set()
+
+
+def test_arguments_of_functions_become_options() -> None:
+    assert with_options("a (on_bad='leave-out' skips such samples)") == "a (--leave-out skips such samples)"
+    assert with_options("use kernels='cmsis-nn'") == "use --kernels cmsis-nn"
+    assert with_options("my_kernels='a'") == "my_kernels='a'"
+
+
+def test_commands_advise_options(tmp_path: Path) -> None:
+    error = refusal("plan", INT8_MODEL, "--overlap", "cmsis-nn")
+    assert "--kernels cmsis-nn" in error
+    assert "overlap=" not in error
+    np.save(tmp_path / "x.npy", np.zeros((2, 3), np.int8))
+    error = refusal("evaluate", INT8_MODEL, "--inputs", tmp_path / "x.npy")
+    assert "on_bad" not in error
+
+
+def test_a_part_without_ram_is_a_usage_error() -> None:
+    answer = run("arena", INT8_MODEL, "--ram", "0")
+    assert (answer.returncode, "--ram is 0" in answer.stderr) == (2, True)
+    answer = run("fit", INT8_MODEL, "--target", "cortex-m4", "--ram", "0K")
+    assert (answer.returncode, "--ram is 0K" in answer.stderr) == (2, True)
+
+
+def test_a_float_model_has_no_ranges_to_compare(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((2, 1), np.float32))
+    assert "no quantized activations" in refusal("calibrate-report", FLOAT_MODEL, "--inputs", tmp_path / "x.npy")
+
+
+def test_no_color_leaves_no_styles() -> None:
+    assert "\x1b[" in run("inspect", INT8_MODEL, FORCE_COLOR="1", TERM="xterm-256color").stdout
+    assert "\x1b[" not in run("inspect", INT8_MODEL, FORCE_COLOR="1", TERM="xterm-256color", NO_COLOR="1").stdout
+
+
+def test_shapes_are_not_wrapped_and_names_are_shortened() -> None:
+    table = Table("", {"name": NAME, "shape": TEXT, "what": TEXT}, [("n" * 300, "1 96 96 3", "word " * 60)])
+    lines = table_lines(table, 160)
+    assert max(map(len, lines)) <= 160
+    assert any("1 96 96 3" in line for line in lines)
+    assert all("1 96 96 3" in line for line in table_lines(table, 40)[1:2])
