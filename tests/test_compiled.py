@@ -57,11 +57,11 @@ def run_guarded(model: bytes, invocations: Sequence[Arrays], planner: str) -> li
 
     What an invoke writes, it writes to tensors, not between them.
     """
-    arena, tail = bytearray(1 << 20), bytearray(1 << 20)
-    measured = tflm.MicroAllocator(arena, planner, persistent_arena=tail)
+    arena = bytearray(1 << 20)
+    measured = tflm.MicroAllocator(arena, planner, persistent_arena=bytearray(1 << 20))
     tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), measured, delegates=()).allocate_tensors()
     memory = GuardedMemory(len(arena), measured.head_bytes)
-    allocator = tflm.MicroAllocator(memory.buffer, planner, persistent_arena=tail)
+    allocator = tflm.MicroAllocator(memory.buffer, planner, persistent_arena=bytearray(1 << 20))
     interpreter = tflm.MicroInterpreter(tflm.Model(model), tflm.AllOpsResolver(), allocator, delegates=[Compiled()])
     interpreter.allocate_tensors()
     memory.close()
