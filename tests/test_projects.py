@@ -250,7 +250,8 @@ def test_every_board_has_a_project(name: str) -> None:
     usual = {"arduino": "arduino", "espressif": "esp-idf"}
     others = "pico" if chip in ("RP2040", "RP2350") else "stm32" if chip in stm32_parts() else "qemu"
     if others == "qemu" and ids is not None:
-        others = "zephyr" if ids.zephyr else "platformio" if ids.platformio else others
+        is_arduino = on.board is not None and on.board.sdk == "arduino" and ids.platformio
+        others = "zephyr" if ids.zephyr and not is_arduino else "platformio" if ids.platformio else others
     assert kind == usual.get("arduino" if on.kernels.name == "arduino" else on.target.family, others)
 
 

@@ -166,7 +166,7 @@ def _unknown(fit: BoardFit) -> Iterator[str]:
     share = fit.board.share
     if (not fit.fits_ram and fit.may_fit_ram) or (not fit.fits_flash and fit.may_fit_flash):
         if share is not None:
-            yield f"what {share.sdk} takes on {fit.board.name} is {share.how}, not measured"
+            yield f"what {share.sdk} takes on {fit.board.name} is known only as a range"
         if fit.code.low != fit.code.high:
             yield f"TFLM was not measured on {fit.board.target.name} with {fit.measured.kernels.name} kernels"
     if fit.unmeasured:
