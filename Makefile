@@ -23,7 +23,8 @@
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
 # make compiled-figures  measure code, stack and instructions of their kernels, with arm-none-eabi-gcc and QEMU
 # make compiled-check  compare these figures with those of models, under emulation
-# make projects   projects of tflm fit, compiled with TFLM's sources in $(TFLM_TREE) and run in QEMU
+# make projects   projects compiled with the sources of TFLM, the Pico SDK and ST in $(TFLM_TREE), $(PICO_SDK) and $(STM32),
+#                 run in QEMU, and compared with ESP-IDF's in $(IDF_TREE)
 #
 # Each makes its own environment first.
 
@@ -180,9 +181,9 @@ firmware: compiled
 history: $(TESTING)
 	TFLM_HISTORY=whole $(VENV)/bin/pytest -n 0 tests/test_releases.py
 
-# Projects of tflm fit, compiled with TFLM's sources (a checkout with its downloads) and run in QEMU.
+# TFLM_TREE is a checkout with its downloads, STM32 a folder with ST's repositories; what is not named is skipped.
 projects: $(TESTING)
-	TFLM_TREE=$(TFLM_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
+	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
 
 compiled: $(TESTING)
 	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py tests/test_c_source.py

@@ -1,4 +1,8 @@
-"""Projects of `tflm fit`, built with TFLM's sources and run under emulation: `make projects TFLM_TREE=FOLDER`."""
+"""Projects built with the sources of TFLM, the Pico SDK and ST, and run under emulation.
+
+`make projects TFLM_TREE=FOLDER PICO_SDK=FOLDER STM32=FOLDER IDF_TREE=FOLDER` names the sources and skips what it lacks;
+STM32 holds ST's repositories, such as cmsis_device_f4.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +18,15 @@ import pytest
 from test_cli import INT8_MODEL
 
 import tflm
+from tflm.application.linked_report import linked_fit
+from tflm.application.machine import Machine, MachineOptions
+from tflm.application.projects import project_files
+from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS
+from tflm.atomic_write import write_files
 from tflm.boards import Bank, by_name
-from tflm.boards.board_fit import board_fit
+from tflm.boards.board_fit import Answer, board_fit
+from tflm.firmware.linked import read_linked
 
 BUILT = Path(__file__).parents[1] / "build" / "projects"
 """Where TFLM is compiled, once for each part."""
@@ -43,11 +53,35 @@ def called(*command: object) -> str:
     return answer.stdout + answer.stderr
 
 
-def built(project: Path, folder: Path, *options: str) -> None:
-    """Build a project as its README says."""
-    toolchain = f"-DCMAKE_TOOLCHAIN_FILE={project / 'arm-none-eabi.cmake'}"
-    called("cmake", "-S", project, "-B", folder, toolchain, "-DCMAKE_BUILD_TYPE=Release", *options)
+def library(project: Path, tree: Path, name: str) -> list[str]:
+    """Options that name TFLM's sources and, once it is compiled, the library for a processor."""
+    archive = BUILT / f"{name}.a"
+    return [f"-DTFLM_DIR={tree}", *([f"-DTFLM_LIBRARY={archive}"] if archive.exists() else [])]
+
+
+def built(project: Path, tree: Path, name: str, *options: str) -> Path:
+    """Build a project as its README says, with TFLM compiled once for each processor; returns the ELF file."""
+    folder = project / "build"
+    called("cmake", "-S", project, "-B", folder, *library(project, tree, name), *options)
     called("cmake", "--build", folder, "-j", "2")
+    if (folder / "libtflm.a").exists():
+        BUILT.mkdir(parents=True, exist_ok=True)
+        shutil.copy(folder / "libtflm.a", BUILT / f"{name}.a")
+    (image,) = folder.glob("*.elf")
+    return image
+
+
+def filled(project: Path) -> None:
+    """Let a project fill its input as `answers` does."""
+    main = (project / "main.cc").read_text()
+    assert main.count("[i] = 0;") == 1
+    (project / "main.cc").write_text(main.replace("[i] = 0;", f"[i] = static_cast<int8_t>({FILL});"))
+
+
+def printed(text: str) -> list[int]:
+    """The integers of output 0 that a firmware prints, of its first run."""
+    values = dict(reversed(re.findall(r"output 0\[(\d+)\]: (-?\d+)", text)))
+    return [int(values[str(i)]) for i in range(len(values))]
 
 
 def answers(model: tflm.Model) -> list[int]:
@@ -63,18 +97,14 @@ def answers(model: tflm.Model) -> list[int]:
 
 def firmware_answers(found: tflm.Fit, name: str, tree: Path, folder: Path) -> list[int]:
     """What the firmware of a fitted model prints, with the inputs of `answers`."""
-    found.write(folder, name)
-    project, part = folder / "firmware", found.board.target.name
-    main = (project / "main.cc").read_text()
-    assert main.count("[i] = 0;") == 1
-    (project / "main.cc").write_text(main.replace("[i] = 0;", f"[i] = static_cast<int8_t>({FILL});"))
-    library = BUILT / f"{part}-{found.kernels.name.replace(':', '-')}"
-    if not (library / "libtflm.a").exists():
-        built(project, library, f"-DTFLM_DIR={tree}")
-    built(project, folder / "build", f"-DTFLM_DIR={tree}", f"-DTFLM_LIBRARY={library / 'libtflm.a'}")
-    (image,) = (folder / "build").glob("*.elf")
-    shown = called("qemu-system-arm", "-M", PROCESSORS[part].machine, "-nographic", "-semihosting", "-kernel", image)
-    return [int(value) for value in re.findall(r"-?\d+", shown)]
+    part = found.board.target.name
+    machine = Machine(found.board.target, found.kernels, found.board)
+    write_files(folder, project_files(found.model, name, machine, "a test", "qemu", found=found.found))
+    filled(folder)
+    image = built(folder, tree, f"{part}-{found.kernels.name.replace(':', '-')}")
+    return printed(
+        called("qemu-system-arm", "-M", PROCESSORS[part].machine, "-nographic", "-semihosting", "-kernel", image)
+    )
 
 
 @pytest.mark.parametrize("name", ["hello_world", "person_detect"])
@@ -110,3 +140,86 @@ def test_a_firmware_whose_tensors_overlap_answers_as_the_original_model(
     found = tflm.fit(original, board=small, kernels="cmsis-nn", reserve=RESERVE)
     assert found.chosen.name == "overlapping tensors"
     assert firmware_answers(found, name, tree, tmp_path) == answers(original)
+
+
+# --- Projects for real parts ----------------------------------------------------------------------------------------
+
+
+def named(variable: str) -> Path:
+    """A folder that a variable names; tests are skipped without it."""
+    if not os.environ.get(variable):
+        pytest.skip(f"needs a folder in ${variable}")
+    return Path(os.environ[variable]).resolve()
+
+
+def exported(folder: Path, model: Path, board: str, kind: str) -> Machine:
+    on = MachineOptions(board=board).machine()
+    write_files(folder, project_files(tflm.Model.from_file(model), "net", on, "a test", kind))
+    return on
+
+
+def fits_as_linked(model: Path, on: Machine, image: Path) -> None:
+    """The linker's figures are among those that were predicted."""
+    assert on.board is not None
+    predicted, linked = board_fit(tflm.Model.from_file(model), on.board, kernels=on.kernels), read_linked(image)
+    assert predicted.answer is Answer.YES
+    assert linked_fit(predicted, linked).answer is Answer.YES
+    assert linked.flash_bytes <= predicted.flash_taken.high
+    assert linked.ram["arena"] == predicted.measured.minimum_arena_bytes
+
+
+@pytest.mark.parametrize(("pico_board", "board"), [("pico", "pico"), ("pico_w", "pico"), ("pico2", "pico2")])
+def test_pico_projects_build_as_predicted(tree: Path, pico_board: str, board: str, tmp_path: Path) -> None:
+    on = exported(tmp_path, INT8_MODEL, board, "pico")
+    options = f"-DPICO_SDK_PATH={named('PICO_SDK')}", f"-DPICO_BOARD={pico_board}", "-DPICO_NO_PICOTOOL=1"
+    fits_as_linked(INT8_MODEL, on, built(tmp_path, tree, f"sdk-{board}", *options))
+
+
+def stm32_image(folder: Path, tree: Path, chip: str) -> Path:
+    series = stm32_parts()[chip].series.lower()
+    target = by_name(chip).target.name
+    return built(folder, tree, f"{target}-cmsis-nn", f"-DSTM32_DIR={named('STM32') / f'cmsis_device_{series}'}")
+
+
+@pytest.mark.parametrize("chip", ["STM32F401", "STM32F446", "STM32L476"])
+def test_stm32_projects_build_as_predicted(tree: Path, chip: str, tmp_path: Path) -> None:
+    on = exported(tmp_path, INT8_MODEL, chip, "stm32")
+    fits_as_linked(INT8_MODEL, on, stm32_image(tmp_path, tree, chip))
+
+
+@pytest.mark.parametrize("less", [0, 16])
+def test_an_stm32f405_prints_the_predicted_integers(tree: Path, less: int, tmp_path: Path) -> None:
+    """With 16 bytes less than the stated arena, TFLM allocates no tensors."""
+    exported(tmp_path, INT8_MODEL, "STM32F405", "stm32")
+    filled(tmp_path)
+    size = (tmp_path / "arena_size.h").read_text()
+    (tmp_path / "arena_size.h").write_text(re.sub(r"= (\d+);", lambda found: f"= {int(found[1]) - less};", size))
+    image = stm32_image(tmp_path, tree, "STM32F405")
+    options = "-M netduinoplus2 -display none -monitor none -serial stdio -kernel"
+    command = ["timeout", "5", "qemu-system-arm", *options.split(), str(image)]
+    shown = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL).stdout
+    if less:
+        assert shown.splitlines()[0] == "AllocateTensors() failed"
+        assert "output" not in shown
+    else:
+        assert printed(shown) == answers(tflm.Model.from_file(INT8_MODEL))
+        assert shown.count("output 0[0]") > 1  # it runs again and again
+
+
+# --- Projects for ESP-IDF, beside its sources -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("board", ["esp32-devkitc", "esp32-s3-eye", "esp32-c3-devkitm-1", "esp32-p4-function-ev"])
+def test_settings_are_those_of_esp_idf(board: str, corpus: Path) -> None:
+    """Every symbol is declared in a Kconfig file, and headers and functions are there."""
+    idf, on = named("IDF_TREE"), MachineOptions(board=board).machine()
+    files = project_files(tflm.Model.from_file(INT8_MODEL), "net", on, "a test", "esp-idf")
+    declared = "\n".join(
+        path.read_text(errors="replace") for path in (idf / "components").rglob("Kconfig*") if path.is_file()
+    )
+    declared += "\n".join(path.read_text(errors="replace") for path in idf.glob("Kconfig*"))
+    for symbol in re.findall(r"^CONFIG_(\w+)=", files["sdkconfig.defaults"], re.MULTILINE):
+        assert re.search(rf"config {symbol}\b", declared), symbol
+    assert (idf / "components" / "soc" / on.target.name).is_dir()
+    assert "void *heap_caps_aligned_alloc(" in (idf / "components/heap/include/esp_heap_caps.h").read_text()
+    assert "define EXT_RAM_BSS_ATTR" in (idf / "components/esp_common/include/esp_attr.h").read_text()

@@ -8,10 +8,12 @@ from typing import Annotated
 import typer
 
 import tflm
+from tflm.application.errors import OptionError
 from tflm.application.flash_report import flash_report
+from tflm.application.linked_report import linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
-from tflm.cli.output import answer
+from tflm.cli.output import answer, show
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 from tflm.firmware.flash import DEFAULT_BUILD
 
@@ -30,6 +32,14 @@ def flash(
     flash_data: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Measurements of your own build, instead of the package's.")
     ] = None,
+    linked: Annotated[
+        Path | None,
+        typer.Option(
+            "--map",
+            metavar="FILE",
+            help="A linker's map or an ELF file of the firmware: compare it with the prediction for --board.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the flash, static RAM and stack of a firmware.
@@ -39,7 +49,18 @@ def flash(
     \b
     Example:
       tflm flash model.tflite --target cortex-m4 --kernels cmsis-nn --build release
+      tflm flash model.tflite --board pico --map build/model.elf.map
     """
+    if linked is not None:
+        if as_json or flash_data is not None or build != DEFAULT_BUILD:
+            raise OptionError(
+                "--map prints a comparison of a release build; leave out --json, --build and --flash-data"
+            )
+        report, is_fitting = linked_report(title_of(model), load_model(model), on.machine(), linked)
+        show(report)
+        if not is_fitting:
+            raise typer.Exit(1)
+        return
     machine = on.machine("cortex-m4")
     found = tflm.flash(load_model(model), target=machine.target, kernels=machine.kernels, build=build, data=flash_data)
     figures = {"model": model, "release": machine.kernels.release.name, **vars(found)}

@@ -1,0 +1,93 @@
+"""What a linker placed: a map and an ELF file of the same firmware, and the verdict on a board."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from test_cli import INT8_MODEL, run
+
+from tflm.errors import FirmwareError
+from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, read_linked
+
+SOURCE = """
+const unsigned char net_model_data[{model}] = {{1}};
+unsigned char tensor_arena[{arena}];
+int initialized[5] = {{7}};
+int arm_nn_kernel(int x) {{ return x * initialized[x]; }}
+void start(void) {{ tensor_arena[0] = net_model_data[arm_nn_kernel(tensor_arena[1])]; }}
+"""
+
+SCRIPT = """
+MEMORY { FLASH (rx) : ORIGIN = 0x08000000, LENGTH = 1M
+         RAM (rwx) : ORIGIN = 0x20000000, LENGTH = 128K }
+ENTRY(start)
+SECTIONS {
+  .text : { *(.text*) *(.rodata*) . = ALIGN(4); } > FLASH
+  .data : { *(.data*) } > RAM AT > FLASH
+  .bss (NOLOAD) : { *(.bss*) } > RAM
+  .heap (NOLOAD) : { . += 4096; } > RAM
+}
+"""
+
+
+@pytest.fixture
+def firmware(tmp_path: Path) -> Path:
+    """The folder of a linked firmware."""
+    if shutil.which("arm-none-eabi-gcc") is None:
+        pytest.skip("needs arm-none-eabi-gcc")
+    (tmp_path / "main.c").write_text(SOURCE.format(model=1_000, arena=1_168))
+    (tmp_path / "memory.ld").write_text(SCRIPT)
+    options = "-mcpu=cortex-m4 -mthumb -O1 -g -ffunction-sections -fdata-sections -nostdlib -Tmemory.ld -Wl,-Map=m.map"
+    command = ["arm-none-eabi-gcc", *options.split(), "main.c", "-o", "m.elf"]
+    subprocess.run(command, check=True, capture_output=True, cwd=tmp_path, timeout=60)
+    return tmp_path
+
+
+@pytest.mark.parametrize("file", ["m.map", "m.elf"])
+def test_sizes_are_those_of_the_linker(firmware: Path, file: str) -> None:
+    found = read_linked(firmware / file)
+    sizes = subprocess.check_output(["arm-none-eabi-size", "m.elf"], text=True, cwd=firmware).splitlines()[1].split()
+    text, data = int(sizes[0]), int(sizes[1])
+    assert found.flash_bytes == text + data
+    assert found.flash[MODEL] == 1_000
+    assert found.ram == {MODEL: 0, TFLM: 0, ARENA: 1_168, REST: data}  # the heap is not static data
+    assert 0 < found.flash[TFLM] < text - 1_000
+
+
+@pytest.mark.parametrize(("bytes", "status"), [(1 << 10, 0), (2 << 20, 1)])
+def test_the_verdict_is_on_what_was_linked(firmware: Path, bytes: int, status: int) -> None:
+    """With code that fills the flash, a model that is predicted to fit does not."""
+    text = (firmware / "m.map").read_text()
+    size = next(line.split()[2] for line in text.splitlines() if line.startswith(".text "))
+    (firmware / "m.map").write_text(text.replace(size, hex(bytes), 1))
+    answer = run("flash", INT8_MODEL, "--board", "STM32F405", "--map", firmware / "m.map")
+    assert answer.returncode == status
+    assert answer.stdout.startswith("does not fit: " if status else "fits: ")
+
+
+def test_an_arena_that_is_too_small_is_told(firmware: Path) -> None:
+    (firmware / "m.map").write_text((firmware / "m.map").read_text().replace(hex(1_168), hex(1_152)))
+    answer = run("flash", INT8_MODEL, "--board", "STM32F405", "--map", firmware / "m.map")
+    assert "the arena of the firmware lacks 16 bytes" in " ".join(answer.stdout.split())
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"not a map", b"\x7fELF", b"\x7fELF\1\1" + bytes(60), b"\x7fELF\2\1" + b"\xff" * 99]
+)
+def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "m.elf").write_bytes(content)
+    with pytest.raises(FirmwareError):
+        read_linked(tmp_path / "m.elf")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [((), "name it with --board"), (("--board", "pico", "--json"), "leave out --json")]
+)
+def test_options_that_have_no_meaning_are_refused(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    (tmp_path / "m.map").write_text("")
+    answer = run("flash", INT8_MODEL, "--map", tmp_path / "m.map", *options)
+    assert answer.returncode == 2
+    assert message in " ".join(answer.stderr.split())

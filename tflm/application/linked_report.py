@@ -1,0 +1,84 @@
+"""A linker's figures beside the prediction, by part, and the verdict that follows from them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import tflm
+from tflm.application.errors import OptionError
+from tflm.application.machine import Machine
+from tflm.boards.board_fit import BoardFit, FirmwareRam, board_fit
+from tflm.boards.sdks import NOTHING, Span
+from tflm.boards.verdict import verdict_of
+from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
+from tflm.report import NAME, NUMBER, Report, Table
+
+
+def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, bool]:
+    """Compare a map or an ELF file with the prediction; also returns whether the firmware fits the board.
+
+    Raises:
+        OptionError: no board was chosen.
+        FirmwareError: the file is neither a map nor an ELF file.
+        OSError: it can't be read.
+    """
+    if machine.board is None:
+        raise OptionError("--map compares a firmware with a board; name it with --board")
+    predicted, linked = board_fit(model, machine.board, kernels=machine.kernels), read_linked(path)
+    found = verdict_of(linked_fit(predicted, linked))
+    beside = predicted.firmware_ram or FirmwareRam(0, 0)
+    share = machine.board.share
+    sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
+    arena = predicted.measured.minimum_arena_bytes
+    static = Span(max(beside.static_bytes - beside.unsure_bytes, 0), beside.static_bytes)
+    rows = [
+        (MODEL, _exactly(predicted.model_bytes), linked.flash[MODEL], None, None),
+        (TFLM, predicted.code, linked.flash[TFLM], static, linked.ram[TFLM]),
+        (ARENA, None, None, _exactly(arena), linked.ram[ARENA]),
+        (REST, sdk_code, linked.flash[REST], sdk_ram, linked.ram[REST]),
+        ("in all", predicted.flash_taken, linked.flash_bytes, _sum(static, _exactly(arena), sdk_ram), linked.ram_bytes),
+    ]
+    columns = {"": NAME, "flash predicted": NUMBER, "linked": NUMBER, "RAM predicted": NUMBER, "linked ": NUMBER}
+    table = Table(
+        "What the linker placed, in bytes",
+        columns,
+        [
+            tuple("" if cell is None else f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row)
+            for row in rows
+        ],
+    )
+    notes = ["RAM is static data, without stack and heap; the verdict counts the stack that was predicted"]
+    if not linked.ram[ARENA]:
+        notes.append("no array of the arena was found: it has another name, or is on the heap")
+    elif linked.ram[ARENA] < arena:
+        notes.append(
+            f"the arena of the firmware lacks {arena - linked.ram[ARENA]:,} bytes: AllocateTensors() will fail"
+        )
+    title = f"{name} on {machine.board.name}, as linked in {path.name}"
+    return Report(title, [], [table], notes, verdict=found.line), found.answer.value == "yes"
+
+
+def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:
+    """A fit in which code and static RAM are those of the linker instead of TFLM's and the SDK's."""
+    ram, share = predicted.firmware_ram or FirmwareRam(0, 0), predicted.board.share
+    code, static = linked.flash_bytes - linked.flash[MODEL], linked.ram_bytes - linked.ram[ARENA]
+    sdk_code, sdk_ram = (share.code, share.ram) if share is not None else (NOTHING, NOTHING)
+    # What the SDK adds again as a range is subtracted here, so that each sum is the linker's figure.
+    return replace(
+        predicted,
+        model_bytes=linked.flash[MODEL] or predicted.model_bytes,
+        code=Span(code - sdk_code.low, code - sdk_code.high),
+        firmware_ram=replace(ram, static_bytes=static - sdk_ram.high, unsure_bytes=sdk_ram.low - sdk_ram.high),
+    )
+
+
+def _exactly(size: int) -> Span:
+    return Span(size, size)
+
+
+def _sum(*spans: Span) -> Span:
+    total = NOTHING
+    for span in spans:
+        total = total.plus(span)
+    return total
