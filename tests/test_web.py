@@ -568,8 +568,7 @@ def test_a_file_that_is_no_model_is_refused_at_once(without_python: Visit, tmp_p
     without_python.page.set_input_files("#file", tmp_path / "notes.txt")
     without_python.page.wait_for_selector("#error:visible")
     error = without_python.page.inner_text("#error")
-    assert error.startswith("notes.txt is not a TensorFlow Lite model")
-    assert "Convert Keras" in error
+    assert error.startswith("notes.txt is not a .tflite model but text; name a .tflite file")
     assert not without_python.page.is_visible("#model")
 
 

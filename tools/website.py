@@ -24,6 +24,7 @@ import tflm
 from tflm.arena_page import script_source
 from tflm.boards import by_name
 from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema.other_formats import C_SUFFIXES, FORMATS
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "web"
@@ -97,6 +98,8 @@ def build_site(folder: Path, runtime: Path | None = None) -> None:
         "examples": sorted(model.stem for model in (folder / "examples").iterdir()),
         "operators": {int(operator): operator.name for operator in BuiltinOperator},
         "types": {int(kind): kind.name for kind in TensorType},
+        "formats": [each._asdict() for each in FORMATS],
+        "c_suffixes": C_SUFFIXES,
     }
     (folder / "settings.json").write_text(json.dumps(settings), encoding="utf-8")
     (folder / "measured.json").write_text(json.dumps(_measured(folder / "examples")), encoding="utf-8")

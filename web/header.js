@@ -1,6 +1,7 @@
 // Reads the header of a .tflite file without Python: flatbuffer tables, by the offsets of their fields.
 
 const IDENTIFIER = "TFL3";
+const HEAD_BYTES = 4096;
 const MODEL = { operatorCodes: 1, subgraphs: 2, description: 3 };
 const CODE = { builtinByte: 0, custom: 1, builtin: 3 };
 const SUBGRAPH = { tensors: 0, operators: 3 };
@@ -71,8 +72,15 @@ export function isModel(bytes) {
   return bytes.length >= 8 && String.fromCharCode(...bytes.subarray(4, 8)) === IDENTIFIER;
 }
 
-// Counts operators and tensors by type; null if the bytes cannot be read, and Python will say why.
+// The format of bytes that are not a model, by their first ones; undefined if it is unknown.
+export function formatOf(bytes, { formats }) {
+  const head = Array.from(bytes.subarray(0, HEAD_BYTES), (byte) => String.fromCharCode(byte)).join("");
+  return formats.find(({ pattern }) => new RegExp(pattern).test(head));
+}
+
+// Counts operators and tensors by type; null if the bytes are C source, or cannot be read, and Python will say why.
 export function headerOf(bytes, { operators, types }) {
+  if (!isModel(bytes)) return null;
   try {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
     const model = new Table(view, view.getUint32(0, true));

@@ -1,13 +1,11 @@
 // The page: sends a model to the engine and shows the results. session.py computes them.
 
 import { Engine } from "./engine.js";
-import { headerOf, isModel } from "./header.js";
+import { formatOf, headerOf, isModel } from "./header.js";
 
 const EXAMPLES = "examples/";
 const HIGHEST_PICTURE = 4000;
 const FIRST_MACHINE = "nano33ble";
-const NO_MODEL = "is not a TensorFlow Lite model: bytes 5 to 8 of the file are not TFL3. Convert Keras (.keras, .h5), " +
-  "PyTorch or ONNX models to .tflite first.";
 
 const $ = (selector, inside = document) => inside.querySelector(selector);
 const number = new Intl.NumberFormat("en-US");
@@ -118,8 +116,10 @@ function chosenMachine() {
 async function openModel(name, bytes, example = "") {
   await ready; // a model may be chosen before the page has its settings
   showError("");
-  if (!isModel(bytes)) {
-    showError(`${name} ${NO_MODEL}`);
+  const isSource = settings.c_suffixes.some((suffix) => name.toLowerCase().endsWith(suffix)); // Python reads its arrays
+  if (!isModel(bytes) && !isSource) {
+    const found = formatOf(bytes, settings) ?? { name: "of an unknown format", advice: "bytes 5 to 8 are not TFL3" };
+    showError(`${name} is not a .tflite model but ${found.name}; ${found.advice}`);
     return;
   }
   current = { name, bytes, example };

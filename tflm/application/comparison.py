@@ -21,6 +21,7 @@ from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.report import Report
 from tflm.runtime.execution_plan import PlannedNode
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema.other_formats import C_SUFFIXES
 from tflm.schema.reader import IDENTIFIER
 
 TOLERANCE = 0.1
@@ -143,7 +144,7 @@ class OtherKind(Enum):
     LOG = "log"
 
 
-MODEL_SUFFIXES = (".tflite", ".lite")
+MODEL_SUFFIXES = (".tflite", ".lite", *C_SUFFIXES)
 
 
 def other_kind(path: Path) -> OtherKind:

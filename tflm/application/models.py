@@ -11,6 +11,7 @@ import tflm
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.output_files import note_input
 from tflm.bounded_reading import MOST_MODEL_BYTES, MOST_TEXT_BYTES, read_at_most, read_stream, read_text
+from tflm.schema.other_formats import require_no_folder
 
 STANDARD_INPUT = Path("-")
 
@@ -56,6 +57,7 @@ def bytes_of_model(path: Path) -> bytes:
 
     Raises:
         RequestError: it is a URL.
+        ArgumentError: it is a folder.
         DataError: it is larger than any model.
         OSError: it cannot be read.
     """
@@ -63,6 +65,7 @@ def bytes_of_model(path: Path) -> bytes:
     note_input(path)
     if path == STANDARD_INPUT:
         return read_stream(sys.stdin.buffer, MOST_MODEL_BYTES, "standard input")
+    require_no_folder(path)
     return read_at_most(path, MOST_MODEL_BYTES)
 
 
@@ -85,6 +88,7 @@ def load_model(path: Path) -> tflm.Model:
 
     Raises:
         RequestError: it is not a valid model; the message names the file and the fault.
+        ArgumentError: it is a folder.
         OSError: it cannot be read.
     """
     try:

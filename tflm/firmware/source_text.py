@@ -8,11 +8,12 @@ import re
 from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 
+from tflm.schema.c_array import without_comments
+
 HASH_DIGITS = 10
 LEFT_OUT = frozenset({".git", ".hg", ".svn", "__pycache__", "node_modules", ".venv"})
 """Folders that hold no sources of a firmware."""
 
-_COMMENT_START = re.compile("/[*/]")
 _LEFT_OUT = re.compile(r"^[^\S\n]*#\s*(include|pragma|if defined\(|(ifndef|define)\s+\w+_H_?\s*$).*$", re.MULTILINE)
 _SPACE = re.compile(r"\s+")
 
@@ -22,26 +23,9 @@ def text_hash(source: bytes) -> str:
 
     Distributions change include paths, licence headers, guards and formatting; the code itself stays the same.
     """
-    text = _without_comments(source.decode("utf-8", "replace"))
+    text = without_comments(source.decode("utf-8", "replace"))
     text = _SPACE.sub("", _LEFT_OUT.sub("", text))
     return hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()[:HASH_DIGITS]
-
-
-def _without_comments(text: str) -> str:
-    """Remove comments, in time linear in the text; one of several lines that does not end is no comment."""
-    parts, at, after, last_end = [], 0, 0, text.rfind("*/")
-    while start := _COMMENT_START.search(text, after):
-        after = start.end()
-        if start[0] == "//":
-            end = text.find("\n", after)
-            end = len(text) if end < 0 else end
-        elif after <= last_end:
-            end = text.index("*/", after) + 2
-        else:
-            continue
-        parts.append(text[at : start.start()])
-        at = after = end
-    return "".join(parts) + text[at:]
 
 
 def files_below(folder: Path, is_wanted: Callable[[str], bool], left_out: Set[str] = frozenset()) -> Iterator[str]:

@@ -11,8 +11,10 @@ from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
 from tflm.late_imports import MODEL_REPORT, VERSION_FINDINGS, late_import
 from tflm.schema import verifier
+from tflm.schema.c_array import model_in_c
+from tflm.schema.other_formats import TEXT, format_of, require_no_folder
 from tflm.schema.outside import take_data_inside
-from tflm.schema.reader import read_model
+from tflm.schema.reader import IDENTIFIER, read_model
 from tflm.schema.tables import Buffer, Operator, OperatorCode, SubGraph, Tensor
 
 CHECKS = ("all", "tflm")
@@ -30,12 +32,13 @@ class Model:
     """A fully verified model over bytes that are never copied.
 
     Args:
-        data: anything with the buffer protocol that holds a `.tflite` file. It must not be changed afterwards.
+        data: anything with the buffer protocol that holds a `.tflite` file, or C source with one in an array of
+            bytes, as `xxd -i` writes it. It must not be changed afterwards.
         checks: "all"; or "tflm" to also accept what TFLM accepts although the results are meaningless, such as a memory
             plan that overwrites values that are still needed.
 
     Attributes:
-        data: the file's bytes, a read-only view.
+        data: the model's bytes, a read-only view: the file's, or those that C source declares.
         checks: the argument.
         root: the root table, `tflm.schema.Model`; every constant in it is a view into `data`.
         outside: paths in it of buffers and operators whose data is outside the flatbuffer, in the same file. TFLite and
@@ -43,7 +46,8 @@ class Model:
 
     Raises:
         ArgumentError: the data is a path; `from_file` takes those.
-        ModelError: the first error, with table and field; `tflm.verify` returns all errors.
+        ModelError: the first error, with table and field; `tflm.verify` returns all errors. For a file of another
+            format, it says of which, and how to convert it.
         ValueError: unknown checks mode.
     """
 
@@ -72,19 +76,18 @@ class Model:
             checks: as for `Model`.
 
         Raises:
-            ArgumentError: the argument is not a path.
+            ArgumentError: the argument is not a path, or the path of a folder.
             OSError: the file can't be opened.
             DataError: a pipe has more bytes than a model may have.
             ModelError: it is not a valid model.
         """
         if not isinstance(path, (str, os.PathLike)):
             raise ArgumentError(f"from_file takes a path, not {type(path).__name__}; tflm.Model(data) takes bytes")
+        require_no_folder(path)
         with open(path, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return cls(read_stream(file, MOST_MODEL_BYTES, os.fspath(path)), checks)
-            if status.st_size == 0:
-                raise ModelError(f"{os.fspath(path)} is empty")
             if status.st_size <= LARGEST_COPY:
                 return cls(file.read(LARGEST_COPY), checks)
             return cls(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), checks)
@@ -188,6 +191,9 @@ def _bytes_of(data: Any) -> memoryview:
     if isinstance(data, (str, os.PathLike)):
         raise ArgumentError(f"expected bytes, not a path: tflm.Model.from_file({os.fspath(data)!r}) reads a file")
     try:
-        return memoryview(data).cast("B").toreadonly()
+        content = memoryview(data).cast("B").toreadonly()
     except (TypeError, ValueError, BufferError) as error:
         raise ModelError(f"a model is made from contiguous bytes, not from {type(data).__name__}: {error}") from None
+    if content[4:8] == IDENTIFIER or format_of(content) != TEXT:
+        return content
+    return memoryview(model_in_c(content) or content)

@@ -57,7 +57,10 @@ def take_data_inside(model: Model, data: memoryview) -> Outside:
         if getattr(table, fields.data) or offset <= LARGEST_PLACEHOLDER:
             continue
         if offset + size > len(data):
-            reason = f"leads outside of the model itself: {size} bytes at byte {offset} of {len(data)}"
+            reason = (
+                f"leads outside of the model itself: {size} bytes at byte {offset} of {len(data)}: the file was "
+                f"cut off, with at least {offset + size - len(data):,} bytes missing, or damaged"
+            )
             errors.append(ModelError(reason, table=type(table).__name__, field=fields.offset, place=place))
         elif size:
             places.append(place)

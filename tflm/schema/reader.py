@@ -12,6 +12,7 @@ import enum
 import struct
 from typing import Any
 
+from tflm.bounded_reading import MOST_MODEL_BYTES
 from tflm.errors import ModelError
 from tflm.schema.layout import (
     AnyTable,
@@ -26,6 +27,7 @@ from tflm.schema.layout import (
     UnionType,
     fields_of,
 )
+from tflm.schema.other_formats import TEXT, format_of
 from tflm.schema.tables import Model
 
 IDENTIFIER = b"TFL3"
@@ -51,8 +53,6 @@ def read_model(data: memoryview, findings: list[ModelError] | None = None) -> Mo
     Raises:
         ModelError: on the first finding without a list of findings; always if the file is too short or not a model.
     """
-    if len(data) < 8:
-        raise ModelError(f"{len(data)} bytes are too few for a model: it is empty or was cut off")
     if data[4:8] != IDENTIFIER:
         return _model_without_identifier(data, findings)
     return Reader(data, findings).table_at(0, Model, ())
@@ -66,10 +66,18 @@ def _model_without_identifier(data: memoryview, findings: list[ModelError] | Non
     except ModelError:
         model = Model()
     if not model.subgraphs or not model.buffers:
-        raise ModelError(f"{odd}: this is not a .tflite model")
+        raise ModelError(_what_it_is(data) or f"{odd}: this is not a .tflite model")
     if findings is not None:
         findings.append(ModelError(odd, level="warning"))
     return model
+
+
+def _what_it_is(data: memoryview) -> str:
+    few = f"{len(data)} bytes are too few for a model: " if len(data) < 8 else ""
+    found = format_of(data)
+    if few and found in (None, TEXT):
+        return f"{few}it was cut off"
+    return f"{few}this is not a .tflite model but {found.name}; {found.advice}" if found else ""
 
 
 class Reader:
@@ -84,6 +92,13 @@ class Reader:
         self._shared_bytes_left = SHARING * self._size
         self._slots: dict[tuple[type[Table], int], tuple[int, list[tuple[Field, int, int]]]] = {}
         self._shared: dict[tuple[int, Any], Any] = {}
+
+    def _outside(self, end: int, reason: str) -> _Broken:
+        """What is wrong with something that ends outside the file: it was cut off, unless no model is so large."""
+        if not self._size < end <= MOST_MODEL_BYTES:
+            return _Broken(reason)
+        missing = f"at least {end - self._size:,} bytes missing"
+        return _Broken(f"{reason}: the file was cut off, with {missing}, or damaged")
 
     def table_at(self, reference: int, kind: type[AnyTable], place: Place) -> AnyTable:
         """Read the table that the offset at byte `reference` leads to.
@@ -189,7 +204,7 @@ class Reader:
         self._spend(count)
         end = start + count
         if end >= self._size or self._data[end] != 0:
-            raise _Broken(f"string of {count} bytes at byte {start} is not terminated by zero")
+            raise self._outside(end + 1, f"string of {count} bytes at byte {start} is not terminated by zero")
         return bytes(self._data[start:end]).decode("utf-8", "surrogateescape")
 
     def _scalars(self, wire: ScalarVector, position: int) -> tuple[Any, ...]:
@@ -219,7 +234,8 @@ class Reader:
         self._check(reference, 4, 4, "offset")
         distance = _u32(self._data, reference)[0]
         if distance == 0 or reference + distance >= self._size:
-            raise _Broken(f"offset {distance} at byte {reference} leads out of the file ({self._size} bytes)")
+            reason = f"offset {distance} at byte {reference} leads out of the file ({self._size} bytes)"
+            raise self._outside(reference + distance + 4, reason)
         return int(reference + distance)
 
     def _vector(self, reference: int, element_size: int, align: int) -> tuple[int, int]:
@@ -229,7 +245,8 @@ class Reader:
         count: int = _u32(self._data, position)[0]
         start = position + 4
         if count * element_size > self._size - start:
-            raise _Broken(f"vector of {count} elements at byte {start} runs past the end ({self._size} bytes)")
+            reason = f"vector of {count} elements at byte {start} runs past the end ({self._size} bytes)"
+            raise self._outside(start + count * element_size, reason)
         if count and start % align:
             raise _Broken(f"vector at byte {start} is not aligned to {align} bytes")
         return start, count
@@ -241,7 +258,8 @@ class Reader:
 
     def _check(self, position: int, size: int, align: int, what: str) -> None:
         if position < 0 or position + size > self._size:
-            raise _Broken(f"{what} at byte {position} ({size} bytes) lies outside the file ({self._size} bytes)")
+            reason = f"{what} at byte {position} ({size} bytes) lies outside the file ({self._size} bytes)"
+            raise self._outside(position + size, reason)
         if position % align:
             raise _Broken(f"{what} at byte {position} is not aligned to {align} bytes")
 
