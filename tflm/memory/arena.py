@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -51,4 +52,29 @@ class Arena:
     def view(self, offset: int, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """The bytes from `offset` on as an array of `dtype` and `shape`."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
-        return self.bytes[offset : offset + size].view(dtype).reshape(shape)
+        return self._at(offset, size).view(dtype).reshape(shape)
+
+    def _at(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        return self.bytes[offset : offset + size]
+
+
+class SpreadArena(Arena):
+    """An arena with further memories, for a plan whose offsets lead into them.
+
+    Args:
+        buffer: the arena.
+        others: the further memories, whose first offsets are 1, 2, ... times `distance`.
+        distance: larger than any memory.
+
+    Raises:
+        ArenaError: as for an `Arena`.
+    """
+
+    def __init__(self, buffer: Any, others: Sequence[Any], distance: int):
+        super().__init__(buffer)
+        self.others = [Arena(other) for other in others]
+        self._distance = distance
+
+    def _at(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        memory, start = divmod(offset, self._distance)
+        return (self, *self.others)[memory].bytes[start : start + size]

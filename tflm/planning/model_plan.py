@@ -6,15 +6,17 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, overload
 
 from tflm.errors import ArgumentError
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.libraries.kernel_library import AllowedOverlap, overlap_allowed_by
 from tflm.memory import PLANNERS, MemoryPlanner
 from tflm.memory.planner import limited_search
+from tflm.memory.several_memories import Memory
 from tflm.planning.head_plan import Head, HeadPlan
 from tflm.planning.improved_model import SeparateMemories
+from tflm.planning.memories_plan import MemoriesPlan, plan_in_memories
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.plan_report import ModelPlan
 from tflm.planning.time_budget import TimeBudget
@@ -29,7 +31,29 @@ from tflm.schema.patch import with_data_inside, with_operator_order, with_plan, 
 from tflm.targets import HOST, Target, require_target
 
 
+@overload
 def plan(
+    model: Model,
+    resolver: MicroMutableOpResolver | None = None,
+    planner: str | MemoryPlanner = "optimal",
+    *,
+    memories: None = None,
+    **options: Any,
+) -> ModelPlan: ...
+
+
+@overload
+def plan(
+    model: Model,
+    resolver: MicroMutableOpResolver | None = None,
+    planner: str | MemoryPlanner = "optimal",
+    *,
+    memories: Sequence[Memory | tuple[Any, ...]],
+    **options: Any,
+) -> MemoriesPlan: ...
+
+
+def plan(  # type: ignore[misc]  # the options of the overloads are these
     model: Model,
     resolver: MicroMutableOpResolver | None = None,
     planner: str | MemoryPlanner = "optimal",
@@ -44,7 +68,8 @@ def plan(
     tail_ram: int | None = None,
     decompression_memory: int = 0,
     release: Releases | None = None,
-) -> ModelPlan:
+    memories: Sequence[Memory | tuple[Any, ...]] | None = None,
+) -> ModelPlan | MemoriesPlan:
     """The smallest memory plan for a model that a planner finds.
 
     The plan has the offset of every tensor in the head. It leaves room for scratch buffers, which the device places
@@ -71,16 +96,25 @@ def plan(
             arenas in `separate`. If only one is given, the other memory has any size.
         decompression_memory: bytes of the interpreter's memory for outputs of TFLM_DECODE, which then need no place.
         release: the firmware's TFLM release, as for `MicroInterpreter`.
+        memories: several memories, such as `[("SRAM", 200 << 10, 1), ("PSRAM", 4 << 20, 6)]`: name, bytes and the cost
+            of a byte that is read or written. The result is then a `MemoriesPlan`, which says where each buffer goes so
+            that the traffic costs least; it is not written into the model. Needs the default planner and one target.
 
     Raises:
         ArgumentError: an argument is invalid, such as a path instead of a model, or an unknown planner.
+        ArenaError: the model does not fit `memories`.
         TflmError: the model can't be laid out in an arena, or can't be changed.
     """
     model = with_data_inside(require_model(model))
     require_planner(planner)
+    planner_name = planner
     planner = PLANNERS[planner]() if isinstance(planner, str) else planner
     resolver = AllOpsResolver() if resolver is None else resolver
     parts = _parts(target, kernels, release)
+    if memories is not None:
+        if planner_name != "optimal":
+            raise ArgumentError("memories= has a planner of its own; omit planner=")
+        return _in_memories(model, resolver, memories, parts)
     overlaps = [require_overlap(overlap, library) for _, library in parts]
     allowed = overlap_allowed_by(parts)
 
@@ -129,6 +163,19 @@ def plan(
         after_by_part=tuple(after),
     )
     return with_memories(planned)
+
+
+def _in_memories(
+    model: Model,
+    resolver: MicroMutableOpResolver,
+    memories: Sequence[Memory | tuple[Any, ...]],
+    parts: Sequence[tuple[Target, KernelLibrary]],
+) -> MemoriesPlan:
+    if len(parts) > 1:
+        raise ArgumentError("memories= is for one target; plan for each target apart")
+    if _plan_of_npu(model) is not None:
+        raise ArgumentError("the model is compiled for an Ethos-U with its memory plan, which memories= would replace")
+    return plan_in_memories(model, resolver, memories, *parts[0])
 
 
 class _Found(NamedTuple):

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import ArenaError, ArgumentError, InterpreterError, ModelError, PlanIgnored
+from tflm.errors import ArenaError, ArenaExhausted, ArgumentError, InterpreterError, ModelError, PlanIgnored
 from tflm.kernels.node import Node
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner
-from tflm.memory.arena import Arena
+from tflm.memory.arena import Arena, SpreadArena
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Place
 from tflm.memory.byte_labels import TensorKey
 from tflm.memory.lifetimes import (
@@ -36,6 +36,7 @@ from tflm.memory.lifetimes import (
 )
 from tflm.memory.plan_checker import lost_values
 from tflm.memory.planner import MemoryPlanner, ask_planner, preserves_all_tensors, tell_planner
+from tflm.memory.several_memories import REGION_BYTES, SeveralMemoriesPlanner
 from tflm.memory.simple_memory_allocator import (
     NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
     PERSISTENT_ARENA_BUFFER_ALLOCATOR,
@@ -173,6 +174,7 @@ class MicroAllocator:
         target: the target, which determines the sizes of structures.
         kernels: the firmware's kernel library, or its name; see `tflm.libraries`.
         persistent_arena: another buffer, for the tail; `arena` then has only head and temp.
+        memories: further writable buffers, for a planner of several memories such as `MemoriesPlan.planner()`.
 
     Attributes:
         target, kernels: the arguments, the kernels as a library.
@@ -198,13 +200,17 @@ class MicroAllocator:
         *,
         kernels: Kernels = "reference",
         persistent_arena: Any = None,
+        memories: Sequence[Any] = (),
     ):
         self.target = require_target(target)
         self.kernels = library_for(kernels, self.target)
         self.release = self.kernels.release
         self._structures: dict[Struct, tuple[int, int]] = {}
         self._parts: dict[Struct, _TensorPart] = {}
-        self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(_as_arena(arena))
+        self._require_memories(planner, memories)
+        spread = SpreadArena(arena, memories, REGION_BYTES) if memories else _as_arena(arena)
+        self._others = spread.others if isinstance(spread, SpreadArena) else []
+        self._non_persistent = self._persistent = self.MEMORY_ALLOCATOR(spread)
         recording = self.RECORDING or self.release.recording
         if persistent_arena is not None:
             self._persistent = self.MEMORY_ALLOCATOR(_as_arena(persistent_arena))
@@ -228,6 +234,16 @@ class MicroAllocator:
     def __repr__(self) -> str:
         used = f"{self.used_bytes()} of {self.arena_bytes} bytes used"
         return f"{type(self).__name__}({used}, target {self.target.name})"
+
+    def _require_memories(self, planner: Planner, memories: Sequence[Any]) -> None:
+        """Reject further memories that are not those of the planner."""
+        wanted = planner.memories[1:] if isinstance(planner, SeveralMemoriesPlanner) else ()
+        if len(memories) != len(wanted):
+            names = ", ".join(memory.name for memory in wanted) or "none"
+            raise ArgumentError(
+                f"the planner uses {len(wanted)} memories besides the arena ({names}), "
+                f"but memories= has {len(memories)}"
+            )
 
     def register_memory(self) -> None:
         """Remember that the memory is in use; warns `ArenaShared` if that of another allocator overlaps it."""
@@ -459,12 +475,22 @@ class MicroAllocator:
     def _check_plan(self, planned: list[Buffer]) -> None:
         """Reject an external plan whose buffers reach beyond its head."""
         head = ask_planner(self.planner, "get_maximum_memory_size")
+        if isinstance(self.planner, SeveralMemoriesPlanner):
+            self._check_memories(self.planner)
+        ends = [head, *(other.size for other in self._others)]
         for buffer in planned:
-            if buffer.offset < 0 or buffer.offset + buffer.bytes > head:
+            memory, offset = divmod(buffer.offset, REGION_BYTES)
+            if not 0 <= memory < len(ends) or offset + buffer.bytes > ends[memory]:
                 raise ArenaError(
                     f"the plan puts {buffer.kind} {buffer.name!r} ({buffer.bytes} bytes) at offset {buffer.offset}, "
                     f"outside its {head} bytes"
                 )
+
+    def _check_memories(self, planner: SeveralMemoriesPlanner) -> None:
+        """Reject further memories that are smaller than what the plan puts there."""
+        for memory, used, given in zip(planner.memories[1:], planner.used_bytes()[1:], self._others):
+            if given.size < used:
+                raise ArenaExhausted(f"the buffers in {memory.name}", requested=used, available=given.size)
 
     def _check_values(self, model: Model, planned: list[Buffer]) -> None:
         """Reject an external plan that overwrites values which are still needed."""

@@ -67,11 +67,12 @@ def measure_arena(
     size = FIRST_ARENA_BYTES + align_up(ARENA_BYTES_PER_MODEL_BYTE * len(model.data), ARENA_ALIGNMENT)
 
     def measured_in(arena: npt.NDArray[np.uint8]) -> ArenaMeasurement:
-        plain = LoggingMicroAllocator(arena, planner, part, kernels=library)
+        others = [np.zeros(memory.bytes, np.uint8) for memory in getattr(planner, "memories", ())[1:]]
+        plain = LoggingMicroAllocator(arena, planner, part, kernels=library, memories=others)
         beside = Arena(bytearray(decompression_memory)) if decompression_memory else None
         graph = MicroGraph(model, resolver, delegates, library)
         layout = lay_out(graph, plain, decompression_memory=beside, resource_variables=resource_variables)
-        recording = RecordingMicroAllocator(arena, planner, part, kernels=library)
+        recording = RecordingMicroAllocator(arena, planner, part, kernels=library, memories=others)
         recording.repeat(plain)
         return _measurement(layout, plain, recording)
 

@@ -59,9 +59,15 @@ class RecordingMicroAllocator(LoggingMicroAllocator):
     RECORDING = True
 
     def __init__(
-        self, arena: Any, planner: Planner = "greedy", target: Target | str = HOST, *, kernels: Kernels = "reference"
+        self,
+        arena: Any,
+        planner: Planner = "greedy",
+        target: Target | str = HOST,
+        *,
+        kernels: Kernels = "reference",
+        memories: Sequence[Any] = (),
     ):
-        super().__init__(arena, planner, target, kernels=kernels)
+        super().__init__(arena, planner, target, kernels=kernels, memories=memories)
 
     @property
     def records(self) -> dict[RecordedAllocationType, RecordedAllocation]:

@@ -88,6 +88,19 @@ def traffic(model: Model, measured: ArenaMeasurement) -> Traffic:
     return Traffic(tuple(_operators(model, measured)), kept)
 
 
+def buffer_traffic(model: Model, measured: ArenaMeasurement) -> list[int]:
+    """Bytes that an inference reads and writes of each buffer of the head, counting every operator once."""
+    uses = dict.fromkeys((buffer.tensor for buffer in measured.buffers), 0)
+    start = 0
+    for subgraph in model.subgraphs:
+        for operator in subgraph.operators or ():
+            for tensor in (*(operator.inputs or ()), *(operator.outputs or ()), *(operator.intermediates or ())):
+                if tensor >= 0 and start + tensor in uses:
+                    uses[start + tensor] += 1
+        start += len(subgraph.tensors or ())
+    return [buffer.bytes * (2 if buffer.tensor is None else uses[buffer.tensor]) for buffer in measured.buffers]
+
+
 def _operators(model: Model, measured: ArenaMeasurement) -> Iterator[OperatorTraffic]:
     in_head = {buffer.tensor: buffer.bytes for buffer in measured.buffers if buffer.tensor is not None}
     scratch = _scratch(measured)

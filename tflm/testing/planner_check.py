@@ -15,6 +15,7 @@ from tflm.errors import ArenaError, CheckFailed
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, UNUSED, Buffer, Place
 from tflm.memory.planner import MemoryPlanner, limited_search, preserves_all_tensors
+from tflm.memory.several_memories import REGION_BYTES
 from tflm.targets import align_up
 from tflm.testing.buffers import buffers
 from tflm.testing.counterexample import EXAMPLES, aligned_table, check_examples, one_removed
@@ -95,6 +96,7 @@ def check_planner(
     *,
     alignment: int = ARENA_ALIGNMENT,
     max_examples: int = EXAMPLES,
+    memories: Sequence[int] = (),
 ) -> None:
     """Check that a planner's plans are valid, on random buffers.
 
@@ -110,21 +112,25 @@ def check_planner(
         planner: a class or function without arguments that returns a planner, or a planner, which is copied.
         alignment: of sizes and offsets, in bytes.
         max_examples: number of problems to try, of each kind.
+        memories: bytes of several memories, for a planner such as `SeveralMemoriesPlanner`: an offset is
+            `REGION_BYTES` times the index of a memory, plus the offset there. Every buffer must lie inside its memory;
+            the size of the plan is that of the first memory. The planner may raise `ArenaError` only if the buffers
+            together are larger than the largest memory.
 
     Raises:
         CheckFailed: with the smallest problem that was found.
     """
     make = planner if callable(planner) else lambda: copy.deepcopy(planner)
-    for fixed in (False, True):
+    for fixed in (False,) if memories else (False, True):
         check_examples(
             _problems(fixed, alignment),
-            lambda problem: _Run(make, problem, alignment).check(),
+            lambda problem: _Run(make, problem, alignment, memories).check(),
             max_examples,
             _smaller,
             itertools.chain(_small_problems(fixed, alignment), _large_problems(fixed, alignment)),
         )
     for count in range(3):
-        _Run(make, _Problem([], [Buffer(alignment, 0, 1)] * count, count), alignment).check_unknown_indices()
+        _Run(make, _Problem([], [Buffer(alignment, 0, 1)] * count, count), alignment, memories).check_unknown_indices()
 
 
 def _smaller(problem: _Problem) -> Iterator[_Problem]:
@@ -136,7 +142,14 @@ def _smaller(problem: _Problem) -> Iterator[_Problem]:
 class _Run:
     """One planner and one problem."""
 
-    def __init__(self, make: Callable[[], MemoryPlanner], problem: _Problem, alignment: int):
+    def __init__(
+        self,
+        make: Callable[[], MemoryPlanner],
+        problem: _Problem,
+        alignment: int,
+        memories: Sequence[int] = (),
+    ):
+        self._memories = memories
         self._planner, self._other = make(), make()
         self._problem, self._alignment = problem, alignment
         self._added: list[Buffer] = []
@@ -149,8 +162,15 @@ class _Run:
         except CheckFailed:
             raise
         except Exception as error:
-            if not (isinstance(error, ArenaError) and any(buffer.is_placed for buffer in self._problem.buffers)):
+            refusable = self._exceeds_memories() or any(buffer.is_placed for buffer in self._problem.buffers)
+            if not (isinstance(error, ArenaError) and refusable):
                 self._fail(f"the planner raised {type(error).__name__}: {error}", cause=error)
+
+    def _exceeds_memories(self) -> bool:
+        """Whether a planner of several memories may refuse the buffers."""
+        problem = self._problem
+        totals = [sum(align_up(b.size, self._alignment) for b in added) for added in (problem.earlier, problem.buffers)]
+        return bool(self._memories) and max(totals) > max(self._memories)
 
     def _check(self) -> None:
         problem = self._problem
@@ -237,6 +257,16 @@ class _Run:
                 self._fail(f"the offset of buffer {index} is negative")
             elif offset % self._alignment:
                 self._fail(f"the offset of buffer {index} is not a multiple of {self._alignment}")
+            elif self._memories:
+                self._check_memory(index, buffer, offset)
+
+    def _check_memory(self, index: int, buffer: Buffer, offset: int) -> None:
+        """The buffer lies inside one of several memories."""
+        memory, start = divmod(offset, REGION_BYTES)
+        if memory >= len(self._memories):
+            self._fail(f"buffer {index} is in memory {memory}; there are {len(self._memories)}", (index,))
+        if buffer.size and start + buffer.size > self._memories[memory]:
+            self._fail(f"buffer {index} ends at {start + buffer.size} in memory {memory}, after its end", (index,))
 
     def _check_overlaps(self) -> None:
         preserves = preserves_all_tensors(self._planner)
@@ -252,7 +282,8 @@ class _Run:
                 self._fail(f"buffers {one} and {other} share bytes {first}..{last}, but {why}", (one, other))
 
     def _check_size(self, size: int) -> None:
-        ends = [self._place(index).end for index in range(len(self._added))]
+        places = [self._place(index) for index in range(len(self._added))]
+        ends = [0 if self._memories and place.offset >= REGION_BYTES else place.end for place in places]
         occupied = max((end for end, buffer in zip(ends, self._added) if buffer.size), default=0)
         if not occupied <= size <= max(ends, default=0):
             self._fail(f"get_maximum_memory_size() is {size}, but the last buffer ends at {occupied}")

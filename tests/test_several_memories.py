@@ -1,0 +1,259 @@
+"""Buffers in several memories: the least traffic, the same answers, and refusals of a plan for something else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from image_graphs import shrinking_network
+from test_cli import INT8_MODEL
+
+import tflm
+from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
+from tflm.memory import several_memories
+from tflm.memory.buffer import Buffer
+from tflm.memory.plan_search import SearchLimits, search_plan
+from tflm.memory.several_memories import (
+    REGION_BYTES,
+    Memory,
+    SeveralMemoriesPlanner,
+    Spot,
+    by_size,
+    place_in_memories,
+)
+from tflm.runtime.traffic import buffer_traffic, traffic
+from tflm.testing import CheckFailed, check_planner
+from tflm.testing.buffers import buffers
+
+MODEL = shrinking_network(32)
+RESOLVER = tflm.AllOpsResolver()
+
+
+def cheapest(buffers: Sequence[Buffer], moved: Sequence[int], memories: Sequence[Memory]) -> float | None:
+    """The least cost of all assignments that can be placed, by trying all of them."""
+    costs, known = [], dict[tuple[Any, ...], int]()
+    for assignment in itertools.product(range(len(memories)), repeat=len(buffers)):
+        groups = [[b for b, at in zip(buffers, assignment) if at == memory] for memory in range(len(memories))]
+        for group in groups:
+            if tuple(group) not in known:
+                known[tuple(group)] = search_plan(group, SearchLimits(seconds=None)).head_bytes
+        heights = [known[tuple(group)] for group in groups]
+        if all(height <= memory.bytes for height, memory in zip(heights, memories)):
+            costs.append(sum(bytes * memories[at].cost for bytes, at in zip(moved, assignment)))
+    return min(costs, default=None)
+
+
+MEMORIES = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), min_size=1, max_size=3)
+
+
+@given(buffers(max_count=4, max_size=96), MEMORIES, st.lists(st.integers(0, 50), min_size=5, max_size=5))
+def test_no_placement_costs_less(added: list[Buffer], sizes: list[tuple[int, int]], moved: list[int]) -> None:
+    memories = [Memory(f"M{i}", units * 16, cost) for i, (units, cost) in enumerate(sizes)]
+    added = [Buffer(b.size, max(b.first_use, 0), max(b.last_use, 0)) for b in added]
+    moved = [bytes if buffer.size else 0 for bytes, buffer in zip(moved, added)]
+    least = cheapest(added, moved, memories)
+    if least is None:
+        with pytest.raises(ArenaError):
+            place_in_memories(added, moved, memories)
+        return
+    found = place_in_memories(added, moved, memories)
+    assert found.proved_optimal
+    assert found.cost == least
+
+
+@given(buffers(max_count=24), st.integers(1, 40))
+def test_a_bounded_search_knows_its_bound_and_is_never_worse_than_by_size(added: list[Buffer], units: int) -> None:
+    moved = [1 + 7 * b.size * (b.last_use % 3) for b in added]
+    memories = [Memory("fast", units * 16, 1), Memory("slow", 1 << 30, 6)]
+    exact = place_in_memories(added, moved, memories)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(several_memories, "MOST_STATES", 2)
+        bounded = place_in_memories(added, moved, memories)
+    assert bounded.lower_bound <= exact.cost <= bounded.cost
+    largest = by_size(added, memories)
+    assert largest is not None
+    assert bounded.cost <= sum(b * memories[s.memory].cost for b, s in zip(moved, largest))
+
+
+def test_a_buffer_that_fits_nowhere_is_named() -> None:
+    memories = [Memory("SRAM", 64), Memory("PSRAM", 96)]
+    with pytest.raises(ArenaError, match=r"'big' \(128 bytes\) fits none of SRAM \(64 bytes\), PSRAM \(96 bytes\)"):
+        place_in_memories([Buffer(128, 0, 1, name="big")], [1], memories)
+    with pytest.raises(ArenaError, match="192 bytes are alive together"):
+        place_in_memories([Buffer(64, 0, 1)] * 3, [1] * 3, memories)
+
+
+@pytest.mark.parametrize(
+    ("memories", "reason"),
+    [
+        ([], "at least one memory"),
+        ([("SRAM", 0)], "has 0 bytes"),
+        ([("SRAM", 1 << 31)], "less than 2 GiB"),
+        ([("SRAM", 64, -1)], "costs -1"),
+        ([("SRAM", 64, float("nan"))], "costs nan"),
+        ([("SRAM", 1 << 20), ("SRAM", 64)], "two memories are called 'SRAM'"),
+        (["SRAM"], "not 'SRAM'"),
+    ],
+)
+def test_invalid_memories_are_refused(memories: list[Any], reason: str) -> None:
+    with pytest.raises(ArgumentError, match=reason):
+        tflm.plan(MODEL, memories=memories)
+
+
+def test_a_plan_for_several_memories_refuses_what_it_cannot_do() -> None:
+    with pytest.raises(ArgumentError, match="one target"):
+        tflm.plan(MODEL, memories=[("A", 1 << 20)], target=[tflm.targets.HOST, tflm.targets.CORTEX_M])
+    with pytest.raises(ArgumentError, match="omit planner="):
+        tflm.plan(MODEL, planner="greedy", memories=[("A", 1 << 20)])
+    with pytest.raises(ArenaError, match="the tail in A"):
+        tflm.plan(MODEL, memories=[("A", 16)])
+
+
+def test_the_traffic_of_all_buffers_is_that_of_the_head() -> None:
+    measured = tflm.measure_arena(MODEL, RESOLVER)
+    moved = traffic(MODEL, measured)
+    assert sum(buffer_traffic(MODEL, measured)) == moved.head_read_bytes + moved.head_written_bytes
+
+
+def answer(model: tflm.Model, allocator: tflm.MicroAllocator | bytearray) -> np.ndarray[Any, Any]:
+    interpreter = tflm.MicroInterpreter(model, RESOLVER, allocator)
+    interpreter.allocate_tensors()
+    for _ in range(2):
+        x = interpreter.input(0).data
+        x[...] = np.random.default_rng(7).integers(-100, 100, x.shape).astype(x.dtype)
+        interpreter.invoke()
+    return np.array(interpreter.output(0).data)
+
+
+@pytest.mark.parametrize("share", [0.6, 0.3])
+def test_an_interpreter_runs_the_plan_in_memories_of_its_own(share: float) -> None:
+    whole = tflm.measure_arena(MODEL, RESOLVER).minimum_arena_bytes
+    found = tflm.plan(MODEL, memories=[("fast", int(whole * share), 1), ("slow", whole, 6), ("slowest", whole, 9)])
+    assert found.proved_optimal
+    assert all(rival is None or found.cost <= rival for rival in found.rivals.values())
+    assert sum(each.cost * each.traffic_bytes for each in found.memories) == found.cost
+    others = [bytearray(each.used_bytes) for each in found.others]
+    allocator = tflm.MicroAllocator(bytearray(found.arena_bytes), found.planner(), memories=others)
+    assert (answer(MODEL, allocator) == answer(MODEL, bytearray(whole))).all()
+    assert any(map(any, others)) == any(each.used_bytes for each in found.others)
+    short = [bytearray(each.used_bytes - 16) if each.used_bytes else bytearray() for each in found.others]
+    with pytest.raises(ArenaExhausted, match="the buffers in"):
+        answer(MODEL, tflm.MicroAllocator(bytearray(found.arena_bytes), found.planner(), memories=short))
+    with pytest.raises(ArenaExhausted):
+        answer(MODEL, tflm.MicroAllocator(bytearray(found.arena_bytes - 16), found.planner(), memories=others))
+
+
+def test_one_memory_that_is_large_enough_has_the_offsets_of_tflm() -> None:
+    measured = tflm.measure_arena(MODEL, RESOLVER)
+    found = tflm.plan(MODEL, memories=[("SRAM", 1 << 20)])
+    assert [spot.offset for spot in found.spots] == [buffer.offset for buffer in measured.buffers]
+    assert found.arena_bytes <= measured.minimum_arena_bytes
+
+
+def test_a_plan_for_something_else_is_refused() -> None:
+    found = tflm.plan(MODEL, memories=[("A", 1 << 20)])
+    for other in (tflm.Model.from_file(INT8_MODEL), shrinking_network(16)):
+        with pytest.raises(ArenaError, match="run tflm plan again"):
+            answer(other, tflm.MicroAllocator(bytearray(1 << 20), found.planner()))
+
+
+def test_an_allocator_needs_the_memories_of_its_planner() -> None:
+    found = tflm.plan(MODEL, memories=[("A", 20 << 10, 1), ("B", 1 << 20, 2)])
+    with pytest.raises(ArgumentError, match="uses 1 memories besides the arena"):
+        tflm.MicroAllocator(bytearray(1 << 20), found.planner())
+    with pytest.raises(ArgumentError, match=r"\(none\), but memories= has 1"):
+        tflm.MicroAllocator(bytearray(1 << 20), memories=[bytearray(16)])
+
+
+def test_the_header_has_a_row_for_each_buffer(tmp_path: Path) -> None:
+    found = tflm.plan(MODEL, memories=[("SRAM", 20 << 10, 1), ("PS\\RAM\n", 1 << 20, 2)])
+    (path,) = found.write(tmp_path / "made", "my_model")
+    text = path.read_text()
+    assert "class MyModelMemoryPlan : public MicroMemoryPlanner" in text
+    assert f"kBuffers = {len(found.buffers)}" in text
+    assert sum(line.startswith("        {") for line in text.splitlines()) == len(found.buffers)
+    assert "PS_RAM_" in text
+
+
+SIZES = [Memory("A", 1 << 12), Memory("B", 1 << 20, 3), Memory("C", 1 << 28, 9)]
+
+
+def test_check_planner_accepts_a_planner_of_several_memories(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_memories, "MOST_STATES", 4)  # of the largest problems
+    monkeypatch.setattr(several_memories, "MOST_EXPANSIONS", 500)
+    check_planner(lambda: SeveralMemoriesPlanner(SIZES), memories=[m.bytes for m in SIZES], max_examples=10)
+
+
+Change = Callable[[list[Buffer], list[Spot]], list[Spot]]
+
+
+def faulty(change: Change) -> Callable[[], SeveralMemoriesPlanner]:
+    """A planner whose places are changed."""
+
+    class Faulty(SeveralMemoriesPlanner):
+        def _placed(self) -> tuple[Spot, ...]:
+            return tuple(change(self._buffers, list(super()._placed())))
+
+    return lambda: Faulty(SIZES)
+
+
+def one(index: int, **changes: int) -> Change:
+    """Change the place of one buffer, counted from the end where negative."""
+
+    def change(_: list[Buffer], spots: list[Spot]) -> list[Spot]:
+        if len(spots) > max(index, -index - 1):
+            spots[index] = spots[index]._replace(**changes)
+        return spots
+
+    return change
+
+
+def each(place: Callable[[int, Buffer, Spot], Spot]) -> Change:
+    return lambda added, spots: [place(i, *both) for i, both in enumerate(zip(added, spots))]
+
+
+FAULTS: list[Change] = [
+    *(one(index, memory=memory) for index in (0, 1, -1) for memory in (-1, 3, 7)),
+    *(one(index, offset=offset) for index in (0, 1, -1) for offset in (8, -16, 1 << 28, (1 << 12) - 8)),
+    one(0, memory=0, offset=1 << 12),
+    one(1, memory=1, offset=1 << 20),
+    *(each(lambda i, b, s, m=m: Spot(m, 0)) for m in range(3)),  # type: ignore[misc]
+    each(lambda i, b, s: Spot(0, s.offset)),
+    each(lambda i, b, s: Spot(i % 2, s.offset)),
+    each(lambda i, b, s: s._replace(offset=s.offset + 4)),
+    each(lambda i, b, s: s._replace(offset=s.offset // 2)),
+    each(lambda i, b, s: s._replace(offset=SIZES[s.memory].bytes)),
+    each(lambda i, b, s: s._replace(memory=s.memory + 1)),
+    each(lambda i, b, s: s._replace(memory=s.memory - 1)),
+    lambda added, spots: spots[::-1],
+]
+
+
+@pytest.mark.parametrize("fault", range(len(FAULTS)))
+def test_check_planner_finds_planted_faults(fault: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_memories, "MOST_STATES", 4)
+    with pytest.raises(CheckFailed):
+        check_planner(faulty(FAULTS[fault]), memories=[m.bytes for m in SIZES], max_examples=30)
+
+
+def test_check_planner_finds_a_wrong_size_and_a_refusal_of_what_fits() -> None:
+    class Sum(SeveralMemoriesPlanner):
+        def get_maximum_memory_size(self) -> int:
+            return sum(self.used_bytes())
+
+    class Refuses(SeveralMemoriesPlanner):
+        def add_buffer(self, size: int, *arguments: int) -> None:
+            if size > 64:
+                raise ArenaError("too large")
+            super().add_buffer(size, *arguments)
+
+    for wrong in (Sum, Refuses):
+        with pytest.raises(CheckFailed):
+            check_planner(lambda wrong=wrong: wrong(SIZES), memories=[m.bytes for m in SIZES])  # type: ignore[misc]
+    assert max(m.bytes for m in SIZES) < REGION_BYTES
