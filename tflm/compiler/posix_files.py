@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
 import sys
@@ -37,6 +36,8 @@ def try_lock(descriptor: int) -> bool:
     Raises:
         OSError: the file system has no locks.
     """
+    import fcntl  # a browser's Python lacks it, and locks nothing
+
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -46,4 +47,6 @@ def try_lock(descriptor: int) -> bool:
 
 def unlock(descriptor: int) -> None:
     """Release the lock of a file; to close the file is not enough while a fork has its descriptor."""
+    import fcntl
+
     fcntl.flock(descriptor, fcntl.LOCK_UN)
