@@ -63,7 +63,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
 .PHONY: demo test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
-	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures \
+	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults history overlaps long clean
 
 demo: $(RUNTIME)
@@ -192,9 +192,13 @@ compiled: $(TESTING)
 compiled-cmsis-nn: $(TESTING)
 	TFLM_CMSIS_NN=$(CMSIS_NN) $(VENV)/bin/pytest -n 2 tests/test_cmsis_nn_programs.py
 
-# Both tables of tflm/c, after a change of kernels.
+# The tables of kernels in tflm/c, after a change of kernels.
 compiled-figures: $(TESTING)
 	$(VENV)/bin/python tools/compiled_figures.py $(CORPUS)/models/*.tflite $(CORPUS)/ops/*.tflite
+
+# The stack of CMSIS-NN's functions, from its sources in the folder CMSIS_NN; needs arm-none-eabi-gcc.
+compiled-stacks: $(TESTING)
+	$(VENV)/bin/python tools/compiled_figures.py --library $(CMSIS_NN)
 
 compiled-check: $(TESTING)
 	$(VENV)/bin/python tools/compiled_figures.py --check --parts $(CORPUS)/models/*.tflite

@@ -25,6 +25,7 @@ import tflm.c.compile
 from tflm.c import cmsis_nn
 from tflm.c.cmsis_nn.products import row_sums
 from tflm.c.compile_report import compile_report
+from tflm.c.sizes import library_stacks
 from tflm.cli.app import app
 from tflm.schema import (
     ActivationFunctionType,
@@ -284,6 +285,36 @@ def test_operators_that_were_not_counted_call_the_library_for_helium(name: str) 
 def test_the_report_says_which_operators_keep_their_kernels() -> None:
     report = compile_report(compared(GENERATED["broadcast"], "cortex-m4"))
     assert (" generated: operators", "0: CMSIS-NN has no function with TFLM's results") in report.facts
+
+
+def test_the_stack_of_every_function_is_known_for_every_part() -> None:
+    assert set(library_stacks()) == {*cmsis_nn.FUNCTIONS, *cmsis_nn.HELPERS}
+    assert all(min(stacks.values()) > 0 for stacks in library_stacks().values())
+
+
+@pytest.mark.parametrize("operator", cmsis_nn.OPERATORS)
+@given(data=st.data())
+@settings(max_examples=10, phases=(Phase.generate,), deadline=None)
+def test_a_bound_of_the_stack_includes_the_functions_that_are_called(operator: str, data: st.DataObject) -> None:
+    model, _ = data.draw(OPERATORS[operator])
+    try:
+        made = compiled(tflm.Model(model))
+    except tflm.TflmError:
+        return
+    calls = {call.function for call in made.program.library_calls()}
+    assert calls <= set(library_stacks())
+    for function in calls if made.stack_bounds is not None else ():
+        assert all(made.stack_bounds[build] > stack for build, stack in library_stacks()[function].items())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_bound_of_the_stack_is_for_parts_that_a_program_can_be_compiled_for(name: str) -> None:
+    parts = {"cortex-m0plus", "cortex-m4", "cortex-m55"}
+    wanted = {None: parts, "cortex-m0": {"cortex-m0plus"}, "cortex-m4": parts - {"cortex-m55"}}
+    for part in KINDS:
+        bounds = compiled(CALLS[name][0], part).stack_bounds
+        assert bounds is not None
+        assert {each for each, _ in bounds} == wanted.get(part, {"cortex-m55"})
 
 
 # --- With the library's sources ------------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
     python tools/compiled_figures.py MODEL ...           writes tflm/c/kernel_sizes.csv and kernel_instructions.csv
                                                          from these models and those of compiled_training.py
+    python tools/compiled_figures.py --library FOLDER    writes tflm/c/library_stacks.csv from the sources of CMSIS-NN
     python tools/compiled_figures.py --check MODEL ...   compares their figures with what models take
 
 Models that cannot be compiled are left out. Kernels whose text has not changed are not compiled again. The check
@@ -22,6 +23,7 @@ from pathlib import Path
 
 import compiled_instructions
 import compiled_sizes
+import library_stacks
 from compiled_emulation import Emulator
 from compiled_training import training_models
 
@@ -96,10 +98,16 @@ def _check(models: Sequence[CompiledModel], build: tuple[str, str], folder: Path
 def main() -> None:
     """Write the tables, or check them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", type=Path, metavar="MODEL")
+    parser.add_argument("models", nargs="*", type=Path, metavar="MODEL")
     parser.add_argument("--check", action="store_true", help="compare the tables with models")
     parser.add_argument("--parts", action="store_true", help="with --check: also the stack on Cortex-M0+ and M55")
+    parser.add_argument("--library", type=Path, metavar="FOLDER", help="write the table of stacks of this CMSIS-NN")
     arguments = parser.parse_args()
+    if arguments.library is not None:
+        library_stacks.write_table(library_stacks.measure(arguments.library.resolve()))
+        return
+    if not arguments.models:
+        parser.error("name the models, or --library FOLDER")
     models = compiled_models(arguments.models)
     if not arguments.check:
         write([*(tflm.compile_model(model, name) for name, model in training_models()), *models])

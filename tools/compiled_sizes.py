@@ -41,8 +41,14 @@ def compiled(folder: Path, name: str, build: Build) -> str:
     return made
 
 
-def depths_of(folder: Path, names: Sequence[str], objects: Iterable[str], build: Build) -> dict[str, int]:
-    """Bytes of the deepest chain of calls of functions, by name, linked with the C library."""
+def depths_of(
+    folder: Path, names: Sequence[str], objects: Iterable[str], build: Build, *, all_known: bool = False
+) -> dict[str, int]:
+    """Bytes of the deepest chain of calls of functions, by name, linked with the C library.
+
+    Raises:
+        ValueError: `all_known`, and a function makes a call that is not followed.
+    """
     image = f"linked.{''.join(build)}.elf"
     kept = [f"-Wl,--undefined={name}" for name in names]
     link = ["-nostartfiles", "--specs=nosys.specs", f"-Wl,--entry={names[0]}", "-Wl,--no-warn-mismatch", "-w"]
@@ -59,6 +65,9 @@ def depths_of(folder: Path, names: Sequence[str], objects: Iterable[str], build:
     functions = functions_of(listing)
     depths = Depths(functions, [])
     addresses = {function.name: address for address, function in functions.items()}
+    if all_known:
+        for name in names:
+            depths.followed(addresses[name])
     return {name: depths.of(addresses[name], frozenset()) for name in names}
 
 

@@ -142,6 +142,26 @@ class Depths:
 
         return depth(start, NESTED)
 
+    def followed(self, start: int) -> None:
+        """Require that direct calls are all that a function and what it calls make, and that none calls itself.
+
+        Raises:
+            ValueError: one calls through a register, or itself; the message names it.
+        """
+        done: set[int] = set()
+
+        def visit(address: int, callers: tuple[int, ...]) -> None:
+            function = self.functions.get(address)
+            if function is None or address in done:
+                return
+            if function.offsets or function.calls & {*callers, address}:
+                raise ValueError(f"{function.name} calls through a register, or a function that called it")
+            for called in function.calls:
+                visit(called, (*callers, address))
+            done.add(address)
+
+        visit(start, ())
+
     def _may(self, offset: int | None, pointers: frozenset[int]) -> Iterable[int]:
         yield from pointers
         if offset is not None:

@@ -13,6 +13,7 @@ from tflm.atomic_write import write_files
 from tflm.c import source
 from tflm.c.binding import BoundModel, bind_model
 from tflm.c.calls import Plan
+from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.decoding import with_shapes
 from tflm.c.demands import Demands
@@ -30,7 +31,7 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.rows import Rows
 from tflm.schema.model import Model, require_model
-from tflm.targets import Target
+from tflm.targets import PARTS, Target
 
 SHARED_KERNELS = "kernels"
 """The name of the files that hold the kernels of several models."""
@@ -74,7 +75,8 @@ class CompiledModel:
         kept_kernels: why the others keep generated kernels, by subgraph and operator; empty if there is no library.
         constant_bytes: of all tables in flash.
         stack_bounds: bounds of an invoke's stack in bytes, for each part and optimization that was measured, with
-            functions of newlib; None where a kernel was not measured.
+            functions of newlib; None where a kernel was not measured. With a library, for the parts of these that the
+            program can be compiled for, and the version of the library that its calls are written for.
         code_bytes: of all kernels in flash, for each part and optimization that was measured; None likewise.
         instructions: of an invoke on Cortex-M4 for each optimization that was counted, by formulas; see `Instructions`.
         stages: the operators that run in turns, a few rows at a time: first, and one after the last.
@@ -274,13 +276,21 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         sum(any(operator.library_calls()) for operators in bound.operators for operator in operators),
         kept,
         program.constant_bytes,
-        None if calls_library else stack_bounds(program),
+        _stack_bounds(program, choice.processors if calls_library else None),
         None if calls_library else code_bytes(kernels_of(program)),
         instructions_of(program),
         planned.stages,
         files,
         program,
     )
+
+
+def _stack_bounds(program: Program, processors: Processors | None) -> dict[Build, int] | None:
+    """Bounds of a program's stack, for those of the measured parts that it can be compiled for."""
+    bounds = stack_bounds(program)
+    if bounds is None or processors is None:
+        return bounds
+    return {build: bound for build, bound in bounds.items() if processors.can_be(PARTS[build[0]])}
 
 
 def _plain_files(options: CompileOptions, model: Model, name: str) -> Files:

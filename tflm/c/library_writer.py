@@ -28,6 +28,11 @@ def helpers_of_library(calls: Iterable[LibraryCall]) -> str:
     return "\n".join(dict.fromkeys(call.helper for call in calls if call.helper))
 
 
+def local_bytes(call: LibraryCall) -> int:
+    """Bytes of structures on the stack for a call, on a 32-bit processor."""
+    return FIELD_BYTES * sum(_leaves(argument) for argument in call.arguments if _is_local(argument))
+
+
 class LibraryWriter:
     """Writes calls of functions.
 

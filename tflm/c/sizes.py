@@ -1,6 +1,7 @@
 """Code and stack of compiled models, from what was measured of each kernel on Cortex-M.
 
-`tools/compiled_figures.py` writes the table. It holds for one text of a kernel, which its checksum stands for.
+`tools/compiled_figures.py` writes the tables. That of kernels holds for one text of a kernel, which its checksum stands
+for; that of a library's functions for the version that `tflm.c.cmsis_nn.processors` names.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 
 from tflm.c import source
 from tflm.c.emitter import kernels_of
+from tflm.c.library_writer import local_bytes
 from tflm.c.program import OperatorCode, Program
 from tflm.compiler.language import Kernel
 
@@ -81,9 +83,24 @@ def code_bytes(kernels: Iterable[Kernel]) -> dict[Build, int] | None:
     return {build: sum(size[build].code_bytes for size in sizes if size is not None) for build in BUILDS}
 
 
+@functools.cache
+def library_stacks() -> dict[str, dict[Build, int]]:
+    """Bounds of the stack of a library's functions for each build, with functions of newlib."""
+    text = (files("tflm.c") / "library_stacks.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(text.splitlines())
+    return {row["function"]: {build: int(row[" ".join(build)]) for build in BUILDS} for row in rows}
+
+
 def stack_bounds(program: Program) -> dict[Build, int] | None:
-    """Bounds of an invoke's stack in bytes for each build; None if a kernel was not measured."""
+    """Bounds of an invoke's stack in bytes for each build; None if a kernel or function was not measured."""
     largest = dict.fromkeys(BUILDS, 0)
+    for call in program.library_calls():
+        if call.function not in library_stacks():
+            return None
+        arguments = BYTES_OF_AN_ARGUMENT * len(call.arguments) + local_bytes(call)
+        share = SPECIALIZED if call.helper else 1
+        for build, stack_bytes in library_stacks()[call.function].items():
+            largest[build] = max(largest[build], arguments + round(share * stack_bytes))
     for kernel in kernels_of(program):
         sizes = sizes_of(kernel)
         if sizes is None:

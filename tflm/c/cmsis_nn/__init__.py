@@ -11,6 +11,7 @@ from typing import Union
 
 from tflm.c.cmsis_nn import convolutions, element_wise, pools, products, recurrent
 from tflm.c.cmsis_nn.processors import LIBRARY, Processors
+from tflm.c.cmsis_nn.recurrent import HELPERS
 from tflm.c.library_calls import LibraryCall
 from tflm.kernels.node import Node
 from tflm.schema.enums import TensorType
@@ -32,6 +33,24 @@ OPERATORS: Mapping[str, Bind] = {
 }
 """By operator."""
 
+SUFFIXES = {
+    "arm_avgpool": ("s8", "s16"),
+    "arm_convolve_1x1": ("s8_fast",),
+    "arm_convolve_wrapper": ("s4", "s8", "s16"),
+    "arm_depthwise_conv": ("s16",),
+    "arm_depthwise_conv_wrapper": ("s4", "s8"),
+    "arm_elementwise_add": ("s8", "s16"),
+    "arm_elementwise_mul": ("s8", "s16"),
+    "arm_fully_connected": ("s4", "s16"),
+    "arm_fully_connected_wrapper": ("s8",),
+    "arm_max_pool": ("s8", "s16"),
+    "arm_softmax": ("s8", "s8_s16", "s16"),
+    "arm_svdf_state": ("s16_s8",),
+}
+
+FUNCTIONS = tuple(f"{name}_{suffix}" for name, suffixes in SUFFIXES.items() for suffix in suffixes)
+"""The library's functions that operators call; those of HELPERS call others."""
+
 
 def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
     """The calls that compute an operator; None where it is left to generated kernels."""
@@ -43,4 +62,4 @@ def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
     return own(node, processors)
 
 
-__all__ = ["LIBRARY", "Processors", "bind"]
+__all__ = ["FUNCTIONS", "HELPERS", "LIBRARY", "Processors", "bind"]

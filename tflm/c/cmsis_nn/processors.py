@@ -57,6 +57,15 @@ class Processors(NamedTuple):
         """Whether kernels may run without Helium, as they do on the host."""
         return not all(map(has_mve, self.targets))
 
+    def can_be(self, part: Target) -> bool:
+        """Whether a program can be compiled for a part."""
+        if len(self.targets) > 1:
+            return True
+        (target,) = self.targets
+        if has_mve(target) or has_mve(part):
+            return has_mve(target) and has_mve(part)
+        return has_dsp(target) or not has_dsp(part)  # without DSP, kernels need no more
+
     def most_bytes(self, size: Callable[[Target, Version], int]) -> int:
         """The most that any of them needs."""
         return max(size(target, VERSION) for target in self.targets)

@@ -136,6 +136,9 @@ KINDS = {
 }
 """What stands in the text for the type of the input."""
 
+HELPERS = {f"lstm_{kind['kind']}": STEPS.substitute(kind) for kind in KINDS.values()}
+"""Functions that programs define beside those of the library, by name."""
+
 GATES = {"forget_gate": 1, "input_gate": 0, "cell_gate": 3, "output_gate": 2}
 """Fields of the structure, and the number of each gate in the operator's data."""
 
@@ -176,9 +179,9 @@ def _steps(node: Node, op: OpDataLSTM, x: Array, y: Array, hidden: Array, cell: 
     Args:
         x, y, hidden, cell: with steps first in x and y; with a dimension of batches, or without.
     """
-    kind = KINDS[node.eval_input(0).type]
+    function = f"lstm_{KINDS[node.eval_input(0).type]['kind']}"
     return LibraryCall(
-        f"lstm_{kind['kind']}",
+        function,
         (
             source("input", x),
             target("output", y),
@@ -188,7 +191,7 @@ def _steps(node: Node, op: OpDataLSTM, x: Array, y: Array, hidden: Array, cell: 
             target("gates", work_array(3 * cell.size, np.int16)),
         ),
         headers=(FUNCTIONS, SUPPORT_FUNCTIONS),
-        helper=STEPS.substitute(kind),
+        helper=HELPERS[function],
     )
 
 
