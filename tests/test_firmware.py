@@ -556,5 +556,5 @@ def test_a_devices_profile_on_the_command_line() -> None:
 def test_export_writes_registrations_for_one_type(tmp_path: Path) -> None:
     assert run("export", INT8_MODEL, tmp_path, "--typed").returncode == 0
     header = (tmp_path / "op_resolver.h").read_text()
-    assert "resolver.AddFullyConnected(tflite::Register_FULLY_CONNECTED_INT8())" in header
+    assert "resolver.AddFullyConnected(Register_FULLY_CONNECTED_INT8())" in header
     assert "#ifndef CMSIS_NN" in header

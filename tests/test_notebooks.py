@@ -60,5 +60,7 @@ def test_the_notebook_goes_from_numpy_to_firmware(ran: tuple[Path, dict[str, Any
     assert after["minimum_arena_bytes"] < before["minimum_arena_bytes"] == measured.minimum_arena_bytes
     assert before["inputs"] == list(measured.inputs)
     written = {path.name for path in (folder / "firmware").iterdir()}
-    assert written == {"strokes.tflite", "model_data.h", "model_data.cc", "op_resolver.h", "arena_size.h", "main.cc"}
+    assert written == {
+        *("strokes.tflite", "model_data.h", "model_data.cc", "op_resolver.h", "arena_size.h", "main.cc", "console.h"),
+    }
     assert f"ArenaSize = {tiled.minimum_arena_bytes};" in (folder / "firmware" / "arena_size.h").read_text()

@@ -14,7 +14,7 @@ from tflm.runtime.micro_measurement_report import drawn_figures
 PICTURE = Path(sys.argv[1] if len(sys.argv) > 1 else "fit_into_64_kib.svg")
 
 model = tflm.Model.from_file(Path(__file__).with_name("image_network.tflite"))
-made = tflm.fit(model, board="nrf52dk", reserve=4096)
+made = tflm.fit(model, board=tflm.boards.by_name("nrf52dk", sdk="bare-metal"), reserve=4096)
 for step in made.steps:
     print(f"{step.name}: {step.minimum_arena_bytes:,} bytes, {'fits' if step.fits else 'does not fit'}")
 

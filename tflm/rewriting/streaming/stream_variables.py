@@ -17,7 +17,7 @@ from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import AssignVariableOptions, IfOptions, ReadVariableOptions, VarHandleOptions
 from tflm.schema.tables import Operator, SubGraph, Tensor
 
-FLAG = np.array([True])
+FLAG = np.array([True], np.bool_)
 
 
 class StreamVariables:

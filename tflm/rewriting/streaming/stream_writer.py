@@ -135,8 +135,8 @@ class StreamWriter:
 
     def _first(self, tensor: int, rows: Rows) -> npt.NDArray[Any]:
         track = self._track(tensor)
-        indices = np.arange(rows.first * track.unit, rows.end * track.unit)
-        return np.ascontiguousarray(self._initial[tensor].take(indices, track.axis))
+        indices = np.arange(rows.first * track.unit, rows.end * track.unit, dtype=np.int64)
+        return np.ascontiguousarray(self._initial[tensor].take(indices, track.axis), None)
 
     def _rows_of(self, tensor: int, rows: Rows) -> int:
         """A tensor with these rows, which it has."""

@@ -257,7 +257,7 @@ def _first_window(table: Tensor, shape: Sequence[int], initial: npt.ArrayLike | 
     if initial is None:
         zero_points = table.quantization.zero_point if table.quantization is not None else None
         return np.full(shape, zero_points[0] if zero_points else 0, dtype)
-    window = np.asarray(initial)
+    window = np.asarray(initial, None)
     if window.shape != tuple(shape) or window.dtype != dtype:
         raise ArgumentError(
             f"the initial window is {window.dtype} of shape {list(window.shape)}, the input {dtype} of {list(shape)}"
