@@ -9,7 +9,7 @@ from tflm.memory.buffer import Buffer
 from tflm.memory.several_memories import Spot
 
 HEADER = Template("""\
-// Made by tflm plan --memories. The places of the model's tensors and scratch buffers in these memories:
+// Made by tflm.plan(model, memories=...). The places of the model's tensors and scratch buffers in these memories:
 //   $listed
 // The first of them is the arena, with TFLM's own data at its end:
 //   alignas(16) uint8_t arena[k${camel}ArenaBytes];
@@ -96,7 +96,7 @@ $table
   }
 
   TfLiteStatus Refuse() const {
-    MicroPrintf("The model, the kernels or TFLM changed since the plan was made: run tflm plan again");
+    MicroPrintf("The model, the kernels or TFLM changed since the plan was made: run tflm.plan again");
     return kTfLiteError;
   }
 
