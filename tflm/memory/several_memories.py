@@ -400,5 +400,5 @@ class SeveralMemoriesPlanner(MemoryPlanner):
     def _refuse(self) -> None:
         raise ArenaError(
             "the plan of several memories is not for these buffers: the model, the kernels or TFLM's release changed; "
-            "run tflm plan again"
+            "run tflm.plan again"
         )
