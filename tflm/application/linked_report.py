@@ -10,13 +10,13 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.board_fit import BoardFit, FirmwareRam, board_fit
 from tflm.boards.sdks import NOTHING, Span
-from tflm.boards.verdict import verdict_of
+from tflm.boards.verdict import Verdict, verdict_of
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.report import NAME, NUMBER, Report, Table
 
 
-def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, bool]:
-    """Compare a map or an ELF file with the prediction; also returns whether the firmware fits the board.
+def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, Verdict]:
+    """Compare a map or an ELF file with the prediction; also returns the verdict.
 
     Raises:
         OptionError: no board was chosen.
@@ -56,7 +56,7 @@ def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) ->
             f"the arena of the firmware lacks {arena - linked.ram[ARENA]:,} bytes: AllocateTensors() will fail"
         )
     title = f"{name} on {machine.board.name}, as linked in {path.name}"
-    return Report(title, [], [table], notes, verdict=found.line), found.answer.value == "yes"
+    return Report(title, [], [table], notes, verdict=found.line), found
 
 
 def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:

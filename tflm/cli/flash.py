@@ -8,11 +8,12 @@ from typing import Annotated
 import typer
 
 import tflm
-from tflm.application.errors import OptionError
+from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.flash_report import flash_report
 from tflm.application.linked_report import linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
+from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, show
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 from tflm.firmware.flash import DEFAULT_BUILD
@@ -44,7 +45,8 @@ def flash(
 ) -> None:
     """Show the flash, static RAM and stack of a firmware.
 
-    Counts the model, TFLM and each operator. The target is cortex-m4 without --target and --board.
+    Counts the model, TFLM and each operator. The target is cortex-m4 without --target and --board. With --map, the
+    exit status is 1 if the firmware does not fit the board, and 3 if that is not known.
 
     \b
     Example:
@@ -54,12 +56,13 @@ def flash(
     if linked is not None:
         if as_json or flash_data is not None or build != DEFAULT_BUILD:
             raise OptionError(
-                "--map prints a comparison of a release build; leave out --json, --build and --flash-data"
+                "--map prints a comparison of a release build as a table; leave out --json, --build and --flash-data"
             )
-        report, is_fitting = linked_report(title_of(model), load_model(model), on.machine(), linked)
+        report, verdict = linked_report(title_of(model), load_model(model), on.machine(), linked)
         show(report)
-        if not is_fitting:
-            raise typer.Exit(1)
+        if verdict.answer is not Answer.YES:
+            failed = NotKnown if verdict.answer is Answer.UNKNOWN else CheckFailed
+            raise failed(f"{model}: {verdict.line}")
         return
     machine = on.machine("cortex-m4")
     found = tflm.flash(load_model(model), target=machine.target, kernels=machine.kernels, build=build, data=flash_data)

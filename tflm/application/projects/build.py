@@ -39,8 +39,7 @@ def project_names(stem: str, origin: str) -> dict[str, str]:
 
 
 NOT_BUILT = (
-    "Projects of this kind have not been built: tests compile their sources with stand-ins for the SDK's headers,\n"
-    "and compare their build files with what the SDK declares."
+    "Projects of this kind have not been built: tests compile their sources with stand-ins for the SDK's headers."
 )
 """For READMEs of projects whose SDK the tests lack."""
 
