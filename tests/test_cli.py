@@ -208,10 +208,34 @@ def test_a_bar_is_for_terminals_and_for_what_takes_long(
     assert ("working" in screen.getvalue()) == shown
 
 
-def test_a_reader_that_stops_early_is_no_error() -> None:
-    command = f"{sys.executable} -m tflm inspect {INT8_MODEL} | head -1; exit ${{PIPESTATUS[0]}}"
-    answer = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
-    assert "Traceback" not in answer.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["arena", "--help"], ["--version"], ["inspect", INT8_MODEL], ["inspect", INT8_MODEL, "--json"]],
+    ids=lambda arguments: " ".join(map(str, arguments[::2])),
+)
+def test_a_reader_that_stops_early_ends_the_command_as_sigpipe_would(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tflm", *map(str, arguments)]
+    with open(writer, "wb") as output_end:
+        answer = subprocess.run(command, stdout=output_end, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr) == (141, b"")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["inspect", INT8_MODEL, "--json"]])
+def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "tflm", *map(str, arguments)]
+    with open("/dev/full", "wb") as full:
+        answer = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr) == (1, b"tflm: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a POSIX shell")
+def test_a_closed_output_is_no_error() -> None:
+    command = f"{sys.executable} -m tflm inspect {INT8_MODEL} >&-"
+    answer = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=False)
+    assert (answer.returncode, answer.stderr) == (0, b"")
 
 
 def completions(shell: str, words: str) -> str:

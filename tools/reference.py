@@ -50,6 +50,9 @@ COMMANDS_INTRODUCTION = """\
 | 0 | success |
 | 1 | error, or a requested check failed (`--budget`, `--check`) |
 | 2 | invalid arguments |
+| 3 | it is not known whether the model fits |
+| 70 | a bug in tflm |
+| 141 | the program that reads the output stopped early, as `head` does |
 
 A command replaces a file only if tflm wrote it and nobody changed it since, or with `--force`: the cache folder has the
 hashes of the files that were written. It never replaces a file that it reads, except the model itself by `-o` with

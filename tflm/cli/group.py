@@ -9,7 +9,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -27,6 +27,9 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 BUG = 70
 """Exit status after an error that the package did not raise on purpose: EX_SOFTWARE of sysexits.h."""
+
+CLOSED_PIPE = 141
+"""Exit status if the reader of the output stops early: in shells, that of programs that SIGPIPE ends."""
 
 OPTIONS = {
     "on_bad='leave-out'": "--leave-out",
@@ -56,8 +59,12 @@ class Commands(TyperGroup):
         Raises:
             SystemExit: when the program ends.
         """
+        sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # both may be closed
+        sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
         try:
             return super().main(*arguments, **settings)
+        except BrokenPipeError:  # of an error's line
+            _end_with_its_reader()
         except Exception as error:
             for line in traceback.format_exc().splitlines():
                 print_error(line)
@@ -72,7 +79,7 @@ class Commands(TyperGroup):
         Raises:
             UsageError: an option is invalid.
         """
-        with _escaped_usage_errors():
+        with _printed_errors():
             return super().make_context(*arguments, **settings)
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
@@ -90,17 +97,8 @@ class Commands(TyperGroup):
             typer.Exit: an error was printed; the status is 1.
         """
         warnings.showwarning = _show_warning
-        try:
-            with _escaped_usage_errors():
-                return super().invoke(ctx)
-        except (tflm.TflmError, OSError) as error:
-            if ctx.params.get("debug"):
-                raise
-            if isinstance(error, BrokenPipeError):  # the reader of the output has closed it
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            else:
-                print_error(f"tflm: {with_options(described(error))}")
-            raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
+        with _printed_errors(ctx.params.get("debug", False)):
+            return super().invoke(ctx)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """List the commands with their whole summaries, wrapped to the terminal."""
@@ -112,6 +110,55 @@ class Commands(TyperGroup):
 
 def _summary(text: str) -> str:
     return " ".join(text.partition("\n\n")[0].split())
+
+
+@contextmanager
+def _printed_errors(debug: bool = False) -> Iterator[None]:
+    """Print an error of the block in one line; with `debug` it is raised.
+
+    Raises:
+        typer.Exit: an error was printed; the status is 1, or 3 if a check has no answer.
+        UsageError: an option is invalid.
+    """
+    try:
+        with _escaped_usage_errors(), _flushed_output():
+            yield
+    except BrokenPipeError:
+        _end_with_its_reader()
+    except (tflm.TflmError, OSError) as error:
+        if debug:
+            raise
+        print_error(f"tflm: {with_options(described(error))}")
+        raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
+
+
+@contextmanager
+def _flushed_output() -> Iterator[None]:
+    """Flush standard output at the end of the block, where an error can still be shown.
+
+    Raises:
+        OSError: it cannot be written; what remains is discarded.
+    """
+    try:
+        yield
+    finally:
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard(sys.stdout)
+            raise
+
+
+def _end_with_its_reader() -> NoReturn:
+    """End the program without a word, as its output is no longer read."""
+    _discard(sys.stdout)
+    _discard(sys.stderr)
+    sys.exit(CLOSED_PIPE)
+
+
+def _discard(stream: TextIO) -> None:
+    """Discard what a stream holds and receives; otherwise Python fails when it flushes the stream at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

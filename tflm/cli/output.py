@@ -72,10 +72,16 @@ def is_piped() -> bool:
     return not sys.stdout.isatty() and "COLUMNS" not in os.environ
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave the error to the program; rich would exit with status 1."""
+        raise BrokenPipeError
+
+
 def console() -> Console:
     """Return a console as wide as the terminal; for a pipe, a wide one. $NO_COLOR turns all styles off."""
     settings: dict[str, Any] = {"color_system": None} if os.environ.get("NO_COLOR") else {}
-    return Console(width=PIPE_WIDTH if is_piped() else None, highlight=False, **settings)
+    return _Console(width=PIPE_WIDTH if is_piped() else None, highlight=False, **settings)
 
 
 @contextmanager
