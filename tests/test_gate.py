@@ -64,7 +64,8 @@ def _larger_model() -> bytes:
 
 def gated(model: Path, *options: str) -> Any:
     """What the command says of a model."""
-    answer = CliRunner().invoke(app, ["gate", str(model), *options, "--json"])
+    limit = [] if {"--board", "--base", "--budget"} & {*options} else ["--budget", "1M"]
+    answer = CliRunner().invoke(app, ["gate", str(model), *options, *limit, "--json"])
     assert answer.exit_code == 0, answer.output
     (found,) = json.loads(answer.stdout)["models"]
     return found
@@ -256,7 +257,7 @@ def test_the_checkout_is_not_imported(repository: Path, tmp_path: Path) -> None:
     git(tmp_path, "clone", "--quiet", "--depth=1", "--branch=branch", repository.as_uri(), str(shallow))
     for name in ("numpy", "typer", "tflm"):
         (shallow / f"{name}.py").write_text("import os\nos._exit(0)\n")
-    job = act(shallow, tmp_path, models="models/same.tflite")
+    job = act(shallow, tmp_path, models="models/same.tflite", budget="1M")
     assert job.outputs["fits"] is True, job.log
 
 
@@ -473,3 +474,24 @@ def test_a_badge_shows_what_is_needed(tmp_path: Path, budget: str, colour: str) 
     texts = [element.text for element in picture.iter("{http://www.w3.org/2000/svg}text")]
     assert texts == ["tensor arena on cortex-m4", "1.0 KiB"]
     assert colour in (tmp_path / "a.svg").read_text()
+
+
+@pytest.mark.parametrize("options", [[], ["--target", "cortex-m4"], ["--json"]], ids=" ".join)
+def test_a_gate_that_nothing_limits_is_refused(tmp_path: Path, options: list[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.tflite").write_bytes(INT8_MODEL.read_bytes())
+    answer = run("gate", "*.tflite", *options, cwd=tmp_path, COLUMNS="400")
+    assert (answer.returncode, answer.stdout) == (2, "")
+    for named in ("nothing limits a.tflite and 1 more", "--board NAME", "--budget SIZE", "tflm.toml", "--base"):
+        assert named in answer.stderr
+
+
+def test_a_model_that_no_budget_of_the_settings_matches_is_refused(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.tflite").write_bytes(INT8_MODEL.read_bytes())
+    (tmp_path / "tflm.toml").write_text('[budgets]\n"a.tflite" = "64K"\n')
+    assert run("gate", "a.tflite", cwd=tmp_path).returncode == 0
+    answer = run("gate", "a.tflite", "b.tflite", cwd=tmp_path, COLUMNS="400")
+    assert (answer.returncode, "nothing limits b.tflite;" in answer.stderr) == (2, True)
+    (tmp_path / "tflm.toml").write_text('board = "nano33ble"\n')
+    assert run("gate", "a.tflite", "b.tflite", cwd=tmp_path).returncode == 0

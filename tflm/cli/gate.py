@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from tflm.application.errors import CheckFailed, NotKnown
+from tflm.application.errors import CheckFailed, NotKnown, OptionError
 from tflm.application.gate import figures, gate_report, gated, models_from
-from tflm.application.machine import MachineOptions
+from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import bytes_from
 from tflm.application.output_files import Written
 from tflm.application.settings import budgets_of
@@ -38,7 +39,8 @@ def gate(
 ) -> None:
     """Check models against a budget or a board, for CI.
 
-    With --base, also shows the change since a git revision. The exit status is 1 if a model does not fit or cannot be
+    With --base, also shows the change since a git revision. Without it, each model needs a limit: --board, --budget, or
+    budgets in the project's settings. The exit status is 1 if a model does not fit or cannot be
     allocated, and 3 if none of them does that, but it is not known whether one fits.
 
     \b
@@ -49,6 +51,7 @@ def gate(
     machine = on.machine()
     paths = models_from(models)
     limits = dict.fromkeys(paths, bytes_from(budget)) if budget is not None else budgets_of(paths)
+    _require_limits(limits, machine, base)
     limit = next(iter(limits.values())) if len(set(limits.values())) == 1 else None
     found = []
     with progress("laying out", len(paths)) as advance:
@@ -71,4 +74,14 @@ def gate(
         unsure = all(each.verdict.startswith(Answer.UNKNOWN.value) for each in failing)
         raise (NotKnown if unsure else CheckFailed)(
             f"{', '.join(each.model for each in failing)} {what} not pass{advice}"
+        )
+
+
+def _require_limits(limits: Mapping[Path, int | None], machine: Machine, base: str | None) -> None:
+    unlimited = [str(path) for path, limit in limits.items() if limit is None]
+    if unlimited and machine.board is None and base is None:
+        others = f" and {len(unlimited) - 1} more" if len(unlimited) > 1 else ""
+        raise OptionError(
+            f"nothing limits {unlimited[0]}{others}; use --board NAME, --budget SIZE, or a board or budgets in "
+            "tflm.toml, or compare with --base REVISION"
         )
