@@ -20,7 +20,7 @@ from tflm.libraries.unresolved import message
 from tflm.memory import lifetimes, simple_memory_allocator, tensor
 from tflm.releases import TODAY, WHEEL, Release, distributions, history
 from tflm.releases.timeline import LATER, position
-from tflm.runtime import micro_allocator
+from tflm.runtime import allocator_structures
 from tflm.schema import BuiltinOperator, LeakyReluOptions, ModelBuilder, SubOptions, TensorType, quantized
 from tflm.schema.tables import OperatorCode
 from tflm.targets import CORTEX_M, INT8, INT32, POINTER, Either, Since, Struct, Until, When
@@ -333,7 +333,7 @@ def test_requests_of_every_release_are_reproduced_in_order(corpus: Path) -> None
 
 
 STRUCTURES = (
-    micro_allocator.MICRO_ALLOCATOR,
+    allocator_structures.MICRO_ALLOCATOR,
     simple_memory_allocator.SINGLE_ARENA_BUFFER_ALLOCATOR,
     simple_memory_allocator.NON_PERSISTENT_ARENA_BUFFER_ALLOCATOR,
     lifetimes.SCRATCH_BUFFER_REQUEST,
