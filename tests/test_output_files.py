@@ -32,6 +32,7 @@ WRITERS = {
     "atomic_write.py": "every file that is replaced or appended to",
     "evaluation/results.py": "results that an interrupted run continues",
     "compiler/cached_files.py": "the cache's folder and locks",
+    "cli/group.py": "the null device in place of a closed output",
 }
 """The modules that change files, and which."""
 
@@ -64,7 +65,7 @@ def test_one_module_writes_files() -> None:
     assert found == set(WRITERS)
 
 
-READ = {"model", "models", "inputs", "labels", "reference", "folder", "log", "flash_data", "other", "initial"}
+READ = {"model", "models", "inputs", "labels", "reference", "folder", "log", "flash_data", "other", "initial", "linked"}
 """Parameters with paths that commands read."""
 
 

@@ -182,8 +182,8 @@ def short(as_json: bool, *verdicts: str) -> None:
 
 def show(report: Report) -> None:
     """Print a report: its title, facts, tables and notes."""
-    if report.verdict:
-        print_line(report.verdict, "bold")
+    if report.verdict:  # one line, whatever its length: scripts read it
+        console().print(Text(as_text(report.verdict), "bold"), soft_wrap=True)
     if report.title:
         print_line(report.title, "bold")
     width = max((len(label) for label, _ in report.facts), default=0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tflm.atomic_write import write_atomically
+from tflm.atomic_write import write_files
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
 from tflm.libraries import KernelLibrary
 from tflm.memory.arena import ARENA_ALIGNMENT
@@ -112,10 +112,7 @@ class MemoriesPlan:
 
     def write(self, folder: str | os.PathLike[str], name: str = "model") -> list[Path]:
         """Write `memory_plan.h` into a folder, which is created; returns the path."""
-        path = Path(folder) / "memory_plan.h"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, self.header(name).encode())
-        return [path]
+        return write_files(folder, {"memory_plan.h": self.header(name)})
 
 
 def _order(count: int, home: int) -> list[int]:
