@@ -87,7 +87,7 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
         return None
     if axis == BATCHES:
         return _rows_of((0,))
-    both = _geometry(graph, operator, options)
+    both = windows_of(graph, operator, options)
     if both is None:
         return None
     rows, columns = both
@@ -101,7 +101,7 @@ def _sliding_window(graph: Graph, operator: Operator, axis: int) -> BandRule | N
     return step
 
 
-def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
+def windows_of(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
     """Windows along rows and columns; None if their number does not match the output."""
     image, output = graph.shape((operator.inputs or ())[0]), graph.shape((operator.outputs or ())[0])
     if hasattr(options, "filter_height"):

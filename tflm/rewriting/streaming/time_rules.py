@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tflm.errors import OperatorError
-from tflm.kernels.layers.geometry import Axis, axes, effective_size, output_size
+from tflm.kernels.layers.geometry import effective_size
 from tflm.kernels.overlap import element_wise, row_wise
-from tflm.rewriting.bands import WINDOWED, BandStep
+from tflm.rewriting.bands import WINDOWED, BandStep, windows_of
 from tflm.rewriting.graph import Graph
 from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
 from tflm.schema.enums import BuiltinOperator
@@ -83,14 +82,14 @@ def time_rule(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | No
     return _other_axes(graph, operator, tracks) if overlap is row_wise else None
 
 
-def _same_rows(track: Track, places: tuple[int, ...], constants: Mapping[int, Any] | None = None) -> TimeRule:
+def _same_rows(track: Track, places: tuple[int, ...]) -> TimeRule:
     """Output row i depends on row i of the inputs."""
     return TimeRule(
         places,
         track,
         1,
         lambda row: tuple(Read(place, row) for place in places),
-        lambda wanted: BandStep(dict.fromkeys(places, wanted), wanted, {}, dict(constants or {})),
+        lambda wanted: BandStep(dict.fromkeys(places, wanted), wanted, {}, {}),
     )
 
 
@@ -137,8 +136,8 @@ def _windows(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | Non
     is_image = len(graph.shape(inputs[0])) == len(graph.shape(output)) == 4
     if track is None or track.axis not in (1, 2) or track.unit != 1 or options is None or not is_image:
         return None
-    both = _geometry(graph, operator, options)
-    if both is None:
+    both = windows_of(graph, operator, options)
+    if both is None or min(axis.dilation for axis in both) < 1:
         return None
     time, other = both[track.axis - 1], both[2 - track.axis]
     extent = effective_size(time.taps, time.dilation)
@@ -154,24 +153,6 @@ def _windows(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | Non
         return BandStep({0: band.needed}, band.made, {"padding": band.padding}, {})
 
     return TimeRule((0,), Track(track.axis, 1, time.windows), time.stride, reads, step)
-
-
-def _geometry(graph: Graph, operator: Operator, options: Any) -> tuple[Axis, Axis] | None:
-    """Windows along rows and columns of the image; None if their number does not match the output."""
-    image, output = graph.shape((operator.inputs or ())[0]), graph.shape((operator.outputs or ())[0])
-    taps: tuple[int, ...]
-    if hasattr(options, "filter_height"):
-        taps, dilations = (options.filter_height, options.filter_width), (1, 1)
-    else:
-        taps = graph.shape((operator.inputs or ())[1])[1:3]
-        dilations = (options.dilation_h_factor, options.dilation_w_factor)
-    strides = options.stride_h, options.stride_w
-    try:
-        both = axes(options.padding, image[1:3], taps, output[1:3], strides, dilations)
-        expected = [output_size(options.padding, a.size, a.taps, a.stride, a.dilation) for a in both]
-    except OperatorError:
-        return None
-    return both if expected == list(output[1:3]) and min(*expected, *dilations) > 0 else None
 
 
 def _pad(graph: Graph, operator: Operator, tracks: Tracks) -> TimeRule | None:
