@@ -12,6 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 import test_firmware_tree
+import test_wake_word
 from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
 from test_compression import layers, sparse
@@ -38,6 +39,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     main.output(y)
     (path / "flex.tflite").write_bytes(builder.build())
     (path / "wide.tflite").write_bytes(_wide_model())
+    (path / "word.tflite").write_bytes(test_wake_word.MODEL.data)
+    (path / "flex_word.tflite").write_bytes(test_wake_word.flex_model().data)
     (path / "reversing.tflite").write_bytes(reversing())
     (path / "sparse.tflite").write_bytes(layers([sparse((64, 96), 0.1)]))
     (path / "log.txt").write_text(LOG)
@@ -137,9 +140,9 @@ INVOCATIONS: dict[str, list[str]] = {
     "tile": ["tile wide.tflite --macs 100% --tail-ram 1M"],
     "versions": [f"versions {INT8}", "versions flex.tflite"],
     "wake-word": [
-        "wake-word wide.tflite",
-        "wake-word flex.tflite -t esp32",
-        "wake-word wide.tflite --manifest micro.json",
+        "wake-word word.tflite",
+        "wake-word flex_word.tflite -t esp32",
+        "wake-word word.tflite --manifest micro.json",
     ],
 }
 """Calls of the commands for each document."""

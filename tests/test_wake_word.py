@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from test_device_log import wide_convolution
 from typer.testing import CliRunner
 
 import tflm
@@ -15,18 +15,40 @@ from tflm.boards.device_check import operator_findings
 from tflm.cli.app import app
 from tflm.firmware.wake_word import S3, needs_in, size_for_all, tensor_arena_sizes
 from tflm.libraries.component import ESPHOME
-from tflm.schema import TensorType
+from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema.options import Conv2DOptions
 
-MODEL = tflm.Model(wide_convolution())
+FORM = ((1, 16, 40), TensorType.INT8, (1, 1), TensorType.UINT8)
+"""Shapes and types of the input and the output that micro_wake_word accepts; only the 16 may differ."""
+
+
+def wake_word_model(
+    shape: tuple[int, ...], type: TensorType, out_shape: tuple[int, ...], out_type: TensorType, custom: str = ""
+) -> tflm.Model:
+    """A convolution whose scratch buffer depends on the version of ESP-NN, and perhaps a custom operator."""
+    half = tflm.quantized(0.5)
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", shape, type, half)
+    image = main.tensor("image", (1, 5, 8, 16), TensorType.INT8, half)
+    features = main.tensor("features", (1, 5, 8, 16), TensorType.INT8, half)
+    score = main.tensor("score", out_shape, TensorType.INT8, half)
+    y = main.tensor("y", out_shape, out_type, half)
+    filters = main.constant("filters", np.ones((16, 5, 3, 16), np.int8), half)
+    weights = main.constant("weights", np.ones((1, 640), np.int8), half)
+    main.operator(BuiltinOperator.RESHAPE, [x, main.constant("s", np.array([1, 5, 8, 16], np.int32))], [image])
+    main.operator(BuiltinOperator.CONV_2D, [image, filters], [features], Conv2DOptions(stride_w=1, stride_h=1))
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [features, weights, -1], [score])
+    main.operator(custom or BuiltinOperator.QUANTIZE, [score], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+MODEL = wake_word_model(*FORM)
 
 
 def flex_model() -> tflm.Model:
-    builder = tflm.ModelBuilder()
-    main = builder.subgraph()
-    x, y = main.input("x", (2,), TensorType.FLOAT32), main.tensor("y", (2,), TensorType.FLOAT32)
-    main.operator("FlexErf", [x], [y])
-    main.output(y)
-    return tflm.Model(builder.build())
+    return wake_word_model(*FORM, custom="FlexErf")
 
 
 def allocate(size: int, kernels: str, release: str) -> None:
@@ -109,6 +131,36 @@ def test_the_command_lists_releases(tmp_path: Path) -> None:
     assert "2025.5 to 2026.3" in shown
     assert "2026.4 on" in shown
     assert "CONV_2D is slow" in shown
+
+
+@pytest.mark.parametrize(
+    "place_and_value",
+    [
+        *((0, shape) for shape in [(1, 16, 39), (1, 640), (2, 8, 40), (1, 16, 40, 1), (1, 256, 40), ()]),
+        *((1, type) for type in (TensorType.UINT8, TensorType.FLOAT32)),
+        *((2, shape) for shape in [(1,), (1, 2), (2, 1), (1, 1, 1), ()]),
+        *((3, type) for type in (TensorType.INT8, TensorType.FLOAT32)),
+    ],
+)
+def test_other_inputs_and_outputs_are_refused_as_esphome_refuses_them(
+    place_and_value: tuple[int, Any], tmp_path: Path
+) -> None:
+    form: list[Any] = list(FORM)
+    form[place_and_value[0]] = place_and_value[1]
+    path = manifest(tmp_path, 5)
+    answer = read(tmp_path, wake_word_model(*form), "--manifest", str(path))
+    shape, type, out_shape, out_type = form
+    found = f"takes {type.name.lower()} {list(shape)} and returns {out_type.name.lower()} {list(out_shape)}"
+    assert (answer.exit_code, answer.stdout) == (1, "")
+    assert found in answer.stderr
+    assert "int8 [1, stride, 40]" in answer.stderr
+    assert "tflm arena --target esp32s3" in answer.stderr
+    assert path.read_bytes() == MANIFEST.replace("SIZE", "5").encode()
+
+
+@pytest.mark.parametrize("stride", [1, 255])
+def test_every_stride_that_a_byte_counts_is_accepted(stride: int) -> None:
+    assert tensor_arena_sizes(wake_word_model((1, stride, 40), *FORM[1:]))
 
 
 def test_another_maker_s_part_is_refused(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ CALLS = {
     "strip": ("{model}", "{model} -o {out}.tflite"),
     "tile": ("{model} --time-limit 0.1", "{model} --macs 100% --ram 1K --time-limit 0.1"),
     "versions": ("{model}", "{model} --tflm esphome -o {out}.tflite"),
-    "wake-word": ("{model}", "{original} --manifest {json}"),
+    "wake-word": ("{model}", "{word} --manifest {json}"),
     "warm": ("{model}",),
 }
 """What each command is run with. `{model}` is the damaged model, `{original}` a good one and `{out}` a new place; the
@@ -178,8 +178,8 @@ def _made(name: str, folder: Path, data: bytes, rng: random.Random, mutate: Muta
         return _written(folder / f"{name}.tflite", data if name == "model" else ORIGINAL.read_bytes())
     if name == "out":
         return folder / "out"
-    if name == "picture":
-        return _written(folder / "picture.tflite", picture_model())
+    if name in MODELS:
+        return _written(folder / f"{name}.tflite", MODELS[name]())
     contents = _contents(name, _input_of(data), rng)
     if isinstance(contents, dict):
         for place, content in contents.items():
@@ -272,3 +272,21 @@ def picture_model() -> bytes:
     main.operator(BuiltinOperator.RELU, [x], [y])
     main.output(y)
     return builder.build()
+
+
+def word_model() -> bytes:
+    """FULLY_CONNECTED from a slice of sound to a probability, as micro_wake_word accepts them."""
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    half = tflm.quantized(0.5)
+    x = main.input("x", (1, 1, 40), TensorType.INT8, half)
+    weights = main.constant("weights", np.ones((1, 40), np.int8), half)
+    score, y = main.tensor("score", (1, 1), TensorType.INT8, half), main.tensor("y", (1, 1), TensorType.UINT8, half)
+    main.operator(BuiltinOperator.FULLY_CONNECTED, [x, weights, -1], [score])
+    main.operator(BuiltinOperator.QUANTIZE, [score], [y])
+    main.output(y)
+    return builder.build()
+
+
+MODELS = {"picture": picture_model, "word": word_model}
+"""Good models of other forms than the original."""

@@ -10,17 +10,24 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from tflm.boards.device_check import DeviceFinding, operator_findings
-from tflm.errors import ArgumentError, TflmError
+from tflm.errors import ArgumentError, ModelError, TflmError
 from tflm.libraries import library_for
 from tflm.libraries.component import ESPHOME
 from tflm.libraries.pins import esp_nn_stated, versions_in
 from tflm.releases import Releases, by_name, require_release
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schema.enums import TensorType
 from tflm.schema.model import Model
 from tflm.targets import PARTS, Target
 
 S3 = PARTS["esp32s3"]
+
+FEATURES = 40
+"""Values that micro_wake_word computes from each slice of sound."""
+
+LARGEST_STRIDE = 255
+"""Slices in an input; micro_wake_word counts them in a byte."""
 
 
 class Need(NamedTuple):
@@ -59,7 +66,9 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
 
     Raises:
         ArgumentError: the target is not an Espressif chip.
+        ModelError: micro_wake_word does not accept the model's input and output.
     """
+    _require_wake_word(model)
     if target.family != S3.family:
         raise ArgumentError(
             f"micro_wake_word does not support target {target.name!r}; use an Espressif chip, such as esp32s3"
@@ -72,6 +81,28 @@ def tensor_arena_sizes(model: Model, target: Target = S3, advance: Callable[[], 
         else:
             found.append(need)
     return found
+
+
+def _require_wake_word(model: Model) -> None:
+    """Check the first input and output as micro_wake_word does when it loads a model.
+
+    Raises:
+        ModelError: the model has others; the message says which.
+    """
+    main = model.subgraphs[0]
+    sides = [[(main.tensors or [])[i] for i in (side or ())[:1]] for side in (main.inputs, main.outputs)]
+    taken, returned = ([(each.type, list(each.shape or ())) for each in side] for side in sides)
+    strides = range(1, LARGEST_STRIDE + 1)
+    takes_slices = any(taken == [(TensorType.INT8, [1, stride, FEATURES])] for stride in strides)
+    if not takes_slices or returned != [(TensorType.UINT8, [1, 1])]:
+        found = [
+            " ".join(f"{type.name.lower()} {shape}" for type, shape in side) or "nothing" for side in (taken, returned)
+        ]
+        raise ModelError(
+            f"not a microWakeWord model: it takes {found[0]} and returns {found[1]}; ESPHome's micro_wake_word accepts "
+            f"streaming models that take int8 [1, stride, {FEATURES}], with a stride from 1 to {LARGEST_STRIDE}, and "
+            "return uint8 [1, 1]. For the arena of other models, use tflm arena --target esp32s3 --kernels esp-nn"
+        )
 
 
 def needs_in(needs: list[Need], release: Releases | None) -> list[Need]:
