@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from models import FLOAT32, INT8, Draw
 
 import tflm
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,

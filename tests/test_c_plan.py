@@ -17,22 +17,22 @@ from models import INT8, counter
 from outcomes import count
 
 import tflm
-from tflm.c.call_checker import lost_values
-from tflm.c.calls import Call, CallNeeds, Kernels, Move, Plan, ShapedCall, Window
-from tflm.c.in_place import distances, row_blocks
-from tflm.c.kernel_facts import ReferenceKernels
-from tflm.c.late_reads import late_reads
-from tflm.c.lowering import Lowering
-from tflm.c.plan import plan
-from tflm.c.rolling import Grain, RollingWindow, shared_bytes
-from tflm.c.row_operators import RowOperator, row_operators
-from tflm.c.schedule import Run, Schedule, Shift, Span, Store
-from tflm.c.stage_choice import ChosenStage, StageSearch
 from tflm.kernels.overlap import FAR, NOWHERE
 from tflm.planning.views import Piece
-from tflm.rewriting.rows import Rows
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schedule.call_checker import lost_values
+from tflm.schedule.calls import Call, CallNeeds, Kernels, Move, Plan, ShapedCall, Window
+from tflm.schedule.in_place import distances, row_blocks
+from tflm.schedule.kernel_facts import ReferenceKernels
+from tflm.schedule.late_reads import late_reads
+from tflm.schedule.line_buffers import Grain, RollingWindow, shared_bytes
+from tflm.schedule.lowering import Lowering
+from tflm.schedule.plan import plan
+from tflm.schedule.row_operators import RowOperator, row_operators
+from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import Run, Schedule, Shift, Span, Store
+from tflm.schedule.stage_choice import ChosenStage, StageSearch
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
 from tflm.testing import graphs
 
@@ -182,7 +182,7 @@ def test_plans_that_lose_values_are_dropped_for_others(monkeypatch: pytest.Monke
         return iter(["a value"] if found in rejected else [])
 
     refused = 3
-    monkeypatch.setattr("tflm.c.plan.lost_values", lost)
+    monkeypatch.setattr("tflm.schedule.plan.lost_values", lost)
     assert Emulation(model, plan(model)).is_right()
     assert len(rejected) == refused
     refused = 1 << 30

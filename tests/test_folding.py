@@ -18,7 +18,7 @@ from models import FLOAT32, INT8, INT16
 from oracle import Oracle, OracleError
 
 import tflm
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.rewriting.verification import random_inputs
 from tflm.schema import (
     ActivationFunctionType,

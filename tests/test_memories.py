@@ -21,9 +21,9 @@ from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import Split, board_fit
 from tflm.boards.board_report import verdict as board_verdict
 from tflm.report import with_thousands
-from tflm.rewriting.objective import TOO_LARGE, HeadArena
 from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
 from tflm.runtime.traffic import traffic
+from tflm.schedule.objective import TOO_LARGE, HeadArena
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
 
 M4 = tflm.targets.by_name("cortex-m4")

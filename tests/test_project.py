@@ -62,6 +62,8 @@ LAYERS = [
     "firmware.flash_range",
     "boards",
     "planning",
+    "graph",
+    "schedule",
     "rewriting",
     "firmware",
     "evaluation",

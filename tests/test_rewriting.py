@@ -17,17 +17,17 @@ from image_graphs import Images, image_graph, windows
 from oracle import Oracle
 
 import tflm
+from tflm.graph import Graph
 from tflm.planning.head_plan import Head
 from tflm.planning.views import Views, most_alive
-from tflm.rewriting import rows as row_arithmetic
-from tflm.rewriting.candidates import band_rules, write_stages
-from tflm.rewriting.estimates import Liveness, OperatorCosts, StageEstimate, concatenations, stages_of
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.operator_costs import measured_costs
-from tflm.rewriting.rows import Rows, Window, band_of_windows
-from tflm.rewriting.stage_search import ChosenStage, StageSearch
 from tflm.rewriting.verification import check_tags
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule import rows as row_arithmetic
+from tflm.schedule.candidates import band_rules, write_stages
+from tflm.schedule.estimates import Liveness, OperatorCosts, StageEstimate, concatenations, stages_of
+from tflm.schedule.operator_costs import measured_costs
+from tflm.schedule.rows import Rows, Window, band_of_windows
+from tflm.schedule.stage_search import ChosenStage, StageSearch
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -209,7 +209,7 @@ def test_wrong_rows_are_found_before_a_model_is_given_away(monkeypatch: pytest.M
         band = right(window, wanted)
         return band._replace(made=Rows(band.made.first - 1, band.made.end - 1)) if band.made.first > 1 else band
 
-    monkeypatch.setattr("tflm.rewriting.bands.band_of_windows", wrong)
+    monkeypatch.setattr("tflm.schedule.bands.band_of_windows", wrong)
     with pytest.raises(tflm.TflmError, match=r"differs|slice"):
         tflm.tile(tflm.Model(network()), target=tflm.targets.CORTEX_M)
 

@@ -11,15 +11,15 @@ import pytest
 from image_graphs import Images
 
 import tflm
-from tflm.rewriting.bands import BandStep
-from tflm.rewriting.candidates import Tiler
-from tflm.rewriting.estimates import StageEstimate, _band, concatenations
+from tflm.graph import Graph
 from tflm.rewriting.fold import PaddedAxis, zeros_for_same
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Border, Rows, band_of_border
-from tflm.rewriting.stage import BandOperator
-from tflm.rewriting.stage_search import KEPT, ChosenStage, StageSearch, Tiling, _best_of, _with
 from tflm.rewriting.verification import Verification, _random, random_inputs, require_same_values
+from tflm.schedule.bands import BandStep
+from tflm.schedule.candidates import Tiler
+from tflm.schedule.estimates import StageEstimate, _band, concatenations
+from tflm.schedule.rows import Border, Rows, band_of_border
+from tflm.schedule.stage import BandOperator
+from tflm.schedule.stage_search import KEPT, ChosenStage, StageSearch, Tiling, _best_of, _with
 from tflm.schema import ModelBuilder, Padding, TensorType
 
 
@@ -179,7 +179,7 @@ def test_a_padded_image_is_made_of_the_rows_under_a_band_and_padding_beyond_them
 
 
 def test_concatenations_join_by_tens_until_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflm.rewriting.estimates.MAXIMUM_CONCATENATED", 10)
+    monkeypatch.setattr("tflm.schedule.estimates.MAXIMUM_CONCATENATED", 10)
     counts = {1: 0, 2: 1, 10: 1, 11: 2, 12: 3, 20: 3, 21: 3, 22: 4, 100: 11, 101: 12}
     assert {parts: concatenations(parts) for parts in counts} == counts
 

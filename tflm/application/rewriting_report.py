@@ -16,8 +16,8 @@ from tflm.boards.board_report import verdict
 from tflm.memory import SearchProgress
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Report, with_thousands
-from tflm.rewriting.candidates import Progress
 from tflm.rewriting.tiling_report import shown
+from tflm.schedule.candidates import Progress
 
 
 @dataclass(frozen=True)

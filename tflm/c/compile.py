@@ -12,7 +12,6 @@ from typing import Any
 from tflm.atomic_write import write_files
 from tflm.c import source
 from tflm.c.binding import BoundModel, bind_model
-from tflm.c.calls import Plan
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.decoding import with_shapes
@@ -23,13 +22,14 @@ from tflm.c.instructions import Instructions, instructions_of
 from tflm.c.kernel_choice import ALL_GENERATED, GENERATED, KernelChoice, library_processors, with_library
 from tflm.c.kernel_needs import BoundKernels
 from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
-from tflm.c.plan import plan
 from tflm.c.program import Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
-from tflm.rewriting.rows import Rows
+from tflm.schedule.calls import Plan
+from tflm.schedule.plan import plan
+from tflm.schedule.rows import Rows
 from tflm.schema.model import Model, require_model
 from tflm.targets import PARTS, Target
 

@@ -11,7 +11,7 @@ from tflm.c.instructions import COUNTED_BUILDS, Instructions
 from tflm.c.library_comparison import Place
 from tflm.c.sizes import Build
 from tflm.report import Report, with_thousands
-from tflm.rewriting.rows import Rows
+from tflm.schedule.rows import Rows
 
 
 def compile_report(model: CompiledModel) -> Report:

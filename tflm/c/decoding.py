@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflm.graph import Graph
 from tflm.kernels.node import Node
 from tflm.kernels.reference.decode import TFLM_DECODE, Encoded, Scheme
 from tflm.memory.tensor import TfLiteEvalTensor
-from tflm.rewriting.graph import Graph
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.patch import with_data_inside

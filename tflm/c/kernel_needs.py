@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.c.calls import CallNeeds, ShapedCall
 from tflm.c.demands import Demands, step_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
 from tflm.compiler.language import Step
@@ -11,6 +10,7 @@ from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, no
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
+from tflm.schedule.calls import CallNeeds, ShapedCall
 
 IN_ORDER = tuple(
     kernel.function

@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.binding import Action, BoundModel, BoundOperator, Branch, Loop, Once, SubgraphCall
-from tflm.c.calls import Call, Move, Plan
 from tflm.c.demands import Array, Demands, root_of, step_arrays, work_arrays
 from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
-from tflm.rewriting.rows import Rows
+from tflm.schedule.calls import Call, Move, Plan
+from tflm.schedule.rows import Rows
 
 
 @dataclass(eq=False)

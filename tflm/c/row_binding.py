@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.c.calls import Call, Window
 from tflm.c.kernels import KERNELS, Part
 from tflm.compiler.language import Step
 from tflm.compiler.processor import without_tiles
@@ -23,7 +22,8 @@ from tflm.kernels.node import KernelContext, Node, NodeTensors
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.registration import Registration
 from tflm.memory.tensor import TfLiteEvalTensor
-from tflm.rewriting.rows import Rows
+from tflm.schedule.calls import Call, Window
+from tflm.schedule.rows import Rows
 
 ROWS = 1
 """The dimension of a tensor that its rows count along."""

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from tflm.graph import Graph
 from tflm.quantization.recipe import CONVERSIONS
-from tflm.rewriting.graph import Graph
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import TensorType
 from tflm.schema.model import Model

@@ -7,8 +7,8 @@ from collections import Counter
 import numpy as np
 
 from tflm.errors import ArgumentError
+from tflm.graph import Graph
 from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators
-from tflm.rewriting.graph import Graph
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.model import Model
 from tflm.schema.options import ReshapeOptions

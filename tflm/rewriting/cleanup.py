@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflm.rewriting.graph import Graph, alike
+from tflm.graph import Graph, alike
 from tflm.rewriting.orders import moves_nothing
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Operator

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.rewriting.identities import all_values, results_of
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.tables import Operator, QuantizationParameters

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.graph import Graph, alike
 from tflm.kernels.layers.geometry import output_size, padding_before
-from tflm.rewriting.graph import Graph, alike
 from tflm.schema.enums import BuiltinOperator, Padding, TensorType
 from tflm.schema.tables import Operator
 

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import TflmError
+from tflm.graph import Graph, alike
 from tflm.kernels.overlap import element_wise
 from tflm.rewriting.cleanup import replace_by_inputs
-from tflm.rewriting.graph import Graph, alike
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schema.builder import ModelBuilder
 from tflm.schema.element_types import ELEMENT_TYPES

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tflm.graph import Graph
 from tflm.kernels.overlap import element_wise
-from tflm.rewriting.graph import Graph
 from tflm.rewriting.orders import Order, inverse
 from tflm.schema.enums import ActivationFunctionType, BuiltinOperator, TensorType
 from tflm.schema.options import ConcatenationOptions, ReducerOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflm.rewriting.graph import Graph, alike
+from tflm.graph import Graph, alike
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.tables import Operator
 

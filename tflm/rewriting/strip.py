@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.schema.model import Model, require_model
 from tflm.schema.offline_plan import METADATA_NAME
 from tflm.schema.patch import with_data_inside

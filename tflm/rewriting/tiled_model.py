@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflm.errors import ArgumentError
+from tflm.graph import Graph
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.libraries.kernel_library import overlap_allowed_by
 from tflm.memory import OptimalPlanner
@@ -15,18 +16,17 @@ from tflm.planning import plan
 from tflm.planning.improved_model import SeparateMemories
 from tflm.planning.model_plan import require_overlap
 from tflm.releases import Releases
-from tflm.rewriting.candidates import Progress, Rewritten, Tiler
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.objective import HeadArena, Objective, OneArena
-from tflm.rewriting.operator_costs import Measure
 from tflm.rewriting.simplify import simplified
-from tflm.rewriting.stage_search import ChosenStage
 from tflm.rewriting.tiling_report import TiledModel, TiledStage
 from tflm.rewriting.verification import Verification, verified
 from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule.candidates import Progress, Rewritten, Tiler
+from tflm.schedule.objective import HeadArena, Objective, OneArena
+from tflm.schedule.operator_costs import Measure
+from tflm.schedule.stage_search import ChosenStage
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target

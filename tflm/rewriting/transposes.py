@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tflm.graph import Graph
 from tflm.rewriting.cleanup import drop_operators_to_no_effect, drop_unread_operators
-from tflm.rewriting.graph import Graph
 from tflm.rewriting.layouts import Change, flipped, run_in
 from tflm.rewriting.orders import (
     MAXIMUM_RANK,

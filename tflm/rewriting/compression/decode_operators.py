@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tflm.graph import Graph
 from tflm.kernels.reference.decode import TFLM_DECODE
 from tflm.rewriting.compression.encodings import Encoding
-from tflm.rewriting.graph import Graph
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from tflm.boards.device_check import operator_findings
 from tflm.errors import RewriteError, TflmError
+from tflm.graph import Graph
 from tflm.kernels.reference.decode import SCHEMES, TFLM_DECODE, Scheme
 from tflm.libraries import KernelLibrary
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
 from tflm.rewriting.compression.decode_operators import with_decoded
 from tflm.rewriting.compression.encodings import Encoding, smallest_encoding
-from tflm.rewriting.graph import Graph
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver

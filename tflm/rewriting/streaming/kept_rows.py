@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
 from tflm.rewriting.streaming.time_rules import TimeRule, Track
+from tflm.schedule.rows import Rows
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, SliceOptions
 from tflm.schema.tables import Operator

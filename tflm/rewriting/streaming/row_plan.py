@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
 from tflm.rewriting.streaming.kept_rows import Timeline, runs
+from tflm.schedule.rows import Rows
 
 
 class RowsOfTensor(NamedTuple):

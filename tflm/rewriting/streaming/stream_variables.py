@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.schema.element_types import TENSOR_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import AssignVariableOptions, IfOptions, ReadVariableOptions, VarHandleOptions

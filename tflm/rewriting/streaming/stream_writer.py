@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.rewriting.bands import BandStep
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
 from tflm.rewriting.streaming.kept_rows import Timeline
 from tflm.rewriting.streaming.normal_form import slice_of
 from tflm.rewriting.streaming.row_plan import RowPlan, ranges_to_compute
 from tflm.rewriting.streaming.stream_variables import StreamVariables
 from tflm.rewriting.streaming.time_rules import TimeRule, Track
+from tflm.schedule.bands import BandStep
+from tflm.schedule.rows import Rows
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ConcatenationOptions
 from tflm.schema.tables import Operator

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.rewriting.simplify import simplified
 from tflm.rewriting.streaming.normal_form import normalize
 from tflm.rewriting.streaming.row_plan import row_plan

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tflm.errors import ArgumentError
+from tflm.graph import Graph
 from tflm.kernels.shapes import require_axis
-from tflm.rewriting.bands import WINDOWED
-from tflm.rewriting.graph import Graph
 from tflm.rewriting.streaming.kept_rows import Timeline, timeline
 from tflm.rewriting.streaming.row_plan import RowPlan, ranges_to_compute, row_plan
 from tflm.rewriting.streaming.time_rules import TimeRule, Track, moved, time_rule
+from tflm.schedule.bands import WINDOWED
 from tflm.schema.enums import BuiltinOperator
 
 CONVOLUTIONS = (BuiltinOperator.CONV_2D, BuiltinOperator.DEPTHWISE_CONV_2D)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tflm.graph import Graph
 from tflm.kernels.layers.geometry import effective_size
 from tflm.kernels.overlap import element_wise, row_wise
-from tflm.rewriting.bands import WINDOWED, BandStep, windows_of
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
+from tflm.schedule.bands import WINDOWED, BandStep, windows_of
+from tflm.schedule.rows import Border, Rows, Window, band_of_border, band_of_windows
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.tables import Operator
 

@@ -6,16 +6,16 @@ import bisect
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tflm.c.call_checker import lost_values
-from tflm.c.calls import Call, Kernels, Move, Plan, PlannedBuffer, Window
-from tflm.c.kernel_facts import ReferenceKernels
-from tflm.c.late_reads import Reordered, late_reads
-from tflm.c.lowering import Lowering
-from tflm.c.placement import Location, distributed, placed
-from tflm.c.schedule import Run, Schedule, Shift, Span
-from tflm.c.stage_choice import FINEST, ChosenStage, StageSearch
 from tflm.errors import CompileError, RewriteError
-from tflm.rewriting.rows import Rows
+from tflm.schedule.call_checker import lost_values
+from tflm.schedule.calls import Call, Kernels, Move, Plan, PlannedBuffer, Window
+from tflm.schedule.kernel_facts import ReferenceKernels
+from tflm.schedule.late_reads import Reordered, late_reads
+from tflm.schedule.lowering import Lowering
+from tflm.schedule.placement import Location, distributed, placed
+from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import Run, Schedule, Shift, Span
+from tflm.schedule.stage_choice import FINEST, ChosenStage, StageSearch
 from tflm.schema.model import Model
 from tflm.schema.patch import with_operator_order
 from tflm.targets import align_up

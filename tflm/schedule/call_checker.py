@@ -13,14 +13,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.calls import Call, CallNeeds, Kernels, Plan, ShapedCall, Window
-from tflm.c.calls import Move as MovedRows
-from tflm.c.lasting import lasting_tensors
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import windows
 from tflm.kernels.overlap import Move, OperatorFacts, TensorFacts
 from tflm.memory.byte_labels import TensorKey
+from tflm.schedule.calls import Call, CallNeeds, Kernels, Plan, ShapedCall, Window
+from tflm.schedule.calls import Move as MovedRows
+from tflm.schedule.lasting import lasting_tensors
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, Tensor
 from tflm.schema.verifier import called_subgraphs

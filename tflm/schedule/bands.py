@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tflm.errors import OperatorError
+from tflm.graph import Graph
 from tflm.kernels.layers.geometry import Axis, axes, effective_size, output_size
 from tflm.kernels.overlap import element_wise
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Border, Rows, Window, band_of_border, band_of_windows
+from tflm.schedule.rows import Border, Rows, Window, band_of_border, band_of_windows
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.tables import Operator
 

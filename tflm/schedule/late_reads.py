@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflm.c.calls import Call, CallNeeds, Kernels, Plan, ShapedCall
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
+from tflm.schedule.calls import Call, CallNeeds, Kernels, Plan, ShapedCall
+from tflm.schedule.rows import Rows
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions

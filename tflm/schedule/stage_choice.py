@@ -6,13 +6,13 @@ import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tflm.c.calls import Kernels, ShapedCall
-from tflm.c.in_place import both_ways, runs_by_rows
-from tflm.c.rolling import Around, Grain, RollingStage, RowCall, moved_bytes, peak, shared_bytes
-from tflm.c.row_operators import row_operators
+from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
-from tflm.rewriting.estimates import Liveness
-from tflm.rewriting.graph import Graph
+from tflm.schedule.calls import Kernels, ShapedCall
+from tflm.schedule.estimates import Liveness
+from tflm.schedule.in_place import both_ways, runs_by_rows
+from tflm.schedule.line_buffers import Around, Grain, RollingStage, RowCall, moved_bytes, peak, shared_bytes
+from tflm.schedule.row_operators import row_operators
 from tflm.schema.model import Model
 
 LONGEST_STAGE = 24

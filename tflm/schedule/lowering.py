@@ -6,13 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from tflm.c.calls import CallNeeds, Kernels, ShapedCall
-from tflm.c.in_place import blocks_at, both_ways, runs_by_rows
-from tflm.c.lasting import lasting_tensors
-from tflm.c.placement import Location
-from tflm.c.rolling import RollingStage, RollingWindow, RowCall, RowCount, capacities
-from tflm.c.row_operators import RowOperator
-from tflm.c.schedule import Run, Schedule, Shift, Span, Store
 from tflm.kernels import OPAQUE, REGISTRATIONS, Node
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
@@ -20,7 +13,14 @@ from tflm.memory.byte_labels import TensorKey
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.planning.views import Views, last_steps
-from tflm.rewriting.rows import Rows
+from tflm.schedule.calls import CallNeeds, Kernels, ShapedCall
+from tflm.schedule.in_place import blocks_at, both_ways, runs_by_rows
+from tflm.schedule.lasting import lasting_tensors
+from tflm.schedule.line_buffers import RollingStage, RollingWindow, RowCall, RowCount, capacities
+from tflm.schedule.placement import Location
+from tflm.schedule.row_operators import RowOperator
+from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import Run, Schedule, Shift, Span, Store
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 

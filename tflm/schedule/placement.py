@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tflm.c.schedule import Schedule
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.body_placement import BodyPlacement
 from tflm.planning.views import Body
+from tflm.schedule.schedule import Schedule
 
 ROUNDS = 8
 """Changes for each store that are tried for each height that is aimed at."""

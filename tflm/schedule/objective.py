@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from tflm.rewriting.operator_costs import Measure
 from tflm.runtime.micro_measurement import SeparateArenas
+from tflm.schedule.operator_costs import Measure
 from tflm.schema.model import Model
 
 TOO_LARGE = sys.maxsize

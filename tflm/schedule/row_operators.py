@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tflm.c.calls import CallNeeds, Kernels, ShapedCall
+from tflm.graph import Graph
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis, effective_size
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
-from tflm.rewriting.bands import PADS, ROWS, band_rule
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule.bands import PADS, ROWS, band_rule
+from tflm.schedule.calls import CallNeeds, Kernels, ShapedCall
+from tflm.schedule.rows import Rows
 from tflm.schema.model import Model
 
 

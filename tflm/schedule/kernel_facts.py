@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from tflm.c.calls import CallNeeds, ShapedCall
 from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.layers.trailing_output import behind_all_channels, behind_each_channel, behind_each_window
 from tflm.kernels.overlap import NOWHERE, nowhere
+from tflm.schedule.calls import CallNeeds, ShapedCall
 from tflm.schema.model import Model
 
 WINDOWED = (behind_all_channels, behind_each_channel, behind_each_window)

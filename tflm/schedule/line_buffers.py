@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tflm.c.row_operators import RowOperator
-from tflm.c.schedule import Shift, Span
-from tflm.rewriting.rows import Rows
+from tflm.schedule.row_operators import RowOperator
+from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import Shift, Span
 
 NO_ROW = 1 << 30
 """After all rows."""

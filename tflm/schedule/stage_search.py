@@ -11,10 +11,10 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from tflm.rewriting.bands import BandRule
-from tflm.rewriting.estimates import Liveness, OperatorCosts, StageCost, StageEstimate, stages_of
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
+from tflm.schedule.bands import BandRule
+from tflm.schedule.estimates import Liveness, OperatorCosts, StageCost, StageEstimate, stages_of
+from tflm.schedule.rows import Rows
 
 LONGEST_STAGE = 16
 """Most operators in a stage."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tflm.rewriting.bands import BandRule, BandStep, axis_of
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
+from tflm.graph import Graph
+from tflm.schedule.bands import BandRule, BandStep, axis_of
+from tflm.schedule.rows import Rows
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.options import ConcatenationOptions, SliceOptions
 from tflm.schema.tables import Operator

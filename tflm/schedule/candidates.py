@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tflm.graph import Graph
 from tflm.kernels import Node
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory import ARENA_ALIGNMENT
@@ -17,13 +18,12 @@ from tflm.memory.buffer import Buffer
 from tflm.memory.lifetimes import LifetimeBuilder, ScratchBufferRequest
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.planning.head_plan import Head
-from tflm.rewriting.bands import BandRule, axis_of, band_rule
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.objective import Objective
-from tflm.rewriting.operator_costs import Measure, measured_costs
-from tflm.rewriting.stage import Stage, StageWriter
-from tflm.rewriting.stage_search import ChosenStage, StageSearch, Tiling
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.schedule.bands import BandRule, axis_of, band_rule
+from tflm.schedule.objective import Objective
+from tflm.schedule.operator_costs import Measure, measured_costs
+from tflm.schedule.stage import Stage, StageWriter
+from tflm.schedule.stage_search import ChosenStage, StageSearch, Tiling
 from tflm.schema.model import Model
 from tflm.schema.patch import with_plan
 from tflm.schema.tables import Operator

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from tflm.memory.byte_labels import TensorKey
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.views import Body, Piece, merged
-from tflm.rewriting.rows import Rows
+from tflm.schedule.rows import Rows
 
 
 class Store(NamedTuple):
@@ -48,7 +48,7 @@ class Span(NamedTuple):
 
 
 class Run(NamedTuple):
-    """A call of an operator's kernel; see `tflm.c.calls.Call`.
+    """A call of an operator's kernel; see `tflm.schedule.calls.Call`.
 
     Attributes:
         steps: of the invocation that it takes, more than one if it runs subgraphs.

@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from tflm.rewriting.bands import BandRule
-from tflm.rewriting.estimates import OperatorCosts
-from tflm.rewriting.graph import Graph
+from tflm.graph import Graph
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule.bands import BandRule
+from tflm.schedule.estimates import OperatorCosts
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import ConcatenationOptions, SliceOptions

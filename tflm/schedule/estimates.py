@@ -6,11 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from tflm.graph import Graph
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.rewriting.bands import BandRule
-from tflm.rewriting.graph import Graph
-from tflm.rewriting.rows import Rows
-from tflm.rewriting.stage import MAXIMUM_CONCATENATED, BandOperator, Stage, slices_in
+from tflm.schedule.bands import BandRule
+from tflm.schedule.rows import Rows
+from tflm.schedule.stage import MAXIMUM_CONCATENATED, BandOperator, Stage, slices_in
 from tflm.targets import align_up
 
 

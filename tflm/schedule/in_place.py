@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tflm.c.calls import CallNeeds
-from tflm.c.row_operators import RowOperator
 from tflm.kernels.overlap import FAR
-from tflm.rewriting.rows import Rows
+from tflm.schedule.calls import CallNeeds
+from tflm.schedule.row_operators import RowOperator
+from tflm.schedule.rows import Rows
 
 
 def row_blocks(rows: int, grain: int, *, backwards: bool) -> list[Rows]:

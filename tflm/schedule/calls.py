@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 from tflm.kernels.layers.trailing_output import Windows
 from tflm.kernels.overlap import OperatorFacts
 from tflm.memory.byte_labels import TensorKey
-from tflm.rewriting.rows import Rows
+from tflm.schedule.rows import Rows
 
 
 class Window(NamedTuple):
