@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from image_graphs import shrinking_network
 from test_cli import INT8_MODEL, figures, refusal, run
 from test_planning import wide_graph
 
@@ -135,3 +136,59 @@ def test_a_plan_that_loses_values_is_obeyed_if_that_is_wanted(branches: Path) ->
     assert run("arena", lossy, "--checks", "tflm").returncode == 0
     assert run("run", lossy, "--random", 1, "--checks", "tflm").returncode == 0
     assert "use all or tflm" in run("arena", lossy, "--checks", "some").stderr
+
+
+def test_a_plan_of_several_memories_writes_the_planner(branches: Path) -> None:
+    folder = branches.with_name("made")
+    call = ("plan", branches, "--memories", "SRAM:6K,PSRAM:1M", "--reorder", "-o", folder)
+    printed = figures(*call, "--cost", "PSRAM:3")
+    assert [(each["name"], each["cost"]) for each in printed["memories"]] == [("SRAM", 1), ("PSRAM", 3)]
+    assert (folder / "memory_plan.h").is_file()
+    assert printed["proved_optimal"]
+    assert len(printed["written"]) == 1 + (printed["order"] is not None)
+    assert all(rival["cost"] is None or printed["cost"] <= rival["cost"] for rival in printed["rivals"])
+    shown = run(*call)
+    assert shown.returncode == 0
+    assert "largest first" in shown.stdout
+    assert "proved to be the cheapest" in shown.stdout
+    assert f"wrote {folder / 'memory_plan.h'}" in shown.stdout
+
+
+def test_memories_of_a_board_have_what_its_firmware_leaves() -> None:
+    printed = figures("plan", INT8_MODEL, "--board", "esp32-s3-eye", "--memories", "psram,sram")
+    slow, fast = printed["memories"]
+    assert (slow["name"], slow["cost"], fast["name"], fast["cost"]) == ("PSRAM", 6, "SRAM", 1)
+    assert 0 < fast["bytes"] < 320 << 10
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--memories", "SRAM"), "has no size"),
+        (("--memories", "SRAM:0"), "0 bytes"),
+        (("--memories", "SRAM:1K,SRAM:2K"), "named twice"),
+        (("--memories", ":1K"), "invalid memories"),
+        (("--memories", "SRAM:1Q"), "invalid size"),
+        (("--memories", "A:1K,B:1M", "--cost", "C:2"), "unknown memory 'C'; --memories has A, B"),
+        (("--memories", "A:1K,B:1M", "--cost", "A:0"), "number above 0"),
+        (("--memories", "A:1K,B:1M", "--cost", "A:-1"), "number above 0"),
+        (("--memories", "A:1K,B:1M", "--cost", "A:fast"), "invalid cost 'fast'"),
+        (("--memories", "FAST", "--board", "esp32-s3-eye"), "has SRAM, PSRAM"),
+        (("--memories", "SRAM:600K", "--board", "esp32-s3-eye"), "not 600K"),
+        (("--cost", "A:1"), "--cost is for --memories"),
+        (("--memories", "A:1M", "--tail-ram", "1K"), "omit --head-ram"),
+    ],
+)
+def test_invalid_memories_are_refused(options: tuple[str, ...], reason: str) -> None:
+    answer = run("plan", INT8_MODEL, *options)
+    assert answer.returncode == 2
+    assert reason in " ".join(answer.stderr.split())
+
+
+def test_a_buffer_that_fits_no_memory_is_named_with_what_helps(tmp_path: Path) -> None:
+    path = tmp_path / "image.tflite"
+    path.write_bytes(shrinking_network(64).data)
+    answer = run("plan", path, "--memories", "A:11K,B:10K")
+    assert answer.returncode != 0
+    assert "'x' (12288 bytes) fits none of A beside the tail (" in answer.stderr
+    assert "tflm tile" in answer.stderr

@@ -127,6 +127,10 @@ INVOCATIONS: dict[str, list[str]] = {
     "inspect": [f"inspect {INT8}", "inspect flex.tflite"],
     "inspect --check": ["inspect odd.tflite --check"],
     "plan": [f"plan {INT8} --in-place --reorder --board nano33ble", "plan wide.tflite --in-place"],
+    "plan --memories": [
+        f"plan {INT8} --memories SRAM,PSRAM --board esp32-s3-eye -o planned",
+        "plan wide.tflite --memories A:1M --reorder -o planned",
+    ],
     "profile": [f"profile {INT8} --runs 1"],
     "profile --target": [f"profile {INT8} --board nano33ble", "profile wide.tflite --target cortex-m4"],
     "quantize": [

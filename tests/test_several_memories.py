@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
-from image_graphs import shrinking_network
+from image_graphs import image_graph, shrinking_network
 from test_cli import INT8_MODEL
 
 import tflm
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
-from tflm.memory import several_memories
+from tflm.memory import OptimalPlanner, several_memories
 from tflm.memory.buffer import Buffer
 from tflm.memory.plan_search import SearchLimits, search_plan
 from tflm.memory.several_memories import (
@@ -28,7 +28,7 @@ from tflm.memory.several_memories import (
     place_in_memories,
 )
 from tflm.runtime.traffic import buffer_traffic, traffic
-from tflm.testing import CheckFailed, check_planner
+from tflm.testing import CheckFailed, check_planner, graphs
 from tflm.testing.buffers import buffers
 
 MODEL = shrinking_network(32)
@@ -49,7 +49,7 @@ def cheapest(buffers: Sequence[Buffer], moved: Sequence[int], memories: Sequence
     return min(costs, default=None)
 
 
-MEMORIES = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 9)), min_size=1, max_size=3)
+MEMORIES = st.lists(st.tuples(st.integers(1, 12), st.integers(1, 9)), min_size=1, max_size=3)
 
 
 @given(buffers(max_count=4, max_size=96), MEMORIES, st.lists(st.integers(0, 50), min_size=5, max_size=5))
@@ -96,6 +96,7 @@ def test_a_buffer_that_fits_nowhere_is_named() -> None:
         ([("SRAM", 0)], "has 0 bytes"),
         ([("SRAM", 1 << 31)], "less than 2 GiB"),
         ([("SRAM", 64, -1)], "costs -1"),
+        ([("SRAM", 64, 0)], "costs 0"),
         ([("SRAM", 64, float("nan"))], "costs nan"),
         ([("SRAM", 1 << 20), ("SRAM", 64)], "two memories are called 'SRAM'"),
         (["SRAM"], "not 'SRAM'"),
@@ -113,6 +114,81 @@ def test_a_plan_for_several_memories_refuses_what_it_cannot_do() -> None:
         tflm.plan(MODEL, planner="greedy", memories=[("A", 1 << 20)])
     with pytest.raises(ArenaError, match="the tail in A"):
         tflm.plan(MODEL, memories=[("A", 16)])
+
+
+def test_ctrl_c_keeps_the_best_plan_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(several_memories, "MOST_STATES", 1)
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    memories = [("fast", 7 << 10, 1), ("slow", 1 << 20, 6)]
+    found = tflm.plan(MODEL, planner=OptimalPlanner(progress=interrupt), memories=memories)
+    assert found.interrupted
+    longer = tflm.plan(MODEL, planner=OptimalPlanner(time_limit=60), memories=memories)
+    assert longer.proved_optimal
+    assert longer.cost <= found.cost
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6])
+@pytest.mark.parametrize(
+    ("options", "kernels"),
+    [({"in_place": True}, "reference"), ({"overlap": True}, "reference"), ({"overlap": True}, "cmsis-nn")],
+)
+def test_buffers_that_share_bytes_cost_no_more_and_answer_the_same(
+    share: float, options: dict[str, bool], kernels: str
+) -> None:
+    """The check of values that an interpreter makes knows no planner."""
+    on: dict[str, Any] = {"target": "cortex-m4", "kernels": kernels}
+    whole = tflm.measure_arena(MODEL, RESOLVER, **on).minimum_arena_bytes
+    memories = [("fast", int(whole * share), 1), ("slow", whole, 6)]
+    plain = tflm.plan(MODEL, memories=memories, views=False, **on)
+    found = tflm.plan(MODEL, memories=memories, **options, **on)
+    assert found.cost <= plain.cost
+    others = [bytearray(each.used_bytes) for each in found.others]
+    allocator = tflm.MicroAllocator(bytearray(found.arena_bytes), found.planner(), memories=others, **on)
+    assert (answer(MODEL, allocator) == answer(MODEL, bytearray(1 << 20))).all()
+
+
+def test_an_overlap_needs_less_of_the_fast_memory() -> None:
+    assert any(_cost(size, overlap=True) < 0.9 * _cost(size, views=False) for size in range(3 << 10, 9 << 10, 512))
+
+
+def _cost(fast: int, **options: bool) -> float:
+    return tflm.plan(MODEL, target="cortex-m4", memories=[("fast", fast, 1), ("slow", 1 << 20, 6)], **options).cost
+
+
+def test_other_kernels_refuse_buffers_that_share_bytes() -> None:
+    """What overlaps with TFLM's kernels may lose values with others, whose loops differ."""
+    on: dict[str, Any] = {"target": "cortex-m4"}
+    sizes = [("fast", size, 1) for size in range(3 << 10, 9 << 10, 512)]
+    plans = [tflm.plan(MODEL, memories=[size, ("slow", 1 << 20, 6)], overlap=True, **on) for size in sizes]
+    refused = 0
+    for found in plans:
+        others = [bytearray(each.used_bytes) for each in found.others]
+        allocator = tflm.MicroAllocator(
+            bytearray(1 << 20), found.planner(), "cortex-m4", kernels="arduino", memories=others
+        )
+        try:
+            answer(MODEL, allocator)
+        except ArenaError:
+            refused += 1
+    assert refused
+
+
+@settings(max_examples=25)
+@given(image_graph() | graphs(), st.sampled_from([0.15, 0.3, 0.5, 0.8]), st.booleans())
+def test_no_simple_plan_of_a_random_model_costs_less(data: bytes, share: float, overlap: bool) -> None:
+    model = tflm.Model(data)
+    whole = tflm.measure_arena(model, RESOLVER)
+    fast = whole.tail_bytes + ROOM_TO_PREPARE + int(whole.head_bytes * share)
+    found = tflm.plan(model, memories=[("fast", fast, 1), ("slow", 1 << 24, 6)], overlap=overlap)
+    assert found.proved_optimal
+    assert all(rival is None or found.cost <= rival for rival in found.rivals.values())
+
+
+ROOM_TO_PREPARE = 8 << 10
+"""What TFLM takes of the arena, besides the tail, while operators prepare."""
 
 
 def test_the_traffic_of_all_buffers_is_that_of_the_head() -> None:

@@ -34,16 +34,32 @@ def compile_options(
     )
 
 
+EXAMPLE = "DTCM:64K,SRAM:256K"
+
+
 def sizes_from(text: str) -> dict[str, int]:
     """Parse names and sizes of memories, such as DTCM:64K,SRAM:256K.
 
     Raises:
         OptionError: the text is something else.
     """
-    memories = {}
-    for part in text.split(","):
-        name, separator, size = part.strip().partition(":")
-        if not name or not separator:
-            raise OptionError(f"invalid memories {text!r} (expected e.g. DTCM:64K,SRAM:256K)")
-        memories[name] = bytes_from(size)
+    memories = {name: bytes_from(size) for name, size in pairs_from(text, "memories", EXAMPLE) if size}
+    if len(memories) < len(text.split(",")):
+        raise OptionError(f"invalid memories {text!r} (expected e.g. {EXAMPLE})")
     return memories
+
+
+def pairs_from(text: str, what: str, example: str) -> list[tuple[str, str]]:
+    """Parse names, each with what follows its colon, if anything.
+
+    Raises:
+        OptionError: a name is missing, or given twice.
+    """
+    pairs = [(name.strip(), value.strip()) for name, _, value in (part.partition(":") for part in text.split(","))]
+    names = [name.lower() for name, _ in pairs]
+    if not all(names):
+        raise OptionError(f"invalid {what} {text!r} (expected e.g. {example})")
+    twice = next((name for name, key in zip(dict(pairs), names) if names.count(key) > 1), None)
+    if twice is not None:
+        raise OptionError(f"invalid {what} {text!r}: {twice} is named twice")
+    return pairs

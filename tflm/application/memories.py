@@ -86,6 +86,15 @@ def _memory(text: str, board: Board | None) -> Memory:
         return Memory(text, bytes_from(text))
     if board is None:
         return Memory(text, None)
+    return memory_of(text, board)
+
+
+def memory_of(text: str, board: Board) -> Memory:
+    """A memory of a board by its name.
+
+    Raises:
+        OptionError: the board has none of this name.
+    """
     wanted = _key(text)
     for name, size in _banks(board):
         if _key(name) == wanted:

@@ -183,7 +183,9 @@ def command(function: Callable[..., None]) -> Callable[..., None]:
         try:
             for name, kind in outputs.items():
                 for path in _paths(options[name])[-1:]:
-                    rules.require(path, kind)
+                    rules.require(
+                        path, kind if kind is not Written.MODEL or not options.get("memories") else Written.FOLDER
+                    )
             function(**_arguments(options, function.__name__, has_machine="on" in parameters))
         except OptionError as error:
             raise typer.BadParameter(str(error)) from None

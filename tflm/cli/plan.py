@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 import tflm
 from tflm.application.errors import OptionError
+from tflm.application.export import identifier
 from tflm.application.machine import MachineOptions
 from tflm.application.memories import head_limit, memories_from
 from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written, is_same_file
 from tflm.application.rewriting_report import placed, plan_figures, plan_progress
+from tflm.application.several_memories import memories_figures, memories_of, memories_report
 from tflm.atomic_write import write_atomically
-from tflm.cli.output import print_json, show, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Output, Overlap, TailRam
+from tflm.cli.output import answer, print_json, show, status_line, wrote
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, TailRam
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import write_csv
@@ -33,7 +35,13 @@ def buffers_as_csv(measured: tflm.ArenaMeasurement) -> str:
 
 def plan(
     model: ModelPath,
-    output: Output = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="File for the new model; with --memories, folder for memory_plan.h."
+        ),
+        Written.MODEL,
+    ] = None,
     on: MachineOptions = NAMED,
     planner: Annotated[str, typer.Option(metavar="NAME", help=f"Planner: {', '.join(PLANNERS)}.")] = "optimal",
     time_limit: Annotated[
@@ -55,6 +63,21 @@ def plan(
     ] = False,
     reorder: Annotated[bool, typer.Option("--reorder", help="Also try other orders of the operators.")] = False,
     overlap: Overlap = None,
+    memories: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:SIZE,...",
+            help="Place buffers in several memories, as SRAM:200K,PSRAM:4M; on a board, names of its memories.",
+        ),
+    ] = None,
+    cost: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:COST,...",
+            help="Cost of a byte that is read or written in each memory, as SRAM:1,PSRAM:6. Default: 1 for the first "
+            "or the chip's own memories, 6 for others.",
+        ),
+    ] = None,
     head_ram: HeadRam = None,
     tail_ram: TailRam = None,
     csv: Annotated[
@@ -67,15 +90,18 @@ def plan(
 
     TFLM uses the plan in a model for the arena's head. If the plan found is not smaller, FILE gets the model unchanged.
 
+    With --memories, places the buffers in several memories, for stock TFLM with the planner in memory_plan.h.
+
     With a board, or with --head-ram and --tail-ram, shows the use of each memory and whether it fits.
 
     \b
     Examples:
       tflm plan model.tflite -o planned.tflite
       tflm plan model.tflite -o planned.tflite --in-place --reorder --time-limit 60
+      tflm plan model.tflite -o firmware --memories SRAM:200K,PSRAM:4M --cost SRAM:1,PSRAM:6
     """
     machine = on.machine()
-    memories = memories_from(head_ram, tail_ram, machine.board)
+    separate = memories_from(head_ram, tail_ram, machine.board)
     if planner not in PLANNERS:
         raise OptionError(f"unknown planner {planner!r}; use one of {', '.join(PLANNERS)}")
     if planner != "optimal" and (time_limit, steps) != (None, None):
@@ -83,25 +109,35 @@ def plan(
     if time_limit is None and steps is None:
         time_limit = DEFAULT_TIME_LIMIT
     loaded = load_model(model)
+    if memories is None and cost is not None:
+        raise OptionError("--cost is for --memories, as --memories SRAM:200K,PSRAM:4M")
+    if memories is not None and (separate is not None or csv is not None or always or planner != "optimal"):
+        raise OptionError(
+            "--memories places head and tail itself: omit --head-ram, --tail-ram, --csv, --always, --planner"
+        )
     with status_line("planning") as tell:
         chosen: str | MemoryPlanner = planner
         if planner == "optimal":
             chosen = OptimalPlanner(
                 time_limit=time_limit, step_limit=steps, progress=lambda at: tell(plan_progress(at))
             )
-        found = tflm.plan(
-            loaded,
-            None,
-            chosen,
-            target=machine.target,
-            kernels=machine.kernels,
-            in_place=in_place,
-            reorder=reorder,
-            overlap=overlap,
-            head_ram=head_limit(loaded, machine, memories),
-            tail_ram=None if memories is None else memories.tail.bytes,
-        )
-    where = placed(model, loaded, found, machine, memories)
+        options: dict[str, Any] = {"target": machine.target, "kernels": machine.kernels}
+        options |= {"in_place": in_place, "reorder": reorder, "overlap": overlap}
+        if memories is not None:
+            given = memories_of(memories, cost, loaded, machine)
+            in_memories = tflm.plan(loaded, None, chosen, memories=given, **options)
+        else:
+            head = head_limit(loaded, machine, separate)
+            tail = None if separate is None else separate.tail.bytes
+            found = tflm.plan(loaded, None, chosen, head_ram=head, tail_ram=tail, **options)
+    if memories is not None:
+        files = [] if output is None else in_memories.write(output, identifier(model.stem))
+        report = memories_report(in_memories, title_of(model), machine)
+        answer(as_json, memories_figures(model, in_memories, machine, files), report)
+        if not as_json:
+            wrote(*files)
+        return
+    where = placed(model, loaded, found, machine, separate)
     written = output is not None and (found.gains or always)
     if output is not None:
         if written:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from tflm.kernels import REGISTRATIONS
+from tflm.kernels.overlap import Overlap
 from tflm.libraries.kernel_library import REFERENCE, KernelLibrary
 from tflm.memory.plan_checker import LostValue, lost_values, offline_places
 from tflm.schema.model import Model
@@ -22,10 +23,14 @@ def values_lost_with(library: KernelLibrary, target: Target, model: Model) -> It
     offsets = None if library.overlaps is REFERENCE.overlaps else offline_offsets(model.root)
     if offsets is None:
         return
-    overlaps = {
+    yield from lost_values(model.root, offline_places(model.root, offsets), overlaps=overlaps_with(library, target))
+
+
+def overlaps_with(library: KernelLibrary, target: Target) -> dict[str, Overlap]:
+    """How far outputs may overlap inputs with a library's kernels on a part, by operator."""
+    return {
         name: partial(library.allowed_overlap, registration, target) for name, registration in REGISTRATIONS.items()
     }
-    yield from lost_values(model.root, offline_places(model.root, offsets), overlaps=overlaps)
 
 
 def require_safe_plan(library: KernelLibrary, target: Target, model: Model) -> None:

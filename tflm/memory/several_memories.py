@@ -82,7 +82,7 @@ def require_memories(memories: Sequence[Memory]) -> list[Memory]:
     """Return the memories if a plan can use them.
 
     Raises:
-        ArgumentError: there are none, two of one name, or one without bytes or with a negative cost.
+        ArgumentError: there are none, two of one name, or one without bytes or cost.
     """
     names = [memory.name for memory in memories]
     if not names:
@@ -92,20 +92,23 @@ def require_memories(memories: Sequence[Memory]) -> list[Memory]:
             raise ArgumentError(f"memory {memory.name!r} has {memory.bytes} bytes; must be {ARENA_ALIGNMENT} or more")
         if memory.bytes >= 1 << 31:
             raise ArgumentError(f"memory {memory.name!r} has {memory.bytes} bytes; must be less than 2 GiB")
-        if not 0 <= memory.cost < float("inf"):
-            raise ArgumentError(f"memory {memory.name!r} costs {memory.cost} a byte; must be a number of 0 or more")
+        if not 0 < memory.cost < float("inf"):
+            raise ArgumentError(f"memory {memory.name!r} costs {memory.cost} a byte; must be a number above 0")
         if names.count(memory.name) > 1:
             raise ArgumentError(f"two memories are called {memory.name!r}; each needs a name of its own")
     return list(memories)
 
 
-def place_in_memories(buffers: Sequence[Buffer], traffic: Sequence[int], memories: Sequence[Memory]) -> Placement:
+def place_in_memories(
+    buffers: Sequence[Buffer], traffic: Sequence[int], memories: Sequence[Memory], effort: int = 1
+) -> Placement:
     """Place buffers in memories so that the traffic costs little; the least where `proved_optimal`.
 
     Args:
         buffers: with sizes and lifetimes; offline offsets are ignored.
         traffic: bytes of each buffer that are read and written.
         memories: which may be in any order.
+        effort: how many times the usual number of assignments and steps may be tried.
 
     Raises:
         ArenaError: they do not fit, or no placement was found that does.
@@ -114,9 +117,9 @@ def place_in_memories(buffers: Sequence[Buffer], traffic: Sequence[int], memorie
     traffic = [bytes if buffer.size else 0 for bytes, buffer in zip(traffic, buffers)]
     rooms = [align_down(memory.bytes, ARENA_ALIGNMENT) for memory in memories]
     _require_rooms(sized, memories, rooms)
-    search = _Assignments(sized, traffic, rooms, [memory.cost for memory in memories])
-    found, bound = _cheapest(sized, search, rooms)
     costs = [memory.cost for memory in memories]
+    search = _Assignments(sized, traffic, rooms, costs, effort)
+    found, bound = _cheapest(sized, search, rooms, effort)
     known = [*([found] if found is not None else []), *_simple(sized, traffic, rooms, costs)]
     if not known:
         raise ArenaError(
@@ -164,8 +167,16 @@ class _Assignments:
         is_complete: whether all assignments are considered.
     """
 
-    def __init__(self, buffers: Sequence[Buffer], traffic: Sequence[int], rooms: Sequence[int], costs: Sequence[float]):
+    def __init__(
+        self,
+        buffers: Sequence[Buffer],
+        traffic: Sequence[int],
+        rooms: Sequence[int],
+        costs: Sequence[float],
+        effort: int,
+    ):
         self._buffers, self._traffic, self._rooms, self._costs = buffers, traffic, rooms, costs
+        self._most_states, self._most_expansions = MOST_STATES * effort, MOST_EXPANSIONS * effort
         self._order = sorted((i for i, b in enumerate(buffers) if b.size), key=lambda i: (buffers[i].first_use, i))
         self._alive_at = list(self._alive())
         self.is_complete = True
@@ -211,12 +222,12 @@ class _Assignments:
         for state, so_far in self._layers[position].items():
             for _, cost, later in self._choices(position, state):
                 layer[later] = min(layer.get(later, float("inf")), so_far + cost)
-        if len(layer) > MOST_STATES:
+        if len(layer) > self._most_states:
             kept = sorted(layer.items(), key=lambda item: (item[1], item[0]))
             rest = min(self._costs) * sum(self._traffic[i] for i in self._order[position + 1 :])
-            self.bound = min(self.bound, kept[MOST_STATES][1] + rest)
+            self.bound = min(self.bound, kept[self._most_states][1] + rest)
             self.is_complete = False
-            layer = dict(kept[:MOST_STATES])
+            layer = dict(kept[: self._most_states])
         return layer
 
     def by_rising_cost(self) -> Iterator[tuple[float, dict[int, int]]]:
@@ -226,7 +237,7 @@ class _Assignments:
         if () in self._rest[0]:
             heap.append((self._rest[0][()], 0, next(numbers), 0.0, (), ()))
         expansions = 0
-        while heap and expansions < MOST_EXPANSIONS:
+        while heap and expansions < self._most_expansions:
             total, depth, _, so_far, state, chosen = heapq.heappop(heap)
             position, expansions = -depth, expansions + 1
             if position == len(self._order):
@@ -239,7 +250,9 @@ class _Assignments:
                     heapq.heappush(heap, entry)
 
 
-def _cheapest(buffers: Sequence[Buffer], search: _Assignments, rooms: Sequence[int]) -> tuple[list[Spot] | None, float]:
+def _cheapest(
+    buffers: Sequence[Buffer], search: _Assignments, rooms: Sequence[int], effort: int
+) -> tuple[list[Spot] | None, float]:
     """The cheapest assignment that is found to fit, and a lower bound of the cost of any."""
     impossible: list[tuple[int, frozenset[int]]] = []
     bound, last, tried = None, search.bound, 0
@@ -248,13 +261,13 @@ def _cheapest(buffers: Sequence[Buffer], search: _Assignments, rooms: Sequence[i
         groups = [frozenset(i for i, at in memory_of.items() if at == memory) for memory in range(len(rooms))]
         if any(groups[memory] >= group for memory, group in impossible):
             continue
-        spots, proved = _placed(buffers, groups, rooms, impossible)
+        spots, proved = _placed(buffers, groups, rooms, impossible, STEPS * effort)
         if spots is not None:
             return spots, (cost if bound is None else bound) if search.is_complete else search.bound
         if not proved and bound is None:
             bound = cost
         tried += 1
-        if tried == MOST_PLACED:
+        if tried == MOST_PLACED * effort:
             break
     return None, (last if bound is None else bound) if search.is_complete else search.bound
 
@@ -264,12 +277,13 @@ def _placed(
     groups: Sequence[frozenset[int]],
     rooms: Sequence[int],
     impossible: list[tuple[int, frozenset[int]]],
+    steps: int,
 ) -> tuple[list[Spot] | None, bool]:
     """Places of the buffers of each memory; None if not found, and whether it is proved that there are none."""
     spots = [Spot(0, 0)] * len(buffers)
     for memory, (group, room) in enumerate(zip(groups, rooms)):
         members = sorted(group)
-        offsets, proved = _within([buffers[i] for i in members], room)
+        offsets, proved = _within([buffers[i] for i in members], room, steps)
         if offsets is None:
             if proved:
                 impossible.append((memory, group))
@@ -279,12 +293,12 @@ def _placed(
     return spots, True
 
 
-def _within(buffers: Sequence[Buffer], room: int) -> tuple[list[int] | None, bool]:
+def _within(buffers: Sequence[Buffer], room: int, steps: int = STEPS) -> tuple[list[int] | None, bool]:
     """Offsets within a memory, greedy ones if these fit; None if not found, and whether that is proved."""
     offsets = place_greedily(buffers)
     if plan_bytes(buffers, offsets) <= room:
         return offsets, True
-    found = search_plan(buffers, SearchLimits(seconds=None, steps=STEPS, capacity=room))
+    found = search_plan(buffers, SearchLimits(seconds=None, steps=steps, capacity=room))
     if found.head_bytes <= room:
         return found.offsets, True
     return None, found.lower_bound_bytes > room

@@ -2,33 +2,45 @@
 
 from __future__ import annotations
 
+import copy
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tflm.atomic_write import write_files
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError
 from tflm.libraries import KernelLibrary
+from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory.arena import ARENA_ALIGNMENT
-from tflm.memory.buffer import Buffer
+from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer
+from tflm.memory.planner import LimitedSearch, SearchProgress
 from tflm.memory.several_memories import (
     Memory,
-    Placement,
     SeveralMemoriesPlanner,
     Spot,
     by_size,
     place_in_memories,
     require_memories,
 )
+from tflm.planning.head_plan import Head
+from tflm.planning.joined_buffers import joined, joined_buffers
 from tflm.planning.memory_plan_header import memory_plan_header
+from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver
 from tflm.runtime.traffic import buffer_traffic, traffic
 from tflm.schema.model import Model
+from tflm.schema.patch import with_operator_order
 from tflm.targets import Target, align_up
+
+EFFORT_GROWTH = 4
+EFFORTS = tuple(EFFORT_GROWTH**i for i in range(6))
+"""Rounds of the search, each with so many times the work of the first; it ends with a proof or at the time limit."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +76,12 @@ class MemoriesPlan:
         home: index of the memory with the arena, in which the tail is.
         arena_bytes: the smallest arena there.
         cost: bytes read and written in each memory times its cost, with the tail.
-        lower_bound: no plan with the tail in that memory costs less.
+        lower_bound: no plan costs less, for this order of operators and these tensors that share bytes.
         rivals: what simple plans cost: "all in NAME", "head in NAME" and "largest first"; None where they do not fit.
+        names: of the buffers.
+        data: the model that the plan is for; not the given one if its operators were reordered.
+        order: how the operators of the first subgraph were reordered, or None.
+        interrupted: whether Ctrl-C ended the search; the plan is the best until then.
     """
 
     memories: tuple[MemoryShare, ...]
@@ -77,10 +93,19 @@ class MemoriesPlan:
     cost: float
     lower_bound: float
     rivals: dict[str, float | None]
+    names: tuple[str, ...]
+    data: bytes = field(repr=False)
+    order: OperatorOrder | None = None
+    interrupted: bool = False
+
+    @property
+    def model(self) -> Model:
+        """The model that the plan is for."""
+        return Model(self.data)
 
     @property
     def proved_optimal(self) -> bool:
-        """Whether no plan with the tail in the same memory costs less."""
+        """Whether no plan costs less; see `lower_bound`."""
         return self.cost <= self.lower_bound
 
     @property
@@ -111,8 +136,9 @@ class MemoriesPlan:
         )
 
     def write(self, folder: str | os.PathLike[str], name: str = "model") -> list[Path]:
-        """Write `memory_plan.h` into a folder, which is created; returns the path."""
-        return write_files(folder, {"memory_plan.h": self.header(name)})
+        """Write `memory_plan.h` into a folder, which is created, and a changed model as NAME.tflite; returns paths."""
+        model = {f"{name}.tflite": self.data} if self.order is not None else {}
+        return write_files(folder, {"memory_plan.h": self.header(name), **model})
 
 
 def _order(count: int, home: int) -> list[int]:
@@ -140,12 +166,123 @@ class _Recorder(SeveralMemoriesPlanner):
         return self._buffers
 
 
+@dataclass(frozen=True)
+class MemoriesOptions:
+    """What a plan may change, see `tflm.plan`; `search` has the time limit, `allowed` the overlaps."""
+
+    search: LimitedSearch | None = None
+    reorder: bool = False
+    joins: bool = False
+    overlap: bool = False
+    allowed: AllowedOverlap = reference_overlap
+
+
+class _Problem:
+    """A model's buffers, of which some may be joined, and where they may go.
+
+    Args:
+        model, resolver, target, library: see `plan_in_memories`.
+        order: how its operators were reordered.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        resolver: MicroMutableOpResolver,
+        target: Target,
+        library: KernelLibrary,
+        order: OperatorOrder | None = None,
+    ):
+        self.model, self.order = model, order
+        self._measure = partial(measure_arena, model, resolver, target=target, kernels=library)
+        recorder = _Recorder([Memory("all", (1 << 31) - 1)])
+        self.measured = self._measure(planner=recorder)
+        self.asked = recorder.asked
+        self.moved = buffer_traffic(model, self.measured)
+        moved = traffic(model, self.measured)
+        self.in_tail = moved.tail_read_bytes + moved.tail_written_bytes
+        self.named = [
+            replace(b, size=align_up(asked.size, ARENA_ALIGNMENT), offset=ONLINE_PLANNED_BUFFER)
+            for asked, b in zip(self.asked, self.measured.buffers)
+        ]
+        self.groups = [{i: 0} for i in range(len(self.asked))]
+
+    def joined(self, options: MemoriesOptions) -> _Problem | None:
+        """The same with buffers that share bytes; None if none can."""
+        other = copy.copy(self)
+        other.groups = joined_buffers(self.model, self.named, options.allowed, options.overlap)
+        return other if len(other.groups) < len(self.groups) else None
+
+    def plan(self, memories: Sequence[Memory], effort: int) -> MemoriesPlan:
+        """The cheapest plan, with the tail in any of the memories.
+
+        Raises:
+            ArenaError: the model does not fit them.
+        """
+        found: list[MemoriesPlan] = []
+        failures: list[ArenaError] = []
+        for home in range(len(memories)):
+            try:
+                found.append(self._with_tail_in(home, memories, effort))
+            except ArenaError as error:
+                failures.append(error)
+        if not found:
+            raise failures[0]
+        bound = min(plan.lower_bound for plan in found)
+        return replace(min(found, key=lambda plan: plan.cost), lower_bound=bound)
+
+    def _with_tail_in(self, home: int, memories: Sequence[Memory], effort: int) -> MemoriesPlan:
+        memory, moved = memories[home], self.moved
+        room = memory.bytes - align_up(self.measured.tail_bytes, ARENA_ALIGNMENT)
+        if room < 0:
+            raise _missing("tail", memory, self.measured.tail_bytes)
+        rooms = list(memories)
+        rooms[home] = Memory(f"{memory.name} beside the tail", room, memory.cost)
+        bodies = [joined(self.named, group) for group in self.groups]
+        placement = place_in_memories(bodies, [sum(moved[i] for i in group) for group in self.groups], rooms, effort)
+        spots = [Spot(0, 0)] * len(self.asked)
+        for group, spot in zip(self.groups, placement.spots):
+            for i, offset in group.items():
+                spots[i] = Spot(spot.memory, spot.offset + offset)
+        arena = self._measure(planner=_planner(memories, home, self.asked, spots)).minimum_arena_bytes
+        if arena > memory.bytes:
+            raise _missing("arena", memory, arena)
+        ends = [0] * len(memories)
+        for buffer, spot in zip(self.asked, spots):
+            ends[spot.memory] = max(ends[spot.memory], spot.offset + buffer.size)
+        moved_in = [sum(b for b, spot in zip(moved, spots) if spot.memory == i) for i in range(len(memories))]
+        return MemoriesPlan(
+            memories=tuple(
+                MemoryShare(
+                    *each,
+                    used_bytes=arena if i == home else ends[i],
+                    buffer_bytes=ends[i],
+                    traffic_bytes=moved_in[i] + self.in_tail * (i == home),
+                    has_tail=i == home,
+                )
+                for i, each in enumerate(memories)
+            ),
+            buffers=tuple(self.asked),
+            names=tuple(buffer.name for buffer in self.named),
+            spots=tuple(spots),
+            traffic=tuple(moved),
+            home=home,
+            arena_bytes=arena,
+            cost=placement.cost + self.in_tail * memory.cost,
+            lower_bound=placement.lower_bound + self.in_tail * memory.cost,
+            rivals={},
+            data=bytes(self.model.data),
+            order=self.order,
+        )
+
+
 def plan_in_memories(
     model: Model,
     resolver: MicroMutableOpResolver,
     memories: Sequence[Any],
     target: Target,
     library: KernelLibrary,
+    options: MemoriesOptions,
 ) -> MemoriesPlan:
     """See `tflm.plan`; the library has its release.
 
@@ -154,62 +291,66 @@ def plan_in_memories(
         ArenaError: the model does not fit them.
         TflmError: the model can't be laid out in an arena.
     """
+    begin = time.monotonic()
     given = require_memories([_memory(each) for each in memories])
-    recorder = _Recorder([Memory("all", (1 << 31) - 1)])
-    measured = measure_arena(model, resolver, target=target, kernels=library, planner=recorder)
-    named = [replace(asked, name=b.name) for asked, b in zip(recorder.asked, measured.buffers)]
-    moved = buffer_traffic(model, measured)
-    in_tail = _tail_traffic(model, measured)
-    found: list[tuple[float, int, Placement, ArenaMeasurement]] = []
+    first = _Problem(model, resolver, target, library)
+    problems = [first, *_reordered(first, resolver, target, library, options)]
+    if options.joins or options.overlap:
+        problems += [other for problem in problems if (other := problem.joined(options)) is not None]
+    rivals = _rivals(given, first.asked, first.moved, first.in_tail, first.measured)
+    best: MemoriesPlan | None = None
+    try:
+        for effort in EFFORTS:
+            round_begin = time.monotonic()
+            found = _best_of(problems, given, effort)
+            if best is None or found.cost < best.cost:
+                best = found
+            now = time.monotonic()
+            if options.search is not None and options.search.progress is not None:
+                stage = "weighted traffic"
+                options.search.progress(
+                    SearchProgress(now - begin, effort, int(best.cost), int(best.lower_bound), stage)
+                )
+            limit = None if options.search is None else options.search.time_limit
+            next_end = now + EFFORT_GROWTH * (now - round_begin)
+            if best.proved_optimal or limit is None or next_end - begin > limit:
+                break
+    except KeyboardInterrupt:
+        if best is None:
+            raise
+        best = replace(best, interrupted=True)
+    assert best is not None
+    return replace(best, rivals=rivals)
+
+
+def _best_of(problems: Sequence[_Problem], memories: Sequence[Memory], effort: int) -> MemoriesPlan:
+    found: list[MemoriesPlan] = []
     failures: list[ArenaError] = []
-    for home, memory in enumerate(given):
-        room = memory.bytes - align_up(measured.tail_bytes, ARENA_ALIGNMENT)
-        if room < 0:
-            failures.append(_missing("tail", memory, measured.tail_bytes))
-            continue
-        rooms = [each._replace(bytes=room) if i == home else each for i, each in enumerate(given)]
+    for problem in problems:
         try:
-            placement = place_in_memories(named, moved, rooms)
+            found.append(problem.plan(memories, effort))
         except ArenaError as error:
             failures.append(error)
-            continue
-        planner = _planner(given, home, recorder.asked, placement.spots)
-        arena = measure_arena(model, resolver, target=target, kernels=library, planner=planner)
-        if arena.minimum_arena_bytes > memory.bytes:
-            failures.append(
-                ArenaExhausted(
-                    f"the arena in {memory.name}", requested=arena.minimum_arena_bytes, available=memory.bytes
-                )
-            )
-            continue
-        found.append((placement.cost + in_tail * memory.cost, home, placement, arena))
     if not found:
         raise failures[0]
-    cost, home, placement, arena = min(found, key=lambda each: each[:2])
-    ends = [0] * len(given)
-    for buffer, spot in zip(recorder.asked, placement.spots):
-        ends[spot.memory] = max(ends[spot.memory], spot.offset + buffer.size)
-    return MemoriesPlan(
-        memories=tuple(
-            MemoryShare(
-                *memory,
-                used_bytes=arena.minimum_arena_bytes if i == home else ends[i],
-                buffer_bytes=ends[i],
-                traffic_bytes=sum(b for b, spot in zip(moved, placement.spots) if spot.memory == i)
-                + in_tail * (i == home),
-                has_tail=i == home,
-            )
-            for i, memory in enumerate(given)
-        ),
-        buffers=tuple(recorder.asked),
-        spots=placement.spots,
-        traffic=tuple(moved),
-        home=home,
-        arena_bytes=arena.minimum_arena_bytes,
-        cost=cost,
-        lower_bound=placement.lower_bound + in_tail * given[home].cost,
-        rivals=_rivals(given, recorder.asked, moved, in_tail, measured),
-    )
+    return min(found, key=lambda plan: plan.cost)
+
+
+def _reordered(
+    problem: _Problem,
+    resolver: MicroMutableOpResolver,
+    target: Target,
+    library: KernelLibrary,
+    options: MemoriesOptions,
+) -> Iterator[_Problem]:
+    if not options.reorder:
+        return
+    head = Head(problem.model, problem.measured.buffers)
+    limit = None if options.search is None else options.search.time_limit
+    seconds = None if limit is None else limit / 3
+    order = smaller_order(problem.model, head.tensor_bytes(), head.scratch_bytes(), seconds)
+    if order is not None:
+        yield _Problem(Model(with_operator_order(problem.model, 0, order.order)), resolver, target, library, order)
 
 
 def _missing(part: str, memory: Memory, requested: int) -> ArenaError:
@@ -222,11 +363,6 @@ def _memory(value: Any) -> Memory:
     if isinstance(value, (tuple, list)) and 2 <= len(value) <= 3 and isinstance(value[0], str):
         return Memory(*value)
     raise ArgumentError(f"a memory is tflm.Memory(name, bytes, cost) or such a tuple, not {value!r}")
-
-
-def _tail_traffic(model: Model, measured: ArenaMeasurement) -> int:
-    moved = traffic(model, measured)
-    return moved.tail_read_bytes + moved.tail_written_bytes
 
 
 def _rivals(

@@ -16,7 +16,7 @@ from tflm.memory.planner import limited_search
 from tflm.memory.several_memories import Memory
 from tflm.planning.head_plan import Head, HeadPlan
 from tflm.planning.improved_model import SeparateMemories
-from tflm.planning.memories_plan import MemoriesPlan, plan_in_memories
+from tflm.planning.memories_plan import MemoriesOptions, MemoriesPlan, plan_in_memories
 from tflm.planning.operator_order import OperatorOrder, smaller_order
 from tflm.planning.plan_report import ModelPlan
 from tflm.planning.time_budget import TimeBudget
@@ -107,14 +107,18 @@ def plan(  # type: ignore[misc]  # the options of the overloads are these
     """
     model = with_data_inside(require_model(model))
     require_planner(planner)
-    planner_name = planner
     planner = PLANNERS[planner]() if isinstance(planner, str) else planner
     resolver = AllOpsResolver() if resolver is None else resolver
     parts = _parts(target, kernels, release)
     if memories is not None:
-        if planner_name != "optimal":
-            raise ArgumentError("memories= has a planner of its own; omit planner=")
-        return _in_memories(model, resolver, memories, parts)
+        search = limited_search(planner)
+        if search is None:
+            raise ArgumentError(
+                "memories= has a planner of its own; omit planner=, or use an OptimalPlanner for limits"
+            )
+        overlaps = [require_overlap(overlap, library) for _, library in parts]
+        options = MemoriesOptions(search, reorder, in_place or views, any(overlaps), overlap_allowed_by(parts))
+        return _in_memories(model, resolver, memories, parts, options)
     overlaps = [require_overlap(overlap, library) for _, library in parts]
     allowed = overlap_allowed_by(parts)
 
@@ -170,12 +174,13 @@ def _in_memories(
     resolver: MicroMutableOpResolver,
     memories: Sequence[Memory | tuple[Any, ...]],
     parts: Sequence[tuple[Target, KernelLibrary]],
+    options: MemoriesOptions,
 ) -> MemoriesPlan:
     if len(parts) > 1:
         raise ArgumentError("memories= is for one target; plan for each target apart")
     if _plan_of_npu(model) is not None:
         raise ArgumentError("the model is compiled for an Ethos-U with its memory plan, which memories= would replace")
-    return plan_in_memories(model, resolver, memories, *parts[0])
+    return plan_in_memories(model, resolver, memories, *parts[0], options)
 
 
 class _Found(NamedTuple):

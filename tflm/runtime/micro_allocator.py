@@ -22,6 +22,7 @@ from tflm.kernels.node import Node
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
+from tflm.libraries.plan_safety import overlaps_with
 from tflm.memory import ARENA_ALIGNMENT, MODEL_PLANNERS, PLANNERS, OffsetsPlanner, PlacingPlanner
 from tflm.memory.arena import Arena, SpreadArena
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, Place
@@ -499,7 +500,8 @@ class MicroAllocator:
         scratch: dict[TensorKey, list[Place]] = {}
         for request, buffer in zip(self._requests, (buffer for buffer in planned if buffer.tensor is None)):
             scratch.setdefault((request.subgraph_index, request.node_index), []).append(buffer.place)
-        for lost in lost_values(model.root, places, scratch):
+        overlaps = overlaps_with(self.kernels, self.target)
+        for lost in lost_values(model.root, places, scratch, overlaps=overlaps):
             raise ArenaError(f"the plan loses a value: {lost}")
 
     # Requests of operators and of the interpreter.

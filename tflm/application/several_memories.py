@@ -1,0 +1,178 @@
+"""Plans of several memories for stock TFLM: the options of commands, reports and JSON documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tflm.application.compile_options import pairs_from
+from tflm.application.errors import OptionError
+from tflm.application.machine import Machine
+from tflm.application.memories import memory_of
+from tflm.application.models import bytes_from
+from tflm.boards import Bank, Board
+from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.errors import ArgumentError
+from tflm.memory.several_memories import Memory, require_memories
+from tflm.planning import MemoriesPlan
+from tflm.report import NAME, NUMBER, TEXT, Report, Table, short_size, with_thousands
+from tflm.schema.model import Model
+
+SLOW_COST = 6.0
+"""What a byte costs in a memory outside the chip, or in any but the first one named, unless `--cost` says otherwise."""
+
+
+@dataclass(frozen=True)
+class PlacedBuffer:
+    """A tensor or scratch buffer in a plan of several memories.
+
+    Attributes:
+        name: the tensor's name, or that of the operator whose scratch buffer it is.
+        bytes: its size, a multiple of 16.
+        first_use, last_use: the steps between which it is alive; step 0 fills the inputs, each operator is one more.
+        memory: the name of its memory.
+        offset: bytes from the start of that memory.
+        traffic_bytes: bytes of it that an invoke reads and writes.
+    """
+
+    name: str
+    bytes: int
+    first_use: int
+    last_use: int
+    memory: str
+    offset: int
+    traffic_bytes: int
+
+
+def rooms_of(found: BoardFit) -> list[Bank]:
+    """A board's memories without what TFLM's static RAM, stack, reserve and SDK take of one of them."""
+    board = found.board
+    taken = max(board.sdk_banks, key=lambda bank: bank.bytes)
+    rooms = [bank.bytes - (found.beside.high if bank == taken else 0) for bank in board.memories]
+    return [Bank(bank.name, room) for bank, room in zip(board.memories, rooms) if room > 0]
+
+
+def memories_of_board(found: BoardFit) -> list[Memory]:
+    """The memories of a board for a plan, with the usual costs."""
+    return [Memory(bank.name, bank.bytes, SLOW_COST if bank.is_external else 1.0) for bank in rooms_of(found)]
+
+
+def memories_of(text: str, costs: str | None, model: Model, machine: Machine) -> list[Memory]:
+    """The memories that `--memories` and `--cost` describe.
+
+    On a board, a memory without a size has what SDK and firmware leave of it.
+
+    Raises:
+        OptionError: a name is unknown or named twice, a size or cost is invalid, or a memory has no size.
+    """
+    board = machine.board
+    rooms = []
+    if board is not None and any(not size for _, size in pairs_from(text, "memories", "SRAM:200K,PSRAM:4M")):
+        rooms = rooms_of(board_fit(model, board, kernels=machine.kernels))
+    memories: list[Memory] = []
+    for name, size in pairs_from(text, "memories", "SRAM:200K,PSRAM:4M"):
+        bank = None if board is None else _bank(name, board)
+        name = name if bank is None else bank.name
+        if not size and bank is None:
+            raise OptionError(f"memory {name!r} has no size: use {name}:200K, or name the board with --board")
+        bytes = bytes_from(size) if size else next((room.bytes for room in rooms if room.name == name), 0)
+        if bank is not None and bytes > bank.bytes:
+            raise OptionError(f"{name} of {machine.place} has {short_size(bank.bytes)}, not {size}")
+        is_slow = bool(memories) if bank is None else bank.is_external
+        memories.append(Memory(name, bytes, SLOW_COST if is_slow else 1.0))
+    for name, cost in [] if costs is None else pairs_from(costs, "costs", "SRAM:1,PSRAM:6"):
+        places = [i for i, memory in enumerate(memories) if memory.name.lower() == name.lower()]
+        if not places:
+            known = ", ".join(memory.name for memory in memories)
+            raise OptionError(f"--cost names the unknown memory {name!r}; --memories has {known}")
+        memories[places[0]] = memories[places[0]]._replace(cost=_number(name, cost))
+    try:
+        return require_memories(memories)
+    except ArgumentError as error:
+        raise OptionError(str(error)) from None
+
+
+def _bank(name: str, board: Board) -> Bank:
+    found = memory_of(name, board)
+    return next(bank for bank in board.ram if bank.name == found.name)
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise OptionError(f"invalid cost {text!r} of {name} (expected a number above 0, e.g. {name}:6)") from None
+
+
+def placed_buffers(plan: MemoriesPlan) -> list[PlacedBuffer]:
+    """Where each buffer goes, in TFLM's order."""
+    return [
+        PlacedBuffer(name, b.size, b.first_use, b.last_use, plan.memories[spot.memory].name, spot.offset, moved)
+        for name, b, spot, moved in zip(plan.names, plan.buffers, plan.spots, plan.traffic)
+    ]
+
+
+def memories_report(plan: MemoriesPlan, title: str, machine: Machine) -> Report:
+    """Report where each buffer goes, the traffic of each memory, and what simpler plans cost."""
+    gap = plan.cost / plan.lower_bound - 1 if plan.lower_bound else 0.0
+    proof = "proved to be the cheapest" if plan.proved_optimal else f"at most {gap:.1%} above the cheapest"
+    facts = [
+        ("arena", f"{with_thousands(plan.arena_bytes)} in {plan.memories[plan.home].name}, with the tail"),
+        ("cost", f"{plan.cost:,.0f}, {proof}"),
+    ]
+    if plan.order is not None:
+        facts.append(("operators reordered", " ".join(map(str, plan.order.order))))
+    notes = ["interrupted: the best plan until then"] if plan.interrupted else []
+    buffers = Table("Buffers, in TFLM's order", BUFFER_COLUMNS, [_row(buffer) for buffer in placed_buffers(plan)])
+    tables = [shares_table(plan), rivals_table(plan), buffers]
+    return Report(f"{title} on {machine.place} with {machine.kernels.name} kernels", facts, tables, notes)
+
+
+BUFFER_COLUMNS = {"buffer": NAME, "bytes": NUMBER, "steps": TEXT, "memory": TEXT, "offset": NUMBER, "traffic": NUMBER}
+
+
+def _row(buffer: PlacedBuffer) -> Sequence[Any]:
+    steps = f"{buffer.first_use}-{buffer.last_use}"
+    return buffer.name, buffer.bytes, steps, buffer.memory, buffer.offset, buffer.traffic_bytes
+
+
+def shares_table(plan: MemoriesPlan) -> Table:
+    """A table of the memories, with the bytes that an invoke reads and writes in each."""
+    columns = {"memory": TEXT, "cost": NUMBER, "bytes": NUMBER, "left": NUMBER, "traffic per invoke": NUMBER}
+    rows = [
+        (each.name, f"{each.cost:g}", each.used_bytes, each.bytes - each.used_bytes, each.traffic_bytes)
+        for each in plan.memories
+    ]
+    return Table("Memories; traffic counts every operator's tensors once", columns, rows)
+
+
+def rivals_table(plan: MemoriesPlan) -> Table:
+    """A table of the costs of this plan and of simpler ones."""
+    rows = [("this plan", f"{plan.cost:,.0f}")]
+    rows += [(name, "does not fit" if cost is None else f"{cost:,.0f}") for name, cost in plan.rivals.items()]
+    return Table(
+        "Cost: bytes read and written an invoke, times the cost of a byte", {"plan": TEXT, "cost": NUMBER}, rows
+    )
+
+
+def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: Sequence[Path]) -> Any:
+    """Return the JSON document."""
+    return {
+        "model": str(path),
+        "target": machine.target.name,
+        "kernels": machine.kernels.name,
+        "release": machine.kernels.release.name,
+        "board": None if machine.board is None else machine.board.name,
+        "memories": [asdict(share) for share in plan.memories],
+        "buffers": placed_buffers(plan),
+        "arena_bytes": plan.arena_bytes,
+        "cost": plan.cost,
+        "lower_bound": plan.lower_bound,
+        "proved_optimal": plan.proved_optimal,
+        "interrupted": plan.interrupted,
+        "rivals": [{"plan": name, "cost": cost} for name, cost in plan.rivals.items()],
+        "order": None if plan.order is None else list(plan.order.order),
+        "written": [str(each) for each in written],
+    }

@@ -1,0 +1,113 @@
+"""Tensors that may share bytes, joined to one buffer each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from tflm.kernels import OPAQUE, REGISTRATIONS
+from tflm.kernels.overlap import FAR, OperatorFacts
+from tflm.libraries.kernel_library import AllowedOverlap
+from tflm.memory.arena import ARENA_ALIGNMENT
+from tflm.memory.buffer import Buffer
+from tflm.planning.in_place import replaceable_inputs
+from tflm.schema.model import Model
+from tflm.targets import align_up
+
+
+class _Shared(NamedTuple):
+    """An output that may share bytes with an input, and how far the input begins behind it."""
+
+    output: int
+    input: int
+    distance: int
+
+
+def joined_buffers(
+    model: Model, buffers: Sequence[Buffer], allowed: AllowedOverlap, overlap: bool
+) -> list[dict[int, int]]:
+    """Groups of buffers, by index, each with its offset in the group; most groups have one.
+
+    An output joins an input that it may replace, or with `overlap` reach into, if the two then take fewer bytes
+    over all steps. Buffers of a group that are alive together do not share bytes otherwise.
+
+    Args:
+        buffers: those of the tensors, then the scratch buffers.
+        allowed: the in-place outputs and overlaps that the kernels allow.
+    """
+    group_of = [{i: 0} for i in range(len(buffers))]
+    index = {buffer.tensor: i for i, buffer in enumerate(buffers) if buffer.tensor is not None}
+    for shared in _shared(model, index, buffers, allowed, overlap):
+        first, second = group_of[shared.output], group_of[shared.input]
+        if first is second:
+            continue
+        shift = first[shared.output] + shared.distance - second[shared.input]
+        moved = {i: offset + shift for i, offset in second.items()}
+        lowest = min(*first.values(), *moved.values())
+        joined = {i: offset - lowest for i, offset in (first | moved).items()}
+        if _is_free(buffers, first, moved, shared) and _area(buffers, joined) < sum(
+            _area(buffers, each) for each in (first, second)
+        ):
+            for i in joined:
+                group_of[i] = joined
+    return list({id(group): group for group in group_of}.values())
+
+
+def joined(buffers: Sequence[Buffer], group: Mapping[int, int]) -> Buffer:
+    """A buffer as large as a group, from its first step to its last, with the name of the largest."""
+    members = [buffers[i] for i in group]
+    return Buffer(
+        max(offset + buffers[i].size for i, offset in group.items()),
+        min(buffer.first_use for buffer in members),
+        max(buffer.last_use for buffer in members),
+        name=max(members, key=lambda buffer: buffer.size).name,
+    )
+
+
+def _area(buffers: Sequence[Buffer], group: Mapping[int, int]) -> int:
+    whole = joined(buffers, group)
+    return whole.size * (whole.last_use - whole.first_use + 1)
+
+
+def _is_free(buffers: Sequence[Buffer], first: Mapping[int, int], second: Mapping[int, int], shared: _Shared) -> bool:
+    """Whether no two buffers share bytes while both are alive, but for the output and input at their step."""
+    for i, low in first.items():
+        for j, other in second.items():
+            a, b = buffers[i], buffers[j]
+            is_pair = (i, j) == (shared.output, shared.input)
+            last = min(a.last_use, b.last_use) - is_pair
+            if last >= max(a.first_use, b.first_use) and low < other + b.size and other < low + a.size:
+                return False
+    return True
+
+
+def _shared(
+    model: Model,
+    index: Mapping[int, int],
+    buffers: Sequence[Buffer],
+    allowed: AllowedOverlap,
+    overlap: bool,
+) -> Iterator[_Shared]:
+    """Outputs of the first subgraph that may share bytes with an input whose last reader their operator is."""
+    main = model.subgraphs[0]
+    kept = {*(main.outputs or ())}
+    for operator in main.operators or ():
+        outputs, inputs = operator.outputs or (), operator.inputs or ()
+        if len(outputs) != 1 or outputs[0] not in index:
+            continue
+        registration = REGISTRATIONS.get(model.operator_name(operator), OPAQUE)
+        replaceable = replaceable_inputs(model, operator, allowed)
+        facts = OperatorFacts.of(model.root, main, operator)
+        for i, tensor in enumerate(inputs):
+            if tensor not in index or tensor in kept or inputs.count(tensor) > 1:
+                continue
+            after, before = index[outputs[0]], index[tensor]
+            if buffers[before].last_use != buffers[after].first_use:
+                continue
+            if tensor in replaceable and buffers[before].size == buffers[after].size:
+                yield _Shared(after, before, 0)
+                break
+            distances = allowed(registration, facts, i) if overlap else range(0)
+            if distances.stop >= FAR:
+                nearest = max(distances.start, buffers[after].size - buffers[before].size, 0)
+                yield _Shared(after, before, align_up(nearest, ARENA_ALIGNMENT))
