@@ -22,16 +22,15 @@ from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import lost_values
-from tflm.schedule.calls import Call, CallNeeds, Kernels, Move, Plan, ShapedCall, Window
 from tflm.schedule.in_place import distances, row_blocks
-from tflm.schedule.kernel_facts import ReferenceKernels
+from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
-from tflm.schedule.line_buffers import Grain, RollingWindow, shared_bytes
+from tflm.schedule.line_buffers import Grain, LineBuffer, shared_bytes
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, row_operators
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Run, Schedule, Shift, Span, Store
+from tflm.schedule.schedule import BufferRegion, Call, MovedRows, Plan, RamBuffer, Schedule
 from tflm.schedule.stage_choice import ChosenStage, StageSearch
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
 from tflm.testing import graphs
@@ -86,7 +85,7 @@ class Emulation:
         for tensor in self._ends[0]:
             self._whole(tensor)[:] = self._bytes(tensor)
         for call in self._planned.calls:
-            if isinstance(call, Move):
+            if isinstance(call, MovedRows):
                 buffer = self._buffer(call.buffer)
                 buffer[call.target : call.target + call.size] = buffer[call.source : call.source + call.size].copy()
             else:
@@ -100,8 +99,8 @@ class Emulation:
             for tensors, windows in ((operator.inputs, call.inputs), (operator.outputs, call.outputs))
         )
         right = all(np.array_equal(self._window(t, w), self._rows(t, w)) for t, w in inputs)
-        for number in call.scratch:
-            self._buffer(number)[:] = 99
+        for region in call.scratch:
+            self._buffer(region.buffer)[:] = 99
         for tensor, window in outputs:
             self._window(tensor, window)[:] = self._rows(tensor, window) if right else 99
 
@@ -118,12 +117,12 @@ class Emulation:
     def _bytes(self, tensor: int) -> Bytes:
         return np.frombuffer(self._right[tensor].tobytes(), np.uint8)
 
-    def _rows(self, tensor: int, window: Window) -> Bytes:
+    def _rows(self, tensor: int, window: BufferRegion) -> Bytes:
         values = self._right[tensor]
         rows = values[:, window.first_row : window.first_row + window.rows] if values.ndim == 4 else values
         return np.frombuffer(np.ascontiguousarray(rows).tobytes(), np.uint8)
 
-    def _window(self, tensor: int, window: Window) -> Bytes:
+    def _window(self, tensor: int, window: BufferRegion) -> Bytes:
         return self._buffer(window.buffer)[window.offset : window.offset + self._rows(tensor, window).size]
 
 
@@ -322,26 +321,26 @@ def is_safe(operator: RowOperator, blocks: list[Rows], row_bytes: int, distance:
 
 
 def test_a_window_rolls_when_it_is_full() -> None:
-    window = RollingWindow(0, row_bytes=10, room=3)
+    window = LineBuffer(0, row_bytes=10, room=3)
     assert window.make_room(Rows(0, 2), 0) == []
-    assert window.span(Rows(0, 2)) == Span(0, 0, 20, 0, 2)
+    assert window.region(Rows(0, 2)) == BufferRegion(0, 0, 20, 0, 2)
     assert window.make_room(Rows(2, 3), 1) == []
-    assert window.make_room(Rows(3, 4), 1) == [Shift(0, 10, 0, 20)]
-    assert window.span(Rows(1, 4)) == Span(0, 0, 30, 1, 3)
+    assert window.make_room(Rows(3, 4), 1) == [MovedRows(0, 10, 0, 20)]
+    assert window.region(Rows(1, 4)) == BufferRegion(0, 0, 30, 1, 3)
     assert window.make_room(Rows(4, 7), 4) == []
-    assert window.span(Rows(4, 7)) == Span(0, 0, 30, 4, 3)
+    assert window.region(Rows(4, 7)) == BufferRegion(0, 0, 30, 4, 3)
 
 
 def test_a_value_is_needed_from_when_it_is_written_until_it_is_read() -> None:
-    schedule = Schedule([Store("a", 8), Store("b", 4)])
-    whole, half, other = Span(0, 0, 8, 0, 1), Span(0, 4, 4, 0, 1), Span(1, 0, 4, 0, 1)
-    schedule.given.append(whole)
-    schedule.items = [
-        Run(0, None, (whole,), (other,), (), ((),)),
-        Shift(0, 4, 0, 4),
-        Run(1, None, (other,), (half,), (), ((range(FAR),),)),
+    schedule = Schedule([RamBuffer("a", 8), RamBuffer("b", 4)])
+    whole, half, other = BufferRegion(0, 0, 8, 0, 1), BufferRegion(0, 4, 4, 0, 1), BufferRegion(1, 0, 4, 0, 1)
+    schedule.inputs.append(whole)
+    schedule.calls = [
+        Call(0, None, (whole,), (other,), (), ((),)),
+        MovedRows(0, 4, 0, 4),
+        Call(1, None, (other,), (half,), (), ((range(FAR),),)),
     ]
-    schedule.kept.append(half)
+    schedule.outputs.append(half)
     schedule.alive.append((1, 4, 4))
     assert [list(body.pieces) for body in schedule.bodies()] == [
         [Piece(0, 4, 0, 1), Piece(4, 8, 0, 2), Piece(0, 4, 2, 2), Piece(4, 8, 3, 4)],
@@ -357,7 +356,7 @@ def test_called_subgraphs_have_memory_of_their_own(with_init: bool) -> None:
     planned = plan(model, CautiousKernels(model), persistent={"state": 40})
     called = [b for b in planned.buffers if any(subgraph == 1 for (subgraph, _), _ in b.tensors)]
     assert bool(called) == with_init
-    assert any(buffer.name == "scratch of operator 1 of subgraph 1" for buffer in planned.buffers) == with_init
+    assert any(buffer.scratch_of == (1, 1) for buffer in planned.buffers) == with_init
 
 
 @pytest.mark.parametrize(("names", "order"), [("ab", [0, 1, 4, 2, 5, 6, 3, 7]), ("aa", [0, 1, 4, 2, 5, 3, 6, 7])])
@@ -431,8 +430,8 @@ def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Grai
         schedule = Lowering(model, kernels, search.operators, (), {}).in_stages([search.calls(chosen)])
         steps = [
             step
-            for item, step in zip(schedule.items, schedule.starts())
-            if isinstance(item, Run) and first <= item.operator < end
+            for item, step in zip(schedule.calls, schedule.starts())
+            if isinstance(item, Call) and first <= item.operator < end
         ]
         pieces = [piece for body in schedule.bodies() for piece in body.pieces]
         alive = max(sum(p.end - p.begin for p in pieces if p.first <= step <= p.last) for step in steps)

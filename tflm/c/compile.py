@@ -27,9 +27,9 @@ from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_o
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
-from tflm.schedule.calls import Plan
 from tflm.schedule.plan import plan
 from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import Plan
 from tflm.schema.model import Model, require_model
 from tflm.targets import PARTS, Target
 

@@ -22,12 +22,10 @@ from tflm.c.program import (
     Code,
     If,
     KernelCall,
-    MovedRows,
     Operand,
     OperatorCode,
     Pointer,
     Program,
-    RamBuffer,
     Statement,
     Table,
     While,
@@ -36,6 +34,7 @@ from tflm.c.program import (
 from tflm.c.stage_table import Argument, stage_table
 from tflm.compiler.language import Kernel
 from tflm.errors import CompileError
+from tflm.schedule.schedule import MovedRows, RamBuffer
 from tflm.targets import align_up
 
 INDENT = "    "
@@ -414,10 +413,11 @@ class _Writer:
     def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
         """The calls of some rows of an operator, or of rows that move."""
         if isinstance(code, MovedRows):
-            places = [self._argument_at(place, "uint8_t *") for place in (code.target, code.source)]
+            buffer = self._program.plan.buffers[code.buffer]
+            places = [self._argument_at(Pointer(buffer, at), "uint8_t *") for at in (code.target, code.source)]
             yield (
                 PartCall("memmove", 0, " /* rows that the next band reads again */", None),
-                [*places, Argument("{}", code.bytes)],
+                [*places, Argument("{}", code.size)],
             )
             return
         for place, call in enumerate(code.statements):
@@ -564,17 +564,15 @@ class _Writer:
     def _reset(self) -> str:
         """Writes what state holds before the first invoke."""
         lines = []
-        for buffer in self._program.buffers:
-            if buffer.initial is None:
-                continue
+        for title, buffer, values in self._program.initial:
             target = self._address(Pointer(buffer, 0), "uint8_t *")
-            lines.append(f"{INDENT}/* {comment_text(buffer.name)} */")
-            if (buffer.initial == buffer.initial[0]).all():
-                lines.append(f"{INDENT}memset({target}, {buffer.initial[0]}, {buffer.bytes});")
+            lines.append(f"{INDENT}/* {comment_text(title)} */")
+            if (values == values[0]).all():
+                lines.append(f"{INDENT}memset({target}, {values[0]}, {buffer.size});")
             else:
-                table = Table(f"initial_{len(self._program.tables)}", buffer.initial)
+                table = Table(f"initial_{len(self._program.tables)}", values)
                 self._program.tables.append(table)
-                lines.append(f"{INDENT}memcpy({target}, {table.name}, {buffer.bytes});")
+                lines.append(f"{INDENT}memcpy({target}, {table.name}, {buffer.size});")
         return self._function(f"void {self._name}_reset({self._ram_parameter})", [*self._alignment_checks(), *lines])
 
     def _alignment_checks(self) -> list[str]:

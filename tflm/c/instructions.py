@@ -15,10 +15,11 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from tflm.c import source
-from tflm.c.program import KernelCall, MovedRows, OperatorCode, Program, Statement, calls_in
+from tflm.c.program import KernelCall, OperatorCode, Program, Statement, calls_in
 from tflm.c.sizes import Build, checksum_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
+from tflm.schedule.schedule import MovedRows
 
 COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
 """Parts and optimizations that instructions were counted for."""
@@ -139,5 +140,5 @@ def program_counts(program: Program) -> dict[str, int]:
         "calls of kernels": sum(len(code.statements) for code in operators),
         "calls from tables": sum(len(code.statements) for code in operators if code.rows is not None) + len(moves),
         "moves": len(moves),
-        "moved bytes": sum(code.bytes for code in moves),
+        "moved bytes": sum(code.size for code in moves),
     }

@@ -10,7 +10,7 @@ from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, no
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import NOWHERE, OperatorFacts, anywhere
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
-from tflm.schedule.calls import CallNeeds, ShapedCall
+from tflm.schedule.kernels import CallNeeds, ShapedCall
 
 IN_ORDER = tuple(
     kernel.function

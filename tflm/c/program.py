@@ -17,26 +17,8 @@ from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
-from tflm.schedule.calls import Call, Move, Plan
 from tflm.schedule.rows import Rows
-
-
-@dataclass(eq=False)
-class RamBuffer:
-    """A piece of RAM.
-
-    Attributes:
-        name: of the tensor, or of what it is for.
-        bytes: its size.
-        memory, offset: its place; the memories are numbered.
-        initial: what it holds before the first invoke; None where that does not matter.
-    """
-
-    name: str
-    bytes: int
-    memory: int
-    offset: int
-    initial: npt.NDArray[np.uint8] | None = None
+from tflm.schedule.schedule import Call, MovedRows, Plan, RamBuffer
 
 
 @dataclass(eq=False)
@@ -52,7 +34,7 @@ class Table:
     values: Array
 
 
-NOTHING = RamBuffer("nothing", 0, 0, 0)
+NOTHING = RamBuffer("nothing", 0)
 """What arrays without elements point to."""
 
 
@@ -127,12 +109,18 @@ class OperatorCode:
     rows: Rows | None = None
 
 
-class MovedRows(NamedTuple):
-    """Rows that move inside a buffer, for the next band to read them again."""
+class InitialValue(NamedTuple):
+    """What a buffer holds before the first invoke.
 
-    target: Pointer
-    source: Pointer
-    bytes: int
+    Attributes:
+        title: names it, for people.
+        buffer: where it is.
+        values: all of its bytes.
+    """
+
+    title: str
+    buffer: RamBuffer
+    values: npt.NDArray[np.uint8]
 
 
 Code = Union[OperatorCode, MovedRows]
@@ -146,7 +134,7 @@ class Program:
         bound: the model, bound in memory of the host.
         plan: of its RAM.
         subgraphs: what runs each of them, in order.
-        buffers: everything in RAM.
+        initial: of what stays from invoke to invoke.
         tables: everything in flash.
         inputs, outputs: where those of the model are.
         structure_bytes: of constant structures, which the emitter defines.
@@ -156,7 +144,7 @@ class Program:
     bound: BoundModel
     plan: Plan
     subgraphs: list[list[Code]] = field(default_factory=list)
-    buffers: list[RamBuffer] = field(default_factory=list)
+    initial: list[InitialValue] = field(default_factory=list)
     tables: list[Table] = field(default_factory=list)
     inputs: list[Pointer] = field(default_factory=list)
     outputs: list[Pointer] = field(default_factory=list)
@@ -217,7 +205,7 @@ def program_of(bound: BoundModel, demands: Demands, plan: Plan) -> Program:
         [places.pointer(tensors[i].elements, f"{side}_{number}", None) for number, i in enumerate(indices or ())]
         for side, indices in (("input", main.inputs), ("output", main.outputs))
     )
-    program.buffers, program.tables = places.buffers, places.tables
+    program.initial, program.tables = places.initial_values(), places.tables
     return program
 
 
@@ -240,12 +228,12 @@ class _Places:
     """Where the arrays of a bound model are on the device."""
 
     def __init__(self, bound: BoundModel, demands: Demands, plan: Plan):
-        self._bound, self._demands, self._plan = bound, demands, plan
+        self._bound, self._demands = bound, demands
         self.tables: list[Table] = []
         self._by_content: dict[tuple[str, bytes], Table] = {}
         self._names: set[str] = set()
         self._constants: dict[Any, Pointer] = {}
-        self.buffers = [RamBuffer(buffer.name, buffer.size, buffer.memory, buffer.offset) for buffer in plan.buffers]
+        self._buffers = plan.buffers
         self._tensors = self._whole_tensors()
         self._persistent = self._persistent_buffers()
         self._rows = RowBinder(bound)
@@ -254,58 +242,59 @@ class _Places:
     def _whole_tensors(self) -> dict[Any, Pointer]:
         """Where each tensor is that is all in RAM at once."""
         found = {}
-        for buffer, planned in zip(self.buffers, self._plan.buffers):
-            for (subgraph, i), offset in planned.tensors:
-                if offset + self._bound.tensors(subgraph)[i].byte_length <= planned.size:
+        for buffer in self._buffers:
+            for (subgraph, i), offset in buffer.tensors:
+                if offset + self._bound.tensors(subgraph)[i].byte_length <= buffer.size:
                     found[subgraph, i] = Pointer(buffer, offset)
         return found
 
     def _persistent_buffers(self) -> dict[Any, Pointer]:
-        """The place of each thing that stays from invoke to invoke, with what it holds at first."""
-        by_name = {buffer.name: buffer for buffer in self.buffers}
-        found = {}
-        for key, persistent in self._demands.persistent.items():
-            buffer = self._tensors[key].base if persistent.is_tensor else by_name[persistent.name]
-            assert isinstance(buffer, RamBuffer)
-            buffer.name, buffer.initial = persistent.title, persistent.initial
-            found[key] = Pointer(buffer, 0)
-        return found
+        """The place of each thing that stays from invoke to invoke."""
+        by_name = {buffer.name: Pointer(buffer, 0) for buffer in self._buffers}
+        return {
+            key: self._tensors[key] if persistent.is_tensor else by_name[persistent.name]
+            for key, persistent in self._demands.persistent.items()
+        }
+
+    def initial_values(self) -> list[InitialValue]:
+        """What stays from invoke to invoke, in the order of the buffers."""
+        found = {self._persistent[key].base: one for key, one in self._demands.persistent.items()}
+        return [InitialValue(found[x].title, x, found[x].initial) for x in self._buffers if x in found]
 
     def _called_work_arrays(self) -> dict[int, Pointer]:
         """Where the work arrays of operators in called subgraphs are, by the address of their memory."""
-        by_name: dict[str, list[RamBuffer]] = {}
-        for buffer in self.buffers:
-            by_name.setdefault(buffer.name, []).append(buffer)
+        buffers: dict[tuple[int, int] | None, list[RamBuffer]] = {}
+        for buffer in self._buffers:
+            buffers.setdefault(buffer.scratch_of, []).append(buffer)
         return {
             root.ctypes.data: Pointer(buffer, 0)
-            for (subgraph, index), roots in self._demands.work.items()
-            if subgraph
-            for root, buffer in zip(roots, by_name.get(f"scratch of operator {index} of subgraph {subgraph}", []))
+            for operator, roots in self._demands.work.items()
+            if operator[0]
+            for root, buffer in zip(roots, buffers.get(operator, []))
         }
 
-    def code(self, operators: Mapping[int, BoundOperator], item: Call | Move) -> Code:
+    def code(self, operators: Mapping[int, BoundOperator], call: Call | MovedRows) -> Code:
         """What runs a call of the plan."""
-        if isinstance(item, Move):
-            buffer = self.buffers[item.buffer]
-            return MovedRows(Pointer(buffer, item.target), Pointer(buffer, item.source), item.size)
-        operator = operators[item.operator]
-        if item.rows is None:
-            self._roots |= self._scratch(self._demands.work.get((0, operator.index), []), item)
+        if isinstance(call, MovedRows):
+            return call
+        operator = operators[call.operator]
+        if call.rows is None:
+            self._roots |= self._scratch(self._demands.work.get((0, operator.index), []), call)
             return OperatorCode(operator, self.statements(operator))
-        rows = self._rows.bind(operator, item)
-        windows = [(rows.inputs[i], item.inputs[i]) for i in rows.inputs]
-        windows += [(rows.outputs[i], item.outputs[i]) for i in rows.outputs]
-        self._roots |= self._scratch(work_arrays(rows.steps), item)
+        rows = self._rows.bind(operator, call)
+        regions = [(rows.inputs[i], call.inputs[i]) for i in rows.inputs]
+        regions += [(rows.outputs[i], call.outputs[i]) for i in rows.outputs]
+        self._roots |= self._scratch(work_arrays(rows.steps), call)
         self._roots |= {
-            root_of(tensor.elements).ctypes.data: Pointer(self.buffers[window.buffer], window.offset)
-            for tensor, window in windows
-            if window is not None
+            root_of(tensor.elements).ctypes.data: Pointer(self._buffers[region.buffer], region.offset)
+            for tensor, region in regions
+            if region is not None
         }
-        return OperatorCode(operator, list(self._call(operator, rows.steps)), item.rows)
+        return OperatorCode(operator, list(self._call(operator, rows.steps)), call.rows)
 
     def _scratch(self, roots: Iterable[Array], call: Call) -> dict[int, Pointer]:
         """Where a call has the memory that it works in, by its address on the host."""
-        return {root.ctypes.data: Pointer(self.buffers[i], 0) for root, i in zip(roots, call.scratch)}
+        return {root.ctypes.data: Pointer(self._buffers[x.buffer], 0) for root, x in zip(roots, call.scratch)}
 
     def statements(self, operator: BoundOperator) -> list[Statement]:
         """The statements of an operator."""

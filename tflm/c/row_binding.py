@@ -22,8 +22,8 @@ from tflm.kernels.node import KernelContext, Node, NodeTensors
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.registration import Registration
 from tflm.memory.tensor import TfLiteEvalTensor
-from tflm.schedule.calls import Call, Window
 from tflm.schedule.rows import Rows
+from tflm.schedule.schedule import BufferRegion, Call
 
 ROWS = 1
 """The dimension of a tensor that its rows count along."""
@@ -135,7 +135,7 @@ class RowBinder:
         return BoundRows(steps, inputs, outputs)
 
 
-def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: Window) -> Axis:
+def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: BufferRegion) -> Axis:
     """Where the windows of some rows of the output lie along the rows of the input that are held."""
     subgraph = bound.model.subgraphs[operator.subgraph]
     facts = OperatorFacts.of(bound.model.root, subgraph, (subgraph.operators or [])[operator.index])
@@ -146,7 +146,7 @@ def row_axis(bound: BoundModel, operator: BoundOperator, rows: Rows, window: Win
     return whole._replace(size=window.rows, windows=rows.size, before=window.first_row - start)
 
 
-def _rows_of(tensor: TfLiteEvalTensor, window: Window) -> TfLiteEvalTensor:
+def _rows_of(tensor: TfLiteEvalTensor, window: BufferRegion) -> TfLiteEvalTensor:
     """A tensor of the rows of a window, in memory of its own."""
     of_rows = copy.copy(tensor)
     of_rows.dims = (

@@ -18,9 +18,9 @@ from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import windows
 from tflm.kernels.overlap import Move, OperatorFacts, TensorFacts
 from tflm.memory.byte_labels import TensorKey
-from tflm.schedule.calls import Call, CallNeeds, Kernels, Plan, ShapedCall, Window
-from tflm.schedule.calls import Move as MovedRows
+from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.lasting import lasting_tensors
+from tflm.schedule.schedule import BufferRegion, Call, MovedRows, Plan
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator, Tensor
 from tflm.schema.verifier import called_subgraphs
@@ -80,11 +80,11 @@ class _Run:
 
     def _write_lasting(self) -> list[tuple[int, Tags, str]]:
         """Tag what stays from invoke to invoke: variables, and buffers that are no tensor's and used throughout."""
-        last = max((buffer.last_call for buffer in self._plan.buffers), default=0)
+        last = max((buffer.last_step for buffer in self._plan.buffers), default=0)
         lasting = []
         for number, buffer in enumerate(self._plan.buffers):
             lasts = any(tensor in self._lasting[subgraph] for (subgraph, tensor), _ in buffer.tensors)
-            if lasts or (not buffer.tensors and (buffer.first_call, buffer.last_call) == (0, last)):
+            if lasts or (not buffer.tensors and (buffer.first_step, buffer.last_step) == (0, last)):
                 key = buffer.tensors[0][0] if buffer.tensors else None
                 base = -1 - number * self._plan.ram_bytes if key is None else self._bases[key]
                 tags = np.arange(base, base + buffer.size, dtype=np.int64)
@@ -145,8 +145,8 @@ class _Run:
             yield from self._run_moves(call, operator, moves, name)
             return
         yield from self._look_at_places(call, operator, name)
-        for number in call.scratch:
-            self._overwrite(number)
+        for region in call.scratch:
+            self._overwrite(region.buffer)
         for subgraph in called_subgraphs(operator):
             self._overwrite_subgraph(subgraph)
         for tensor, window in zip(operator.outputs or (), call.outputs):
@@ -208,7 +208,7 @@ class _Run:
         ]
         read = [(i, t, w) for i, (t, w) in enumerate(zip(operator.inputs or (), call.inputs)) if w is not None]
         outputs = [_Bytes(self._address(window), self._bytes(tensor, window)[1]) for window, tensor in written]
-        scratch = [_Bytes(self._begins[i], self._plan.buffers[i].size) for i in call.scratch]
+        scratch = [_Bytes(self._begins[x.buffer], self._plan.buffers[x.buffer].size) for x in call.scratch]
         needs = self._needs(call, operator)
         if len(scratch) != len(needs.scratch) or any(of.size < size for of, size in zip(scratch, needs.scratch)):
             yield f"{name} has {[of.size for of in scratch]} bytes of scratch, but needs {list(needs.scratch)}"
@@ -258,10 +258,10 @@ class _Run:
 
     # Sizes.
 
-    def _address(self, window: Window) -> int:
+    def _address(self, window: BufferRegion) -> int:
         return self._begins[window.buffer] + window.offset
 
-    def _bytes(self, tensor: int, window: Window) -> tuple[int, int]:
+    def _bytes(self, tensor: int, window: BufferRegion) -> tuple[int, int]:
         """The first byte of a window on a tensor, and how many there are."""
         facts = self._facts(tensor)
         row = facts.bytes // max(_height(facts), 1)

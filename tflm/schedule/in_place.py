@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tflm.kernels.overlap import FAR
-from tflm.schedule.calls import CallNeeds
+from tflm.schedule.kernels import CallNeeds
 from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
 

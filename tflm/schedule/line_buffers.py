@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Shift, Span
+from tflm.schedule.schedule import BufferRegion, MovedRows
 
 NO_ROW = 1 << 30
 """After all rows."""
@@ -124,38 +124,38 @@ def capacities(stage: RollingStage, calls: Sequence[RowCall]) -> dict[int, int]:
     return most
 
 
-class RollingWindow:
-    """Rows of a tensor in a store that has room for some of them.
+class LineBuffer:
+    """Rows of a tensor in a buffer that has room for some of them.
 
     Args:
-        store: by index.
+        buffer: by index.
         row_bytes: bytes of a row.
         room: how many rows there is room for.
     """
 
-    def __init__(self, store: int, row_bytes: int, room: int):
-        self._store, self._row_bytes, self._room = store, row_bytes, room
+    def __init__(self, buffer: int, row_bytes: int, room: int):
+        self._buffer, self._row_bytes, self._room = buffer, row_bytes, room
         self._first = 0
 
-    def span(self, rows: Rows) -> Span:
+    def region(self, rows: Rows) -> BufferRegion:
         """Where some rows are."""
         offset = (rows.first - self._first) * self._row_bytes
-        return Span(self._store, offset, rows.size * self._row_bytes, rows.first, rows.size)
+        return BufferRegion(self._buffer, offset, rows.size * self._row_bytes, rows.first, rows.size)
 
-    def make_room(self, rows: Rows, unread: int) -> list[Shift]:
+    def make_room(self, rows: Rows, unread: int) -> list[MovedRows]:
         """What moves before some rows are written, of which and of those before them `unread` is the first needed."""
         if rows.end - self._first <= self._room:
             return []
         kept = Rows(min(unread, rows.first), rows.first)
         source = (kept.first - self._first) * self._row_bytes
         self._first = kept.first
-        return [Shift(self._store, source, 0, kept.size * self._row_bytes)] if kept.size else []
+        return [MovedRows(self._buffer, source, 0, kept.size * self._row_bytes)] if kept.size else []
 
 
 def moved_bytes(stage: RollingStage, calls: Sequence[RowCall]) -> int:
     """Bytes that move inside windows."""
     sizes = {tensor: stage.operators[place].row_bytes for tensor, place in stage.inner.items()}
-    rolling = {tensor: RollingWindow(0, sizes[tensor], rows) for tensor, rows in capacities(stage, calls).items()}
+    rolling = {tensor: LineBuffer(0, sizes[tensor], rows) for tensor, rows in capacities(stage, calls).items()}
     count = RowCount(stage)
     moved = 0
     for call in calls:

@@ -1,4 +1,4 @@
-"""The schedule of a model: its operators as calls, and its tensors as stores."""
+"""The schedule of a model: its operators as calls, and its tensors as buffers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tflm.memory.byte_labels import TensorKey
 from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.planning.views import Views, last_steps
-from tflm.schedule.calls import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.in_place import blocks_at, both_ways, runs_by_rows
+from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.lasting import lasting_tensors
-from tflm.schedule.line_buffers import RollingStage, RollingWindow, RowCall, RowCount, capacities
+from tflm.schedule.line_buffers import LineBuffer, RollingStage, RowCall, RowCount, capacities
 from tflm.schedule.placement import Location
 from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Run, Schedule, Shift, Span, Store
+from tflm.schedule.schedule import BufferRegion, Call, MovedRows, RamBuffer, Schedule
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 
@@ -76,8 +76,8 @@ class Lowering:
             step for step, (subgraph, node) in enumerate(self._lives.steps) if not subgraph and node is not None
         ]
         self.schedule = Schedule()
-        self._spans: dict[int, Span] = {}
-        self._scratch_stores: dict[int, list[int]] = {}
+        self._regions: dict[int, BufferRegion] = {}
+        self._scratch_buffers: dict[int, list[int]] = {}
         self._persistent = persistent
 
     def in_stages(self, stages: Sequence[tuple[RollingStage, Sequence[RowCall]]]) -> Schedule:
@@ -103,9 +103,9 @@ class Lowering:
             for j, table in enumerate(subgraph.tensors or ()):
                 if table.is_variable:
                     facts = TensorFacts(table.type, table.shape or ())
-                    store = self.schedule.add(Store(table.name or "", facts.bytes, (((i, j), 0),)))
+                    number = self.schedule.add(RamBuffer(table.name or "", facts.bytes, (((i, j), 0),)))
                     if i == 0:
-                        self._spans[j] = Span(store, 0, facts.bytes, 0, _rows(facts))
+                        self._regions[j] = BufferRegion(number, 0, facts.bytes, 0, _rows(facts))
 
     def _moved(self, stage: RollingStage) -> list[int]:
         """Tensors of operators in a stage that only move bytes, but row by row."""
@@ -119,40 +119,40 @@ class Lowering:
     def _add_operators(self, first: int, end: int) -> None:
         for index, operator in enumerate((self._model.subgraphs[0].operators or [])[first:end], first):
             if not self._is_done_already(operator):
-                self.schedule.items.append(self._run(index, operator))
+                self.schedule.calls.append(self._call(index, operator))
 
     def _add_stage(self, stage: RollingStage, calls: Sequence[RowCall]) -> None:
         sizes = {operator.output: operator.row_bytes for operator in stage.operators}
         rolling = {
-            tensor: RollingWindow(self._add_window(tensor, rows * sizes[tensor]), sizes[tensor], rows)
+            tensor: LineBuffer(self._add_window(tensor, rows * sizes[tensor]), sizes[tensor], rows)
             for tensor, rows in capacities(stage, calls).items()
         }
         count = RowCount(stage)
         for call in calls:
             operator = stage.operators[call.place]
             if operator.output in rolling:
-                self.schedule.items += rolling[operator.output].make_room(call.rows, count.unread[operator.output])
-            self.schedule.items.append(self._row_run(operator, call.rows, rolling))
+                self.schedule.calls += rolling[operator.output].make_room(call.rows, count.unread[operator.output])
+            self.schedule.calls.append(self._row_call(operator, call.rows, rolling))
             count.run(call)
 
     def _add_window(self, tensor: int, size: int) -> int:
         name = self._lives.buffers[0, tensor].name
-        return self.schedule.add(Store(f"rows of {name}", size, (((0, tensor), 0),)))
+        return self.schedule.add(RamBuffer(f"rows of {name}", size, (((0, tensor), 0),)))
 
-    def _row_run(self, operator: RowOperator, rows: Rows, rolling: Mapping[int, RollingWindow]) -> Run:
-        def span(tensor: int, rows: Rows) -> Span:
-            return rolling[tensor].span(rows) if tensor in rolling else _rows_of(self._spans[tensor], rows)
+    def _row_call(self, operator: RowOperator, rows: Rows, rolling: Mapping[int, LineBuffer]) -> Call:
+        def region(tensor: int, rows: Rows) -> BufferRegion:
+            return rolling[tensor].region(rows) if tensor in rolling else _rows_of(self._regions[tensor], rows)
 
         needs = operator.needs(rows)
         read = operator.needed(rows)
-        return Run(
+        return Call(
             operator=operator.index,
             rows=rows,
             inputs=tuple(
-                span(operator.inputs[place], read) if place in operator.inputs else None
+                region(operator.inputs[place], read) if place in operator.inputs else None
                 for place in range(len(operator.facts.inputs))
             ),
-            outputs=(span(operator.output, rows),),
+            outputs=(region(operator.output, rows),),
             scratch=self._scratch(operator.index, needs.scratch),
             overlaps=tuple((allowed,) for allowed in needs.overlaps),
         )
@@ -170,11 +170,11 @@ class Lowering:
         for offsets in [*bodies, *({tensor: 0} for tensor in buffers if tensor in alone)]:
             members = tuple(((0, tensor), offset) for tensor, offset in offsets.items())
             size = max(offset + buffers[tensor].size for tensor, offset in offsets.items())
-            store = self.schedule.add(Store(buffers[members[0][0][1]].name, size, members))
+            number = self.schedule.add(RamBuffer(buffers[members[0][0][1]].name, size, members))
             for tensor, offset in offsets.items():
-                self._spans[tensor] = Span(store, offset, buffers[tensor].size, 0, _rows(buffers[tensor]))
-        self.schedule.given += [self._spans[tensor] for tensor in main.inputs or () if tensor in self._spans]
-        self.schedule.kept += [self._spans[tensor] for tensor in main.outputs or () if tensor in self._spans]
+                self._regions[tensor] = BufferRegion(number, offset, buffers[tensor].size, 0, _rows(buffers[tensor]))
+        self.schedule.inputs += [self._regions[tensor] for tensor in main.inputs or () if tensor in self._regions]
+        self.schedule.outputs += [self._regions[tensor] for tensor in main.outputs or () if tensor in self._regions]
 
     def _is_done_already(self, operator: Operator) -> bool:
         """Whether an operator moves bytes to where they are."""
@@ -184,23 +184,25 @@ class Lowering:
         inputs, outputs = operator.inputs or (), operator.outputs or ()
         if moves is None:
             return False
-        spans = [(self._spans.get(inputs[move.input]), self._spans.get(outputs[move.output]), move) for move in moves]
+        regions = [
+            (self._regions.get(inputs[move.input]), self._regions.get(outputs[move.output]), move) for move in moves
+        ]
         return all(
             source is not None
             and target is not None
-            and source.store == target.store
+            and source.buffer == target.buffer
             and source.offset + move.source == target.offset + move.target
-            for source, target, move in spans
+            for source, target, move in regions
         )
 
-    def _run(self, index: int, operator: Operator) -> Run:
+    def _call(self, index: int, operator: Operator) -> Call:
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
         needs = self._kernels.needs(ShapedCall(0, index, facts, None))
-        return Run(
+        return Call(
             operator=index,
             rows=None,
-            inputs=tuple(self._spans.get(tensor) for tensor in operator.inputs or ()),
-            outputs=tuple(self._spans.get(tensor) for tensor in operator.outputs or ()),
+            inputs=tuple(self._regions.get(tensor) for tensor in operator.inputs or ()),
+            outputs=tuple(self._regions.get(tensor) for tensor in operator.outputs or ()),
             scratch=self._scratch(index, needs.scratch),
             overlaps=self._overlaps(index, needs),
             steps=1 + self._ends[index] - self._begins[index],
@@ -216,54 +218,54 @@ class Lowering:
         return tuple(overlaps)
 
     def in_places(self, locations: Sequence[Location]) -> Schedule:
-        """The schedule with those operators row by row whose stores are placed so that they have to."""
-        items: list[Run | Shift] = []
-        for item in self.schedule.items:
-            items += self._split(item, locations) if isinstance(item, Run) and item.rows is None else [item]
-        return replace(self.schedule, items=items)
+        """The schedule with those operators row by row whose buffers are placed so that they have to."""
+        calls: list[Call | MovedRows] = []
+        for call in self.schedule.calls:
+            calls += self._split(call, locations) if isinstance(call, Call) and call.rows is None else [call]
+        return replace(self.schedule, calls=calls)
 
-    def _split(self, run: Run, locations: Sequence[Location]) -> list[Run]:
-        blocks = self._blocks(run, locations)
-        return [run] if blocks is None else [self._block(run, rows) for rows in blocks]
+    def _split(self, call: Call, locations: Sequence[Location]) -> list[Call]:
+        blocks = self._blocks(call, locations)
+        return [call] if blocks is None else [self._block(call, rows) for rows in blocks]
 
-    def _blocks(self, run: Run, locations: Sequence[Location]) -> list[Rows] | None:
+    def _blocks(self, call: Call, locations: Sequence[Location]) -> list[Rows] | None:
         """The rows in which an operator has to run; None where it can run as a whole."""
-        operator = self._operators[run.operator]
+        operator = self._operators[call.operator]
         if operator is None or len(operator.inputs) != 1:
             return None
         (place,) = operator.inputs
-        input, output = run.inputs[place], run.outputs[0]
+        input, output = call.inputs[place], call.outputs[0]
         if input is None or output is None:
             return None
-        (memory, begin), (other, written) = (locations[span.store] for span in (input, output))
+        (memory, begin), (other, written) = (locations[region.buffer] for region in (input, output))
         begin, written = begin + input.offset, written + output.offset
         apart = memory != other or begin + input.bytes <= written or written + output.bytes <= begin
-        return None if apart or begin - written in run.overlaps[place][0] else blocks_at(operator, begin - written)
+        return None if apart or begin - written in call.overlaps[place][0] else blocks_at(operator, begin - written)
 
-    def _block(self, run: Run, rows: Rows) -> Run:
-        operator = self._operators[run.operator]
+    def _block(self, call: Call, rows: Rows) -> Call:
+        operator = self._operators[call.operator]
         assert operator is not None
         (place,) = operator.inputs
-        inputs = list(run.inputs)
-        inputs[place] = _rows_of(self._spans[operator.inputs[place]], operator.needed(rows))
-        outputs = (_rows_of(self._spans[operator.output], rows),)
-        return run._replace(rows=rows, inputs=tuple(inputs), outputs=outputs)
+        inputs = list(call.inputs)
+        inputs[place] = _rows_of(self._regions[operator.inputs[place]], operator.needed(rows))
+        outputs = (_rows_of(self._regions[operator.output], rows),)
+        return call._replace(rows=rows, inputs=tuple(inputs), outputs=outputs)
 
-    def _scratch(self, index: int, sizes: Sequence[int]) -> tuple[Span, ...]:
+    def _scratch(self, index: int, sizes: Sequence[int]) -> tuple[BufferRegion, ...]:
         """Scratch of an operator, which all its calls share."""
-        stores, known = self.schedule.stores, self._scratch_stores.setdefault(index, [])
+        buffers, known = self.schedule.buffers, self._scratch_buffers.setdefault(index, [])
         while len(known) < len(sizes):
-            known.append(self.schedule.add(Store(f"scratch of operator {index}", 0)))
+            known.append(self.schedule.add(RamBuffer(f"scratch of operator {index}", 0, scratch_of=(0, index))))
         for number, size in zip(known, sizes):
-            stores[number] = stores[number]._replace(size=max(stores[number].size, size))
-        return tuple(Span(number, 0, size, 0, 1) for number, size in zip(known, sizes))
+            buffers[number] = buffers[number]._replace(size=max(buffers[number].size, size))
+        return tuple(BufferRegion(number, 0, size, 0, 1) for number, size in zip(known, sizes))
 
     def _add_called(self) -> None:
         """The tensors and the scratch of subgraphs that operators run."""
         starts = {
-            self._begins[item.operator]: start
-            for item, start in zip(self.schedule.items, self.schedule.starts())
-            if isinstance(item, Run)
+            self._begins[call.operator]: start
+            for call, start in zip(self.schedule.calls, self.schedule.starts())
+            if isinstance(call, Call)
         }
 
         def step_of(step: int) -> int:
@@ -272,16 +274,17 @@ class Lowering:
 
         for (subgraph, tensor), buffer in self._lives.buffers.items():
             if subgraph:
-                store = self.schedule.add(Store(buffer.name, buffer.size, (((subgraph, tensor), 0),)))
-                self.schedule.alive.append((store, step_of(buffer.first_use), step_of(buffer.last_use)))
+                number = self.schedule.add(RamBuffer(buffer.name, buffer.size, (((subgraph, tensor), 0),)))
+                self.schedule.alive.append((number, step_of(buffer.first_use), step_of(buffer.last_use)))
         uses: dict[tuple[int, int], list[int]] = {}
         for step, (subgraph, node) in enumerate(self._lives.steps):
             if subgraph and node is not None:
                 uses.setdefault((subgraph, node), []).append(step_of(step))
         for (subgraph, node), steps in uses.items():
             for size in self._called_scratch(subgraph, node):
-                store = self.schedule.add(Store(f"scratch of operator {node} of subgraph {subgraph}", size))
-                self.schedule.alive.append((store, steps[0], steps[-1]))
+                name = f"scratch of operator {node} of subgraph {subgraph}"
+                number = self.schedule.add(RamBuffer(name, size, scratch_of=(subgraph, node)))
+                self.schedule.alive.append((number, steps[0], steps[-1]))
 
     def _called_scratch(self, subgraph: int, node: int) -> tuple[int, ...]:
         table = self._model.subgraphs[subgraph]
@@ -291,16 +294,16 @@ class Lowering:
     def _add_persistent(self, lasting: Sequence[Collection[int]]) -> None:
         """What stays from invoke to invoke."""
         end = self.schedule.starts()[-1]
-        for number, store in enumerate(self.schedule.stores):
-            if any(tensor in lasting[subgraph] for (subgraph, tensor), _ in store.tensors):
+        for number, buffer in enumerate(self.schedule.buffers):
+            if any(tensor in lasting[subgraph] for (subgraph, tensor), _ in buffer.tensors):
                 self.schedule.alive.append((number, 0, end))
         for name, size in self._persistent.items():
-            self.schedule.alive.append((self.schedule.add(Store(name, size)), 0, end))
+            self.schedule.alive.append((self.schedule.add(RamBuffer(name, size)), 0, end))
 
 
-def _rows_of(whole: Span, rows: Rows) -> Span:
+def _rows_of(whole: BufferRegion, rows: Rows) -> BufferRegion:
     row = whole.bytes // whole.rows
-    return Span(whole.store, whole.offset + rows.first * row, rows.size * row, rows.first, rows.size)
+    return BufferRegion(whole.buffer, whole.offset + rows.first * row, rows.size * row, rows.first, rows.size)
 
 
 def _rows(tensor: Buffer | TensorFacts) -> int:

@@ -8,13 +8,12 @@ from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
 from tflm.schedule.call_checker import lost_values
-from tflm.schedule.calls import Call, Kernels, Move, Plan, PlannedBuffer, Window
-from tflm.schedule.kernel_facts import ReferenceKernels
+from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Run, Schedule, Shift, Span
+from tflm.schedule.schedule import Call, Plan, RamBuffer, Schedule
 from tflm.schedule.stage_choice import FINEST, ChosenStage, StageSearch
 from tflm.schema.model import Model
 from tflm.schema.patch import with_operator_order
@@ -197,34 +196,18 @@ def _plan(schedule: Schedule, locations: Sequence[Location], stages: Sequence[Ch
     return Plan(
         memories=tuple(align_up(end, RAM_ALIGNMENT) for end in ends),
         buffers=buffers,
-        calls=_calls(schedule),
+        calls=tuple(schedule.calls),
         stages=tuple(Rows(stage.first, stage.end) for stage in stages),
     )
 
 
-def _buffers(schedule: Schedule, locations: Sequence[Location]) -> tuple[PlannedBuffer, ...]:
+def _buffers(schedule: Schedule, locations: Sequence[Location]) -> tuple[RamBuffer, ...]:
     return tuple(
-        PlannedBuffer(
-            name=store.name,
-            offset=location.offset,
-            size=store.size,
-            first_call=min((piece.first for piece in body.pieces), default=0),
-            last_call=max((piece.last for piece in body.pieces), default=0),
-            tensors=store.tensors,
+        buffer._replace(
             memory=location.memory,
+            offset=location.offset,
+            first_step=min((piece.first for piece in body.pieces), default=0),
+            last_step=max((piece.last for piece in body.pieces), default=0),
         )
-        for store, body, location in zip(schedule.stores, schedule.bodies(), locations)
+        for buffer, body, location in zip(schedule.buffers, schedule.bodies(), locations)
     )
-
-
-def _calls(schedule: Schedule) -> tuple[Call | Move, ...]:
-    return tuple(Move(*item) if isinstance(item, Shift) else _call(item) for item in schedule.items)
-
-
-def _call(run: Run) -> Call:
-    inputs, outputs = (tuple(_window(span) for span in side) for side in (run.inputs, run.outputs))
-    return Call(run.operator, run.rows, inputs, outputs, tuple(span.store for span in run.scratch))
-
-
-def _window(span: Span | None) -> Window | None:
-    return None if span is None else Window(span.store, span.offset, span.first_row, span.rows)

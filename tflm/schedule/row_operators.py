@@ -11,7 +11,7 @@ from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.bands import PADS, ROWS, band_rule
-from tflm.schedule.calls import CallNeeds, Kernels, ShapedCall
+from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.rows import Rows
 from tflm.schema.model import Model
 

@@ -1,8 +1,7 @@
-"""The order in which a compiled model runs, and the memory that each call reads and writes, before it has a place.
+"""The order in which a model runs, and the memory that each call reads and writes.
 
-A store is memory that is placed in one piece: a tensor, tensors that lie in each other, a window of a tensor's rows, or
-scratch. A schedule is a list of calls and moves on spans of stores, from which follows when each byte of a store is
-needed.
+A schedule is a list of calls and moves on regions of buffers, from which follows when each byte of a buffer is needed.
+A plan is a schedule whose buffers have offsets.
 """
 
 from __future__ import annotations
@@ -17,57 +16,70 @@ from tflm.planning.views import Body, Piece, merged
 from tflm.schedule.rows import Rows
 
 
-class Store(NamedTuple):
-    """Memory to be placed.
+class RamBuffer(NamedTuple):
+    """Memory that is placed in one piece: a tensor, tensors that lie in each other, rows of a tensor, or scratch.
 
     Attributes:
         name: for people.
         size: in bytes.
-        tensors: those in it, with where each begins; of a window of rows, the tensor at 0.
+        tensors: those in it, with where each begins; of a line buffer, the tensor at 0.
+        scratch_of: the subgraph and the operator that use it as scratch.
+        memory, offset: its place; the memories are numbered.
+        first_step, last_step: the steps between which it is used: 0 is before the first call.
     """
 
     name: str
     size: int
     tensors: tuple[tuple[TensorKey, int], ...] = ()
+    scratch_of: tuple[int, int] | None = None
+    memory: int = 0
+    offset: int = 0
+    first_step: int = 0
+    last_step: int = 0
 
 
-class Span(NamedTuple):
-    """Rows of a tensor in a store; a whole tensor is all its rows.
+class BufferRegion(NamedTuple):
+    """Consecutive rows of a tensor in a buffer; a whole tensor is all its rows.
 
     Attributes:
-        store: by index.
-        offset, bytes: where in the store.
+        buffer: by index.
+        offset, bytes: where in the buffer.
         first_row, rows: which rows, and how many.
     """
 
-    store: int
+    buffer: int
     offset: int
     bytes: int
     first_row: int
     rows: int
 
 
-class Run(NamedTuple):
-    """A call of an operator's kernel; see `tflm.schedule.calls.Call`.
+class Call(NamedTuple):
+    """A call of an operator's kernel.
 
     Attributes:
-        steps: of the invocation that it takes, more than one if it runs subgraphs.
+        operator: index in the first subgraph.
+        rows: of the output that it computes; None for all of them, of all outputs.
+        inputs: one for each input; None for constants and for inputs that are left out.
+        outputs: one for each output; of the rows that are computed.
+        scratch: buffers that only this call uses, in the order in which they were requested.
         overlaps: for each input, how many bytes it may begin behind the output where the two share bytes, in ranges.
+        steps: of the invocation that it takes, more than one if it runs subgraphs.
     """
 
     operator: int
     rows: Rows | None
-    inputs: tuple[Span | None, ...]
-    outputs: tuple[Span | None, ...]
-    scratch: tuple[Span, ...]
+    inputs: tuple[BufferRegion | None, ...]
+    outputs: tuple[BufferRegion | None, ...]
+    scratch: tuple[BufferRegion, ...]
     overlaps: tuple[tuple[range, ...], ...]
     steps: int = 1
 
 
-class Shift(NamedTuple):
-    """Bytes that move inside a store."""
+class MovedRows(NamedTuple):
+    """Bytes of a buffer that move inside it, as by memmove: rows that the next call reads again."""
 
-    store: int
+    buffer: int
     source: int
     target: int
     size: int
@@ -80,104 +92,100 @@ class Shift(NamedTuple):
 
 @dataclass
 class Schedule:
-    """Calls and moves in the order in which they run.
+    """Calls and moves in the order in which they call.
 
     Attributes:
-        stores: all memory.
-        items: the calls and moves.
-        given: spans that hold values before the first step: inputs, and what stays from invoke to invoke.
-        kept: spans whose values are needed after the last step: outputs, and what stays.
-        alive: further uses of stores as a whole: (store, first step, last step).
+        buffers: all memory.
+        calls: the calls and moves.
+        inputs: regions that hold values before the first step.
+        outputs: regions whose values are needed after the last step.
+        alive: further uses of buffers as a whole: (buffer, first step, last step).
     """
 
-    stores: list[Store] = field(default_factory=list)
-    items: list[Run | Shift] = field(default_factory=list)
-    given: list[Span] = field(default_factory=list)
-    kept: list[Span] = field(default_factory=list)
+    buffers: list[RamBuffer] = field(default_factory=list)
+    calls: list[Call | MovedRows] = field(default_factory=list)
+    inputs: list[BufferRegion] = field(default_factory=list)
+    outputs: list[BufferRegion] = field(default_factory=list)
     alive: list[tuple[int, int, int]] = field(default_factory=list)
 
-    def add(self, store: Store) -> int:
-        """Add a store; returns its index."""
-        self.stores.append(store)
-        return len(self.stores) - 1
+    def add(self, buffer: RamBuffer) -> int:
+        """Add a buffer; returns its index."""
+        self.buffers.append(buffer)
+        return len(self.buffers) - 1
 
     def starts(self) -> list[int]:
-        """The first step of each item, then the step after the last one. Step 0 is before all of them."""
+        """The first step of each call, then the step after the last one. Step 0 is before all of them."""
         starts = [1]
-        for item in self.items:
-            starts.append(starts[-1] + item.steps)
+        for call in self.calls:
+            starts.append(starts[-1] + call.steps)
         return starts
 
     def bodies(self) -> list[Body]:
-        """Each store with the steps at which its bytes are needed."""
-        uses: list[list[_Use]] = [[] for _ in self.stores]
+        """Each buffer with the steps at which its bytes are needed."""
+        uses: list[list[_Use]] = [[] for _ in self.buffers]
         for use in self._uses():
-            uses[use.store].append(use)
-        pieces = [_pieces(of_store) for of_store in uses]
-        for store, first, last in self.alive:
-            pieces[store].append(Piece(0, self.stores[store].size, first, last))
-        return [Body({}, store.size, tuple(merged(of_store))) for store, of_store in zip(self.stores, pieces)]
+            uses[use.buffer].append(use)
+        pieces = [_pieces(of_buffer) for of_buffer in uses]
+        for buffer, first, last in self.alive:
+            pieces[buffer].append(Piece(0, self.buffers[buffer].size, first, last))
+        return [Body({}, buffer.size, tuple(merged(of_buffer))) for buffer, of_buffer in zip(self.buffers, pieces)]
 
     def accessed_bytes(self) -> list[int]:
-        """For each store, the bytes that are read and written in an invoke."""
-        accessed = [0] * len(self.stores)
+        """For each buffer, the bytes that are read and written in an invoke."""
+        accessed = [0] * len(self.buffers)
         for use in self._uses():
-            accessed[use.store] += use.bytes
+            accessed[use.buffer] += use.bytes
         return accessed
 
     def _uses(self) -> Iterator[_Use]:
         """All reads and writes, step by step, what is read at a step before what is written."""
-        yield from (_Use(*span[:3], 0, is_write=True) for span in self.given)
+        yield from (_Use(*region[:3], 0, is_write=True) for region in self.inputs)
         starts = self.starts()
-        for item, step in zip(self.items, starts):
-            if isinstance(item, Shift):
-                yield _Use(item.store, item.source, item.size, step, is_write=False)
-                yield _Use(item.store, item.target, item.size, step, is_write=True)
+        for call, step in zip(self.calls, starts):
+            if isinstance(call, MovedRows):
+                yield _Use(call.buffer, call.source, call.size, step, is_write=False)
+                yield _Use(call.buffer, call.target, call.size, step, is_write=True)
                 continue
-            yield from (_Use(*span[:3], step, is_write=False) for span in item.inputs if span is not None)
-            made = [span for span in (*item.outputs, *item.scratch) if span is not None]
-            yield from (_Use(*span[:3], step, is_write=True) for span in made)
-            if item.steps > 1:
-                used = [span for span in (*item.inputs, *made) if span is not None]
-                yield from (_Use(*span[:3], step + item.steps - 1, is_write=False) for span in used)
-        yield from (_Use(*span[:3], starts[-1], is_write=False) for span in self.kept)
+            yield from (_Use(*region[:3], step, is_write=False) for region in call.inputs if region is not None)
+            made = [region for region in (*call.outputs, *call.scratch) if region is not None]
+            yield from (_Use(*region[:3], step, is_write=True) for region in made)
+            if call.steps > 1:
+                used = [region for region in (*call.inputs, *made) if region is not None]
+                yield from (_Use(*region[:3], step + call.steps - 1, is_write=False) for region in used)
+        yield from (_Use(*region[:3], starts[-1], is_write=False) for region in self.outputs)
 
     def trailing(self) -> list[Trailing]:
         """The outputs of calls that may reach into inputs."""
         return [
-            Trailing(step, _member(input), _member(output), allowed)
-            for item, step in zip(self.items, self.starts())
-            if isinstance(item, Run)
-            for input, output, allowed in _overlapping(item)
+            Trailing(step, BodyMember(*input[:3]), BodyMember(*output[:3]), allowed)
+            for call, step in zip(self.calls, self.starts())
+            if isinstance(call, Call)
+            for input, output, allowed in _overlapping(call)
         ]
 
 
 class _Use(NamedTuple):
-    store: int
+    buffer: int
     offset: int
     bytes: int
     step: int
     is_write: bool
 
 
-def _member(span: Span) -> BodyMember:
-    return BodyMember(span.store, span.offset, span.bytes)
-
-
-def _overlapping(run: Run) -> Iterator[tuple[Span, Span, tuple[range, ...]]]:
+def _overlapping(call: Call) -> Iterator[tuple[BufferRegion, BufferRegion, tuple[range, ...]]]:
     """The inputs that the output of a call may reach into, each with the output and the distances."""
-    outputs = [span for span in run.outputs if span is not None]
-    stores = [span.store for span in (*run.inputs, *outputs) if span is not None]
-    if len(run.outputs) != 1 or len(outputs) != 1 or run.steps != 1:
+    outputs = [region for region in call.outputs if region is not None]
+    buffers = [region.buffer for region in (*call.inputs, *outputs) if region is not None]
+    if len(call.outputs) != 1 or len(outputs) != 1 or call.steps != 1:
         return
-    for input, ranges in zip(run.inputs, run.overlaps):
+    for input, ranges in zip(call.inputs, call.overlaps):
         allowed = tuple(distances for distances in ranges if distances.start < distances.stop)
-        if input is not None and allowed and stores.count(input.store) == 1:
+        if input is not None and allowed and buffers.count(input.buffer) == 1:
             yield input, outputs[0], allowed
 
 
 def _pieces(uses: Sequence[_Use]) -> list[Piece]:
-    """When the bytes of a store are needed: each value from when it is written until it is read for the last time."""
+    """When the bytes of a buffer are needed: each value from when it is written until it is read for the last time."""
     borders = sorted({border for use in uses for border in (use.offset, use.offset + use.bytes)})
     place = {border: i for i, border in enumerate(borders)}
     life: list[tuple[int, int] | None] = [None] * len(borders)
@@ -191,5 +199,26 @@ def _pieces(uses: Sequence[_Use]) -> list[Piece]:
             if before is not None:
                 pieces.append(Piece(borders[i], borders[i + 1], *before))
             life[i] = use.step, use.step
-    pieces += [Piece(borders[i], borders[i + 1], *of) for i, of in enumerate(life) if of is not None]
+    pieces += [Piece(borders[i], borders[i + 1], *steps) for i, steps in enumerate(life) if steps is not None]
     return pieces
+
+
+class Plan(NamedTuple):
+    """A compiled model's memory, and the calls that use it.
+
+    Attributes:
+        memories: bytes that are used of each memory.
+        buffers: what is in them.
+        calls: in the order in which they run.
+        stages: operators that run in bands of rows, in turns.
+    """
+
+    memories: tuple[int, ...]
+    buffers: tuple[RamBuffer, ...]
+    calls: tuple[Call | MovedRows, ...]
+    stages: tuple[Rows, ...] = ()
+
+    @property
+    def ram_bytes(self) -> int:
+        """Bytes of all memories."""
+        return sum(self.memories)

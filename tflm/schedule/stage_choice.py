@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
-from tflm.schedule.calls import Kernels, ShapedCall
 from tflm.schedule.estimates import Liveness
 from tflm.schedule.in_place import both_ways, runs_by_rows
+from tflm.schedule.kernels import Kernels, ShapedCall
 from tflm.schedule.line_buffers import Around, Grain, RollingStage, RowCall, moved_bytes, peak, shared_bytes
 from tflm.schedule.row_operators import row_operators
 from tflm.schema.model import Model

@@ -1,14 +1,52 @@
-"""What TFLM's reference kernels need, for calls on rows as well: the default of the planner."""
+"""What a planner asks of kernels: the scratch of a call, and where its inputs and outputs may overlap."""
 
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from tflm.kernels import OPAQUE, REGISTRATIONS
-from tflm.kernels.layers.trailing_output import behind_all_channels, behind_each_channel, behind_each_window
-from tflm.kernels.overlap import NOWHERE, nowhere
-from tflm.schedule.calls import CallNeeds, ShapedCall
+from tflm.kernels.layers.trailing_output import Windows, behind_all_channels, behind_each_channel, behind_each_window
+from tflm.kernels.overlap import NOWHERE, OperatorFacts, nowhere
 from tflm.schema.model import Model
+
+
+class ShapedCall(NamedTuple):
+    """A call before its memory is planned.
+
+    Attributes:
+        subgraph, operator: which operator.
+        facts: tensors with the shapes of the call.
+        windows: where windows lie along rows and columns; None for a whole operator, or one without windows.
+    """
+
+    subgraph: int
+    operator: int
+    facts: OperatorFacts
+    windows: Windows | None
+
+
+class CallNeeds(NamedTuple):
+    """What a kernel needs for a call.
+
+    Attributes:
+        scratch: bytes of buffers that it writes before it reads them.
+        overlaps: for each input, how many bytes behind the output it may begin where the two share bytes.
+    """
+
+    scratch: tuple[int, ...]
+    overlaps: tuple[range, ...]
+
+
+class Kernels(Protocol):
+    """What a planner has to know of kernels."""
+
+    def needs(self, call: ShapedCall) -> CallNeeds:
+        """What a call needs."""
+
+    def takes_rows(self, operator: int) -> bool:
+        """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
+
 
 WINDOWED = (behind_all_channels, behind_each_channel, behind_each_window)
 """Overlaps that can be told of windows on some rows."""
