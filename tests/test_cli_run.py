@@ -50,9 +50,13 @@ def test_real_values_are_quantized_and_answers_are_shown_as_real_ones_too(tmp_pa
     shown = run("run", model, "--inputs", tmp_path / "x.npy", "--real").stdout
     assert "5 2 127" in shown
     assert "1 -0.5 62" in shown
-    assert "not float64" in refusal("run", model, "--inputs", tmp_path / "x.npy")
-    np.save(tmp_path / "flat.npy", np.zeros(3))
-    assert "takes shape [1, 3], not [3]" in refusal("run", model, "--inputs", tmp_path / "flat.npy", "--real")
+    np.save(tmp_path / "whole.npy", np.array([[1, 0, 100]]))
+    assert answered(model, "--inputs", tmp_path / "whole.npy") == [[[1, 0, 100]]]
+    assert answered(model, "--inputs", tmp_path / "whole.npy", "--real") == [[[5, 3, 127]]]
+    np.save(tmp_path / "other.npy", np.zeros(4))
+    assert "takes shape [1, 3], or [N, 3] for N samples, not [4]" in refusal(
+        "run", model, "--inputs", tmp_path / "other.npy", "--real"
+    )
 
 
 def test_inputs_go_by_their_names(tmp_path: Path) -> None:

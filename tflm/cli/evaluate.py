@@ -20,7 +20,9 @@ from tflm.evaluation.samples import data_set
 Inputs = Annotated[
     Path,
     typer.Option(
-        "--inputs", metavar="DATA", help="A .npy, .npz or .csv file, or a folder with one subfolder per class."
+        "--inputs",
+        metavar="DATA",
+        help="One sample or several: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
     ),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Use only the first N samples.")]
@@ -88,7 +90,7 @@ def evaluate(
             raise RequestError("--confusion needs labels: use --labels, or a data set with labels")
         write_confusion(confusion, found)
     if worst is not None:
-        write_worst(worst, found, data_set(inputs, labels), loaded)
+        write_worst(worst, found, data_set(inputs, labels, loaded), loaded)
     answer(as_json, evaluation_figures(model, found), evaluation_report(found))
     if not as_json:
         wrote(*(path for path in (confusion, worst, results) if path is not None))

@@ -20,7 +20,7 @@ Inputs = Annotated[
     typer.Option(
         "--inputs",
         metavar="DATA",
-        help="Typical inputs: a .npy, .npz or .csv file, or a folder with one subfolder per class.",
+        help="Typical inputs: a .npy, .npz, .csv, image or WAV file, or a folder with one subfolder per class.",
     ),
 ]
 

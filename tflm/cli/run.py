@@ -51,7 +51,8 @@ def run(
         list[str] | None,
         typer.Option(
             metavar="[NAME=]FILE",
-            help=f"Input file: {FILE_KINDS}. Keys of an .npz: in_<step>_<i> or input names. May be repeated.",
+            help=f"One sample or several, run in order: {FILE_KINDS}, or a folder. Keys of an .npz: in_<step>_<i> or "
+            "input names. May be repeated.",
         ),
     ] = None,
     outputs: Annotated[

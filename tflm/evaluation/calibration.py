@@ -106,7 +106,7 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
     """
     if not isinstance(model, Model):
         raise ArgumentError(f"model is a tflm.Model, not {model!r}: tflm.Model.from_file('...')")
-    data = data_set(inputs)
+    data = data_set(inputs, model=model)
     runner = Runner(model, preserve_all_tensors=True)
     makers = dict.fromkeys(model.subgraphs[0].inputs or (), "input")
     for place, operator in enumerate(model.subgraphs[0].operators or ()):
@@ -116,16 +116,18 @@ def calibrate_report(model: Model, inputs: Any, *, limit: int | None = None) -> 
     if not watched:
         raise DataError("the model has no quantized activations to compare ranges with; quantize it first")
     seen: dict[int, _Seen] = {}
-    count = 0
+    count, reason = 0, ""
     every = (sample for _, part in data.parts(0) for sample in part.samples(runner.inputs))
     for sample in islice(every, limit):
-        if isinstance(sample, DataError) or runner.run(sample).outputs is None:
+        failure = str(sample) if isinstance(sample, DataError) else runner.run(sample).reason
+        if failure:
+            reason = reason or failure
             continue
         count += 1
         for index, tensor in watched.items():
             _add(seen, index, tensor)
     if not count:
-        raise DataError("no sample of the data could be run")
+        raise DataError(f"no sample of the data could be run{reason and ': '}{reason}")
     return CalibrationReport(count, tuple(_range(watched[i], makers[i], found) for i, found in seen.items()))
 
 

@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import ArgumentError, DataError
+from tflm.evaluation.fitting import units_of
 from tflm.evaluation.metrics import Classification, Difference, classification, difference
 from tflm.evaluation.results import ResultsFile
 from tflm.evaluation.runner import Job, Runner
-from tflm.evaluation.samples import DataSet, data_set, units_of
+from tflm.evaluation.samples import DataSet, data_set
 from tflm.evaluation.signal import SignalLoss, signal_losses
 from tflm.evaluation.workers import default_workers, outcomes
 from tflm.memory.tensor import TfLiteTensor
@@ -152,7 +153,7 @@ def evaluate(
     count = default_workers() if workers is None else workers
     if not isinstance(count, int) or count < 1:
         raise ArgumentError(f"workers is a number from 1 on, not {workers!r}")
-    data = data_set(inputs, labels)
+    data = data_set(inputs, labels, model)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results") if results is None else Path(results)
         run = _Run(data, count, scheduler, on_bad, limit, report)

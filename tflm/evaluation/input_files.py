@@ -18,6 +18,7 @@ import numpy.typing as npt
 from tflm.bounded_reading import read_at_most, read_text
 from tflm.errors import DataError
 from tflm.evaluation.array_files import StoredArray, require_room, stored_array, stored_arrays
+from tflm.evaluation.fitting import fitted, require_samples
 from tflm.memory.tensor import TfLiteTensor
 
 Array = npt.NDArray[Any]
@@ -25,6 +26,10 @@ Arrays = list[Array]
 T = TypeVar("T")
 
 FILE_KINDS = ".npz, .npy, .png, .jpg, .wav, .csv or raw bytes"
+INPUT_SUFFIXES = (".png", ".jpg", ".jpeg", ".wav", ".npy", ".csv")
+LABEL_NAMES = ("labels", "label", "y")
+MOST_STEPS = 1_000_000
+"""Most samples of an array that are run in one call; a data set may have more."""
 MOST_SOUND_BYTES = 128 << 20
 """An hour of samples of 16 bits at 16 kHz."""
 PICTURE_MODES = {1: "L", 3: "RGB", 4: "RGBA"}
@@ -68,7 +73,10 @@ def read_given(
 def read_inputs(
     path: Path, tensors: Sequence[TfLiteTensor], names: Mapping[str, int] | None = None, real: bool = False
 ) -> list[Arrays]:
-    """Read the inputs of each step from a file: an .npz with `in_<step>_<i>` or input names, or any for a single input.
+    """Read the inputs of each step from a file: an .npz with `in_<step>_<i>`, input names or an array for each input.
+
+    A folder or any other file holds the steps of a single input. Arrays hold one sample or several, as
+    `count_samples` says.
 
     Raises:
         DataError: the file does not fit the model's inputs.
@@ -78,15 +86,32 @@ def read_inputs(
         if len(tensors) != 1:
             keys = ", ".join(f"in_0_{i}" for i in range(len(tensors)))
             raise DataError(f"{path}: the model has {len(tensors)} inputs; give them in an .npz as {keys}")
-        return [[values] for values in read_tensor(path, tensors[0], real)]
+        files = files_in(path) if path.is_dir() else [path]
+        return [[values] for file in files for values in read_tensor(file, tensors[0], real)]
     arrays = stored_arrays(path)
-    places = {i: [arrays[name]] for name, i in (names or {}).items() if name in arrays}
-    if len(places) == len(tensors):
-        steps = _in_steps(places, tensors)
-    else:
-        steps = _steps_in(path, recorded(path, "in", arrays), len(tensors))
-    require_room(path, (stored for step in steps for stored in step))
-    return [[_held(stored, i, tensors[i], real) for i, stored in enumerate(step)] for step in steps]
+    if found := recorded(path, "in", arrays):
+        steps = complete_steps(path, found, len(tensors))
+        require_room(path, (stored for step in steps for stored in step))
+        return [[_one(stored, tensor, real) for stored, tensor in zip(step, tensors)] for step in steps]
+    places = {i: arrays[name] for name, i in (names or {}).items() if name in arrays}
+    if len(places) != len(tensors):
+        places = dict(enumerate(stored for name, stored in arrays.items() if name not in LABEL_NAMES))
+    if len(places) != len(tensors):
+        keys = f"in_0_0 for the first input of the first step, or one of: {', '.join(names or ())}"
+        raise DataError(
+            f"{path}: has {len(places)} arrays, but the model has {len(tensors)} inputs; its keys are {keys}"
+        )
+    require_room(path, places.values())
+    return _in_steps({i: _held(stored, tensors[i], real) for i, stored in places.items()}, tensors)
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files of samples in a folder, in order.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES and path.is_file())
 
 
 def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
@@ -148,11 +173,18 @@ def recorded(
     return found
 
 
-def _steps_in(path: Path, arrays: dict[tuple[int, int], StoredArray], count: int) -> list[list[StoredArray]]:
-    if not arrays:
-        raise DataError(
-            f"{path}: has no inputs; they are called in_0_0 for the first input of the first step, or as the inputs are"
-        )
+def complete_steps(
+    path: Path, arrays: dict[tuple[int, int], StoredArray], count: int | None = None
+) -> list[list[StoredArray]]:
+    """The recorded inputs of each step.
+
+    Args:
+        count: number of the model's inputs; by default, as many as the first step has.
+
+    Raises:
+        DataError: an input is missing, or there are too many.
+    """
+    count = sum(step == 0 for step, _ in arrays) if count is None else count
     steps = 1 + max(step for step, _ in arrays)
     places = ((step, i) for step in range(steps) for i in range(count))
     wanted = set(
@@ -179,19 +211,24 @@ def _named(names: Mapping[str, int], file: str) -> str:
     return ", ".join(f"--inputs {name}={file}" for name in names)
 
 
-def _held(stored: StoredArray, place: int, tensor: TfLiteTensor, real: bool) -> Array:
-    """Read a stored array for an input, after checking that it fits; real values are quantized."""
-    wanted = tensor.data
-    if stored.shape != wanted.shape or not (real or stored.dtype == wanted.dtype):
-        takes = f"takes {wanted.dtype} of shape {list(wanted.shape)}, not {stored.dtype} of {list(stored.shape)}"
-        if real:
-            takes = f"takes shape {list(wanted.shape)}, not {list(stored.shape)}"
-        raise DataError(f"{stored.name}: input {place} ({tensor.name}) {takes}")
-    return tensor.quantized(stored.read()) if real else stored.read()
+def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool) -> list[Array]:
+    """Read the samples of a stored array for an input, after checking that they fit; with `real`, all are quantized."""
+    count = require_samples(stored.shape, tensor, stored.name)
+    if not 0 < count <= MOST_STEPS:
+        raise DataError(f"{stored.name}: has {count:,} samples; from 1 to {MOST_STEPS:,} are run at once")
+    values = stored.read().reshape(count, *tensor.data.shape)
+    return [tensor.quantized(each) if real else fitted(each, tensor, stored.name) for each in values]
+
+
+def _one(stored: StoredArray, tensor: TfLiteTensor, real: bool) -> Array:
+    steps = _held(stored, tensor, real)
+    if len(steps) != 1:
+        raise DataError(f"{stored.name}: holds {len(steps)} samples; the key stands for one step")
+    return steps[0]
 
 
 def _npy(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
-    return [_held(stored_array(path), 0, tensor, real)]
+    return _held(stored_array(path), tensor, real)
 
 
 def _raw(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:

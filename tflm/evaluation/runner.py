@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import DataError, TflmError
-from tflm.evaluation.samples import Part, ReferenceInput, Sample, Units
+from tflm.evaluation.fitting import ReferenceInput, Units
+from tflm.evaluation.samples import Part, Sample
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -19,12 +19,20 @@ import numpy.typing as npt
 from tflm.bounded_reading import read_text
 from tflm.errors import DataError
 from tflm.evaluation.array_files import NUMBERS, StoredArray, require_room, stored_array, stored_arrays
-from tflm.evaluation.input_files import read_rows, read_tensor
+from tflm.evaluation.fitting import count_samples, fitted, sizes
+from tflm.evaluation.input_files import (
+    INPUT_SUFFIXES,
+    LABEL_NAMES,
+    complete_steps,
+    files_in,
+    read_rows,
+    read_tensor,
+    recorded,
+)
 from tflm.memory.tensor import TfLiteTensor
+from tflm.schema.model import Model
 
 Array = npt.NDArray[Any]
-LABEL_NAMES = ("labels", "label", "y")
-INPUT_SUFFIXES = (".png", ".jpg", ".jpeg", ".wav", ".npy", ".csv")
 BYTES_OF_A_PART = 4 << 20
 SAMPLES_OF_A_PART = 512
 
@@ -214,74 +222,16 @@ class Stream:
 def _as_held(samples: Array, tensor: TfLiteTensor) -> Array | None:
     """Samples with the type and shape of the input, except for dimensions of 1; None if each must be fitted."""
     wanted = tensor.data
-    fits = samples.dtype == wanted.dtype and _sizes(samples.shape[1:]) == _sizes(wanted.shape)
+    fits = samples.dtype == wanted.dtype and sizes(samples.shape[1:]) == sizes(wanted.shape)
     return samples.reshape(len(samples), *wanted.shape) if fits else None
 
 
-def _sizes(shape: Sequence[int]) -> tuple[int, ...]:
-    return tuple(size for size in shape if size != 1)
-
-
-class Units(NamedTuple):
-    """Quantization of a model's input: an integer represents (integer - zero_point) * scale."""
-
-    dtype: np.dtype[Any]
-    scale: float
-    zero_point: int
-
-
-class ReferenceInput(TfLiteTensor):
-    """A float input of a reference, which is given the integers of another model's input."""
-
-    def __init__(self, tensor: TfLiteTensor, units: Units):
-        self.__dict__.update(tensor.__dict__)
-        self.units = units
-
-    def real(self, integers: Array) -> Array:
-        """The real values that integers represent."""
-        return ((integers.astype(np.float64) - self.units.zero_point) * self.units.scale).astype(self.data.dtype)
-
-
-def units_of(inputs: Sequence[TfLiteTensor]) -> tuple[Units, ...]:
-    """Quantization of the model's inputs."""
-    return tuple(Units(each.data.dtype, each.scale or 1.0, each.zero_point) for each in inputs)
-
-
-def fitted(values: Array, tensor: TfLiteTensor, name: str) -> Array:
-    """Values in the shape and type of the input; real values are quantized.
-
-    Raises:
-        DataError: they don't fit; the message names the sample and says what the input takes.
-    """
-    wanted = tensor.data
-    if _sizes(values.shape) != _sizes(wanted.shape):
-        takes = f"takes shape {list(wanted.shape)}"
-        raise DataError(f"{name}: has shape {list(values.shape)}; input {tensor.name!r} {takes}")
-    values = values.reshape(wanted.shape)
-    if values.dtype == wanted.dtype:
-        return values
-    if values.dtype.kind == "f":
-        return tensor.quantized(values)
-    if isinstance(tensor, ReferenceInput) and wanted.dtype.kind == "f" and tensor.units.dtype.kind in "iu":
-        return tensor.real(_cast(values, tensor.units.dtype, tensor, name))
-    if wanted.dtype.kind in "fc":
-        raise DataError(f"{name}: has {values.dtype} numbers; input {tensor.name!r} takes {wanted.dtype}: give floats")
-    return _cast(values, wanted.dtype, tensor, name)
-
-
-def _cast(values: Array, dtype: np.dtype[Any], tensor: TfLiteTensor, name: str) -> Array:
-    """Integers in another type, if it can hold them."""
-    limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
-    if values.size and (values.min() < limits.min or values.max() > limits.max):
-        raise DataError(
-            f"{name}: has {values.dtype} numbers from {values.min()} to {values.max()}; input {tensor.name!r} takes "
-            f"{dtype}. Real values are given as floats, which are quantized"
-        )
-    return values.astype(dtype)
-
-
-def data_set(inputs: Any, labels: Any = None) -> DataSet:
+def data_set(inputs: Any, labels: Any = None, model: Model | None = None) -> DataSet:
     """The data set of a path, an array, several arrays, or an iterable.
+
+    Args:
+        model: the model that takes the samples: arrays with the shapes of its inputs are one sample, and arrays with
+            the names of its inputs are in their order.
 
     Raises:
         DataError: the contents of a file do not match its name, or labels do not match the samples.
@@ -289,12 +239,12 @@ def data_set(inputs: Any, labels: Any = None) -> DataSet:
     """
     found: Any
     if isinstance(inputs, (str, os.PathLike)):
-        found = _from_path(Path(inputs))
+        found = _from_path(Path(inputs), model)
     elif isinstance(inputs, np.ndarray):
-        found = Arrays((inputs,))
+        found = _arrays({"the array": inputs}, model)
     elif isinstance(inputs, (list, tuple)) and inputs and all(isinstance(a, np.ndarray) for a in inputs):
         same = len({len(a) for a in inputs if a.ndim}) == 1 and isinstance(inputs, tuple)
-        found = Arrays(tuple(inputs)) if same else Stream(inputs)
+        found = _arrays(dict(enumerate(inputs)), model) if same else Stream(inputs)
     elif hasattr(inputs, "parts"):
         found = inputs
     else:
@@ -303,27 +253,51 @@ def data_set(inputs: Any, labels: Any = None) -> DataSet:
     return chosen
 
 
-def _from_path(path: Path) -> Any:
+def _arrays(named: Mapping[Any, Array], model: Model | None, path: Path | None = None) -> Arrays:
+    """The samples in arrays, which may have the names of the model's inputs.
+
+    Args:
+        path: the file that the only array is mapped from.
+    """
+    main = None if model is None else model.subgraphs[0]
+    tensors = [] if main is None else [(main.tensors or [])[index] for index in main.inputs or ()]
+    names = [tensor.name or "" for tensor in tensors]
+    inputs = tuple(named[name] for name in (names if sorted(names) == sorted(map(str, named)) else named))
+    wanted = [tensor.shape or () for tensor in tensors]
+    if len(wanted) == len(inputs) and all(count_samples(a.shape, w) == 1 for a, w in zip(inputs, wanted)):
+        return Arrays(tuple(np.reshape(a, (1, *w)) for a, w in zip(inputs, wanted)))
+    lengths = {name: len(array) for name, array in named.items()}
+    if len(set(lengths.values())) > 1:
+        raise DataError(f"{path or 'inputs'}: the arrays have different numbers of samples: {lengths}")
+    return Arrays(inputs, path=None if path is None or path.suffix.lower() == ".npz" else str(path))
+
+
+def _from_path(path: Path, model: Model | None) -> Any:
     if path.is_dir():
         return _from_folder(path)
     suffix = path.suffix.lower()
     if suffix == ".npy":
-        count = _samples_of(stored_array(path))
-        return Arrays((_mapped(str(path), 0, count),), path=str(path))
+        return _arrays({path.stem: _mapped(str(path), 0, _samples_of(stored_array(path)))}, model, path)
     if suffix == ".npz":
         arrays = stored_arrays(path)
+        if steps := recorded(path, "in", arrays):
+            return Stream([[each.read() for each in step] for step in complete_steps(path, steps)])
         require_room(path, arrays.values())
         labels = next((arrays.pop(name) for name in LABEL_NAMES if name in arrays), None)
         if not arrays:
             raise DataError(f"{path}: has labels but no array of samples")
-        lengths = {name: _samples_of(array) for name, array in arrays.items()}
-        if len(set(lengths.values())) > 1:
-            raise DataError(f"{path}: its arrays have different numbers of samples: {lengths}")
-        data = Arrays(tuple(array.read() for array in arrays.values()))
+        for array in arrays.values():
+            _samples_of(array)
+        data = _arrays({name: array.read() for name, array in arrays.items()}, model, path)
         return data if labels is None else _with_labels(data, labels.read())
     if suffix == ".csv":
         return _from_table(path)
-    raise DataError(f"{path}: data is a .npy, .npz or .csv file, or a folder with a folder for each class")
+    if suffix in INPUT_SUFFIXES:
+        return Files((str(path),))
+    raise DataError(
+        f"{path}: data is a .npy, .npz or .csv file, a folder with a folder for each class, or one sample: "
+        f"{', '.join(INPUT_SUFFIXES)}"
+    )
 
 
 def _samples_of(stored: StoredArray) -> int:
@@ -338,17 +312,13 @@ def _samples_of(stored: StoredArray) -> int:
 
 def _from_folder(folder: Path) -> Files:
     classes = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
-    found = [(path, label) for label, name in enumerate(classes) for path in _files_in(folder / name)]
+    found = [(path, label) for label, name in enumerate(classes) for path in files_in(folder / name)]
     if found:
         return Files(tuple(str(path) for path, _ in found), tuple(label for _, label in found), tuple(classes))
-    paths = _files_in(folder)
+    paths = files_in(folder)
     if not paths:
         raise DataError(f"{folder}: holds no {', '.join(INPUT_SUFFIXES)} file, nor folders of them")
     return Files(tuple(map(str, paths)))
-
-
-def _files_in(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES and path.is_file())
 
 
 def _from_table(path: Path) -> Arrays:

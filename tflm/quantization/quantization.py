@@ -72,7 +72,7 @@ def quantize(
     require_float(require_model(model))
     library = library_for(kernels, target, release)
     require_quantizer()
-    data = data_set(samples, labels)
+    data = data_set(samples, labels, model)
     ready = Model(prepared(model, recipe.float_io))
     session = _Session(ready, calibrated(ready, data, limit, report), target, library)
     chosen = session.accepted_version(recipe)
