@@ -25,13 +25,13 @@ from tflm.schedule.call_checker import lost_values
 from tflm.schedule.in_place import distances, row_blocks
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
+from tflm.schedule.line_buffer_costs import ChosenStage, LineBufferCosts
 from tflm.schedule.line_buffers import Grain, LineBuffer, shared_bytes
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, row_operators
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import BufferRegion, Call, MovedRows, Plan, RamBuffer, Schedule
-from tflm.schedule.stage_choice import ChosenStage, StageSearch
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
 from tflm.testing import graphs
 
@@ -165,7 +165,7 @@ def strided_reader() -> tflm.Model:
 def test_rows_that_only_the_caller_reads_are_computed() -> None:
     model = strided_reader()
     for grain in (Grain(1, 1), Grain(2, 3)):
-        search = StageSearch(model, ReferenceKernels(model))
+        search = LineBufferCosts(model, ReferenceKernels(model))
         _, calls = search.calls(ChosenStage(0, 3, grain))
         assert [max(call.rows.end for call in calls if call.place == i) for i in (0, 1, 2)] == [8, 4, 4]
     assert Emulation(model, plan(model)).is_right()
@@ -422,7 +422,7 @@ def test_real_models_run_in_little_ram(corpus: Path, name: str) -> None:
 def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Grain) -> None:
     model = tflm.Model(data)
     kernels = CautiousKernels(model, scratch=())
-    search = StageSearch(model, kernels)
+    search = LineBufferCosts(model, kernels)
     for first, end in itertools.combinations(range(len(search.operators) + 1), 2):
         if search.stage(first, end) is None:
             continue

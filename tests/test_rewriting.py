@@ -23,11 +23,12 @@ from tflm.planning.views import Views, most_alive
 from tflm.rewriting.verification import check_tags
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule import rows as row_arithmetic
-from tflm.schedule.candidates import band_rules, write_stages
-from tflm.schedule.estimates import Liveness, OperatorCosts, StageEstimate, concatenations, stages_of
+from tflm.schedule.band_costs import BandCosts, BandedStage, OperatorCosts, StageEstimate, concatenations, stages_of
+from tflm.schedule.band_search import band_rules, write_stages
+from tflm.schedule.liveness import Liveness
 from tflm.schedule.operator_costs import measured_costs
 from tflm.schedule.rows import Rows, Window, band_of_windows
-from tflm.schedule.stage_search import ChosenStage, StageSearch
+from tflm.schedule.stage_search import tilings_within
 from tflm.schema import (
     AddOptions,
     BuiltinOperator,
@@ -122,7 +123,7 @@ def in_random_bands(model: bytes, data: st.DataObject) -> bytes:
             cuts = data.draw(st.sets(st.integers(1, stage.rows - 1), min_size=1, max_size=12))
             borders = [0, *sorted(cuts), stage.rows]
             bands = [Rows(*border) for border in itertools.pairwise(borders)]
-            stages.append(ChosenStage(position, end, tuple(bands[:: data.draw(st.sampled_from([1, -1]))])))
+            stages.append(BandedStage(position, end, tuple(bands[:: data.draw(st.sampled_from([1, -1]))])))
             position = end
         else:
             position += 1
@@ -488,20 +489,21 @@ def test_what_a_stage_is_expected_to_take_is_what_it_takes_when_it_is_written(
     macs = [multiply_accumulates(before, main, operator) for operator in main.operators or ()]
     costs = OperatorCosts((1000,) * count, (0,) * count, tuple(macs), slice=10, concatenation=1)
     cost = StageEstimate(stage, live, costs).of(bands, backwards)
-    chosen = ChosenStage(stage.first, stage.end, tuple(bands))
+    chosen = BandedStage(stage.first, stage.end, tuple(bands))
     assert chosen.backwards == backwards
     write_stages(graph, rules, [chosen])
     after = graph.checked()
     operators = after.subgraphs[0].operators or []
-    assert cost.macs == sum(multiply_accumulates(after, after.subgraphs[0], op) for op in operators) - sum(macs)
+    tail, macs_added = cost.cost
+    assert macs_added == sum(multiply_accumulates(after, after.subgraphs[0], op) for op in operators) - sum(macs)
     names = Counter(after.operator_name(operator) for operator in operators)
     slices, joins = names["SLICE"], concatenations(len(bands))
     more = len(operators) - slices - joins - count
-    assert cost.tail == 1000 * more + 10 * slices + joins
+    assert tail == 1000 * more + 10 * slices + joins
     buffers = {b.tensor: b for b in tflm.measure_arena(after, tflm.AllOpsResolver()).buffers if b.tensor is not None}
     rest = [live.at(i) for i in range(count) if not stage.first <= i < stage.end]
     alive = most_alive(Views(after, buffers).bodies())
-    assert abs(max([cost.head, *rest]) - alive) <= 64  # rows are counted without what aligns them
+    assert abs(max([cost.peak, *rest]) - alive) <= 64  # rows are counted without what aligns them
 
 
 def test_a_graph_says_who_reads_and_makes_each_tensor() -> None:
@@ -612,7 +614,7 @@ def test_more_bands_than_a_concatenation_takes_are_joined_by_way_of_others(rows:
     main.operator(BuiltinOperator.RELU, [x], [y])
     main.output(y)
     graph = Graph(tflm.Model(builder.build()))
-    write_stages(graph, band_rules(graph), [ChosenStage(0, 1, tuple(Rows(i, i + 1) for i in range(rows)))])
+    write_stages(graph, band_rules(graph), [BandedStage(0, 1, tuple(Rows(i, i + 1) for i in range(rows)))])
     names = Counter(names_of(graph.build()))
     assert (names["RELU"], names["SLICE"], names["CONCATENATION"]) == (rows, rows, joins)
     assert concatenations(rows) == joins
@@ -636,10 +638,12 @@ def test_work_that_stages_add_is_counted_together() -> None:
     rules = band_rules(graph)
     resolver = tflm.AllOpsResolver()
     costs = measured_costs(model, rules, tflm.measure_arena(model, resolver), lambda m: tflm.measure_arena(m, resolver))
-    unlimited = StageSearch(graph, rules, costs, sum(costs.macs))
-    (low, high), heads = (0, unlimited.head_as_it_is), []
+    unlimited = BandCosts(graph, rules, costs, sum(costs.macs))
+    (low, high), heads = (0, max(unlimited.start.peak, *unlimited.alone)), []
     for head in range(low, high, high // 40):
-        heads += [(head, tiling) for tiling in unlimited.within(head) if len(tiling.stages) > 1 and tiling.macs]
+        heads += [
+            (head, tiling) for tiling in tilings_within(unlimited, head) if len(tiling.stages) > 1 and tiling.cost[1]
+        ]
     assert heads
     stage_of, live = stages_of(graph, Liveness(graph), rules, longest=16), Liveness(graph)
     for head, tiling in heads:
@@ -648,14 +652,14 @@ def test_work_that_stages_add_is_counted_together() -> None:
         in_bands = [
             StageEstimate(stage_of(of.first, of.end), live, costs).of(of.bands, of.backwards) for of in tiling.stages
         ]
-        assert tiling.head == max(live.size[0], *alone, *(cost.head for cost in in_bands)) <= head
-        assert tiling.tail == sum(cost.tail for cost in in_bands)
-        assert tiling.macs == sum(cost.macs for cost in in_bands)
-        exact = StageSearch(graph, rules, costs, tiling.macs).within(head)
+        assert tiling.peak == max(live.size[0], *alone, *(stage.peak for stage in in_bands)) <= head
+        assert tiling.cost == tuple(map(sum, zip(*(stage.cost for stage in in_bands))))
+        macs = tiling.cost[1]
+        exact = tilings_within(BandCosts(graph, rules, costs, macs), head)
         assert tiling in exact
-        assert all(other.macs <= tiling.macs for other in exact)
-        less = StageSearch(graph, rules, costs, tiling.macs - 1).within(head)
-        assert all(other.macs < tiling.macs for other in less)
+        assert all(other.cost[1] <= macs for other in exact)
+        less = tilings_within(BandCosts(graph, rules, costs, macs - 1), head)
+        assert all(other.cost[1] < macs for other in less)
 
 
 def test_a_plan_that_loses_a_value_fails_the_check_of_a_rewritten_model() -> None:

@@ -14,12 +14,12 @@ import tflm
 from tflm.graph import Graph
 from tflm.rewriting.fold import PaddedAxis, zeros_for_same
 from tflm.rewriting.verification import Verification, _random, random_inputs, require_same_values
+from tflm.schedule.band_costs import BandCosts, BandedStage, StageEstimate, _band, concatenations
+from tflm.schedule.band_search import Tiler
+from tflm.schedule.band_stage import BandOperator
 from tflm.schedule.bands import BandStep
-from tflm.schedule.candidates import Tiler
-from tflm.schedule.estimates import StageEstimate, _band, concatenations
 from tflm.schedule.rows import Border, Rows, band_of_border
-from tflm.schedule.stage import BandOperator
-from tflm.schedule.stage_search import KEPT, ChosenStage, StageSearch, Tiling, _best_of, _with
+from tflm.schedule.stage_search import KEPT, Tiling, _pareto_optimal
 from tflm.schema import ModelBuilder, Padding, TensorType
 
 
@@ -179,7 +179,7 @@ def test_a_padded_image_is_made_of_the_rows_under_a_band_and_padding_beyond_them
 
 
 def test_concatenations_join_by_tens_until_one_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tflm.schedule.estimates.MAXIMUM_CONCATENATED", 10)
+    monkeypatch.setattr("tflm.schedule.band_costs.MAXIMUM_CONCATENATED", 10)
     counts = {1: 0, 2: 1, 10: 1, 11: 2, 12: 3, 20: 3, 21: 3, 22: 4, 100: 11, 101: 12}
     assert {parts: concatenations(parts) for parts in counts} == counts
 
@@ -188,30 +188,32 @@ def test_concatenations_join_by_tens_until_one_is_left(monkeypatch: pytest.Monke
 
 
 def test_ways_are_kept_of_which_no_other_has_less_tail_and_no_more_work() -> None:
-    def way(tail: int, macs: int, head: int = 0) -> Tiling:
-        return Tiling((), head, tail, macs)
+    def way(tail: int, macs: int, head: int = 0) -> Tiling[BandedStage]:
+        return Tiling((), head, (tail, macs))
 
-    assert _best_of([way(3, 1), way(1, 5), way(2, 5), way(2, 4), way(3, 4)]) == [way(1, 5), way(2, 4), way(3, 1)]
-    assert _best_of([way(1, 5, 9), way(1, 5, 8)]) == [way(1, 5, 8)]
+    assert _pareto_optimal([way(3, 1), way(1, 5), way(2, 5), way(2, 4), way(3, 4)]) == [way(1, 5), way(2, 4), way(3, 1)]
+    assert _pareto_optimal([way(1, 5, 9), way(1, 5, 8)]) == [way(1, 5, 8)]
     many = [way(i, 100 - i) for i in range(2 * KEPT)]
-    assert _best_of(many[::-1]) == many[:KEPT]
-    assert _best_of([]) == []
+    assert _pareto_optimal(many[::-1]) == many[:KEPT]
+    assert _pareto_optimal([]) == []
 
 
 def test_a_stage_adds_tail_and_work_and_the_larger_head_counts() -> None:
-    stage = ChosenStage(0, 2, (Rows(0, 1), Rows(1, 2)))
+    stage = BandedStage(0, 2, (Rows(0, 1), Rows(1, 2)))
     for head, larger in ((50, 70), (90, 90)):
-        cost: Any = SimpleNamespace(head=70, tail=5, macs=7)
-        found = _with(Tiling((stage,), head, 10, 20), stage, cost)
-        assert found == Tiling((stage, stage), larger, 15, 27)
-        assert found.head + found.tail == larger + 15
+        found = Tiling((stage,), head, (10, 20)).followed_by(Tiling((stage,), 70, (5, 7)))
+        assert found == Tiling((stage, stage), larger, (15, 27))
 
 
 def test_stages_are_turned_only_within_the_bands_that_they_have() -> None:
-    search = StageSearch.__new__(StageSearch)
-    stage = ChosenStage(0, 2, (Rows(0, 1), Rows(1, 2)))
+    search = BandCosts.__new__(BandCosts)
+    stage = BandedStage(0, 2, (Rows(0, 1), Rows(1, 2)))
     bands = {1: (Rows(1, 2), Rows(0, 1)), 2: (Rows(2, 3), Rows(1, 2), Rows(0, 1))}
-    made = SimpleNamespace(within=lambda head, backwards: SimpleNamespace(bands=bands[head]) if head else None)
+
+    def within(head: int, backwards: bool) -> Tiling[BandedStage] | None:
+        return Tiling((stage._replace(bands=bands[head]),), 0, (0, 0)) if head else None
+
+    made = SimpleNamespace(within=within)
     search._estimates = {(0, 2): made}  # type: ignore[dict-item]
     assert search.turned(stage, False, 1) is stage
     assert search.turned(stage, True, 1) == stage._replace(bands=bands[1])

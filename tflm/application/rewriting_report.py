@@ -17,7 +17,7 @@ from tflm.memory import SearchProgress
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Report, with_thousands
 from tflm.rewriting.tiling_report import shown
-from tflm.schedule.candidates import Progress
+from tflm.schedule.band_search import Progress
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measur
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
-from tflm.schedule.candidates import Progress, Rewritten, Tiler
+from tflm.schedule.band_costs import BandedStage
+from tflm.schedule.band_search import Progress, Rewritten, Tiler
 from tflm.schedule.objective import HeadArena, Objective, OneArena
 from tflm.schedule.operator_costs import Measure
-from tflm.schedule.stage_search import ChosenStage
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside, without_plan
 from tflm.targets import HOST, Target, require_target
@@ -164,7 +164,7 @@ class _Found(NamedTuple):
     data: bytes
     simple: Model
     rewrites: Mapping[str, int]
-    stages: tuple[ChosenStage, ...]
+    stages: tuple[BandedStage, ...]
     ends: Mapping[int, int]
 
 
@@ -278,7 +278,7 @@ def _operators(model: Model) -> set[str]:
     return {model.operator_name(operator) for subgraph in model.subgraphs for operator in subgraph.operators or ()}
 
 
-def _stage(model: Model, stage: ChosenStage) -> TiledStage:
+def _stage(model: Model, stage: BandedStage) -> TiledStage:
     operators = (model.subgraphs[0].operators or [])[stage.first : stage.end]
     return TiledStage(
         first=stage.first,

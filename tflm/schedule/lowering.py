@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
-from tflm.kernels import OPAQUE, REGISTRATIONS, Node
+from tflm.kernels import OPAQUE, REGISTRATIONS
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
-from tflm.memory.byte_labels import TensorKey
-from tflm.memory.lifetimes import InvocationStep, LifetimeBuilder
-from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.planning.views import Views, last_steps
 from tflm.schedule.in_place import blocks_at, both_ways, runs_by_rows
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.lasting import lasting_tensors
 from tflm.schedule.line_buffers import LineBuffer, RollingStage, RowCall, RowCount, capacities
+from tflm.schedule.liveness import lifetimes_of
 from tflm.schedule.placement import Location
 from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
@@ -26,28 +23,6 @@ from tflm.schema.tables import Operator
 
 VIEW_ALIGNMENT = 4
 """Bytes that tensors inside others are aligned to."""
-
-
-class Lives(NamedTuple):
-    """The memory of a model whose operators run one after the other.
-
-    Attributes:
-        buffers: tensors in RAM, by subgraph and index.
-        steps: what runs at each step.
-    """
-
-    buffers: dict[TensorKey, Buffer]
-    steps: list[InvocationStep]
-
-
-def lives_of(model: Model) -> Lives:
-    """When the tensors of a model are alive; variables are not among them."""
-    tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
-    nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
-    builder = LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), (), None)
-    keys = [(i, j) for i, of_subgraph in enumerate(tensors) for j in range(len(of_subgraph))]
-    buffers = {keys[buffer.tensor]: buffer for buffer in builder.build() if buffer.tensor is not None}
-    return Lives({key: buffer for key, buffer in buffers.items() if buffer.first_use != UNUSED}, builder.steps)
 
 
 class Lowering:
@@ -70,11 +45,13 @@ class Lowering:
         persistent: Mapping[str, int],
     ):
         self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
-        self._lives = lives_of(model)
+        lifetimes = lifetimes_of(model)
+        keys = [(i, j) for i, subgraph in enumerate(model.subgraphs) for j in range(len(subgraph.tensors or ()))]
+        built = {keys[buffer.tensor]: buffer for buffer in lifetimes.build() if buffer.tensor is not None}
+        self._buffers = {key: buffer for key, buffer in built.items() if buffer.first_use != UNUSED}
+        self._steps = lifetimes.steps
         self._ends = last_steps(model)
-        self._begins = [
-            step for step, (subgraph, node) in enumerate(self._lives.steps) if not subgraph and node is not None
-        ]
+        self._begins = [step for step, (subgraph, node) in enumerate(self._steps) if not subgraph and node is not None]
         self.schedule = Schedule()
         self._regions: dict[int, BufferRegion] = {}
         self._scratch_buffers: dict[int, list[int]] = {}
@@ -136,7 +113,7 @@ class Lowering:
             count.run(call)
 
     def _add_window(self, tensor: int, size: int) -> int:
-        name = self._lives.buffers[0, tensor].name
+        name = self._buffers[0, tensor].name
         return self.schedule.add(RamBuffer(f"rows of {name}", size, (((0, tensor), 0),)))
 
     def _row_call(self, operator: RowOperator, rows: Rows, rolling: Mapping[int, LineBuffer]) -> Call:
@@ -162,7 +139,7 @@ class Lowering:
         main = self._model.subgraphs[0]
         buffers = {
             tensor: buffer
-            for (subgraph, tensor), buffer in self._lives.buffers.items()
+            for (subgraph, tensor), buffer in self._buffers.items()
             if subgraph == 0 and tensor not in inner
         }
         shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
@@ -272,12 +249,12 @@ class Lowering:
             begin = max(begin for begin in starts if begin <= step)
             return starts[begin] + step - begin
 
-        for (subgraph, tensor), buffer in self._lives.buffers.items():
+        for (subgraph, tensor), buffer in self._buffers.items():
             if subgraph:
                 number = self.schedule.add(RamBuffer(buffer.name, buffer.size, (((subgraph, tensor), 0),)))
                 self.schedule.alive.append((number, step_of(buffer.first_use), step_of(buffer.last_use)))
         uses: dict[tuple[int, int], list[int]] = {}
-        for step, (subgraph, node) in enumerate(self._lives.steps):
+        for step, (subgraph, node) in enumerate(self._steps):
             if subgraph and node is not None:
                 uses.setdefault((subgraph, node), []).append(step_of(step))
         for (subgraph, node), steps in uses.items():

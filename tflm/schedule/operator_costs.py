@@ -9,8 +9,8 @@ import numpy as np
 from tflm.graph import Graph
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule.band_costs import OperatorCosts
 from tflm.schedule.bands import BandRule
-from tflm.schedule.estimates import OperatorCosts
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import ConcatenationOptions, SliceOptions

@@ -10,11 +10,12 @@ from tflm.errors import CompileError, RewriteError
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
+from tflm.schedule.line_buffer_costs import FINEST, ChosenStage, LineBufferCosts
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Call, Plan, RamBuffer, Schedule
-from tflm.schedule.stage_choice import FINEST, ChosenStage, StageSearch
+from tflm.schedule.stage_search import tilings_within
 from tflm.schema.model import Model
 from tflm.schema.patch import with_operator_order
 from tflm.targets import align_up
@@ -84,7 +85,7 @@ class _Search:
 
     def __init__(self, model: Model, kernels: Kernels, persistent: Mapping[str, int], alignment: int):
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
-        self._stages = StageSearch(model, kernels)
+        self._stages = LineBufferCosts(model, kernels)
         self._known: dict[Variant, Plan] = {}
         self._rejected: set[Variant] = set()
 
@@ -108,10 +109,10 @@ class _Search:
     def within(self, ram_bytes: int) -> Plan | None:
         """A plan with few calls of those that fit; None where none is found."""
         for share in SHARES_OF_RAM:
-            tiling = self._stages.within(int(ram_bytes * share))
-            if tiling is None:
+            tilings = tilings_within(self._stages, int(ram_bytes * share))
+            if not tilings:
                 return None
-            for variant in self._variants(tiling.stages):
+            for variant in self._variants(tilings[0].stages):
                 if self._size(variant) <= ram_bytes:
                     return self._coarsened(variant, ram_bytes)
         return None
@@ -123,8 +124,7 @@ class _Search:
         for share in SHARES_OF_PEAK:
             if align_up(int(peak * share), RAM_ALIGNMENT) >= self._size(best):
                 break
-            tiling = self._stages.within(int(peak * share))
-            if tiling is not None:
+            for tiling in tilings_within(self._stages, int(peak * share)):
                 best = min((best, *self._variants(tiling.stages)), key=self._size)
         if best in self._rejected:
             best = min(self._known, key=self._size)
@@ -135,15 +135,17 @@ class _Search:
     def in_memories(self, capacities: Sequence[int]) -> Plan:
         """A plan with few calls that fits several memories."""
         usable = [capacity // RAM_ALIGNMENT * RAM_ALIGNMENT for capacity in capacities]
-        tilings = (self._stages.within(int(sum(usable) * share)) for share in SHARES_OF_RAM)
-        variants = (variant for tiling in tilings if tiling for variant in self._variants(tiling.stages))
+        tilings = (
+            tiling for share in SHARES_OF_RAM for tiling in tilings_within(self._stages, int(sum(usable) * share))
+        )
+        variants = (variant for tiling in tilings for variant in self._variants(tiling.stages))
         for variant in dict.fromkeys(variants):
             lowering, schedule = self._lowered(variant)
             locations = distributed(schedule, usable, self._alignment)
             if locations is not None:
-                found = _plan(lowering.in_places(locations), locations, variant.stages)
-                if self._lost(found) is None:
-                    return found
+                planned = _plan(lowering.in_places(locations), locations, variant.stages)
+                if self._lost(planned) is None:
+                    return planned
         sizes = ", ".join(f"{capacity:,}" for capacity in capacities)
         raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
 

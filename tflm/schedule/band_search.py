@@ -7,23 +7,21 @@ import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from tflm.graph import Graph
-from tflm.kernels import Node
 from tflm.libraries.kernel_library import AllowedOverlap, reference_overlap
 from tflm.memory import ARENA_ALIGNMENT
-from tflm.memory.buffer import Buffer
-from tflm.memory.lifetimes import LifetimeBuilder, ScratchBufferRequest
-from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.planning.head_plan import Head
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
+from tflm.schedule.band_costs import BandCosts, BandedStage
+from tflm.schedule.band_stage import Stage, StageWriter
 from tflm.schedule.bands import BandRule, axis_of, band_rule
+from tflm.schedule.liveness import lifetimes_of
 from tflm.schedule.objective import Objective
 from tflm.schedule.operator_costs import Measure, measured_costs
-from tflm.schedule.stage import Stage, StageWriter
-from tflm.schedule.stage_search import ChosenStage, StageSearch, Tiling
+from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 from tflm.schema.patch import with_plan
 from tflm.schema.tables import Operator
@@ -53,7 +51,7 @@ class Rewritten(NamedTuple):
     """
 
     data: bytes
-    stages: tuple[ChosenStage, ...]
+    stages: tuple[BandedStage, ...]
     arena: int
     ends: dict[int, int]
 
@@ -61,7 +59,7 @@ class Rewritten(NamedTuple):
 class _Tried(NamedTuple):
     """A planned tiling: the model with the plan, and the arena's bytes as far as known."""
 
-    tiling: Tiling
+    tiling: Tiling[BandedStage]
     data: bytes
     ends: dict[int, int]
     arena: int
@@ -116,11 +114,11 @@ class Tiler:
         self._smallest: _Tried | None = None
         self._graph = Graph(self.model)
         self._rules = band_rules(self._graph)
-        self._search: StageSearch | None = None
+        self._search: BandCosts | None = None
         if any(self._rules):
             costs = measured_costs(self.model, self._rules, self.measured, self.measure)
             is_unaliased = "CONCATENATION" in self.unaliased
-            self._search = StageSearch(self._graph, self._rules, costs, self.macs, unaliased=is_unaliased)
+            self._search = BandCosts(self._graph, self._rules, costs, self.macs, unaliased=is_unaliased)
 
     def smallest(self, arena: int) -> Rewritten | None:
         """The model with the smallest arena found; None if none is smaller than `arena`.
@@ -128,7 +126,7 @@ class Tiler:
         Includes what `within` tried before.
         """
         self._tried = 0
-        for tiling in sorted(self._tilings, key=lambda tiling: (self._expected(tiling), tiling.macs)):
+        for tiling in sorted(self._tilings, key=lambda tiling: (self._expected(tiling), tiling.cost[1])):
             if self._is_over() or self._expected(tiling) >= self._smallest_arena(arena):
                 break
             for turned in self._turned(tiling):
@@ -144,7 +142,7 @@ class Tiler:
     def within(self, arena: int) -> Rewritten | None:
         """The model with the least extra work found that fits an arena of this size; None if none fits."""
         self._tried = 0
-        for tiling in sorted(self._tilings, key=lambda tiling: (tiling.macs, self._expected(tiling))):
+        for tiling in sorted(self._tilings, key=lambda tiling: (tiling.cost[1], self._expected(tiling))):
             if self._is_over():
                 return None
             if self._expected(tiling) > arena + SLACK:
@@ -160,7 +158,7 @@ class Tiler:
                     break
         return None
 
-    def _try(self, tiling: Tiling, rounds: int) -> _Tried:
+    def _try(self, tiling: Tiling[BandedStage], rounds: int) -> _Tried:
         """Rewrite and plan a tiling; the tail's size is the estimate."""
         self._tried += 1
         graph = Graph(self.model)
@@ -168,13 +166,13 @@ class Tiler:
         bare = graph.checked()
         assert self._search is not None
         scratch = [0 if origin is None else self._search.costs.scratch[origin] for origin in origins]
-        head = Head(bare, _buffers(bare, scratch), allowed=self.allowed)
+        head = Head(bare, lifetimes_of(bare, scratch).build(), allowed=self.allowed)
         plan = head.planned_with_views(self.unaliased, self._seconds_left(), self.alignment, rounds, self.overlap)
         assert plan is not None  # the tiling has SLICEs
         data = with_plan(bare, plan.offsets)
         outputs = ((self._graph.operators[stage.end - 1].outputs or ())[0] for stage in tiling.stages)
         ends = {tensor: graph.moved.get(tensor, tensor) for tensor in outputs}
-        tail = tiling.tail + self.measured.tail_bytes
+        tail = tiling.cost[0] + self.measured.tail_bytes
         expected = self.objective.expected(plan.head_bytes, tail)
         tried = _Tried(tiling, data, ends, align_up(expected, ARENA_ALIGNMENT))
         if tried.arena < self._smallest_arena(sys.maxsize):
@@ -190,16 +188,16 @@ class Tiler:
         return Rewritten(tried.data, tried.tiling.stages, arena, tried.ends)
 
     @functools.cached_property
-    def _tilings(self) -> list[Tiling]:
+    def _tilings(self) -> list[Tiling[BandedStage]]:
         if self._search is None:
             return []
         end = None if self.end is None else self._begin + SHARE_OF_SEARCH * (self.end - self._begin)
         return [tiling for tiling in self._search.tilings(end) if tiling.stages]
 
-    def _expected(self, tiling: Tiling) -> int:
-        return self.objective.expected(tiling.head, tiling.tail + self.measured.tail_bytes)
+    def _expected(self, tiling: Tiling[BandedStage]) -> int:
+        return self.objective.expected(tiling.peak, tiling.cost[0] + self.measured.tail_bytes)
 
-    def _turned(self, tiling: Tiling) -> Iterator[Tiling]:
+    def _turned(self, tiling: Tiling[BandedStage]) -> Iterator[Tiling[BandedStage]]:
         """The tiling with some stages in the other direction, in at most as many bands.
 
         A stage that produces rows upwards suits a next stage that consumes them downwards, so alternating directions
@@ -214,9 +212,9 @@ class Tiler:
         )
         for choice in choices:
             directions = (*choice, *(stage.backwards for stage in tiling.stages[count:]))
-            stages = [self._search.turned(*pair, tiling.head) for pair in zip(tiling.stages, directions)]
+            stages = [self._search.turned(*pair, tiling.peak) for pair in zip(tiling.stages, directions)]
             if None not in stages:
-                yield tiling._replace(stages=tuple(stage for stage in stages if stage is not None))
+                yield replace(tiling, stages=tuple(stage for stage in stages if stage is not None))
 
     def _seconds_left(self) -> float | None:
         return None if self.end is None else max(self.end - time.monotonic(), 0.0)
@@ -241,7 +239,7 @@ def _axis(graph: Graph, operator: Operator) -> int:
     return axis_of(graph.shape(outputs[0])) if outputs else 0
 
 
-def write_stages(graph: Graph, rules: Sequence[BandRule | None], stages: Sequence[ChosenStage]) -> list[int | None]:
+def write_stages(graph: Graph, rules: Sequence[BandRule | None], stages: Sequence[BandedStage]) -> list[int | None]:
     """Replace stages in a graph by bands; returns each new operator's original, None for operators that bands add."""
     writer = StageWriter(graph)
     position = 0
@@ -253,15 +251,3 @@ def write_stages(graph: Graph, rules: Sequence[BandRule | None], stages: Sequenc
     writer.copy(position, len(graph.operators))
     graph.operators = writer.operators
     return writer.origins
-
-
-def _buffers(model: Model, scratch: Sequence[int]) -> list[Buffer]:
-    """The buffers of a model's head, without offsets.
-
-    Args:
-        scratch: scratch bytes of each operator of the first subgraph.
-    """
-    tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
-    nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
-    requests = [ScratchBufferRequest(size, 0, node) for node, size in enumerate(scratch) if size]
-    return LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), requests, None).build()

@@ -1,17 +1,28 @@
-"""Estimates the arena and work of a stage in bands without rewriting the model."""
+"""The cost of stages in bands that SLICE and CONCATENATION join, for TFLM: the arena and the multiply-accumulates.
+
+They are estimated without rewriting the model.
+"""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from tflm.graph import Graph
-from tflm.memory import ARENA_ALIGNMENT
+from tflm.schedule.band_stage import MAXIMUM_CONCATENATED, BandOperator, Stage, slices_in
 from tflm.schedule.bands import BandRule
+from tflm.schedule.liveness import Liveness
 from tflm.schedule.rows import Rows
-from tflm.schedule.stage import MAXIMUM_CONCATENATED, BandOperator, Stage, slices_in
-from tflm.targets import align_up
+from tflm.schedule.stage_search import Tiling, tilings_within
+
+LONGEST_STAGE = 16
+"""Maximum number of operators in a stage."""
+
+BUDGETS = 40
+"""Number of head budgets tried, from the least possible to the head without stages."""
 
 
 class OperatorCosts(NamedTuple):
@@ -39,56 +50,17 @@ class BandCost(NamedTuple):
     macs: int
 
 
-class StageCost(NamedTuple):
-    """A stage in bands: the bands in the order in which they run, and their cost.
+class BandedStage(NamedTuple):
+    """Operators `first` to `end` - 1 in these bands, in execution order."""
 
-    Attributes:
-        head: peak bytes of the head.
-        tail: additional bytes of the tail.
-        macs: additional multiply-accumulates.
-    """
-
+    first: int
+    end: int
     bands: tuple[Rows, ...]
-    head: int
-    tail: int
-    macs: int
 
-
-class Liveness:
-    """Which tensors of a graph are needed when its operators run one after the other.
-
-    Args:
-        graph: the graph.
-        alignment: that sizes of tensors are rounded up to, in bytes.
-    """
-
-    def __init__(self, graph: Graph, alignment: int = ARENA_ALIGNMENT):
-        self._graph = graph
-        readers = graph.readers()
-        over = len(graph.operators)
-        outputs = set(graph.outputs)
-        made = dict.fromkeys(graph.inputs, -1) | graph.producers()
-        plain = [t for t in made if not graph.tensors[t].is_variable]
-        self._life = {t: (made[t], over if t in outputs else max(readers.get(t, [made[t]]))) for t in plain}
-        self._readers = readers
-        self.size = {t: align_up(graph.tensor_bytes(t), alignment) for t in plain}
-
-    def at(self, index: int) -> int:
-        """Bytes needed while an operator runs."""
-        return sum(self.size[t] for t, (first, last) in self._life.items() if first <= index <= last)
-
-    def across(self, first: int, end: int) -> int:
-        """Bytes of tensors that are computed before some operators and needed after them."""
-        return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
-
-    def ends_in(self, tensor: int, end: int) -> bool:
-        """Whether a tensor is not needed from an operator on."""
-        return self._life[tensor][1] < end
-
-    def is_inside(self, tensor: int, first: int, end: int) -> bool:
-        """Whether a tensor is computed and needed only among some operators."""
-        made, last = self._life.get(tensor, (-1, len(self._graph.operators)))
-        return first <= made and last < end
+    @property
+    def backwards(self) -> bool:
+        """Whether the last rows come first."""
+        return self.bands[0].first > 0
 
 
 class StageEstimate:
@@ -118,7 +90,7 @@ class StageEstimate:
         self._whole_macs = sum(costs.macs[stage.first : stage.end])
         self._known: dict[tuple[Rows, bool], BandCost] = {}
 
-    def within(self, head: int, backwards: bool) -> StageCost | None:
+    def within(self, head: int, backwards: bool) -> Tiling[BandedStage] | None:
         """The fewest bands that stay within a number of bytes of the head; None if there are none.
 
         Args:
@@ -135,8 +107,8 @@ class StageEstimate:
             done += length
         return self.of(bands, backwards) if len(bands) > 1 else None
 
-    def of(self, bands: Sequence[Rows], backwards: bool) -> StageCost:
-        """The cost of the stage in these bands."""
+    def of(self, bands: Sequence[Rows], backwards: bool) -> Tiling[BandedStage]:
+        """The stage in these bands; its cost is what it adds to the tail, in bytes, and the multiply-accumulates."""
         costs = [self._cost(band, backwards) for band in bands]
         joins = concatenations(len(bands))
         head = max(cost.head for cost in costs)
@@ -144,7 +116,8 @@ class StageEstimate:
         if self._unaliased:
             head = max(head, self._across + 2 * output)
         tail = sum(cost.tail for cost in costs) + joins * self._costs.concatenation - self._whole_tail
-        return StageCost(tuple(bands), head, tail, sum(cost.macs for cost in costs) - self._whole_macs)
+        chosen = BandedStage(self.stage.first, self.stage.end, tuple(bands))
+        return Tiling((chosen,), head, (tail, sum(cost.macs for cost in costs) - self._whole_macs))
 
     def _longest(self, done: int, most: int, head: int, backwards: bool) -> int:
         """Rows of the longest band within `head`, at most `rows`; 0 if even one row exceeds it."""
@@ -253,3 +226,74 @@ def stages_of(
         return Stage(graph, first, end, chosen)
 
     return stage
+
+
+class BandCosts:
+    """The costs of stages of a graph: bytes that they add to the tail, and multiply-accumulates; see `CostModel`.
+
+    Args:
+        graph: the graph.
+        rules: the band rule of each operator, or None.
+        costs: costs of the operators.
+        macs: maximum of multiply-accumulates that stages may add.
+        unaliased: see `StageEstimate`.
+
+    Attributes:
+        costs: the argument.
+    """
+
+    longest = LONGEST_STAGE
+
+    def __init__(
+        self,
+        graph: Graph,
+        rules: Sequence[BandRule | None],
+        costs: OperatorCosts,
+        macs: int,
+        *,
+        unaliased: bool = False,
+    ):
+        self._live = Liveness(graph)
+        self.costs, self._unaliased = costs, unaliased
+        self._stage = stages_of(graph, self._live, rules, LONGEST_STAGE)
+        self._estimates: dict[tuple[int, int], StageEstimate | None] = {}
+        self.alone: Sequence[int] = [self._live.at(i) + costs.scratch[i] for i in range(len(graph.operators))]
+        inputs = sum(self._live.size[tensor] for tensor in graph.inputs if tensor in self._live.size)
+        self.start: Tiling[BandedStage] = Tiling((), inputs, (0, 0))
+        self.limits: tuple[int, ...] = sys.maxsize, macs
+
+    def tilings(self, deadline: float | None = None) -> Iterator[Tiling[BandedStage]]:
+        """The best tilings for each of many budgets of the head, largest budget first."""
+        low, high = self.start.peak, max([self.start.peak, *self.alone])
+        step = max((high - low) // BUDGETS, 16)
+        for budget in range(high - 16, low - 1, -step):
+            if deadline is not None and time.monotonic() > deadline:
+                return
+            found = tilings_within(self, budget)
+            if not found:
+                return
+            yield from found
+
+    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BandedStage]]:
+        """The stage in the fewest bands within a budget of the head, in both directions."""
+        key = first, end
+        if key not in self._estimates:
+            stage = self._stage(first, end)
+            made = None if stage is None else StageEstimate(stage, self._live, self.costs, self._unaliased)
+            self._estimates[key] = made
+        estimate = self._estimates[key]
+        if estimate is None or self._live.across(first, end) > budget:
+            return
+        for backwards in (False, True):
+            found = estimate.within(budget, backwards)
+            if found is not None and found.peak <= budget:
+                yield found
+
+    def turned(self, stage: BandedStage, backwards: bool, head: int) -> BandedStage | None:
+        """A stage in the given direction, within a head budget and in no more bands than before; None if impossible."""
+        if stage.backwards == backwards:
+            return stage
+        estimate = self._estimates[stage.first, stage.end]
+        found = estimate.within(head, backwards) if estimate is not None else None
+        (turned,) = found.stages if found is not None else (None,)
+        return turned if turned is not None and len(turned.bands) <= len(stage.bands) else None

@@ -1,18 +1,20 @@
-"""The search for stages: which operators take turns, so that the fewest bytes are needed at once."""
+"""The cost of stages with line buffers: calls, and bytes that move."""
 
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
-from tflm.schedule.estimates import Liveness
 from tflm.schedule.in_place import both_ways, runs_by_rows
 from tflm.schedule.kernels import Kernels, ShapedCall
 from tflm.schedule.line_buffers import Around, Grain, RollingStage, RowCall, moved_bytes, peak, shared_bytes
+from tflm.schedule.liveness import Liveness
 from tflm.schedule.row_operators import row_operators
+from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 
 LONGEST_STAGE = 24
@@ -32,21 +34,8 @@ class ChosenStage(NamedTuple):
     grain: Grain
 
 
-class Tiling(NamedTuple):
-    """Stages of a model, in order, and what is expected of them.
-
-    Attributes:
-        peak: bytes that are needed at once, about.
-        work: bytes that are moved, and calls.
-    """
-
-    stages: tuple[ChosenStage, ...]
-    peak: int
-    work: int
-
-
-class StageSearch:
-    """Searches stages of the first subgraph of a model.
+class LineBufferCosts:
+    """The costs of stages of the first subgraph of a model; see `CostModel`.
 
     Args:
         model: the model.
@@ -56,52 +45,42 @@ class StageSearch:
         operators: how each operator computes rows; None if it does not.
     """
 
+    longest = LONGEST_STAGE
+    limits: tuple[int, ...] = (sys.maxsize,)
+    start: Tiling[ChosenStage] = Tiling((), 0, (0,))
+
     def __init__(self, model: Model, kernels: Kernels):
         self._model, self._kernels = model, kernels
         self._graph = Graph(model)
         self._live = Liveness(self._graph, alignment=1)
         self.operators = row_operators(model, kernels)
         self._readers = self._graph.readers()
-        self._alone = [self._cost_alone(index) for index in range(len(self.operators))]
+        self.alone: Sequence[int] = [self._cost_alone(index) for index in range(len(self.operators))]
         self._peaks: dict[ChosenStage, int] = {}
         self._works: dict[ChosenStage, int] = {}
         self._stages: dict[tuple[int, int], RollingStage | None] = {}
 
     def least_peak(self) -> int:
         """The fewest bytes at once that any stages need."""
-        count = len(self._alone)
+        count = len(self.alone)
         least = [0] + [1 << 60] * count
         for end in range(1, count + 1):
-            least[end] = max(least[end - 1], self._alone[end - 1])
+            least[end] = max(least[end - 1], self.alone[end - 1])
             for first in range(end - 1, max(end - LONGEST_STAGE, 0) - 1, -1):
                 if least[first] < least[end] and self.stage(first, end) is not None:
                     least[end] = min(least[end], max(least[first], self.stage_peak(ChosenStage(first, end, FINEST))))
         return least[count]
 
-    def within(self, budget: int) -> Tiling | None:
-        """The stages that need at most so many bytes at once with the least work; None where there are none."""
-        count = len(self._alone)
-        best: list[Tiling | None] = [Tiling((), 0, 0)] + [None] * count
-        for end in range(1, count + 1):
-            before = best[end - 1]
-            ways = []
-            if before is not None and self._alone[end - 1] <= budget:
-                ways.append(before._replace(peak=max(before.peak, self._alone[end - 1])))
-            for first in range(end - 1, max(end - LONGEST_STAGE, 0) - 1, -1):
-                before = best[first]
-                if before is None or max(self._alone[first:end]) <= budget:
-                    continue
-                stage = self._coarsest(first, end, budget)
-                if stage is not None:
-                    highest = max(before.peak, self.stage_peak(stage))
-                    ways.append(Tiling((*before.stages, stage), highest, before.work + self._work(stage)))
-            best[end] = min(ways, key=lambda way: (way.work, way.peak), default=None)
-        return best[count]
+    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[ChosenStage]]:
+        """The stage with the least work within a budget."""
+        chosen = self._coarsest(first, end, budget)
+        if chosen is not None:
+            yield Tiling((chosen,), self.stage_peak(chosen), (self._work(chosen),))
 
     def peak(self, stages: Sequence[ChosenStage]) -> int:
         """Bytes that are needed at once with some stages."""
         inside = {index for stage in stages for index in range(stage.first, stage.end)}
-        alone = (peak for index, peak in enumerate(self._alone) if index not in inside)
+        alone = (peak for index, peak in enumerate(self.alone) if index not in inside)
         return max((*alone, *(self.stage_peak(stage) for stage in stages)), default=0)
 
     def stage_peak(self, chosen: ChosenStage) -> int:

@@ -1,0 +1,63 @@
+"""When the tensors of a model are alive if its operators run one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tflm.graph import Graph
+from tflm.kernels import Node
+from tflm.memory import ARENA_ALIGNMENT
+from tflm.memory.lifetimes import LifetimeBuilder, ScratchBufferRequest
+from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schema.model import Model
+from tflm.targets import align_up
+
+
+def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
+    """The lifetimes of the tensors of all subgraphs, without variables.
+
+    Args:
+        model: the model.
+        scratch: bytes of scratch of each operator of the first subgraph.
+    """
+    tensors = [[TfLiteEvalTensor(model, tensor) for tensor in subgraph.tensors or ()] for subgraph in model.subgraphs]
+    nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
+    requests = [ScratchBufferRequest(size, 0, node) for node, size in enumerate(scratch) if size]
+    return LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), requests, None)
+
+
+class Liveness:
+    """Which tensors of a graph are needed when its operators run one after the other.
+
+    Args:
+        graph: the graph.
+        alignment: that sizes of tensors are rounded up to, in bytes.
+    """
+
+    def __init__(self, graph: Graph, alignment: int = ARENA_ALIGNMENT):
+        self._graph = graph
+        readers = graph.readers()
+        over = len(graph.operators)
+        outputs = set(graph.outputs)
+        made = dict.fromkeys(graph.inputs, -1) | graph.producers()
+        plain = [t for t in made if not graph.tensors[t].is_variable]
+        self._life = {t: (made[t], over if t in outputs else max(readers.get(t, [made[t]]))) for t in plain}
+        self._readers = readers
+        self.size = {t: align_up(graph.tensor_bytes(t), alignment) for t in plain}
+
+    def at(self, index: int) -> int:
+        """Bytes needed while an operator runs."""
+        return sum(self.size[t] for t, (first, last) in self._life.items() if first <= index <= last)
+
+    def across(self, first: int, end: int) -> int:
+        """Bytes of tensors that are computed before some operators and needed after them."""
+        return sum(self.size[t] for t, (made, last) in self._life.items() if made < first and last >= end)
+
+    def ends_in(self, tensor: int, end: int) -> bool:
+        """Whether a tensor is not needed from an operator on."""
+        return self._life[tensor][1] < end
+
+    def is_inside(self, tensor: int, first: int, end: int) -> bool:
+        """Whether a tensor is computed and needed only among some operators."""
+        made, last = self._life.get(tensor, (-1, len(self._graph.operators)))
+        return first <= made and last < end
