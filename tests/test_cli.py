@@ -262,10 +262,35 @@ def test_completion_is_a_script_that_the_shell_takes(shell: str) -> None:
     subprocess.run([shell, "-n", "-c", script], check=True, timeout=60)
 
 
-def test_a_command_starts_without_what_only_some_need() -> None:
-    script = "import sys, tflm.cli.app; print(*sys.modules)"
-    loaded = subprocess.check_output([sys.executable, "-c", script], text=True, cwd=EXAMPLE.parents[1]).split()
-    assert not {"matplotlib", "numba", "rich.progress", "importlib.metadata"} & set(loaded)
+LOADED = """
+import contextlib, io, sys
+from tflm.cli.app import app
+with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+    app(sys.argv[1:])
+print(*sys.modules)
+"""
+
+
+def loaded(*arguments: object) -> set[str]:
+    """The modules, and packages of `tflm`, that a command imports."""
+    command = [sys.executable, "-c", LOADED, *map(str, arguments)]
+    names = subprocess.check_output(command, text=True, cwd=EXAMPLE.parents[1]).split()
+    return {*names, *(".".join(name.split(".")[:2]) for name in names)}
+
+
+def test_the_help_loads_no_command() -> None:
+    found = loaded("--help")
+    assert not {"numpy", "rich.console", "flatbuffers"} & found
+    packages = {name for name in found if name.startswith("tflm.") and name.count(".") == 1}
+    assert packages == {"tflm.application", "tflm.cli", "tflm.errors", "tflm.release", "tflm.report"}
+
+
+def test_arena_loads_what_it_needs() -> None:
+    found = loaded("arena", INT8_MODEL)
+    assert "tflm.runtime" in found
+    others = {"c", "delegates", "evaluation", "planning", "quantization", "rewriting", "testing"}
+    assert not {f"tflm.{package}" for package in others} & found
+    assert not {"matplotlib", "numba", "llvmlite", "rich.progress"} & found
 
 
 # --- tflm arena --------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from test_cli import run
 
 import tflm
 from tflm import memory
-from tflm.cli.app import app
+from tflm.cli.app import COMMANDS, NAMES, function_of
 from tflm.kernels import REGISTRATIONS
 from tflm.testing.operators import LARGE
 
@@ -60,10 +60,10 @@ def test_the_api_names_objects_where_they_are_defined(topic: str) -> None:
         assert pkgutil.resolve_name(path) is attrgetter(name)(tflm)
 
 
-@pytest.mark.parametrize("command", [command.callback.__name__ for command in app.registered_commands])
+@pytest.mark.parametrize("command", NAMES)
 def test_a_summary_is_a_short_line_that_begins_with_a_verb(command: str) -> None:
-    callbacks = {each.callback.__name__: each.callback for each in app.registered_commands}
-    summary = (callbacks[command].__doc__ or "").partition("\n")[0]
+    (summary,) = (commands[command] for commands in COMMANDS.values() if command in commands)
+    assert summary == (function_of(command).__doc__ or "").partition("\n")[0]
     assert len(summary) <= 60
     verbs = (
         "Change|Check|Compare|Compile|Evaluate|Explain|Find|Fold|"

@@ -23,7 +23,7 @@ from test_cli import INT8_MODEL, run
 import tflm
 from tflm.application.output_files import OutputRules, Written, obsolete_files
 from tflm.atomic_write import append, approval, write_atomically, write_files
-from tflm.cli.app import COMMANDS
+from tflm.cli.app import NAMES, function_of
 from tflm.cli.parameters import written_parameters
 
 PACKAGE = Path(tflm.__file__).parent
@@ -70,7 +70,7 @@ READ = {"model", "models", "inputs", "labels", "reference", "folder", "log", "fl
 
 
 def test_every_path_of_a_command_is_an_input_or_an_output() -> None:
-    for command in COMMANDS:
+    for command in map(function_of, NAMES):
         parameters = inspect.signature(command, eval_str=True).parameters
         paths = {name for name, each in parameters.items() if "Path" in str(get_args(each.annotation)[:1])}
         assert paths - READ <= set(written_parameters(command)) <= paths, command.__name__

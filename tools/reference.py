@@ -22,7 +22,8 @@ from tflm import errors, memory
 from tflm.boards import Board, boards, chips
 from tflm.boards.sdks import sdk_shares
 from tflm.cli import json_schema
-from tflm.cli.app import app, options
+from tflm.cli.app import NAMES, function_of, options
+from tflm.cli.parameters import command
 from tflm.kernels import REGISTRATIONS
 from tflm.runtime.micro_op_resolver import method_name
 from tflm.schema import TensorType
@@ -202,17 +203,15 @@ def commands() -> str:
         COMMANDS_INTRODUCTION,
         "Options before the command:\n\n" + _parameter_table(options),
     ]
-    callbacks = [command.callback for command in app.registered_commands if command.callback is not None]
-    for callback in sorted(callbacks, key=lambda callback: callback.__name__):
-        parts += _command(callback)
+    for name in NAMES:
+        parts += _command(name, command(function_of(name)))
     return _page(parts)
 
 
-def _command(function: Callable[..., Any]) -> Iterator[str]:
+def _command(name: str, function: Callable[..., Any]) -> Iterator[str]:
     text, _, examples = inspect.cleandoc(function.__doc__ or "").partition("\b\n")
     lines = [line.strip() for line in examples.splitlines()[1:]]
     arguments = " ".join(info.metavar or "" for _, info, _ in _parameters(function) if isinstance(info, ArgumentInfo))
-    name = function.__name__.replace("_", "-")
     yield f"## tflm {name}"
     yield text.strip()
     yield _fenced("sh", lines)

@@ -15,12 +15,12 @@ import tflm
 from tflm.application.arena import arena_needs, drawn, fits_of_boards, measure, needs_reports
 from tflm.application.comparison import Probe, compare_models, comparison_report, real_inputs, require_same_shapes
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
-from tflm.application.errors import RequestError
+from tflm.application.errors import RequestError, described
 from tflm.application.export import sources
 from tflm.application.fit import Fit, fit
 from tflm.application.fit_report import fit_report
 from tflm.application.machine import Machine, MachineOptions, libraries_for
-from tflm.application.models import bytes_from, described, load_model, share_from
+from tflm.application.models import bytes_from, load_model, share_from
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, plan_progress, tile_progress, tile_report
 from tflm.arena_page import arena_page
 from tflm.boards import boards, by_name, chips, completions

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tflm
 from tflm.boards import Bank, Board, boards, chips
 from tflm.boards.board_fit import banks_for
-from tflm.c.compile import CompiledModel, compile_model
-from tflm.c.sizes import Build
 from tflm.errors import TflmError
 from tflm.report import with_thousands
 from tflm.schema.model import Model
@@ -29,7 +28,7 @@ class CompiledFit:
     """
 
     board: Board
-    compiled: CompiledModel
+    compiled: tflm.CompiledModel
     reserve_bytes: int = 0
 
     @property
@@ -111,7 +110,7 @@ class CompiledFit:
         return self.ram_bytes + self._beside_bytes - max(bank.bytes for bank in self.board.memories)
 
 
-def code_bytes_on(target: Target, measured: Mapping[Build, int] | None) -> int | None:
+def code_bytes_on(target: Target, measured: Mapping[tuple[str, str], int] | None) -> int | None:
     """Bytes of kernels on a part: those of the measured part with the same instructions.
 
     Args:
@@ -137,7 +136,7 @@ def compiled_fit(model: Model, board: Board, *, name: str = "model", reserve: in
     Raises:
         TflmError: the model cannot be compiled.
     """
-    return CompiledFit(board, compile_model(model, name), reserve)
+    return CompiledFit(board, tflm.compile_model(model, name), reserve)
 
 
 def compiled_fit_or_none(model: Model, board: Board, *, reserve: int = 0) -> CompiledFit | None:

@@ -19,3 +19,11 @@ class CheckFailed(RequestError):
 
 class NotKnown(CheckFailed):
     """What was asked for cannot be decided. The command exits with status 3."""
+
+
+def described(error: Exception) -> str:
+    """Describe an error in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        return f"{place}{error.strerror}"
+    return " ".join(str(error).split())

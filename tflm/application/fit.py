@@ -10,8 +10,8 @@ from pathlib import Path
 
 from tflm.application.compiled_fit import CompiledFit, compiled_fit_or_none
 from tflm.application.fit_advice import advice, boards_that_would_do
-from tflm.application.fit_search import AS_IT_IS, BUILDS, Candidate, FitSearch, FitStep
-from tflm.application.machine import Machine
+from tflm.application.fit_search import AS_IT_IS, Candidate, FitSearch, FitStep
+from tflm.application.machine import BUILDS, Machine
 from tflm.application.output_files import obsolete_files
 from tflm.application.projects import project_files, usual_kind
 from tflm.application.projects.compiled import compiled_project_files

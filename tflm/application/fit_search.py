@@ -20,14 +20,6 @@ from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import Model
 
-BUILDS = {
-    "cmsis-nn": ("cmsis-nn:size", "reference"),
-    "cmsis-nn:size": ("cmsis-nn", "reference"),
-    "esp-nn": ("esp-nn:ansi", "reference"),
-    "esp-nn:ansi": ("reference",),
-}
-"""Alternative kernel libraries, by the usual one. The Arduino library has only its own kernels."""
-
 MOST_SPLITS = 3
 """Most pairs of memories for head and tail to try with a kernel library."""
 

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import tflm
 from tflm.application.arena import measure
 from tflm.application.checkout import FULL_HASH, Checkout
-from tflm.application.errors import RequestError
+from tflm.application.errors import RequestError, described
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
-from tflm.application.models import described, load_model, require_local
+from tflm.application.models import load_model, require_local
 from tflm.boards.board_fit import Answer, board_fit
 from tflm.boards.device_check import operator_findings
 from tflm.boards.verdict import Verdict, verdict_of, within_budget

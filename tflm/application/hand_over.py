@@ -8,8 +8,7 @@ from pathlib import Path
 
 import tflm
 from tflm.application.compiled_fit import CompiledFit, compile_command
-from tflm.application.fit_search import BUILDS
-from tflm.application.machine import Machine
+from tflm.application.machine import BUILDS, Machine
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit
 from tflm.libraries import KernelLibrary, library_for

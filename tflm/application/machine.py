@@ -12,6 +12,14 @@ from tflm.boards import Board
 from tflm.libraries import KernelLibrary, library_for
 from tflm.releases import Releases
 
+BUILDS = {
+    "cmsis-nn": ("cmsis-nn:size", "reference"),
+    "cmsis-nn:size": ("cmsis-nn", "reference"),
+    "esp-nn": ("esp-nn:ansi", "reference"),
+    "esp-nn:ansi": ("reference",),
+}
+"""Alternative kernel libraries, by the usual one. The Arduino library has only its own kernels."""
+
 
 class Machine(NamedTuple):
     """A target, a kernel library and, if given, a board and a TFLM release."""

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from pathlib import Path
 
 import tflm
-from tflm.application.errors import OptionError, RequestError
+from tflm.application.errors import OptionError, RequestError, described
 from tflm.application.output_files import note_input
 from tflm.bounded_reading import MOST_MODEL_BYTES, MOST_TEXT_BYTES, read_at_most, read_stream, read_text
 from tflm.schema.other_formats import require_no_folder
@@ -22,14 +22,6 @@ UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20}
 
 checks_of_models: ContextVar[str] = ContextVar("checks_of_models", default="all")
 """How strictly `load_model` checks models."""
-
-
-def described(error: Exception) -> str:
-    """Describe an error in one line."""
-    if isinstance(error, OSError) and error.strerror:
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror}"
-    return " ".join(str(error).split())
 
 
 def title_of(path: Path) -> str:

@@ -1,87 +1,122 @@
-"""The application with all commands."""
+"""The application with all commands. The module of a command is imported when the command is asked for."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import importlib
+import re
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 import tflm
-from tflm.cli.arena import arena
-from tflm.cli.boards import boards
-from tflm.cli.check import check
-from tflm.cli.compare import compare
-from tflm.cli.compile import compile  # noqa: A004  # the command has this name
-from tflm.cli.compress import compress
-from tflm.cli.device_log import device_log
-from tflm.cli.doctor import doctor
-from tflm.cli.evaluate import calibrate_report, evaluate
-from tflm.cli.export import export
-from tflm.cli.firmware import firmware
-from tflm.cli.fit import fit
-from tflm.cli.flash import flash
-from tflm.cli.gate import gate
 from tflm.cli.group import Commands
-from tflm.cli.inspect import inspect
-from tflm.cli.json_schema import json_schema
-from tflm.cli.output import print_plain
-from tflm.cli.parameters import command
-from tflm.cli.plan import plan
-from tflm.cli.profile import profile
-from tflm.cli.quantize import quantize
-from tflm.cli.releases import releases
-from tflm.cli.resize import resize
-from tflm.cli.run import SeedOrNot, run
-from tflm.cli.stream import stream
-from tflm.cli.tile import fold, strip, tile
-from tflm.cli.versions import versions
-from tflm.cli.wake_word import wake_word
-from tflm.cli.warm import warm
+from tflm.cli.plain_text import print_plain
 from tflm.release import TFLM_COMMIT, TFLM_DATE, TFLM_WHEEL
+
+COMMANDS = {
+    "Size a model": {
+        "arena": "Show the arena that a model needs, to the byte.",
+        "boards": "List the boards and chips that --board takes.",
+        "flash": "Show the flash, static RAM and stack of a firmware.",
+        "gate": "Check models against a budget or a board, for CI.",
+        "profile": "Time each operator, or estimate its time on a device.",
+    },
+    "Shrink a model": {
+        "compress": "Make a model smaller in flash by compressing its weights.",
+        "fit": "Make a model fit a board, with the same results.",
+        "fold": "Fold PADs into convolutions and remove no-ops.",
+        "plan": "Find a smaller memory plan and write it into the model.",
+        "quantize": "Make a float model an integer model that TFLM accepts.",
+        "resize": "Change the input shapes of a model.",
+        "stream": "Rewrite a window of frames into a stream.",
+        "strip": "Remove data that no device reads.",
+        "tile": "Rewrite a model to run in a smaller arena.",
+    },
+    "Run a model": {
+        "calibrate-report": "Compare each tensor's value range with its quantization.",
+        "compare": "Compare a model with another, a recording or a device.",
+        "evaluate": "Evaluate a model on a data set, with a device's integers.",
+        "run": "Run a model on files or random inputs.",
+        "warm": "Compile the kernels of models into the cache.",
+    },
+    "Ship a model": {
+        "check": "List what behaves differently on the device.",
+        "compile": "Write models as portable C99 without an interpreter.",
+        "export": "Write a firmware project that runs a model.",
+        "wake-word": "List tensor_arena_size for ESPHome; write or check it.",
+    },
+    "Inspect models, firmware and tflm": {
+        "device-log": "Explain a device's log: operator times and its arena.",
+        "doctor": "Check the installation, and say how to fix it.",
+        "firmware": "Find the TFLM and the kernels in a firmware's sources.",
+        "inspect": "Show a model's operators, tensors, metadata and sizes.",
+        "json-schema": "Print the JSON Schema of a command's --json output.",
+        "releases": "List what contains TFLM, version by version.",
+        "versions": "Show the versions that a model's operators have and need.",
+    },
+}
+"""The commands by what one wants, with the first lines of their docstrings."""
+
+NAMES = sorted(name for commands in COMMANDS.values() for name in commands)
+
+MODULES = {"calibrate-report": "evaluate", "fold": "tile", "strip": "tile"}
+"""Modules of commands that share one; the others have the names of their commands."""
+
+
+def function_of(name: str) -> Callable[..., None]:
+    """Import the function of a command."""
+    function = name.replace("-", "_")
+    found: Callable[..., None] = getattr(importlib.import_module(f"tflm.cli.{MODULES.get(name, function)}"), function)
+    return found
+
+
+class SeedOrNot(TyperCommand):
+    """A command whose option `--random` may be given without a number."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Insert 0 after a `--random` without a number."""
+        given: list[str] = []
+        for argument, following in zip(args, [*args[1:], ""]):
+            given.append(argument)
+            if argument == "--random" and not re.fullmatch("-?[0-9]+", following):
+                given.append("0")
+        return super().parse_args(ctx, given)
+
+
+class ImportedCommands(Commands):
+    """The commands, each imported when it is asked for."""
+
+    def __init__(self, **settings: Any):
+        super().__init__(**{**settings, "commands": dict.fromkeys(NAMES)})
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Import a command; None if there is none of that name."""
+        if cmd_name in self.commands and self.commands[cmd_name] is None:
+            from tflm.cli.parameters import command  # what most commands need
+
+            single = typer.Typer(add_completion=False, rich_markup_mode=None)
+            single.command(cls=SeedOrNot if cmd_name == "run" else None)(command(function_of(cmd_name)))
+            self.commands[cmd_name] = typer.main.get_command(single)
+        return self.commands.get(cmd_name)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """List the commands by what one wants, wrapped to the terminal."""
+        width = max(map(len, NAMES))
+        for heading, commands in COMMANDS.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in commands.items()])
+
 
 app = typer.Typer(
     name="tflm",
-    cls=Commands,
+    cls=ImportedCommands,
     help="Run .tflite models as TensorFlow Lite Micro does, and size their arena.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-COMMANDS = (
-    arena,
-    boards,
-    calibrate_report,
-    check,
-    compare,
-    compress,
-    compile,
-    device_log,
-    doctor,
-    evaluate,
-    export,
-    firmware,
-    fit,
-    flash,
-    fold,
-    gate,
-    inspect,
-    json_schema,
-    plan,
-    profile,
-    quantize,
-    releases,
-    resize,
-    run,
-    stream,
-    strip,
-    tile,
-    versions,
-    wake_word,
-    warm,
-)
-for function in COMMANDS:
-    app.command(cls=SeedOrNot if function is run else None)(command(function))
 
 
 def _print_version(wanted: bool) -> None:

@@ -27,8 +27,8 @@ from tflm.boards.board_fit import board_fit
 from tflm.boards.board_report import verdict
 from tflm.c.cmsis_nn import LIBRARY
 from tflm.c.compile import CompileOptions, compiled_with
-from tflm.cli.output import print_error, print_plain
 from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
+from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
 
 NO_PROJECT = "none"

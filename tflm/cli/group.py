@@ -1,4 +1,4 @@
-"""The group of all commands: prints errors, and lists the commands for `tflm --help`."""
+"""The group of all commands: prints errors."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ import typer
 from typer.core import TyperGroup
 
 import tflm
-from tflm.application.errors import NotKnown
-from tflm.application.models import described
-from tflm.cli.output import as_text, print_error
+from tflm.application.errors import NotKnown, described
+from tflm.cli.plain_text import as_text, print_error
 
 NOT_KNOWN = 3
 """Exit status if a model may fit: neither yes (0) nor no (1)."""
@@ -99,17 +98,6 @@ class Commands(TyperGroup):
         warnings.showwarning = _show_warning
         with _printed_errors(ctx.params.get("debug", False)):
             return super().invoke(ctx)
-
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """List the commands with their whole summaries, wrapped to the terminal."""
-        commands = ((name, self.get_command(ctx, name)) for name in sorted(self.list_commands(ctx)))
-        rows = [(name, _summary(command.help or "")) for name, command in commands if command is not None]
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
-
-
-def _summary(text: str) -> str:
-    return " ".join(text.partition("\n\n")[0].split())
 
 
 @contextmanager

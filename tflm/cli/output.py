@@ -25,6 +25,7 @@ from rich.console import Console
 from rich.text import Text
 
 from tflm.application.errors import OptionError
+from tflm.cli.plain_text import as_text, print_plain
 from tflm.report import NAME, NUMBER, TEXT, Column, Report, Table, printable, shortened, with_thousands
 
 PIPE_WIDTH = 160
@@ -40,24 +41,6 @@ SHAPE = re.compile(r"\[?[0-9?]+([ ,x]+[0-9?]+){1,5}\]?")
 
 PATIENCE_SECONDS = 1.0
 """A progress bar appears after this time."""
-
-
-def as_text(line: str) -> str:
-    """Escape what can't be printed and, in a log of GitHub Actions, what its runner would take for a command."""
-    line = printable(line)
-    if os.environ.get("GITHUB_ACTIONS") != "true":
-        return line
-    return re.sub(r"^(\s*):(?=:)", r"\1\\x3a", line).replace("##[", r"\x23#[")
-
-
-def print_plain(text: str) -> None:
-    """Print a line on standard output without wrapping it, for other programs."""
-    print(as_text(text))
-
-
-def print_error(text: str) -> None:
-    """Print a line on standard error."""
-    print(as_text(text), file=sys.stderr)
 
 
 def wrote(*paths: Path) -> None:

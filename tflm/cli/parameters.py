@@ -21,7 +21,6 @@ from tflm.application.settings import settings, settings_report
 from tflm.atomic_write import approval
 from tflm.boards.sdks import sdk_names
 from tflm.cli.output import show
-from tflm.firmware.firmware_tree import firmware_tree
 from tflm.schema.model import CHECKS
 
 ModelPath = Annotated[
@@ -255,6 +254,8 @@ def _arguments(options: dict[str, Any], command: str, has_machine: bool) -> dict
 def _from_sources(on: MachineOptions, source: Path) -> MachineOptions:
     if on.kernels is not None or on.release is not None:
         raise OptionError("use either --source or --tflm and --kernels")
+    from tflm.firmware.firmware_tree import firmware_tree  # rarely needed
+
     found = firmware_tree(source)
     if found.release is None:
         raise OptionError(f"{source}: {found.reasons[-1]}")

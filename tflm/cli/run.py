@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import typer
-from typer.core import TyperCommand
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
@@ -30,19 +28,6 @@ from tflm.delegates import default_delegates
 from tflm.evaluation.input_files import FILE_KINDS, read_given
 from tflm.evaluation.runner import inputs_of, outputs_of
 from tflm.runtime.growing_arena import ready_interpreter
-
-
-class SeedOrNot(TyperCommand):
-    """A command whose option `--random` may be given without a number."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert 0 after a `--random` without a number."""
-        given: list[str] = []
-        for argument, following in zip(args, [*args[1:], ""]):
-            given.append(argument)
-            if argument == "--random" and not re.fullmatch("-?[0-9]+", following):
-                given.append("0")
-        return super().parse_args(ctx, given)
 
 
 def run(

@@ -11,7 +11,8 @@ import typer
 from tflm.application.common_layers import common_models
 from tflm.application.models import load_model
 from tflm.application.warming import warm_cache
-from tflm.cli.output import print_plain, progress
+from tflm.cli.output import progress
+from tflm.cli.plain_text import print_plain
 from tflm.report import short_size
 
 
