@@ -1,9 +1,8 @@
-"""The operators of a model as calls of kernels, bound in memory of the host in which no two buffers share bytes."""
+"""The operators of a model as calls of kernels, bound to arrays: each buffer of the model is an array of its own."""
 
 from __future__ import annotations
 
-import bisect
-import math
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Union
@@ -19,12 +18,11 @@ from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled.bindings import bind_steps
 from tflm.delegates.compiled.movement import copy_steps
 from tflm.delegates.hardware import OPERATORS as NPU_OPERATORS
-from tflm.errors import ArenaExhausted, CompileError, OperatorError
+from tflm.errors import CompileError, OperatorError
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.node import KernelContext, Node
 from tflm.kernels.reference.control_flow import copies_between
 from tflm.kernels.registration import Registration
-from tflm.kernels.requests import Reads
 from tflm.memory.arena import Arena
 from tflm.memory.tensor import TfLiteEvalTensor
 from tflm.runtime.execution_plan import PlannedNode
@@ -32,12 +30,11 @@ from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
-from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
 from tflm.targets import CORTEX_M
 
-FIRST_ARENA_BYTES = 1 << 20
+Array = npt.NDArray[Any]
 
 BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[Step, LibraryCall]], None]]
 """What binds a node: None where there are no kernels for what it asks for."""
@@ -119,19 +116,45 @@ class BoundOperator:
         return (action for action in self.actions if isinstance(action, LibraryCall))
 
 
-class TrackingAllocator(MicroAllocator):
-    """An allocator that remembers the persistent buffers that it gave."""
+BufferKey = tuple[Union[int, str], int]
+"""Names a buffer: a tensor, by subgraph and index; "scratch" or "kept" and its offset in the arena; or "owned" and an
+id for an array that an operator owns."""
 
-    def __init__(self, arena: Arena):
-        self.persistent: list[npt.NDArray[np.uint8]] = []
-        super().__init__(arena, "linear", CORTEX_M)
 
-    def allocate_persistent_buffer(
-        self, size: int, what: str = "a persistent buffer", reads: Reads | None = None
-    ) -> npt.NDArray[np.uint8]:
-        """Bytes of the tail, aligned to 16; see `MicroAllocator`."""
-        self.persistent.append(super().allocate_persistent_buffer(size, what, reads))
-        return self.persistent[-1]
+def root_of(array: Array) -> Array:
+    """The array that owns the memory of another: a buffer."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def offset_in_buffer(array: Array) -> int:
+    """Bytes from the start of its buffer to the first element of an array."""
+    return array.ctypes.data - root_of(array).ctypes.data
+
+
+class SymbolicArena(Arena):
+    """An arena of any size without bytes: each buffer that is placed in it is an array of its own.
+
+    Attributes:
+        buffers: the arrays, by offset.
+    """
+
+    SIZE = 1 << 62
+
+    def __init__(self) -> None:
+        super().__init__(bytearray())
+        self.buffers: dict[int, npt.NDArray[np.uint8]] = {}
+
+    @property
+    def size(self) -> int:
+        """More than any model takes."""
+        return self.SIZE
+
+    def _at(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        if offset not in self.buffers or self.buffers[offset].nbytes < size:
+            self.buffers[offset] = np.zeros(size, np.uint8)
+        return self.buffers[offset][:size]
 
 
 @dataclass
@@ -141,17 +164,34 @@ class BoundModel:
     Attributes:
         model: the model.
         graph, layout: as they are after `reset`.
-        arena: the host's memory for tensors, scratch buffers and what operators keep.
-        persistent: what operators keep, as arrays of the arena.
+        arena: the arrays of tensors, scratch buffers and what operators keep.
         operators: of each subgraph.
     """
 
     model: Model
     graph: MicroGraph
     layout: Layout
-    arena: npt.NDArray[np.uint8]
-    persistent: list[npt.NDArray[np.uint8]]
+    arena: SymbolicArena
     operators: list[list[BoundOperator]] = field(default_factory=list)
+
+    @functools.cached_property
+    def _keys(self) -> dict[int, BufferKey]:
+        """What is in the arena, by the id of the array."""
+        scratch = {buffer.offset for buffer in self.layout.planned if buffer.tensor is None}
+        keys: dict[int, BufferKey] = {
+            id(array): ("scratch" if offset in scratch else "kept", offset)
+            for offset, array in self.arena.buffers.items()
+        }
+        for subgraph in range(len(self.model.subgraphs)):
+            for i, tensor in enumerate(self.tensors(subgraph)):
+                if tensor.offset is not None and tensor.byte_length:
+                    keys[id(root_of(tensor.elements))] = subgraph, i
+        return keys
+
+    def key(self, array: Array) -> BufferKey:
+        """The buffer that an array is in."""
+        buffer = id(root_of(array))
+        return self._keys.get(buffer, ("owned", buffer))
 
     def shown(self) -> list[npt.NDArray[Any]]:
         """The elements of inputs and outputs."""
@@ -239,24 +279,13 @@ def _without_decoders(bound: BoundModel) -> BoundModel:
 
 
 def _prepared(model: Model) -> BoundModel:
-    """The model laid out in an arena in which each buffer has bytes of its own, with variables reset."""
-    size = FIRST_ARENA_BYTES + 2 * sum(
-        math.prod(tensor.shape or ()) * ELEMENT_TYPES[tensor.type].dtype.itemsize
-        for subgraph in model.subgraphs
-        for tensor in subgraph.tensors or ()
-    )
-    while True:
-        arena = Arena(np.zeros(size, np.uint8))
-        allocator = TrackingAllocator(arena)
-        graph = MicroGraph(model, AllOpsResolver())
-        try:
-            with np.errstate(all="ignore"):
-                layout = lay_out(graph, allocator)
-        except ArenaExhausted:
-            size *= 4
-            continue
-        layout.reset()
-        return BoundModel(model, graph, layout, arena.bytes, allocator.persistent)
+    """The model laid out in an arena whose buffers share no bytes, with variables reset."""
+    arena = SymbolicArena()
+    graph = MicroGraph(model, AllOpsResolver())
+    with np.errstate(all="ignore"):
+        layout = lay_out(graph, MicroAllocator(arena, "linear", CORTEX_M))
+    layout.reset()
+    return BoundModel(model, graph, layout, arena)
 
 
 def _actions(context: KernelContext, planned: PlannedNode, bind: BindSteps) -> Sequence[Action] | None:
@@ -335,25 +364,3 @@ def _types(node: Node) -> str:
     inputs = (node.eval_input(i) for i, tensor in enumerate(node.inputs) if tensor >= 0)
     sides = [inputs, _outputs(node)]
     return " to ".join("/".join(tensor.type.name.lower() for tensor in side) or "nothing" for side in sides)
-
-
-class ArenaRegions:
-    """The buffers of an arena, found by address.
-
-    Args:
-        arena: the memory.
-        buffers: arrays in it that do not overlap, each with its key.
-    """
-
-    def __init__(self, arena: npt.NDArray[np.uint8], buffers: dict[Any, npt.NDArray[Any]]):
-        self._arena = arena
-        self._keys = sorted(buffers, key=lambda key: buffers[key].ctypes.data)
-        self._starts = [buffers[key].ctypes.data for key in self._keys]
-
-    def __contains__(self, array: npt.NDArray[Any]) -> bool:
-        start = self._arena.ctypes.data
-        return start <= array.ctypes.data < start + self._arena.nbytes
-
-    def find(self, array: npt.NDArray[Any]) -> Any:
-        """The key of the buffer that an array with elements lies in."""
-        return self._keys[bisect.bisect_right(self._starts, array.ctypes.data) - 1]

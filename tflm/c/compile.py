@@ -15,7 +15,6 @@ from tflm.c.binding import BoundModel, bind_model
 from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.decoding import with_shapes
-from tflm.c.demands import Demands
 from tflm.c.emitter import c_file, kernel_files, kernels_of
 from tflm.c.header import comment_text, header_of, ram_macros
 from tflm.c.instructions import Instructions, instructions_of
@@ -25,6 +24,7 @@ from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
 from tflm.c.program import Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
+from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.schedule.plan import plan
@@ -244,9 +244,9 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     require_name(name)
     _require_small_tensors(model, options)
     choice, kept, generated_ram_bytes = _choice(model, options)
-    bound, demands, planned = _planned(model, options, choice)
-    alignment = _alignment(demands)
-    program = program_of(bound, demands, planned)
+    bound, extra, planned = _planned(model, options, choice)
+    alignment = _alignment(extra)
+    program = program_of(bound, extra, planned)
     if program.constant_bytes > options.max_constants:
         raise CompileError(
             f"has {program.constant_bytes:,} bytes of constants as C, more than {options.max_constants:,}; "
@@ -315,20 +315,20 @@ def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[P
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
-    bound, demands, planned = _planned(model, CompileOptions(), ALL_GENERATED)
-    kept = kept_kernels(program_of(bound, demands, planned), processors)
+    bound, extra, planned = _planned(model, CompileOptions(), ALL_GENERATED)
+    kept = kept_kernels(program_of(bound, extra, planned), processors)
     return with_library(processors, kept), kept, planned.ram_bytes
 
 
-def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, Demands, Plan]:
+def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, StateAndScratch, Plan]:
     """A model bound to kernels, and the plan of its RAM."""
     bound = bind_model(model, choice.bind)
-    demands = Demands(bound, source.written)
+    extra = StateAndScratch(bound, source.written)
     planned = plan(
         with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
-        BoundKernels(bound, demands, choice.overlap),
-        persistent={one.name: one.initial.nbytes for one in demands.persistent.values() if not one.is_tensor},
-        alignment=_alignment(demands),
+        BoundKernels(bound, extra, choice.overlap),
+        persistent={one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor},
+        alignment=_alignment(extra),
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
     )
@@ -338,7 +338,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
             f"{planned.ram_bytes - options.ram:,} more than {options.ram:,}; no smaller plan is known"
         )
     unused = len(options.memories) - len(planned.memories)
-    return bound, demands, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
+    return bound, extra, planned._replace(memories=planned.memories + (0,) * max(unused, 0))
 
 
 def _require_small_tensors(model: Model, options: CompileOptions) -> None:
@@ -356,9 +356,9 @@ def _require_small_tensors(model: Model, options: CompileOptions) -> None:
                 raise CompileError(f"tensor {name} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE")
 
 
-def _alignment(demands: Demands) -> int:
+def _alignment(extra: StateAndScratch) -> int:
     """Bytes that buffers in RAM are aligned to."""
-    return max(demands.alignment, LEAST_ALIGNMENT)
+    return max(extra.alignment, LEAST_ALIGNMENT)
 
 
 def require_name(name: str) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tflm.c.binding import BoundModel, BoundOperator
-from tflm.c.demands import Demands, step_arrays
 from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
+from tflm.c.state_and_scratch import StateAndScratch, step_arrays
 from tflm.compiler.language import Step
 from tflm.delegates.compiled import cast, elementwise, log_softmax, movement, normalization, softmax, unary
 from tflm.kernels import REGISTRATIONS
@@ -46,12 +46,12 @@ class BoundKernels:
 
     Args:
         bound: the model.
-        demands: what it needs beside its tensors.
+        extra: what it needs besides its tensors.
         library_overlap: what the functions of a library allow that some operators call.
     """
 
-    def __init__(self, bound: BoundModel, demands: Demands, library_overlap: AllowedOverlap = reference_overlap):
-        self._bound, self._work, self._library_overlap = bound, demands.work, library_overlap
+    def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap = reference_overlap):
+        self._bound, self._work, self._library_overlap = bound, extra.scratch, library_overlap
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:

@@ -11,10 +11,21 @@ from typing import Any, NamedTuple, Union
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.binding import Action, BoundModel, BoundOperator, Branch, Loop, Once, SubgraphCall
-from tflm.c.demands import Array, Demands, root_of, step_arrays, work_arrays
+from tflm.c.binding import (
+    Action,
+    Array,
+    BoundModel,
+    BoundOperator,
+    Branch,
+    Loop,
+    Once,
+    SubgraphCall,
+    offset_in_buffer,
+    root_of,
+)
 from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
+from tflm.c.state_and_scratch import StateAndScratch, step_arrays, work_arrays
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
 from tflm.schedule.rows import Rows
@@ -185,16 +196,16 @@ def calls_in(statements: Iterable[Statement]) -> Iterator[KernelCall]:
             yield from (*statement.before, *statement.body.before, *statement.body.after)
 
 
-def program_of(bound: BoundModel, demands: Demands, plan: Plan) -> Program:
+def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program:
     """The program of a bound model.
 
     Args:
         bound: the model.
-        demands: what it needs beside its tensors.
+        extra: what it needs besides its tensors.
         plan: of its RAM.
     """
     program = Program(bound, plan)
-    places = _Places(bound, demands, plan)
+    places = _Places(bound, extra, plan)
     by_index = {operator.index: operator for operator in bound.operators[0]}
     program.subgraphs.append([places.code(by_index, item) for item in plan.calls])
     called = reached_subgraphs(bound)
@@ -227,8 +238,8 @@ def reached_subgraphs(bound: BoundModel) -> list[int]:
 class _Places:
     """Where the arrays of a bound model are on the device."""
 
-    def __init__(self, bound: BoundModel, demands: Demands, plan: Plan):
-        self._bound, self._demands = bound, demands
+    def __init__(self, bound: BoundModel, extra: StateAndScratch, plan: Plan):
+        self._bound, self._extra = bound, extra
         self.tables: list[Table] = []
         self._by_content: dict[tuple[str, bytes], Table] = {}
         self._names: set[str] = set()
@@ -237,7 +248,7 @@ class _Places:
         self._tensors = self._whole_tensors()
         self._persistent = self._persistent_buffers()
         self._rows = RowBinder(bound)
-        self._roots = self._called_work_arrays()
+        self._work = self._called_work_arrays()
 
     def _whole_tensors(self) -> dict[Any, Pointer]:
         """Where each tensor is that is all in RAM at once."""
@@ -253,22 +264,22 @@ class _Places:
         by_name = {buffer.name: Pointer(buffer, 0) for buffer in self._buffers}
         return {
             key: self._tensors[key] if persistent.is_tensor else by_name[persistent.name]
-            for key, persistent in self._demands.persistent.items()
+            for key, persistent in self._extra.persistent.items()
         }
 
     def initial_values(self) -> list[InitialValue]:
         """What stays from invoke to invoke, in the order of the buffers."""
-        found = {self._persistent[key].base: one for key, one in self._demands.persistent.items()}
+        found = {self._persistent[key].base: one for key, one in self._extra.persistent.items()}
         return [InitialValue(found[x].title, x, found[x].initial) for x in self._buffers if x in found]
 
     def _called_work_arrays(self) -> dict[int, Pointer]:
-        """Where the work arrays of operators in called subgraphs are, by the address of their memory."""
+        """Where the work arrays of operators in called subgraphs are, by the id of the array."""
         buffers: dict[tuple[int, int] | None, list[RamBuffer]] = {}
         for buffer in self._buffers:
             buffers.setdefault(buffer.scratch_of, []).append(buffer)
         return {
-            root.ctypes.data: Pointer(buffer, 0)
-            for operator, roots in self._demands.work.items()
+            id(root): Pointer(buffer, 0)
+            for operator, roots in self._extra.scratch.items()
             if operator[0]
             for root, buffer in zip(roots, buffers.get(operator, []))
         }
@@ -279,22 +290,22 @@ class _Places:
             return call
         operator = operators[call.operator]
         if call.rows is None:
-            self._roots |= self._scratch(self._demands.work.get((0, operator.index), []), call)
+            self._work |= self._scratch(self._extra.scratch.get((0, operator.index), []), call)
             return OperatorCode(operator, self.statements(operator))
         rows = self._rows.bind(operator, call)
         regions = [(rows.inputs[i], call.inputs[i]) for i in rows.inputs]
         regions += [(rows.outputs[i], call.outputs[i]) for i in rows.outputs]
-        self._roots |= self._scratch(work_arrays(rows.steps), call)
-        self._roots |= {
-            root_of(tensor.elements).ctypes.data: Pointer(self._buffers[region.buffer], region.offset)
+        self._work |= self._scratch(work_arrays(rows.steps), call)
+        self._work |= {
+            id(root_of(tensor.elements)): Pointer(self._buffers[region.buffer], region.offset)
             for tensor, region in regions
             if region is not None
         }
         return OperatorCode(operator, list(self._call(operator, rows.steps)), call.rows)
 
     def _scratch(self, roots: Iterable[Array], call: Call) -> dict[int, Pointer]:
-        """Where a call has the memory that it works in, by its address on the host."""
-        return {root.ctypes.data: Pointer(self._buffers[x.buffer], 0) for root, x in zip(roots, call.scratch)}
+        """Where a call has the memory that it works in, by the id of its array."""
+        return {id(root): Pointer(self._buffers[x.buffer], 0) for root, x in zip(roots, call.scratch)}
 
     def statements(self, operator: BoundOperator) -> list[Statement]:
         """The statements of an operator."""
@@ -344,18 +355,15 @@ class _Places:
         """
         if not array.nbytes:
             return Pointer(NOTHING, 0)
-        root = root_of(array)
-        if root.ctypes.data in self._roots:
-            return self._roots[root.ctypes.data].advanced(array.ctypes.data - root.ctypes.data)
-        key, content = self._demands.key(array), self._demands.content(array).ctypes.data
-        place = self._tensors.get(key) or self._persistent.get(key) or self._roots.get(content)
+        key = self._bound.key(array)
+        place = self._work.get(id(root_of(array))) or self._tensors.get(key) or self._persistent.get(key)
         if place is None:
             return self._in_table(array, name, operator)
-        return place.advanced(array.ctypes.data - content)
+        return place.advanced(offset_in_buffer(array))
 
     def _in_table(self, array: Array, name: str, operator: BoundOperator | None) -> Pointer:
         """Where a constant is; all of them stay on the host until the program is complete."""
-        key = array.ctypes.data, array.shape, array.strides, array.dtype
+        key = id(root_of(array)), offset_in_buffer(array), array.shape, array.strides, array.dtype
         if key not in self._constants:
             self._constants[key] = self._new_constant(array, name, operator)
         return self._constants[key]
@@ -400,7 +408,7 @@ def _span(array: Array) -> tuple[Array, int]:
     if array.flags.c_contiguous:
         return array.reshape(-1), 0
     low, high = np.lib.array_utils.byte_bounds(array)
-    root = root_of(array)
-    start = low - root.ctypes.data
-    memory = root.reshape(-1).view(np.uint8)[start : start + high - low]
-    return memory.view(array.dtype), array.ctypes.data - low
+    begin = array.ctypes.data - low
+    start = offset_in_buffer(array) - begin
+    memory = root_of(array).reshape(-1).view(np.uint8)[start : start + high - low]
+    return memory.view(array.dtype), begin

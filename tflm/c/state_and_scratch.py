@@ -1,0 +1,126 @@
+"""What a bound model needs in RAM besides the tensors that its operators exchange: state, and scratch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.binding import BoundModel, BufferKey, Once, root_of
+from tflm.compiler.language import Kernel, Step
+from tflm.delegates.compiled.work_arrays import WorkArray
+
+Array = npt.NDArray[Any]
+Written = Callable[[Kernel], Iterable[str]]
+"""The parameters through which a kernel writes."""
+
+
+@dataclass(frozen=True)
+class Persistent:
+    """Memory that stays from one invoke to the next.
+
+    Attributes:
+        name: unlike all others, for the planner.
+        title: for people.
+        initial: what it holds before the first invoke.
+        is_tensor: whether it is a tensor of the model, which the planner knows.
+    """
+
+    name: str
+    title: str
+    initial: npt.NDArray[np.uint8]
+    is_tensor: bool
+
+
+class StateAndScratch:
+    """What a bound model needs besides its tensors.
+
+    Args:
+        bound: the model.
+        written: the pointers through which a kernel writes.
+
+    Attributes:
+        persistent: what stays from one invoke to the next, by key.
+        scratch: the buffers that each operator works in, by subgraph and index, in the order of its steps.
+        alignment: of the RAM, in bytes: that of the largest element.
+    """
+
+    def __init__(self, bound: BoundModel, written: Written):
+        self._bound = bound
+        self._variables = set(self._states())
+        self.scratch: dict[tuple[int, int], list[Array]] = {}
+        self.persistent: dict[BufferKey, Persistent] = {}
+        self.alignment = 1
+        for array in bound.shown():
+            self._align(array)
+        for operators in bound.operators:
+            for operator in operators:
+                place, name = (operator.subgraph, operator.index), operator.node.operator
+                for action in operator.actions:
+                    if isinstance(action, Once):
+                        self._add_persistent(action.pending, "pending", "CALL_ONCE")
+                for step in operator.steps():
+                    self._add_step(place, name, step, written)
+                for call in operator.library_calls():
+                    for parameter, _, array in call.addresses():
+                        self._add_array(place, name, parameter, array)
+
+    def _states(self) -> Iterator[BufferKey]:
+        """Variables, and outputs in which an operator keeps what it had in earlier invokes."""
+        for i, subgraph in enumerate(self._bound.model.subgraphs):
+            yield from ((i, j) for j, table in enumerate(subgraph.tensors or ()) if table.is_variable)
+            for planned in self._bound.graph.plans[i].device:
+                if planned.registration.ends_invoke:
+                    yield from ((i, output) for output in planned.node.outputs)
+
+    def _add_step(self, place: tuple[int, int], operator: str, step: Step, written: Written) -> None:
+        arrays = step_arrays(step)
+        for name in arrays:
+            self._add_array(place, operator, name, arrays[name])
+        for name in written(step.kernel):
+            if name in arrays and arrays[name].nbytes and self._is_state(arrays[name]):
+                self._add_persistent(arrays[name], name, operator)
+
+    def _add_array(self, place: tuple[int, int], operator: str, name: str, array: Array) -> None:
+        self._align(array)
+        if not array.nbytes:
+            return
+        key, buffer = self._bound.key(array), root_of(array)
+        if isinstance(array, WorkArray) or key[0] == "scratch":
+            known = self.scratch.setdefault(place, [])
+            if not any(buffer is one for one in known):
+                known.append(buffer)
+        elif key in self._variables:
+            self._add_persistent(array, name, operator)
+
+    def _align(self, array: Array) -> None:
+        self.alignment = max(self.alignment, array.itemsize)
+
+    def _is_state(self, array: Array) -> bool:
+        return not isinstance(array, WorkArray) and self._bound.key(array)[0] in ("owned", "kept")
+
+    def _add_persistent(self, array: Array, name: str, operator: str) -> None:
+        key = self._bound.key(array)
+        if key in self.persistent:
+            return
+        subgraph, tensor = key
+        if isinstance(subgraph, int):
+            title = self._bound.tensors(subgraph)[tensor].name
+        else:
+            title = f"{name.partition('.')[0]} of {operator}"
+        initial = np.ascontiguousarray(root_of(array), None).reshape(-1).view(np.uint8).copy()
+        self.persistent[key] = Persistent(f"{title} {len(self.persistent)}", title, initial, isinstance(subgraph, int))
+
+
+def work_arrays(steps: Iterable[Step]) -> list[Array]:
+    """The memory that steps work in, in order."""
+    arrays = (array for step in steps for array in step_arrays(step).values() if isinstance(array, WorkArray))
+    return list({id(root): root for root in map(root_of, arrays)}.values())
+
+
+def step_arrays(step: Step) -> dict[str, Array]:
+    """The arrays that a step passes, by parameter."""
+    return dict(zip((name for name in step.kernel.parameters if name in step.addresses), step.owners))
