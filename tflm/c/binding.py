@@ -10,6 +10,7 @@ from typing import Any, Union
 import numpy as np
 import numpy.typing as npt
 
+from tflm.c.control_flow import ControlFlow, If, RunOnce, SubgraphCall, While, calls_in
 from tflm.c.decoding import has_decoders, with_constants
 from tflm.c.kernels.encoded import EncodedArray
 from tflm.c.library_calls import LibraryCall
@@ -40,49 +41,7 @@ BindSteps = Callable[[KernelContext, Node, Registration], Union[Sequence[Union[S
 """What binds a node: None where there are no kernels for what it asks for."""
 
 
-@dataclass(frozen=True)
-class SubgraphCall:
-    """The execution of another subgraph: its inputs are copied first, its outputs afterwards."""
-
-    before: Sequence[Step]
-    subgraph: int
-    after: Sequence[Step]
-
-
-@dataclass(frozen=True)
-class Branch:
-    """IF: one of two subgraphs; the first byte of the condition decides."""
-
-    condition: npt.NDArray[np.uint8]
-    then: SubgraphCall
-    otherwise: SubgraphCall
-
-
-@dataclass(frozen=True)
-class Loop:
-    """WHILE: the subgraph of the condition, then the body for as long as the first byte of `holds` is not 0.
-
-    Attributes:
-        before: copies inputs to the condition and to the outputs.
-        condition: the subgraph.
-        body: copies outputs to the body and back, then to the condition.
-    """
-
-    before: Sequence[Step]
-    condition: int
-    holds: npt.NDArray[np.uint8]
-    body: SubgraphCall
-
-
-@dataclass(frozen=True)
-class Once:
-    """CALL_ONCE: a subgraph that runs while the first byte of `pending` is not 0, which it then becomes."""
-
-    pending: npt.NDArray[np.uint8]
-    subgraph: int
-
-
-Action = Union[Step, LibraryCall, Branch, Loop, Once]
+Action = Union[Step, LibraryCall, ControlFlow[Step, npt.NDArray[np.uint8]]]
 
 
 @dataclass(frozen=True)
@@ -102,18 +61,11 @@ class BoundOperator:
 
     def steps(self) -> Iterator[Step]:
         """All calls of kernels in it."""
-        for action in self.actions:
-            if isinstance(action, Step):
-                yield action
-            elif isinstance(action, Branch):
-                for call in (action.then, action.otherwise):
-                    yield from (*call.before, *call.after)
-            elif isinstance(action, Loop):
-                yield from (*action.before, *action.body.before, *action.body.after)
+        return calls_in(self.actions, Step)
 
     def library_calls(self) -> Iterator[LibraryCall]:
         """All calls of a library's functions in it."""
-        return (action for action in self.actions if isinstance(action, LibraryCall))
+        return calls_in(self.actions, LibraryCall)
 
 
 BufferKey = tuple[Union[int, str], int]
@@ -303,7 +255,7 @@ def _bind_if(context: KernelContext, node: Node) -> Sequence[Action]:
         _subgraph_call(context, inputs, index, outputs)
         for index in (options.then_subgraph_index, options.else_subgraph_index)
     )
-    return [Branch(_bytes(node.eval_input(0)), then, otherwise)]
+    return [If(_bytes(node.eval_input(0)), then, otherwise)]
 
 
 def _bind_while(context: KernelContext, node: Node) -> Sequence[Action]:
@@ -312,7 +264,7 @@ def _bind_while(context: KernelContext, node: Node) -> Sequence[Action]:
     condition_inputs = context.subgraph_inputs(condition)
     body = _subgraph_call(context, outputs, options.body_subgraph_index, outputs)
     return [
-        Loop(
+        While(
             [*_copies(inputs, condition_inputs), *_copies(inputs, outputs)],
             condition,
             _bytes(context.subgraph_outputs(condition)[0]),
@@ -322,7 +274,7 @@ def _bind_while(context: KernelContext, node: Node) -> Sequence[Action]:
 
 
 def _bind_call_once(context: KernelContext, node: Node) -> Sequence[Action]:
-    return [Once(node.op_data.pending, node.op_data.subgraph_index)]
+    return [RunOnce(node.op_data.pending, node.op_data.subgraph_index)]
 
 
 CONTROL_FLOW: dict[str, Callable[[KernelContext, Node], Sequence[Action]]] = {
@@ -334,7 +286,7 @@ CONTROL_FLOW: dict[str, Callable[[KernelContext, Node], Sequence[Action]]] = {
 
 def _subgraph_call(
     context: KernelContext, inputs: list[TfLiteEvalTensor], index: int, outputs: list[TfLiteEvalTensor]
-) -> SubgraphCall:
+) -> SubgraphCall[Step]:
     return SubgraphCall(
         _copies(inputs, context.subgraph_inputs(index)), index, _copies(context.subgraph_outputs(index), outputs)
     )

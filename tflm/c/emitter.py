@@ -12,15 +12,14 @@ import numpy as np
 
 from tflm.c import source
 from tflm.c.constants import C_TYPES, LINE_LENGTH, c_type, float_literal, integer_literal, table_definition, wrapped
+from tflm.c.control_flow import If, SubgraphCall, While
 from tflm.c.expressions import MATH as MATH_FUNCTIONS
 from tflm.c.expressions import MATH_OF_TWO
 from tflm.c.header import TensorInterface, comment_text, interfaces, ram_parameter
 from tflm.c.library_calls import LibraryCall
 from tflm.c.library_writer import LibraryWriter, helpers_of_library, includes_of_library
 from tflm.c.program import (
-    CalledSubgraph,
     Code,
-    If,
     KernelCall,
     Operand,
     OperatorCode,
@@ -28,7 +27,6 @@ from tflm.c.program import (
     Program,
     Statement,
     Table,
-    While,
     reached_subgraphs,
 )
 from tflm.c.stage_table import Argument, stage_table
@@ -485,7 +483,7 @@ class _Writer:
             yield f"{indent}{INDENT}*{self._byte(statement.pending)} = 0;"
             yield f"{indent}}}"
 
-    def _called(self, called: CalledSubgraph, code: OperatorCode, indent: str) -> Iterator[str]:
+    def _called(self, called: SubgraphCall[KernelCall], code: OperatorCode, indent: str) -> Iterator[str]:
         for call in called.before:
             yield from self._call(call, code, indent)
         yield from self._run(called.subgraph, code, indent)

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 
 from tflm.c import source
-from tflm.c.program import KernelCall, OperatorCode, Program, Statement, calls_in
+from tflm.c.control_flow import calls_in
+from tflm.c.program import KernelCall, OperatorCode, Program, Statement
 from tflm.c.sizes import Build, checksum_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
@@ -70,7 +71,7 @@ def keys_of(program: Program) -> dict[Kernel, KernelKey]:
         for code in codes:
             if isinstance(code, MovedRows):
                 continue
-            for i, call in enumerate(calls_in(code.statements)):
+            for i, call in enumerate(calls_in(code.statements, KernelCall)):
                 places.setdefault(call.kernel, set()).add((number, code.operator.index, i))
     return {kernel: (*_text_of(kernel), len(found) == 1) for kernel, found in places.items()}
 

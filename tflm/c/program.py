@@ -6,23 +6,14 @@ import itertools
 import struct
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Union
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.binding import (
-    Action,
-    Array,
-    BoundModel,
-    BoundOperator,
-    Branch,
-    Loop,
-    Once,
-    SubgraphCall,
-    offset_in_buffer,
-    root_of,
-)
+from tflm.c.binding import Action, Array, BoundModel, BoundOperator, offset_in_buffer, root_of
+from tflm.c.control_flow import ControlFlow, calls_in, translated
 from tflm.c.library_calls import LibraryCall
 from tflm.c.row_binding import RowBinder
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays, work_arrays
@@ -70,39 +61,7 @@ class KernelCall(NamedTuple):
     operands: dict[str, Operand]
 
 
-class CalledSubgraph(NamedTuple):
-    """The execution of another subgraph between two lists of copies."""
-
-    before: list[KernelCall]
-    subgraph: int
-    after: list[KernelCall]
-
-
-class If(NamedTuple):
-    """One of two subgraphs, by the first byte of the condition."""
-
-    condition: Pointer
-    then: CalledSubgraph
-    otherwise: CalledSubgraph
-
-
-class While(NamedTuple):
-    """A subgraph for as long as another one says so in the first byte of `holds`."""
-
-    before: list[KernelCall]
-    condition: int
-    holds: Pointer
-    body: CalledSubgraph
-
-
-class RunOnce(NamedTuple):
-    """A subgraph that runs if the byte at `pending` is not 0, which it then becomes."""
-
-    pending: Pointer
-    subgraph: int
-
-
-Statement = Union[KernelCall, LibraryCall, If, While, RunOnce]
+Statement = Union[KernelCall, LibraryCall, ControlFlow[KernelCall, Pointer]]
 
 
 @dataclass
@@ -171,7 +130,7 @@ class Program:
         """All calls of kernels."""
         for code in itertools.chain(*self.subgraphs):
             if isinstance(code, OperatorCode):
-                yield from calls_in(code.statements)
+                yield from calls_in(code.statements, KernelCall)
 
     def library_calls(self) -> list[LibraryCall]:
         """All calls of a library's functions; addresses in them are pointers."""
@@ -182,18 +141,6 @@ class Program:
     def constant_bytes(self) -> int:
         """Bytes of all tables and structures."""
         return sum(table.values.nbytes for table in self.tables) + self.structure_bytes
-
-
-def calls_in(statements: Iterable[Statement]) -> Iterator[KernelCall]:
-    """The calls of kernels among statements."""
-    for statement in statements:
-        if isinstance(statement, KernelCall):
-            yield statement
-        elif isinstance(statement, If):
-            for called in (statement.then, statement.otherwise):
-                yield from (*called.before, *called.after)
-        elif isinstance(statement, While):
-            yield from (*statement.before, *statement.body.before, *statement.body.after)
 
 
 def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program:
@@ -316,18 +263,8 @@ class _Places:
             return list(self._call(operator, [action]))
         if isinstance(action, LibraryCall):
             return [action.placed(lambda address: self.pointer(address.place, address.name, operator))]
-        if isinstance(action, Branch):
-            then, otherwise = (self._called(operator, call) for call in (action.then, action.otherwise))
-            return [If(self.pointer(action.condition, "condition", operator), then, otherwise)]
-        if isinstance(action, Loop):
-            before = self._call(operator, action.before)
-            holds = self.pointer(action.holds, "condition", operator)
-            return [While(before, action.condition, holds, self._called(operator, action.body))]
-        assert isinstance(action, Once)
-        return [RunOnce(self.pointer(action.pending, "pending", operator), action.subgraph)]
-
-    def _called(self, operator: BoundOperator, call: SubgraphCall) -> CalledSubgraph:
-        return CalledSubgraph(self._call(operator, call.before), call.subgraph, self._call(operator, call.after))
+        calls, place = partial(self._call, operator), partial(self.pointer, operator=operator)
+        return [translated(action, calls, place)]
 
     def _call(self, operator: BoundOperator, steps: Iterable[Step]) -> list[KernelCall]:
         calls = []

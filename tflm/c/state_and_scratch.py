@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.binding import BoundModel, BufferKey, Once, root_of
+from tflm.c.binding import BoundModel, BufferKey, root_of
+from tflm.c.control_flow import RunOnce
 from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled.work_arrays import WorkArray
 
@@ -60,7 +61,7 @@ class StateAndScratch:
             for operator in operators:
                 place, name = (operator.subgraph, operator.index), operator.node.operator
                 for action in operator.actions:
-                    if isinstance(action, Once):
+                    if isinstance(action, RunOnce):
                         self._add_persistent(action.pending, "pending", "CALL_ONCE")
                 for step in operator.steps():
                     self._add_step(place, name, step, written)

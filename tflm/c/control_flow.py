@@ -1,0 +1,96 @@
+"""IF, WHILE and CALL_ONCE as statements.
+
+A bound operator has steps as calls, and arrays as places; a program has calls and pointers that are planned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar, Union
+
+Call = TypeVar("Call")
+Place = TypeVar("Place")
+OtherCall = TypeVar("OtherCall")
+OtherPlace = TypeVar("OtherPlace")
+
+
+@dataclass(frozen=True)
+class SubgraphCall(Generic[Call]):
+    """The execution of another subgraph: its inputs are copied first, its outputs afterwards."""
+
+    before: Sequence[Call]
+    subgraph: int
+    after: Sequence[Call]
+
+
+@dataclass(frozen=True)
+class If(Generic[Call, Place]):
+    """One of two subgraphs; the first byte of the condition decides."""
+
+    condition: Place
+    then: SubgraphCall[Call]
+    otherwise: SubgraphCall[Call]
+
+
+@dataclass(frozen=True)
+class While(Generic[Call, Place]):
+    """The subgraph of the condition, then the body for as long as the first byte of `holds` is not 0.
+
+    Attributes:
+        before: copies inputs to the condition and to the outputs.
+        condition: the subgraph.
+        body: copies outputs to the body and back, then to the condition.
+    """
+
+    before: Sequence[Call]
+    condition: int
+    holds: Place
+    body: SubgraphCall[Call]
+
+
+@dataclass(frozen=True)
+class RunOnce(Generic[Place]):
+    """A subgraph that runs while the first byte of `pending` is not 0, which it then becomes."""
+
+    pending: Place
+    subgraph: int
+
+
+ControlFlow = Union[If[Call, Place], While[Call, Place], RunOnce[Place]]
+
+
+def calls_in(statements: Iterable[object], kind: type[Call]) -> Iterator[Call]:
+    """The calls of one kind among statements, also those of control flow."""
+    for statement in statements:
+        if isinstance(statement, kind):
+            yield statement
+        elif isinstance(statement, If):
+            for call in (statement.then, statement.otherwise):
+                yield from calls_in((*call.before, *call.after), kind)
+        elif isinstance(statement, While):
+            yield from calls_in((*statement.before, *statement.body.before, *statement.body.after), kind)
+
+
+def translated(
+    statement: ControlFlow[Call, Place],
+    calls: Callable[[Sequence[Call]], Sequence[OtherCall]],
+    place: Callable[[Place, str], OtherPlace],
+) -> ControlFlow[OtherCall, OtherPlace]:
+    """The same statement with other calls and places.
+
+    Args:
+        statement: the statement.
+        calls: translates calls.
+        place: translates a place, which has a name.
+    """
+
+    def called(call: SubgraphCall[Call]) -> SubgraphCall[OtherCall]:
+        return SubgraphCall(calls(call.before), call.subgraph, calls(call.after))
+
+    if isinstance(statement, If):
+        return If(place(statement.condition, "condition"), called(statement.then), called(statement.otherwise))
+    if isinstance(statement, While):
+        before, holds = calls(statement.before), place(statement.holds, "condition")
+        return While(before, statement.condition, holds, called(statement.body))
+    return RunOnce(place(statement.pending, "pending"), statement.subgraph)
