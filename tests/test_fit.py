@@ -15,6 +15,7 @@ from image_graphs import shrinking_network
 import tflm
 from tflm.application import fit_search
 from tflm.application.fit_report import fit_figures, fit_report
+from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import board_fit
 from tflm.schema import ModelBuilder
@@ -99,7 +100,7 @@ def test_memory_outside_the_chip_is_the_last_resort() -> None:
     found = tflm.fit(MODEL, board=board(("SRAM", 8_192), ("PSRAM", 1 << 20)))
     assert found.fits
     assert found.in_external_ram
-    assert found.chosen.name == "as it is"
+    assert found.chosen.name == fit_search.SEVERAL
     assert len(found.steps) > 3
     assert "outside the chip" in dict(fit_report(found, "x").facts)["chosen"]
 
@@ -177,3 +178,34 @@ def test_a_library_that_rejects_the_model_says_why() -> None:
     main.output(y)
     with pytest.raises(tflm.TflmError, match="cannot run on mine"):
         tflm.fit(tflm.Model(builder.build()), board=board(("RAM", 1 << 16), kernels="arduino"))
+
+
+def test_the_buffers_with_most_traffic_stay_on_the_chip_if_not_all_fit(tmp_path: Path) -> None:
+    """The last step before everything is outside the chip; its project runs the plan."""
+    beside = board_fit(MODEL, M4).firmware_ram
+    assert beside is not None
+    where = board(("SRAM", 9 << 10), ("PSRAM", 1 << 20))
+    found = tflm.fit(MODEL, board=where, reserve=0, kernels="cmsis-nn", max_extra_macs=0.0)
+    assert found.fits
+    assert found.plan is not None
+    assert found.chosen.name == fit_search.SEVERAL
+    outside = found.plan.rivals["all in PSRAM"]
+    assert outside is not None
+    assert found.plan.cost < outside
+    assert {"SRAM", "PSRAM"} <= {use.memory for use in board_uses(found.model, found.found, found.plan)}
+    assert [table.title for table in fit_report(found, "x").tables if "all in PSRAM" in str(table.rows)]
+    assert json.loads(json.dumps(fit_figures(tmp_path, found)))["plan"]["cost"] == found.plan.cost
+    written = found.files()
+    assert "class ModelMemoryPlan" in str(written["firmware/memory_plan.h"])
+    assert "memory_plan(tensor_arena, " in str(written["firmware/main.cc"])
+    others = [bytearray(each.used_bytes) for each in found.plan.others]
+    allocator = tflm.MicroAllocator(
+        bytearray(found.plan.arena_bytes), found.plan.planner(), where.target, kernels="cmsis-nn", memories=others
+    )
+    interpreter = tflm.MicroInterpreter(found.model, tflm.AllOpsResolver(), allocator)
+    interpreter.allocate_tensors()
+    x = np.random.default_rng(7).integers(-128, 128, (1, 48, 48, 3)).astype(np.int8)
+    interpreter.input(0).data[...] = x
+    interpreter.invoke()
+    (expected,) = answers(MODEL)
+    assert (interpreter.output(0).data == expected).all()

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import test_firmware_tree
 import test_wake_word
+from image_graphs import shrinking_network
 from test_boards import reversing
 from test_cli import FLOAT_MODEL, INT8_MODEL
 from test_compression import layers, sparse
@@ -43,6 +44,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "flex_word.tflite").write_bytes(test_wake_word.flex_model().data)
     (path / "reversing.tflite").write_bytes(reversing())
     (path / "sparse.tflite").write_bytes(layers([sparse((64, 96), 0.1)]))
+    (path / "image.tflite").write_bytes(shrinking_network(48).data)
+    (path / "two.toml").write_text('target = "cortex-m4"\nkernels = "cmsis-nn"\n[ram]\nSRAM = "9K"\nPSRAM = "1M"\n')
     (path / "log.txt").write_text(LOG)
     (path / "micro.json").write_text('{"micro": {}}')
     (path / "float.tflite").write_bytes(float_models.classifier().build())
@@ -120,7 +123,11 @@ INVOCATIONS: dict[str, list[str]] = {
         f"evaluate {INT8} --inputs labelled.npz --workers 1 --reference {FLOAT}",
     ],
     "firmware": ["firmware sources", "firmware ."],
-    "fit": ["fit wide.tflite --board nrf52dk", "fit wide.tflite --board nucleo-l053r8 --reserve 7K"],
+    "fit": [
+        "fit wide.tflite --board nrf52dk",
+        "fit wide.tflite --board nucleo-l053r8 --reserve 7K",
+        "fit image.tflite --board two.toml --reserve 0 --macs 0 --kernels cmsis-nn",
+    ],
     "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
     "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],

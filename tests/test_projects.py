@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from image_graphs import shrinking_network
 from test_cli import INT8_MODEL, refusal, run
 from test_export import STAND_INS, STRICT, compiler  # noqa: F401  # a fixture
 from test_fit import ARENA, M4, MODEL, board
@@ -299,6 +300,46 @@ def test_head_and_tail_in_two_memories_are_two_arenas(compiler: str, tmp_path: P
     assert created is not None
     assert created[1] == "tail_arena, kMTailArenaSize, head_arena, kMHeadArenaSize"  # the persistent one first
     write_files(tmp_path, files)
+    assert syntax_check(compiler, tmp_path) == 2
+
+
+@pytest.mark.parametrize(
+    ("board", "memories", "kind", "section"),
+    [
+        ("esp32-s3-eye", "SRAM:20K,PSRAM", "esp-idf", "EXT_RAM_BSS_ATTR"),
+        ("esp-eye", "DRAM:20K,PSRAM", "platformio", "EXT_RAM_BSS_ATTR"),
+        ("nucleo-h743zi", "DTCM:20K,AXI SRAM", "stm32", '__attribute__((section(".axi_sram")))'),
+        ("nucleo-h743zi", "DTCM:20K,AXI SRAM", "platformio", '__attribute__((section(".axi_sram")))'),
+        ("mimxrt1060-evk", "DTCM:20K,SDRAM", "zephyr", "Z_GENERIC_SECTION(SDRAM)"),
+        ("mimxrt1060-evk", "DTCM:20K,OCRAM", "qemu", '__attribute__((section(".ocram")))'),
+    ],
+)
+def test_buffers_in_several_memories_have_a_section_in_each(
+    compiler: str,  # noqa: F811
+    board: str,
+    memories: str,
+    kind: str,
+    section: str,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "image.tflite"
+    path.write_bytes(shrinking_network(96).data)
+    folder = tmp_path / "project"
+    answer = run("export", path, folder, "--board", board, "--memories", memories, "--project", kind)
+    assert answer.returncode == 0, answer.stderr
+    (arena_size,) = folder.rglob("arena_size.h")
+    assert section in arena_size.read_text()
+    (main,) = [file for file in folder.rglob("*") if file.stem == "main" and file.is_file()]
+    created = re.search(r"ImageMemoryPlan memory_plan\((.*?)\);\n.*Create\((.*?)\);", main.read_text())
+    assert created is not None
+    assert created[1].split(", ")[0] == created[2].split(", ")[0] == "tensor_arena"
+    assert created[2].endswith("&memory_plan")
+    assert syntax_check(compiler, folder) == 2
+
+
+def test_a_plan_in_one_of_several_memories_needs_no_array_in_the_others(compiler: str, tmp_path: Path) -> None:  # noqa: F811
+    run("export", INT8_MODEL, tmp_path, "--board", "esp32-s3-eye", "--memories", "SRAM,PSRAM")
+    assert "memory_plan(tensor_arena, nullptr);" in (tmp_path / "main" / "main.cc").read_text()
     assert syntax_check(compiler, tmp_path) == 2
 
 

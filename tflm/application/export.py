@@ -18,6 +18,8 @@ from tflm.c.constants import float_literal
 from tflm.firmware.resolver_methods import operators_of, resolver_method, typed_registrations
 from tflm.kernels import REGISTRATIONS
 from tflm.libraries.plan_safety import require_safe_plan
+from tflm.planning import MemoriesPlan
+from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_resource_variable import count_resource_variables
 from tflm.schema.enums import TensorType
 from tflm.schema.patch import with_data_inside
@@ -156,7 +158,7 @@ $allocations  const Model* model = GetModel(${name}_model_data);
 $resources
   if (interpreter.AllocateTensors() != kTfLiteOk) {
     Say("AllocateTensors() failed");
-    return nullptr;
+$reason    return nullptr;
   }
   return &interpreter;
 }
@@ -233,13 +235,23 @@ PLAIN_INTERPRETER = Template("""\
           MicroInterpreter(model, resolver, tensor_arena, k${camel}ArenaSize$preserve);""")
 
 INTERPRETER_WITH_ALLOCATOR = Template("""\
-  MicroAllocator* allocator = MicroAllocator::Create($pieces$linear);
+$planner  MicroAllocator* allocator = MicroAllocator::Create($pieces$linear);
 $resources  auto& interpreter =
       *new (interpreter_memory) MicroInterpreter(model, resolver, allocator$passed);""")
 
 RESOURCES = Template("""\
   MicroResourceVariables* resources = MicroResourceVariables::Create(allocator, $variables);
 """)
+
+PLANNER = Template("""\
+  static ${camel}MemoryPlan memory_plan($arrays);
+""")
+
+REASON = """\
+    if (memory_plan.error() != nullptr) {
+      Say("%s", memory_plan.error());
+    }
+"""
 
 PRESERVING = {
     "preserve": ", nullptr, nullptr, /*preserve_all_tensors=*/true",
@@ -260,7 +272,7 @@ class ArenaMemory(NamedTuple):
     """Where a piece of the arena goes.
 
     Attributes:
-        part: "arena", "head" or "tail".
+        part: "arena", "head" or "tail"; in a plan of several memories, such as "psram_buffers" beside the arena.
         bytes: its size.
         where: the memory, for a comment.
         attribute: the C++ attribute that places an array there; empty for the default memory of variables.
@@ -278,12 +290,12 @@ class ArenaMemory(NamedTuple):
     @property
     def array(self) -> str:
         """The name of its array."""
-        return "tensor_arena" if self.part == "arena" else f"{self.part}_arena"
+        return {"arena": "tensor_arena", "head": "head_arena", "tail": "tail_arena"}.get(self.part, self.part)
 
     @property
     def camel(self) -> str:
         """Its part of the name of the size constant."""
-        return "Arena" if self.part == "arena" else f"{self.part.capitalize()}Arena"
+        return "".join(word.capitalize() for word in self.array.split("_")).removeprefix("Tensor")
 
     @property
     def macro(self) -> str:
@@ -300,6 +312,7 @@ class SourceStyle(NamedTuple):
         ending: last lines of the main source: the entry point, which calls `Run`.
         console: C that defines `Say`, which prints a line as printf does.
         arenas: memory of the arena, in one piece or two; empty for one array in static memory.
+        plan: the places of buffers in `arenas`, if it is a plan of several memories.
     """
 
     suffix: str = ".cc"
@@ -307,6 +320,7 @@ class SourceStyle(NamedTuple):
     ending: str = PLAIN_ENTRY
     console: str = PLAIN_CONSOLE
     arenas: tuple[ArenaMemory, ...] = ()
+    plan: MemoriesPlan | None = None
 
 
 PLAIN = SourceStyle()
@@ -322,6 +336,11 @@ def identifier(stem: str) -> str:
     if not name or not stem.isascii():
         name = "_".join(filter(None, (name, f"model_{zlib.crc32(stem.encode(errors='surrogateescape')):08x}")))
     return f"model_{name}" if name[0].isdigit() else name
+
+
+def buffers_in(memory: str) -> str:
+    """The name of a piece with a plan's buffers in a memory other than the arena's."""
+    return f"{identifier(memory)}_buffers"
 
 
 def in_one_line(text: str) -> str:
@@ -358,7 +377,9 @@ def sources(
     model = with_data_inside(model)
     if not dump:
         require_safe_plan(machine.kernels, machine.target, model)
-    planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
+    planner: Planner = "linear" if dump else "greedy"  # TFLM's planner for preserving all tensors
+    if style.plan is not None:
+        planner = style.plan.planner()
     measured = tflm.measure_arena(
         model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels, planner=planner
     )
@@ -387,6 +408,7 @@ def sources(
             sizes="".join(_arena_size(names, arena) for arena in arenas),
         ),
         **({"tensor_dump.h": dump_header(model, names)} if dump else {}),
+        **({} if style.plan is None else {"memory_plan.h": style.plan.header(names["name"])}),
         "console.h": console_header(names, style.console),
         f"main{style.suffix}": _main_source(model, names, dump, style._replace(arenas=arenas)),
     }
@@ -431,14 +453,20 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
     show = (_show_output(i, tensors[tensor]) for i, tensor in enumerate(main.outputs or ()))
     variables = count_resource_variables(model)
-    has_allocator = variables or len(style.arenas) > 1
-    includes = '#include "tensor_dump.h"\n' if dump else ""
+    has_allocator = variables or len(style.arenas) > 1 or style.plan is not None
+    includes = "" if style.plan is None else '#include "memory_plan.h"\n'
+    includes += '#include "tensor_dump.h"\n' if dump else ""
     includes += "".join(sorted({f"#include {arena.include}\n" for arena in style.arenas if arena.allocation}))
     includes += ALLOCATOR_INCLUDE if has_allocator else ""
     includes += RESOURCE_INCLUDE if variables else ""
     settings = PRESERVING if dump else dict.fromkeys(PRESERVING, "")
+    known = [arena.array for arena in style.arenas]
+    parts = [] if style.plan is None else [buffers_in(share.name) for share in style.plan.others]
+    arrays = ", ".join([known[0], *(part if part in known else "nullptr" for part in parts)])
     passed = {
-        "pieces": _pieces(names, style.arenas),
+        "pieces": _pieces(names, style.arenas if style.plan is None else style.arenas[:1])
+        + ", &memory_plan" * (style.plan is not None),
+        "planner": "" if style.plan is None else PLANNER.substitute(names, arrays=arrays),
         "resources": RESOURCES.substitute(variables=variables) if variables else "",
         "passed": ", resources" if variables else "",
     }
@@ -452,6 +480,7 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
         resources=(INTERPRETER_WITH_ALLOCATOR if has_allocator else PLAIN_INTERPRETER).substitute(
             names, **settings, **passed
         ),
+        reason="" if style.plan is None else REASON,
         dump=DUMP.substitute(names) if dump else "",
         fill="\n".join(fill),
         show="\n".join(show),

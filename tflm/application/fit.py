@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from tflm.application.compiled_fit import CompiledFit, compiled_fit_or_none
@@ -23,6 +23,9 @@ from tflm.boards.verdict import Verdict, verdict_of
 from tflm.errors import ArgumentError, OperatorError
 from tflm.late_imports import FIT_REPORT, late_import
 from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.memory.several_memories import Memory
+from tflm.planning import MemoriesPlan
+from tflm.planning import plan as tflm_plan
 from tflm.releases import TODAY, Releases
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
@@ -61,6 +64,7 @@ class Fit:
         compiled: if it does not fit, or only with extra work or RAM outside the chip: what the model takes as C without
             an interpreter; None otherwise, and if it cannot be compiled.
         source: the model as it was.
+        plan: the places of buffers, if several memories of the board were chosen; None otherwise.
     """
 
     board: Board
@@ -78,6 +82,7 @@ class Fit:
     advice: tuple[str, ...]
     compiled: CompiledFit | None = None
     source: bytes = field(default=b"", repr=False)
+    plan: MemoriesPlan | None = None
 
     def __repr__(self) -> str:
         fits = "fits" if self.fits else f"{self.missing_bytes} bytes missing"
@@ -136,10 +141,18 @@ class Fit:
         if kind is None:
             return {}
         if self.fits:
-            return project_files(self.model, name, machine, origin, kind, found=self.found)
+            planned = None if self.plan is None else partial(self._planned, self.plan)
+            return project_files(self.model, name, machine, origin, kind, found=self.found, planned=planned)
         if self.compiled is not None and self.compiled.fits:
             return compiled_project_files(Model(self.source), name, machine, origin, kind)
         return {}
+
+    def _planned(self, plan: MemoriesPlan, kernels: KernelLibrary) -> MemoriesPlan:
+        """The plan; for the kernels of another TFLM that a project pins, one of the same memories."""
+        if kernels == self.kernels:
+            return plan
+        memories = [Memory(each.name, each.bytes, each.cost) for each in plan.memories]
+        return tflm_plan(self.model, target=self.board.target, kernels=kernels, memories=memories)
 
     def write(self, folder: str | os.PathLike[str], name: str = "model", origin: str = "tflm.fit") -> list[Path]:
         """Write `files` into a folder, which is made if it is not there; returns their paths.
@@ -172,7 +185,7 @@ def fit(
     In order: the model as it is; a memory plan; folded operators; another operator order; in-place outputs and overlap,
     where the kernels allow it; row bands; head and tail in different memories; then the same with other kernels that
     firmware for the board can have. RAM outside the chip (PSRAM, SDRAM) is used only if nothing fits the chip's own:
-    for the tail, and only then for the head.
+    for the tail, then for the buffers with the least traffic, and only then for all.
 
     Args:
         model: the model.
@@ -251,6 +264,7 @@ def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bo
         advice=() if chosen.found.fits or interrupted else tuple(advice(search.model, first.found, chosen.found)),
         compiled=compiled,
         source=bytes(search.model.data),
+        plan=chosen.plan,
     )
 
 

@@ -10,6 +10,7 @@ from tflm.application.compiled_fit import compile_command, compiled_figures, siz
 from tflm.application.fit import Fit
 from tflm.application.fit_search import AS_IT_IS, FitStep
 from tflm.application.memories import board_uses, memories_table
+from tflm.application.several_memories import costs_figures, rivals_table
 from tflm.boards.board_report import heap_notes, parts_table, verdict_figures
 from tflm.report import NUMBER, TEXT, Report, Table, short_size, with_thousands
 
@@ -38,7 +39,9 @@ def fit_report(found: Fit, name: str) -> Report:
         notes.append(f"as C without an interpreter it takes {sizes}: {compile_command('MODEL', found.compiled)}")
     if found.boards:
         notes.append(f"the smallest boards that would do: {', '.join(board.name for board in found.boards)}")
-    tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found))]
+    tables = [Table("", columns, rows), memories_table(board_uses(found.model, found.found, found.plan))]
+    if found.plan is not None:
+        tables.append(rivals_table(found.plan))
     notes += heap_notes(found.found)
     tables.append(parts_table(found.verdict))
     return Report(f"{name} on {found.board.name}", facts, tables, notes, found.verdict.line)
@@ -55,9 +58,12 @@ def _chosen(found: Fit) -> str:
     pieces = found.found.placements
     if len(pieces) > 1:
         arena = " and ".join(f"an arena of {with_thousands(p.bytes)} for the {p.part}" for p in pieces)
+    if found.plan is not None:
+        arena = " and ".join(with_thousands(p.bytes) for p in pieces)
     slow = ""
     if found.in_external_ram:
-        which = "The tail's memory" if found.found.head_on_chip else "This memory"
+        external = " and ".join(p.bank.name for p in pieces if p.bank is not None and p.bank.is_external)
+        which = "The tail's memory" if found.found.head_on_chip else external if found.plan else "This memory"
         slow = f". {which} is outside the chip, and slow"
     return f"{version}, {arena}, {found.chosen.memories}{slow}"
 
@@ -84,7 +90,8 @@ def fit_figures(path: Path, found: Fit) -> Any:
             {"part": p.part, "bytes": p.bytes, "memory": None if p.bank is None else p.bank.name}
             for p in found.found.placements
         ],
-        "memories": [asdict(use) for use in board_uses(found.model, found.found)],
+        "memories": [asdict(use) for use in board_uses(found.model, found.found, found.plan)],
+        "plan": None if found.plan is None else costs_figures(found.plan),
         "steps": [asdict(step) for step in found.steps],
         "boards": [board.name for board in found.boards],
         "advice": list(found.advice),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
+from tflm.application.several_memories import memories_of_board, spread_of
 from tflm.boards import Board
 from tflm.boards.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
-from tflm.errors import OperatorError, UnresolvedOperator
+from tflm.errors import ArenaError, OperatorError, UnresolvedOperator
 from tflm.libraries import KernelLibrary
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.memory import OptimalPlanner
-from tflm.planning import plan
+from tflm.planning import MemoriesPlan, plan
 from tflm.rewriting import TiledModel, fold, tile
 from tflm.rewriting.tiled_model import MOVERS, PLAN_STEPS
 from tflm.runtime.operator_facts import multiply_accumulates
@@ -27,6 +29,7 @@ SHARE_OF_LIBRARY = SHARE_OF_STEP = 0.8
 """Of the time that is left, what a kernel library may take; of what is left for that, what a single step may."""
 
 AS_IT_IS = "as it is"
+SEVERAL = "buffers in several memories"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Candidate:
 
     Attributes:
         portable: whether other kernels give the same answers: not where tensors overlap.
+        plan: the places of buffers in several memories; None for an arena in one piece, or head and tail.
     """
 
     step: FitStep
@@ -71,6 +75,7 @@ class Candidate:
     library: KernelLibrary
     found: BoardFit
     portable: bool
+    plan: MemoriesPlan | None = None
 
 
 class Attempt(NamedTuple):
@@ -78,13 +83,13 @@ class Attempt(NamedTuple):
 
     Attributes:
         name: of the step.
-        make: makes the model, within so many seconds; None for no limit.
+        make: makes the model, or a plan of several memories for it, within so many seconds; None for no limit.
         portable: see `Candidate`.
         split: the banks of head and tail; None for an arena in one piece.
     """
 
     name: str
-    make: Callable[[float | None], bytes]
+    make: Callable[[float | None], bytes | MemoriesPlan]
     portable: bool = True
     split: Split | None = None
 
@@ -155,8 +160,8 @@ class FitSearch:
         """The first that fits the chip, then with its head, then at all; else the smallest, of those that may fit."""
         fitting = [c for c in self.candidates if c.found.fits]
         if fitting:
-            return max(fitting, key=lambda c: (c.found.on_chip, c.found.head_on_chip))
-        in_one_piece = [c for c in self.candidates if c.found.split is None]
+            return max(fitting, key=lambda c: (c.found.on_chip, c.found.head_on_chip, c.plan is not None))
+        in_one_piece = [c for c in self.candidates if c.found.split is None and c.plan is None]
         return min(in_one_piece, key=lambda c: (c.found.answer is Answer.NO, c.found.measured.minimum_arena_bytes))
 
     def _attempts(self, library: KernelLibrary) -> Iterator[Attempt]:
@@ -186,6 +191,8 @@ class FitSearch:
         for split in self._splits():
             name = f"head for {split.head.name}, tail for {split.tail.name}"
             yield Attempt(name, partial(self._tiled_head, library, overlap, split), portable, split)
+        if len(self.board.ram) > 1:
+            yield Attempt(SEVERAL, partial(self._in_memories, library, overlap), portable)
 
     def _is_known_not_to_help(self, library: KernelLibrary) -> bool:
         """Whether another build of the same library was tried, and the last model takes the same memory with both."""
@@ -218,6 +225,31 @@ class FitSearch:
             in_place=in_place,
             overlap=overlap,
         ).data
+
+    def _in_memories(self, library: KernelLibrary, overlap: str | None, seconds: float | None) -> MemoriesPlan:
+        """The cheapest plan of the model as it is and of the smallest that was made of it."""
+        smallest = min(
+            (c for c in self.candidates if c.library is library), key=lambda c: c.found.measured.minimum_arena_bytes
+        )
+        search = OptimalPlanner(time_limit=None if seconds is None else seconds / 2, step_limit=PLAN_STEPS)
+        found: list[MemoriesPlan] = []
+        for data in {bytes(self.model.data), smallest.data}:
+            with contextlib.suppress(ArenaError):
+                found.append(
+                    plan(
+                        Model(data),
+                        None,
+                        search,
+                        target=self.board.target,
+                        kernels=library,
+                        memories=memories_of_board(smallest.found),
+                        reorder=True,
+                        overlap=overlap,
+                    )
+                )
+        if not found:
+            raise OperatorError("its buffers fit no memories of the board")
+        return min(found, key=lambda each: (each.cost, len(each.data)))
 
     def _tiled(self, library: KernelLibrary, overlap: str | None, ram: int, seconds: float | None) -> bytes:
         return self._bands(library, overlap, seconds)(ram=ram).data
@@ -269,14 +301,18 @@ class FitSearch:
         self._progress(f"{attempt.name}, {library.name}")
         begin = time.monotonic()
         try:
-            data = attempt.make(seconds)
+            made = attempt.make(seconds)
+            several = made if isinstance(made, MemoriesPlan) else None
+            data = made.data if isinstance(made, MemoriesPlan) else made
             found = board_fit(Model(data), self.board, kernels=library, reserve=self.reserve, split=attempt.split)
+            if several is not None:
+                found = replace(found, spread=spread_of(several, self.board))
         except (OperatorError, UnresolvedOperator) as error:
             self.steps.append(FitStep(attempt.name, library.name, None, reason=str(error)))
             return False
         if seconds is not None and time.monotonic() - begin > seconds:
             self.cut_short.append(f"{attempt.name} ({library.name})")
-        candidate = Candidate(self._step(attempt.name, data, found), data, library, found, attempt.portable)
+        candidate = Candidate(self._step(attempt.name, data, found), data, library, found, attempt.portable, several)
         self.steps.append(candidate.step)
         self.candidates.append(candidate)
         is_done = found.fits and found.head_on_chip
@@ -295,7 +331,9 @@ class FitSearch:
             extra_macs=_extra_work(self.model, model),
             extra_file_bytes=len(data) - len(self.model.data),
             needed_operators=tuple(sorted(_operators(model) - _operators(self.model))),
-            memories=", ".join(f"{p.part} in {p.bank.name}" for p in found.placements if p.bank is not None),
+            memories=", ".join(
+                f"{p.part.replace('_', ' ')} in {p.bank.name}" for p in found.placements if p.bank is not None
+            ),
             fits=found.fits,
         )
 

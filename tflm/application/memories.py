@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import tflm
@@ -12,6 +12,7 @@ from tflm.application.machine import Machine
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.planning import MemoriesPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import NUMBER, TEXT, Table
 from tflm.runtime.traffic import traffic
@@ -41,7 +42,8 @@ class MemoryUse:
     """Use of a memory by a part of the model; sizes in bytes.
 
     Attributes:
-        part: arena, or head and tail if they are in separate memories; model for the file.
+        part: arena, or head and tail if they are in separate memories; such as psram_buffers in a plan of several
+            memories; model for the file.
         memory: the name of the memory; None if the part fits none.
         needed_bytes: size of the part: the smallest arena, or the file.
         memory_bytes: size of the memory; None if unknown, or the part fits none.
@@ -147,12 +149,17 @@ def uses_of(found: ImprovedModel, memories: TwoMemories | None, fit: BoardFit | 
     return _uses(found.model, found.after, [*pieces, ("model", len(found.data), "flash", None)])
 
 
-def board_uses(model: tflm.Model, fit: BoardFit) -> list[MemoryUse]:
-    """The memory use on a board."""
+def board_uses(model: tflm.Model, fit: BoardFit, plan: MemoriesPlan | None = None) -> list[MemoryUse]:
+    """The memory use on a board; with the plan of several memories that the fit has, if any."""
     pieces = [
         (p.part, p.bytes, *((None, None) if p.bank is None else (p.bank.name, p.bank.bytes))) for p in fit.placements
     ]
-    return _uses(model, fit.measured, [*pieces, ("model", fit.model_bytes, "flash", fit.board.flash_bytes)])
+    uses = _uses(model, fit.measured, [*pieces, ("model", fit.model_bytes, "flash", fit.board.flash_bytes)])
+    for share in () if plan is None else plan.memories:
+        read, written = share.traffic_bytes - share.written_bytes, share.written_bytes
+        there = share.name
+        uses = [replace(u, read_bytes=read, written_bytes=written) if u.memory == there else u for u in uses]
+    return uses
 
 
 def _uses(
@@ -165,7 +172,9 @@ def _uses(
     tail = moved.tail_read_bytes, moved.tail_written_bytes
     both = head[0] + tail[0], head[1] + tail[1]
     of_part = {"head": head, "tail": tail, "arena": both, "model": (moved.flash_read_bytes, 0)}
-    return [MemoryUse(part, name, size, available, *of_part[part]) for part, size, name, available in pieces]
+    return [
+        MemoryUse(part, name, size, available, *of_part.get(part, (0, 0))) for part, size, name, available in pieces
+    ]
 
 
 def memories_table(uses: Sequence[MemoryUse]) -> Table:

@@ -9,11 +9,12 @@ from typing import Any
 
 from tflm.application.compile_options import pairs_from
 from tflm.application.errors import OptionError
+from tflm.application.export import buffers_in
 from tflm.application.machine import Machine
 from tflm.application.memories import memory_of
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
-from tflm.boards.board_fit import BoardFit, board_fit
+from tflm.boards.board_fit import BoardFit, Placement, board_fit
 from tflm.errors import ArgumentError
 from tflm.memory.several_memories import Memory, require_memories
 from tflm.planning import MemoriesPlan
@@ -106,6 +107,17 @@ def _number(name: str, text: str) -> float:
         raise OptionError(f"invalid cost {text!r} of {name} (expected a number above 0, e.g. {name}:6)") from None
 
 
+def spread_of(plan: MemoriesPlan, board: Board) -> tuple[Placement, ...]:
+    """The arena and the other buffers of a plan in the board's memories, without those that stay empty."""
+    banks = {bank.name: bank for bank in board.ram}
+    home = plan.memories[plan.home]
+    pieces = [Placement("arena", home.used_bytes, banks[home.name])]
+    pieces += [
+        Placement(buffers_in(each.name), each.used_bytes, banks[each.name]) for each in plan.others if each.used_bytes
+    ]
+    return tuple(pieces)
+
+
 def placed_buffers(plan: MemoriesPlan) -> list[PlacedBuffer]:
     """Where each buffer goes, in TFLM's order."""
     return [
@@ -168,11 +180,18 @@ def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: 
         "memories": [asdict(share) for share in plan.memories],
         "buffers": placed_buffers(plan),
         "arena_bytes": plan.arena_bytes,
+        **costs_figures(plan),
+        "interrupted": plan.interrupted,
+        "order": None if plan.order is None else list(plan.order.order),
+        "written": [str(each) for each in written],
+    }
+
+
+def costs_figures(plan: MemoriesPlan) -> dict[str, Any]:
+    """What a plan and simpler ones cost, for a JSON document."""
+    return {
         "cost": plan.cost,
         "lower_bound": plan.lower_bound,
         "proved_optimal": plan.proved_optimal,
-        "interrupted": plan.interrupted,
         "rivals": [{"plan": name, "cost": cost} for name, cost in plan.rivals.items()],
-        "order": None if plan.order is None else list(plan.order.order),
-        "written": [str(each) for each in written],
     }

@@ -122,6 +122,7 @@ class BoardFit:
         model_bytes: size of the model file, which counts against the flash.
         firmware_ram: static RAM and stack of TFLM, and the reserve; None to count none.
         split: the required banks of head and tail; None to place them wherever they fit.
+        spread: where a plan of several memories puts the arena, first, and other buffers; None without such a plan.
         code: flash of TFLM and its kernels.
         unmeasured: operators whose code was not measured; it is estimated.
     """
@@ -134,6 +135,7 @@ class BoardFit:
     split: Split | None = None
     code: Span = NOTHING
     unmeasured: tuple[str, ...] = ()
+    spread: tuple[Placement, ...] | None = None
 
     @property
     def answer(self) -> Answer:
@@ -294,7 +296,7 @@ class BoardFit:
     def head_on_chip(self) -> bool:
         """Whether the arena, or the head if separate, is in the chip's own RAM."""
         bank = self.placements[0].bank
-        return bank is not None and not bank.is_external
+        return self.on_chip if self.spread is not None else bank is not None and not bank.is_external
 
     @property
     def memory_share(self) -> float:
@@ -320,6 +322,8 @@ class BoardFit:
 
     def _placed_in(self, room: Room) -> tuple[tuple[Placement, ...], Bank | None, bool]:
         """The pieces of the arena, the bank of what is beside them, and whether everything fits."""
+        if self.spread is not None:
+            return self._placed_spread(room, self.spread)
         if self.split is not None:
             return self._placed_apart(room, self.split)
         has_beside = self.beside.high > 0
@@ -334,6 +338,18 @@ class BoardFit:
                 parts = tuple(Placement(*each) for each in zip(("head", "tail"), pieces, banks))
                 return parts, (banks[2] if has_beside else None), True
         return (Placement("arena", needed, None),), None, False
+
+    def _placed_spread(
+        self, room: Room, spread: tuple[Placement, ...]
+    ) -> tuple[tuple[Placement, ...], Bank | None, bool]:
+        """Leave the pieces in their banks, and place static RAM and stack in one that has room beside them."""
+        left = {bank.name: bank.bytes for bank in room.banks}
+        for piece in spread:
+            if piece.bank is not None:
+                left[piece.bank.name] -= piece.bytes
+        beside = next((bank for bank in room.beside_banks if left[bank.name] >= room.beside), None)
+        fits = min(left.values()) >= 0 and (beside is not None or room.beside <= 0)
+        return spread, beside if self.beside.high > 0 else None, fits
 
     def _placed_apart(self, room: Room, split: Split) -> tuple[tuple[Placement, ...], Bank | None, bool]:
         """Place head and tail in these banks, static RAM and stack in another one, or else with the head."""

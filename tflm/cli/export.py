@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +23,7 @@ from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind
 from tflm.application.projects.compiled import compiled_name, compiled_project_files, compiled_sources
+from tflm.application.several_memories import memories_of, spread_of
 from tflm.atomic_write import write_files
 from tflm.boards import Board
 from tflm.boards.board_fit import board_fit
@@ -30,6 +33,8 @@ from tflm.c.compile import CompileOptions, compiled_with
 from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
+from tflm.libraries import KernelLibrary
+from tflm.memory.several_memories import Memory
 
 NO_PROJECT = "none"
 
@@ -71,14 +76,16 @@ def export(
 
     The sources are the model as an array, its operators, the arena's size and memory, and a main function; with
     --compiled, the model as C and a main function; --ram, --memories and --kernels cmsis-nn are then those of
-    tflm compile. A project adds the build system's files and a README with the
-    commands to run. With a board, also reports on standard error whether the model fits.
+    tflm compile. Without it, --memories puts the buffers into several memories of the board, as tflm plan does. A
+    project adds the build system's files and a README with the commands to run. With a board, also reports on standard
+    error whether the model fits.
 
     \b
     Examples:
       tflm export model.tflite firmware/ --board nrf52dk
       tflm export model.tflite firmware/ --board nano33ble --project platformio
       tflm export model.tflite firmware/ --target cortex-m
+      tflm export model.tflite firmware/ --board esp32-s3-eye --memories SRAM,PSRAM
       tflm export model.tflite firmware/ --board nrf52dk --compiled
       tflm export model.tflite firmware/ --board nrf52dk --compiled --kernels cmsis-nn
     """
@@ -91,21 +98,37 @@ def export(
         options = compile_options(ram, memories, on.kernels, part)
         _export_compiled(model, loaded, directory, machine, project, options)
         return
-    if ram is not None or memories is not None:
-        raise OptionError("--ram and --memories are for --compiled")
+    if ram is not None:
+        raise OptionError("--ram is for --compiled")
     machine = on.machine()
     kind = project or usual_kind(machine) or NO_PROJECT
+    planned = None
+    if memories is not None:
+        if machine.board is None or kind == NO_PROJECT or dump:
+            raise OptionError("--memories needs a project for a --board, and no --dump; or use tflm plan --memories")
+        given = memories_of(memories, None, loaded, machine)
+        planned = partial(_planned, loaded, machine, given)
     if kind == NO_PROJECT:
         files = sources(loaded, model.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), typed, dump)
     else:
-        files = project_files(loaded, model.stem, machine, origin_of_project(sys.argv), kind, typed, dump)
+        files = project_files(
+            loaded, model.stem, machine, origin_of_project(sys.argv), kind, typed, dump, None, planned
+        )
     for path in write_files(directory, files):
         print_plain(str(path))
     if machine.board is not None:
         fit = board_fit(loaded, machine.board, kernels=machine.kernels)
+        if planned is not None:
+            fit = replace(fit, spread=spread_of(planned(machine.kernels), machine.board))
         print_error(f"fits {machine.board.name}: {verdict(fit)}")
         if not fit.fits:
             print_error(not_fitting(model, loaded, machine, fit))
+
+
+def _planned(
+    model: tflm.Model, machine: Machine, memories: Sequence[Memory], kernels: KernelLibrary
+) -> tflm.planning.MemoriesPlan:
+    return tflm.plan(model, target=machine.target, kernels=kernels, memories=memories)
 
 
 def _require_compiled(on: MachineOptions, typed: bool, dump: bool) -> None:

@@ -116,7 +116,7 @@ CompiledMemories = Annotated[
     typer.Option(
         "--memories",
         metavar="NAME:SIZE,...",
-        help="Several memories for a model as C, the fastest first, as DTCM:64K,SRAM:256K.",
+        help="Several memories, the fastest first, as DTCM:64K,SRAM:256K.",
     ),
 ]
 HeadRam = Annotated[

@@ -52,6 +52,7 @@ class MemoryShare:
         used_bytes: what it needs, with the tail if that is there.
         buffer_bytes: of that, tensors and scratch buffers.
         traffic_bytes: bytes that an invoke reads and writes there, counting each operator's tensors once.
+        written_bytes: those of them that it writes.
         has_tail: whether the arena is there, at whose end the tail is.
     """
 
@@ -61,6 +62,7 @@ class MemoryShare:
     used_bytes: int
     buffer_bytes: int
     traffic_bytes: int
+    written_bytes: int
     has_tail: bool
 
 
@@ -198,9 +200,10 @@ class _Problem:
         recorder = _Recorder([Memory("all", (1 << 31) - 1)])
         self.measured = self._measure(planner=recorder)
         self.asked = recorder.asked
-        self.moved = buffer_traffic(model, self.measured)
-        moved = traffic(model, self.measured)
-        self.in_tail = moved.tail_read_bytes + moved.tail_written_bytes
+        both = buffer_traffic(model, self.measured)
+        self.moved, self.written = [sum(each) for each in both], [written for _, written in both]
+        tail = traffic(model, self.measured)
+        self.in_tail, self.written_in_tail = tail.tail_read_bytes + tail.tail_written_bytes, tail.tail_written_bytes
         self.named = [
             replace(b, size=align_up(asked.size, ARENA_ALIGNMENT), offset=ONLINE_PLANNED_BUFFER)
             for asked, b in zip(self.asked, self.measured.buffers)
@@ -250,7 +253,10 @@ class _Problem:
         ends = [0] * len(memories)
         for buffer, spot in zip(self.asked, spots):
             ends[spot.memory] = max(ends[spot.memory], spot.offset + buffer.size)
-        moved_in = [sum(b for b, spot in zip(moved, spots) if spot.memory == i) for i in range(len(memories))]
+        moved_in, written_in = (
+            [sum(b for b, spot in zip(of_buffers, spots) if spot.memory == i) for i in range(len(memories))]
+            for of_buffers in (moved, self.written)
+        )
         return MemoriesPlan(
             memories=tuple(
                 MemoryShare(
@@ -258,6 +264,7 @@ class _Problem:
                     used_bytes=arena if i == home else ends[i],
                     buffer_bytes=ends[i],
                     traffic_bytes=moved_in[i] + self.in_tail * (i == home),
+                    written_bytes=written_in[i] + self.written_in_tail * (i == home),
                     has_tail=i == home,
                 )
                 for i, each in enumerate(memories)

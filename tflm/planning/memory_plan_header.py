@@ -46,9 +46,7 @@ class ${camel}MemoryPlan : public MicroMemoryPlanner {
   TfLiteStatus AddBuffer(int size, int first, int last) {
     if (count_ >= kBuffers || Table()[count_].size != size || Table()[count_].first != first ||
         Table()[count_].last != last) {
-      MicroPrintf("memory_plan.h: buffer %d, %d bytes in steps %d to %d, is not that of the plan", count_, size, first,
-                  last);
-      return Refuse();
+      return Refuse(kStale);
     }
     ++count_;
     return kTfLiteOk;
@@ -64,28 +62,30 @@ class ${camel}MemoryPlan : public MicroMemoryPlanner {
   // TFLM adds the offset to the start of the arena, so one to another memory is the distance between the two.
   TfLiteStatus GetOffsetForBuffer(int index, int* offset) {
     if (count_ != kBuffers || index < 0 || index >= kBuffers) {
-      MicroPrintf("memory_plan.h: TFLM asked for %d buffers, the plan has %d", count_, kBuffers);
-      return Refuse();
+      return Refuse(kStale);
     }
     const uintptr_t memory = reinterpret_cast<uintptr_t>(memories_[Table()[index].memory]);
     const intptr_t distance = static_cast<intptr_t>(memory - reinterpret_cast<uintptr_t>(memories_[0]));
     const intptr_t place = distance + Table()[index].offset;
     *offset = static_cast<int>(place);
     if (memory % 16 != 0 || *offset != place) {
-      MicroPrintf("memory_plan.h: memory %d is not aligned to 16 bytes, or more than 2 GiB from the arena",
-                  static_cast<int>(Table()[index].memory));
-      return kTfLiteError;
+      return Refuse("memory_plan.h: a memory is not aligned to 16 bytes, or more than 2 GiB from the arena");
     }
     return kTfLiteOk;
   }
 
   bool preserves_all_tensors() const { return false; }
 
+  // Why AllocateTensors() failed, or null; TFLM's own messages are lost with TF_LITE_STRIP_ERROR_STRINGS.
+  const char* error() const { return error_; }
+
  private:
   struct Buffer {
     int memory, offset, size, first, last;
   };
   enum { kBuffers = $count };
+  static constexpr const char* kStale =
+      "memory_plan.h is for other buffers: the model, the kernels or TFLM changed; run tflm plan again";
 
   // The buffers in the order in which TFLM asks for them.
   static const Buffer* Table() {
@@ -95,13 +95,15 @@ $table
     return table;
   }
 
-  TfLiteStatus Refuse() const {
-    MicroPrintf("The model, the kernels or TFLM changed since the plan was made: run tflm.plan again");
+  TfLiteStatus Refuse(const char* error) {
+    error_ = error;
+    MicroPrintf("%s", error);
     return kTfLiteError;
   }
 
   uint8_t* const memories_[$memories];
   int count_;
+  const char* error_ = nullptr;
 };
 
 }  // namespace exported

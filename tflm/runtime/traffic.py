@@ -88,17 +88,21 @@ def traffic(model: Model, measured: ArenaMeasurement) -> Traffic:
     return Traffic(tuple(_operators(model, measured)), kept)
 
 
-def buffer_traffic(model: Model, measured: ArenaMeasurement) -> list[int]:
+def buffer_traffic(model: Model, measured: ArenaMeasurement) -> list[tuple[int, int]]:
     """Bytes that an inference reads and writes of each buffer of the head, counting every operator once."""
-    uses = dict.fromkeys((buffer.tensor for buffer in measured.buffers), 0)
+    reads = dict.fromkeys((buffer.tensor for buffer in measured.buffers), 0)
+    writes = dict(reads)
     start = 0
     for subgraph in model.subgraphs:
         for operator in subgraph.operators or ():
-            for tensor in (*(operator.inputs or ()), *(operator.outputs or ()), *(operator.intermediates or ())):
-                if tensor >= 0 and start + tensor in uses:
-                    uses[start + tensor] += 1
+            made = *(operator.outputs or ()), *(operator.intermediates or ())
+            for tensors, counts in ((operator.inputs or (), reads), (made, writes)):
+                for tensor in tensors:
+                    if tensor >= 0 and start + tensor in counts:
+                        counts[start + tensor] += 1
         start += len(subgraph.tensors or ())
-    return [buffer.bytes * (2 if buffer.tensor is None else uses[buffer.tensor]) for buffer in measured.buffers]
+    reads[None] = writes[None] = 1
+    return [(b.bytes * reads[b.tensor], b.bytes * writes[b.tensor]) for b in measured.buffers]
 
 
 def _operators(model: Model, measured: ArenaMeasurement) -> Iterator[OperatorTraffic]:

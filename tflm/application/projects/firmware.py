@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from string import Template
 
 import tflm
@@ -13,8 +15,11 @@ from tflm.application.projects.build import NOT_BUILT, Build, project_names
 from tflm.application.projects.kind import Kind
 from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.templates import console, rendered
+from tflm.application.several_memories import spread_of
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Placement, board_fit
+from tflm.libraries import KernelLibrary
+from tflm.planning import MemoriesPlan
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
 
@@ -35,6 +40,7 @@ def project_files(
     typed: bool = False,
     dump: bool = False,
     found: BoardFit | None = None,
+    planned: Callable[[KernelLibrary], MemoriesPlan] | None = None,
 ) -> dict[str, str]:
     """The files of a project by path.
 
@@ -44,6 +50,7 @@ def project_files(
         model, stem, machine, origin, typed, dump: as for `sources`.
         kind: a name from `project_kinds`.
         found: the fit of the model on the board, if known.
+        planned: plans the model in several memories of the board, for a kernel library.
 
     Raises:
         TflmError: the model can't be laid out in an arena.
@@ -55,11 +62,15 @@ def project_files(
     machine = (KINDS["esp-idf"] if _is_idf(how, machine) else how).pinned(machine)
     if machine.board is not None and (found is None or found.measured.kernels != machine.kernels):
         found = _fit(model, machine.board, machine, found)
+    plan = None
+    if planned is not None and machine.board is not None and found is not None:
+        plan = planned(machine.kernels)
+        model, found = plan.model, replace(found, spread=spread_of(plan, machine.board))
     build = Build(model, machine, project_names(stem, origin), found, dump)
     arenas = tuple(_arena_memory(build, each, how) for each in build.placements)
     folder = Template(how.folder).substitute(build.names)
     values = {**build.names, **_common(build, arenas), **tflm_values(build), **how.values(build)}
-    written = sources(model, stem, machine, origin, typed, dump, _style(build, how)._replace(arenas=arenas))
+    written = sources(model, stem, machine, origin, typed, dump, _style(build, how)._replace(arenas=arenas, plan=plan))
     main = Template(how.main).substitute(build.names)
     renamed = {main if main and name.startswith("main.") else name: text for name, text in written.items()}
     templates = (how.name, *how.templates, *how.source)
@@ -119,7 +130,7 @@ def _common(build: Build, arenas: tuple[ArenaMemory, ...]) -> dict[str, str]:
 def _arena_text(build: Build) -> str:
     if build.placements:
         return ", ".join(
-            f"its {each.part} of {with_thousands(each.bytes)} in {each.bank.name}"
+            f"its {each.part.replace('_', ' ')} of {with_thousands(each.bytes)} in {each.bank.name}"
             for each in build.placements
             if each.bank is not None
         )
@@ -157,7 +168,8 @@ def _arena_memory(build: Build, placement: Placement, kind: Kind) -> ArenaMemory
     bank = placement.bank
     if bank is None:
         return ArenaMemory(placement.part, placement.bytes)
-    where = f"The {placement.part} is in {bank.name}"
+    verb = "are" if placement.part.endswith("_buffers") else "is"
+    where = f"The {placement.part.replace('_', ' ')} {verb} in {bank.name}"
     if (
         build.found is not None
         and placement in build.found.on_heap
@@ -173,4 +185,5 @@ def _arena_memory(build: Build, placement: Placement, kind: Kind) -> ArenaMemory
         )
     if bank == build.usual_bank:
         return ArenaMemory(placement.part, placement.bytes)
+    kind = KINDS["esp-idf"] if _is_idf(kind, build.machine) else kind
     return ArenaMemory(placement.part, placement.bytes, where, *kind.memory(bank))

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "tensorflow/lite/micro/memory_planner/micro_memory_planner.h"
 #include "tensorflow/lite/micro/namespaces.h"
 
 BEGIN_NAMES
@@ -17,6 +18,7 @@ class MicroAllocator {
                                 MemoryPlannerType planner = MemoryPlannerType::kGreedy);
   static MicroAllocator* Create(uint8_t* persistent_arena, size_t persistent_arena_size, uint8_t* arena,
                                 size_t arena_size, MemoryPlannerType planner = MemoryPlannerType::kGreedy);
+  static MicroAllocator* Create(uint8_t* tensor_arena, size_t arena_size, MicroMemoryPlanner* planner);
 };
 
 END_NAMES
