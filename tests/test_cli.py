@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import json
 import os
@@ -13,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,7 @@ from rich.console import Console
 
 import tflm
 from tflm.application.timing import disagreement_line
-from tflm.cli import output
+from tflm.cli import group, output
 from tflm.release import TFLM_COMMIT
 from tflm.schema import ActivationFunctionType, AddOptions, BuiltinOperator, FullyConnectedOptions, TensorType
 
@@ -222,6 +224,25 @@ def test_a_reader_that_stops_early_ends_the_command_as_sigpipe_would(arguments: 
     assert (answer.returncode, answer.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("arguments", [["arena", "no_file"], ["arena", "--no-option"], ["--debug", "arena", "no_file"]])
+def test_a_reader_of_errors_that_stops_early_ends_the_command_as_sigpipe_would(arguments: list[str]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tflm", *arguments]
+    with open(writer, "wb") as output_end:
+        answer = subprocess.run(command, stdout=output_end, stderr=subprocess.STDOUT, timeout=60, check=False)
+    assert answer.returncode == 141
+
+
+def test_windows_names_a_closed_pipe_differently(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed, invalid = OSError(errno.EINVAL, "Invalid argument"), OSError(errno.EINVAL, "Invalid argument", "a?.json")
+    assert not group._is_closed_pipe(closed)
+    monkeypatch.setattr(group, "os", SimpleNamespace(name="nt"))
+    assert group._is_closed_pipe(closed)
+    assert not group._is_closed_pipe(invalid)
+    assert not group._is_closed_pipe(OSError(errno.ENOSPC, "No space left on device"))
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["inspect", INT8_MODEL, "--json"]])
 def test_output_that_cannot_be_written_is_an_error_in_one_line(arguments: list[str]) -> None:
@@ -401,7 +422,7 @@ def test_random_inputs_are_the_same_for_the_same_seed() -> None:
 INPUTS = {
     "no such file": (None, "in.npz: No such file"),
     "no npz": (b"what is this", "is not a .npz file"),
-    "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has no inputs; they are called in_0_0"),
+    "nothing called in": ({"x": np.zeros((1, 4), np.int8)}, "has 1 arrays, but the model has 2 inputs"),
     "a name of another form": ({"in_0": np.zeros((1, 4), np.int8)}, "'in_0' should be called in_<step>_<i>"),
     "an input is missing": ({"in_0_0": np.zeros((1, 4), np.int8)}, "in_0_1 is missing; the model has 2 inputs"),
     "an object": ({"in_0_0": np.array([object()])}, "'in_0_0' is not an array"),
@@ -409,12 +430,12 @@ INPUTS = {
     "a step is missing": ({f"in_1_{i}": np.zeros((1, 4), np.int8) for i in range(2)}, "in_0_0 is missing"),
     "too many": ({f"in_0_{i}": np.zeros((1, 4), np.int8) for i in range(3)}, "in_0_2 is too many"),
     "another shape": (
-        {f"in_0_{i}": np.zeros(4, np.int8) for i in range(2)},
-        "takes int8 of shape [1, 4], not int8 of [4]",
+        {f"in_0_{i}": np.zeros(5, np.int8) for i in range(2)},
+        "input 'x' takes shape [1, 4], or [N, 4] for N samples, not [5]",
     ),
     "another type": (
-        {f"in_0_{i}": np.zeros((1, 4)) for i in range(2)},
-        "input 0 (x) takes int8 of shape [1, 4], not float64",
+        {f"in_0_{i}": np.full((1, 4), 300) for i in range(2)},
+        "has int64 numbers from 300 to 300; input 'x' takes int8",
     ),
 }
 

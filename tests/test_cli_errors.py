@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -26,18 +27,28 @@ PYTHON_ONLY = {
 """What looks like an argument that has an option, and has none."""
 
 
-def raised_texts() -> list[str]:
-    """The constant parts of all errors that the package raises, with { for each value."""
-    texts = []
+def raised_texts() -> set[str]:
+    """The constant parts of all texts in functions that raise, with { for each value: errors may be built earlier."""
+    texts = set()
     for path in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Raise):
-                for each in ast.walk(node):
-                    if isinstance(each, ast.JoinedStr):
-                        texts.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{" for p in each.values))
-                    elif isinstance(each, ast.Constant) and isinstance(each.value, str):
-                        texts.append(each.value)
+        for function in ast.walk(ast.parse(path.read_text())):
+            if isinstance(function, ast.FunctionDef) and any(isinstance(n, ast.Raise) for n in ast.walk(function)):
+                texts |= set(texts_in(function))
     return texts
+
+
+def texts_in(function: ast.FunctionDef) -> Iterator[str]:
+    """A function's texts, without docstrings."""
+    docstrings = [n.value for n in ast.walk(function) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)]
+    for each in ast.walk(function):
+        if isinstance(each, ast.JoinedStr):
+            yield "".join(str(p.value) if isinstance(p, ast.Constant) else "{" for p in each.values)
+        elif isinstance(each, ast.Constant) and isinstance(each.value, str) and each not in docstrings:
+            yield each.value
+
+
+def test_errors_built_before_they_are_raised_are_found() -> None:
+    assert any(text.startswith("overlap={ is for another kernel library") for text in raised_texts())
 
 
 def test_every_argument_in_an_error_has_an_option() -> None:

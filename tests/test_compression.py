@@ -287,6 +287,18 @@ def test_releases_without_decode_are_refused_and_old_ones_get_what_they_decode()
     assert encodings == [{"look-up table"}, {"look-up table", "pruned"}, {"Huffman", "pruned"}]
 
 
+def test_the_command_notes_that_the_arena_grows(tmp_path: Path) -> None:
+    """A large matrix between small tensors is decoded into the arena; --ram with the old arena prevents it."""
+    path = tmp_path / "m.tflite"
+    path.write_bytes(layers([sparse((96, 64), 0.1), sparse((8, 96), 0.5)]))
+    found = figures("compress", path)
+    before, after = found["minimum_arena_bytes_before"], found["minimum_arena_bytes"]
+    assert after > before + 3000
+    note = f"the arena grows from {before:,} to {after:,} bytes"
+    assert note in " ".join(run("compress", path).stdout.split())
+    assert "the arena grows" not in run("compress", path, "--ram", str(before)).stdout
+
+
 def test_without_decode_in_the_resolver_nothing_is_compressed() -> None:
     resolver = tflm.MicroMutableOpResolver(1)
     resolver.add_fully_connected()

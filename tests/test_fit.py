@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from image_graphs import shrinking_network
 import tflm
 from tflm.application import fit_search
 from tflm.application.fit_report import fit_figures, fit_report
+from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import board_fit
@@ -209,3 +211,14 @@ def test_the_buffers_with_most_traffic_stay_on_the_chip_if_not_all_fit(tmp_path:
     interpreter.invoke()
     (expected,) = answers(MODEL)
     assert (interpreter.output(0).data == expected).all()
+
+
+@pytest.mark.parametrize("room", [1 << 10, tflm.compile_model(MODEL).ram_bytes + (4 << 10), 1 << 20])
+def test_there_is_one_verdict(room: int) -> None:
+    """Also where the model fits only as C: what that takes is a figure, not another verdict."""
+    found = tflm.fit(MODEL, board=replace(M4, ram=(Bank("RAM", room),)), reserve=0, time_limit=0.1)
+    report = fit_report(found, "m")
+    texts = [report.verdict, *report.notes, *(text for _, text in report.facts)]
+    texts.append(compiled_instead(Path("m"), found.compiled))
+    phrases = re.compile(r"does not fit|not known whether|\bfits\b")
+    assert phrases.findall(" ".join(texts)) == phrases.findall(report.verdict)[:1]

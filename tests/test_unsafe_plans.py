@@ -95,7 +95,7 @@ INT32, FLOAT32, BOOL = TensorType.INT32, TensorType.FLOAT32, TensorType.BOOL
 def picking(operator: str) -> tuple[bytes, int, list[Arrays]]:
     """A model whose first output is as long as its indices or divisors; these are input number..., and values.
 
-    What it writes is no index.
+    The values that it writes are out of range as indices.
     """
     main = (builder := tflm.ModelBuilder()).subgraph()
     rng = np.random.default_rng(1)

@@ -47,7 +47,7 @@ def with_sdk(board: Board, sdk: str) -> Board:
     """A board with another SDK.
 
     Raises:
-        ArgumentError: there are no figures for the SDK on the board; the message lists those that there are.
+        ArgumentError: there are no figures for the SDK on the board; the message lists the SDKs that have figures.
     """
     known_sdks = sdks_for(board.places)
     if sdk not in known_sdks:

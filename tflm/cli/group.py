@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 import typer
 from typer.core import TyperGroup
@@ -26,6 +27,8 @@ USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 
 BUG = 70
 """Exit status after an error that the package did not raise on purpose: EX_SOFTWARE of sysexits.h."""
+
+BUG_REPORT = "this is a bug in tflm; please report it with the lines above, and the files if you can"
 
 CLOSED_PIPE = 141
 """Exit status if the reader of the output stops early: in shells, that of programs that SIGPIPE ends."""
@@ -60,17 +63,18 @@ class Commands(TyperGroup):
         """
         sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115  # both may be closed
         sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-        try:
-            return super().main(*arguments, **settings)
-        except BrokenPipeError:  # of an error's line
-            _end_with_its_reader()
-        except Exception as error:
-            for line in traceback.format_exc().splitlines():
-                print_error(line)
-            if isinstance(error, (tflm.TflmError, OSError)):  # with --debug
-                sys.exit(1)
-            print_error("tflm: this is a bug in tflm; please report it with the lines above, and the files if you can")
-            sys.exit(BUG)
+        with _ended_by_its_reader():
+            try:
+                return super().main(*arguments, **settings)
+            except Exception as error:
+                if _is_closed_pipe(error):
+                    raise
+                for line in traceback.format_exc().splitlines():
+                    print_error(line)
+                if isinstance(error, (tflm.TflmError, OSError)):  # with --debug
+                    sys.exit(1)
+                print_error(f"tflm: {BUG_REPORT}")
+                sys.exit(BUG)
 
     def make_context(self, *arguments: Any, **settings: Any) -> Any:
         """Read the options of a call and return its context.
@@ -108,16 +112,15 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
         typer.Exit: an error was printed; the status is 1, or 3 if a check has no answer.
         UsageError: an option is invalid.
     """
-    try:
-        with _escaped_usage_errors(), _flushed_output():
-            yield
-    except BrokenPipeError:
-        _end_with_its_reader()
-    except (tflm.TflmError, OSError) as error:
-        if debug:
-            raise
-        print_error(f"tflm: {with_options(described(error))}")
-        raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
+    with _ended_by_its_reader():  # here, too: Click exits with status 1
+        try:
+            with _escaped_usage_errors(), _flushed_output():
+                yield
+        except (tflm.TflmError, OSError) as error:
+            if debug or _is_closed_pipe(error):
+                raise
+            print_error(f"tflm: {with_options(described(error))}")
+            raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
 
 
 @contextmanager
@@ -137,11 +140,28 @@ def _flushed_output() -> Iterator[None]:
             raise
 
 
-def _end_with_its_reader() -> NoReturn:
-    """End the program without a word, as its output is no longer read."""
-    _discard(sys.stdout)
-    _discard(sys.stderr)
-    sys.exit(CLOSED_PIPE)
+@contextmanager
+def _ended_by_its_reader() -> Iterator[None]:
+    """End the program without a word if the block finds that its output is no longer read.
+
+    Raises:
+        SystemExit: the output is no longer read.
+    """
+    try:
+        yield
+    except OSError as error:
+        if not _is_closed_pipe(error):
+            raise
+        _discard(sys.stdout)
+        _discard(sys.stderr)
+        sys.exit(CLOSED_PIPE)
+
+
+def _is_closed_pipe(error: Exception) -> bool:
+    """Whether writing to a pipe failed because its reader has ended: EPIPE; EINVAL on Windows."""
+    if os.name == "nt" and isinstance(error, OSError) and error.errno == errno.EINVAL:
+        return error.filename is None
+    return isinstance(error, BrokenPipeError)
 
 
 def _discard(stream: TextIO) -> None:

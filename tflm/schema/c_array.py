@@ -29,7 +29,7 @@ _CHUNK = 1 << 16
 
 
 def without_comments(text: str) -> str:
-    """Remove comments, in time linear in the text; one of several lines that does not end is no comment."""
+    """Remove comments, in time linear in the text; an unterminated /* is left in place."""
     parts, at, after, last_end = [], 0, 0, text.rfind("*/")
     while start := _COMMENT_START.search(text, after):
         after = start.end()

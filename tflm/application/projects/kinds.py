@@ -104,8 +104,8 @@ def usual_kind(machine: Machine) -> str | None:
     """The usual kind of project for a board and its kernels; None without a board.
 
     The first one that runs on the board: Arduino for its library, ESP-IDF, the Pico SDK and bare parts of ST for their
-    chips, Zephyr and PlatformIO for the boards that they have; QEMU if there is no other. PlatformIO comes first where
-    the board's SDK is an Arduino core.
+    chips, Zephyr and PlatformIO for the boards that they support; QEMU if none of them does. PlatformIO comes first
+    where the board's SDK is an Arduino core.
     """
     board = machine.board
     if board is None:

@@ -1,7 +1,7 @@
 """How operators move along time: where time is in their output, and the rows of time that each output row reads.
 
-A row is what one step of time takes up in a tensor. Operators without a rule need all rows of their inputs, and are
-computed for every window.
+A row is the elements of a tensor that belong to one time step. Operators without a rule need all rows of their inputs,
+and are computed for every window.
 """
 
 from __future__ import annotations
