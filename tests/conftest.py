@@ -57,7 +57,8 @@ what comes first is set up in one process only, and nothing long is left to the 
 
 SLOW = {
     *("test_allocator_check", "test_bounds", "test_broken_models", "test_c_kernels", "test_c_source", "test_compiled"),
-    *("test_compiled_projects", "test_evaluation", "test_fit", "test_folding", "test_gate", "test_json_schema"),
+    *("test_compiled_projects", "test_evaluation", "test_fit", "test_folding", "test_gate", "test_joined_graphs"),
+    *("test_json_schema",),
     *("test_kernel_boundaries", "test_kernel_check", "test_kernels", "test_machine_code", "test_memories"),
     *("test_object_loader", "test_overlaps", "test_planner_check", "test_planners", "test_planning", "test_platforms"),
     *("test_rewriting", "test_specifications", "test_strategies", "test_warming", "test_web", "test_working_memory"),

@@ -27,6 +27,7 @@ from tflm.schema import (
     Conv2DOptions,
     DepthwiseConv2DOptions,
     FullyConnectedOptions,
+    GatherOptions,
     ModelBuilder,
     MulOptions,
     ReducerOptions,
@@ -503,3 +504,26 @@ def test_a_constant_may_be_shorter_than_its_buffer() -> None:
     graph.transpose(graph.last, (1, 0))
     (graph.main.table.tensors or [])[1].shape = (1,)
     assert Graph(tflm.Model(graph.build([graph.last]))).constant(1).tolist() == [1]
+
+
+def test_what_rejects_some_values_is_not_left_out() -> None:
+    """RSQRT rejects negative numbers, whatever the model feeds it."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    tensors = [main.input("x", (3,), INT8, quantized(0.5)), main.tensor("y", (3,), INT8, quantized(0.5))]
+    main.operator(BuiltinOperator.RSQRT, tensors[:1], tensors[1:])
+    main.output(tensors[1])
+    folded = tflm.Model(tflm.fold(tflm.Model(builder.build())))
+    assert len(folded.subgraphs[0].operators or ()) == 1
+
+
+def test_a_model_is_verified_with_inputs_that_it_rejects() -> None:
+    """Random indices are out of range for GATHER, before a model is tiled and afterwards."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (4, 3), INT8, quantized(0.5))
+    indices = main.input("indices", (2,), TensorType.INT32)
+    y = main.tensor("y", (2, 3), INT8, quantized(0.5))
+    main.operator(BuiltinOperator.GATHER, [x, indices], [y], GatherOptions())
+    main.output(y)
+    assert tflm.tile(tflm.Model(builder.build()), verify=2).model.subgraphs[0].operators

@@ -124,7 +124,7 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
 
     Returns:
         Results with a row for each value and a column for each distinct element of a constant; None if several
-        constants have more than one, or there are too many values.
+        constants have more than one, there are too many values, or an operator rejects one.
     """
     constants = {t: np.unique(graph.constant(t)) for op in chain for t in op.inputs or () if _is_plain(graph, t)}
     several = [elements for elements in constants.values() if elements.size > 1]
@@ -150,10 +150,10 @@ def results_of(graph: Graph, chain: list[Operator], source: int) -> npt.NDArray[
     main.output(names[output])
     try:
         interpreter = ready_interpreter(Model(builder.build()))
-    except TflmError:  # the operator is invalid in the model, too
+        interpreter.input(0).data[...] = np.broadcast_to(values[:, None], shape)
+        interpreter.invoke()
+    except TflmError:  # the operator is invalid in the model, too, or rejects some of the values
         return None
-    interpreter.input(0).data[...] = np.broadcast_to(values[:, None], shape)
-    interpreter.invoke()
     return np.array(interpreter.output(0).data, None)
 
 
