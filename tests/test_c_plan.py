@@ -25,8 +25,8 @@ from tflm.schedule.call_checker import lost_values
 from tflm.schedule.in_place import distances, row_blocks
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
-from tflm.schedule.line_buffer_costs import ChosenStage, LineBufferCosts
-from tflm.schedule.line_buffers import Grain, LineBuffer, shared_bytes
+from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
+from tflm.schedule.line_buffers import Blocking, LineBuffer, shared_bytes
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, row_operators
@@ -164,9 +164,9 @@ def strided_reader() -> tflm.Model:
 
 def test_rows_that_only_the_caller_reads_are_computed() -> None:
     model = strided_reader()
-    for grain in (Grain(1, 1), Grain(2, 3)):
+    for grain in (Blocking(1, 1), Blocking(2, 3)):
         search = LineBufferCosts(model, ReferenceKernels(model))
-        _, calls = search.calls(ChosenStage(0, 3, grain))
+        _, calls = search.calls(BlockedStage(0, 3, grain))
         assert [max(call.rows.end for call in calls if call.place == i) for i in (0, 1, 2)] == [8, 4, 4]
     assert Emulation(model, plan(model)).is_right()
 
@@ -321,7 +321,7 @@ def is_safe(operator: RowOperator, blocks: list[Rows], row_bytes: int, distance:
 
 
 def test_a_window_rolls_when_it_is_full() -> None:
-    window = LineBuffer(0, row_bytes=10, room=3)
+    window = LineBuffer(0, row_bytes=10, capacity=3)
     assert window.make_room(Rows(0, 2), 0) == []
     assert window.region(Rows(0, 2)) == BufferRegion(0, 0, 20, 0, 2)
     assert window.make_room(Rows(2, 3), 1) == []
@@ -418,15 +418,15 @@ def test_real_models_run_in_little_ram(corpus: Path, name: str) -> None:
 
 
 @FEWER
-@given(data=image_graph(), grain=st.builds(Grain, st.integers(1, 6), st.integers(1, 6)))
-def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Grain) -> None:
+@given(data=image_graph(), grain=st.builds(Blocking, st.integers(1, 6), st.integers(1, 6)))
+def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Blocking) -> None:
     model = tflm.Model(data)
     kernels = CautiousKernels(model, scratch=())
     search = LineBufferCosts(model, kernels)
     for first, end in itertools.combinations(range(len(search.operators) + 1), 2):
         if search.stage(first, end) is None:
             continue
-        chosen = ChosenStage(first, end, grain)
+        chosen = BlockedStage(first, end, grain)
         schedule = Lowering(model, kernels, search.operators, (), {}).in_stages([search.calls(chosen)])
         steps = [
             step

@@ -226,7 +226,7 @@ def test_stages_are_turned_only_within_the_bands_that_they_have() -> None:
 )
 def test_a_search_is_over_after_so_many_tilings_or_at_its_end(tried: int, end: float | None, is_over: bool) -> None:
     tiler = Tiler.__new__(Tiler)
-    tiler._tried, tiler.most_tried, tiler.end = tried, 5, end
+    tiler._tried, tiler.maximum_tried, tiler.end = tried, 5, end
     assert tiler._is_over() is is_over
 
 

@@ -36,8 +36,8 @@ from tflm.targets import PARTS, Target
 SHARED_KERNELS = "kernels"
 """The name of the files that hold the kernels of several models."""
 
-LEAST_ALIGNMENT = 4
-"""Bytes that buffers in RAM are aligned to at least: kernels read several elements at once."""
+MINIMUM_ALIGNMENT = 4
+"""Minimum alignment of buffers in RAM, in bytes: kernels read several elements at once."""
 
 
 def generator() -> str:
@@ -56,8 +56,8 @@ def origin_of(model: Model, name: str) -> str:
 MAX_CONSTANTS = 1 << 24
 """Bytes of constants that a model may have unless it is said otherwise."""
 
-MOST_TENSOR_BYTES = 1 << 24
-"""Bytes of a tensor whose RAM is planned unless more RAM is named."""
+MAXIMUM_TENSOR_BYTES = 1 << 24
+"""Maximum size of a tensor, in bytes, unless more RAM is named."""
 
 Files = dict[str, str]
 
@@ -161,7 +161,7 @@ def compile_model(
             for each input), and a Makefile for it.
         kernels: "generated", or "cmsis-nn" to call functions of CMSIS-NN 7 where it has kernels with TFLM's results.
         target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
-        max_constants: the most bytes of tables in flash, which become about three times as much text.
+        max_constants: maximum bytes of tables in flash, which become about three times as much text.
 
     Raises:
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
@@ -347,18 +347,18 @@ def _require_small_tensors(model: Model, options: CompileOptions) -> None:
     Raises:
         CompileError: a tensor is larger than that, and than the RAM that is named.
     """
-    most = max(MOST_TENSOR_BYTES, options.ram or 0, sum(options.memories.values()))
+    maximum = max(MAXIMUM_TENSOR_BYTES, options.ram or 0, sum(options.memories.values()))
     for subgraph in model.subgraphs:
         for table in subgraph.tensors or ():
             facts = TensorFacts(table.type, table.shape or ())
-            if facts.bytes > most and not (model.root.buffers or [])[table.buffer or 0].data:
+            if facts.bytes > maximum and not (model.root.buffers or [])[table.buffer or 0].data:
                 name = comment_text(table.name or "")
                 raise CompileError(f"tensor {name} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE")
 
 
 def _alignment(extra: StateAndScratch) -> int:
     """Bytes that buffers in RAM are aligned to."""
-    return max(extra.alignment, LEAST_ALIGNMENT)
+    return max(extra.alignment, MINIMUM_ALIGNMENT)
 
 
 def require_name(name: str) -> None:

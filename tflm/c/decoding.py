@@ -76,8 +76,8 @@ def with_shapes(model: Model, tensors: list[list[TfLiteEvalTensor]]) -> Model:
         model: the model.
         tensors: of each subgraph.
     """
-    pairs = [zip(of.tensors or (), found) for of, found in zip(model.subgraphs, tensors)]
-    if all((table.shape or ()) == tensor.dims for of in pairs for table, tensor in of):
+    pairs = [zip(subgraph.tensors or (), found) for subgraph, found in zip(model.subgraphs, tensors)]
+    if all((table.shape or ()) == tensor.dims for pair in pairs for table, tensor in pair):
         return model
     root = read_model(with_data_inside(model).data)
     for subgraph, found in zip(root.subgraphs or (), tensors):

@@ -80,6 +80,6 @@ def _texts(arguments: Sequence[Argument], varying: Sequence[int]) -> list[str]:
 
 def _smallest_type(rows: npt.NDArray[np.int64]) -> np.dtype[Any]:
     """The smallest type that all values fit in."""
-    least, most = int(rows.min()), int(rows.max())
+    lowest, highest = int(rows.min()), int(rows.max())
     limits = [np.iinfo(kind) for kind in ("uint8", "uint16", "int16", "uint32", "int32")]
-    return next((limit.dtype for limit in limits if limit.min <= least and most <= limit.max), np.dtype(np.int64))
+    return next((limit.dtype for limit in limits if limit.min <= lowest and highest <= limit.max), np.dtype(np.int64))

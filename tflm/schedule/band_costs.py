@@ -119,15 +119,15 @@ class StageEstimate:
         chosen = BandedStage(self.stage.first, self.stage.end, tuple(bands))
         return Tiling((chosen,), head, (tail, sum(cost.macs for cost in costs) - self._whole_macs))
 
-    def _longest(self, done: int, most: int, head: int, backwards: bool) -> int:
+    def _longest(self, done: int, rows: int, head: int, backwards: bool) -> int:
         """Rows of the longest band within `head`, at most `rows`; 0 if even one row exceeds it."""
 
         def fits(length: int) -> bool:
             return self._cost(_band(done, length, self.stage.rows, backwards), backwards).head <= head
 
-        if fits(most):
-            return most
-        low, high = 0, most
+        if fits(rows):
+            return rows
+        low, high = 0, rows
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(middle) else (low, middle)

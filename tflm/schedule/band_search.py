@@ -27,7 +27,7 @@ from tflm.schema.patch import with_plan
 from tflm.schema.tables import Operator
 from tflm.targets import align_up
 
-MOST_TURNED = 4
+MAXIMUM_TURNED = 4
 """Most stages of a tiling whose directions are tried in all combinations."""
 
 SLACK = 256
@@ -86,14 +86,14 @@ class Tiler:
         measured: its measurement on the target, from `measure`.
         measure: measures models.
         objective: what is minimized, called "arena" below.
-        macs: most multiply-accumulates to add.
+        macs: maximum number of multiply-accumulates to add.
         unaliased: names of operators whose inputs and outputs must not share memory.
         alignment: alignment of views, in bytes.
         overlap: whether outputs may overlap inputs.
         allowed: the in-place outputs that the kernels allow.
         end: when to stop, on the clock `time.monotonic`; None for no time limit.
         progress: called after each tiling.
-        most_tried: most tilings that are planned.
+        maximum_tried: maximum number of tilings that are planned.
     """
 
     model: Model
@@ -107,7 +107,7 @@ class Tiler:
     allowed: AllowedOverlap = reference_overlap
     end: float | None = None
     progress: Callable[[Progress], None] | None = None
-    most_tried: int = 96
+    maximum_tried: int = 96
 
     def __post_init__(self) -> None:
         self._begin, self._tried = time.monotonic(), 0
@@ -204,7 +204,7 @@ class Tiler:
         come first.
         """
         assert self._search is not None
-        count = min(len(tiling.stages), MOST_TURNED)
+        count = min(len(tiling.stages), MAXIMUM_TURNED)
         in_turn = tuple(i % 2 == 1 for i in range(count))
         choices = sorted(
             itertools.product((False, True), repeat=count),
@@ -220,7 +220,7 @@ class Tiler:
         return None if self.end is None else max(self.end - time.monotonic(), 0.0)
 
     def _is_over(self) -> bool:
-        if self._tried >= self.most_tried:
+        if self._tried >= self.maximum_tried:
             return True
         return self.end is not None and time.monotonic() >= self.end
 

@@ -8,9 +8,9 @@ from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
 
 
-def row_blocks(rows: int, grain: int, *, backwards: bool) -> list[Rows]:
-    """Rows in blocks of at most `grain`, in the order in which they are computed."""
-    blocks = [Rows(first, min(first + grain, rows)) for first in range(0, rows, grain)]
+def row_blocks(rows: int, size: int, *, backwards: bool) -> list[Rows]:
+    """Rows in blocks of at most `size`, in the order in which they are computed."""
+    blocks = [Rows(first, min(first + size, rows)) for first in range(0, rows, size)]
     return blocks[::-1] if backwards else blocks
 
 
@@ -23,19 +23,19 @@ def runs_by_rows(operator: RowOperator, needs: CallNeeds) -> bool:
     )
 
 
-def distances(operator: RowOperator, grain: int, *, backwards: bool) -> range:
+def distances(operator: RowOperator, size: int, *, backwards: bool) -> range:
     """How many bytes behind the output the input may begin, if no block is written over rows that are yet to be read.
 
     Args:
         operator: which reads one input row by row.
-        grain: rows of a block.
+        size: rows of a block.
         backwards: whether the last rows are computed first.
     """
     (place,) = operator.inputs
     facts = operator.facts.inputs[place]
     assert facts is not None
     read_row, written_row = facts.bytes // facts.dims[1], operator.row_bytes
-    blocks = row_blocks(operator.rows, grain, backwards=backwards)
+    blocks = row_blocks(operator.rows, size, backwards=backwards)
     if backwards:
         above = max(operator.needed(rows).end * read_row - rows.first * written_row for rows in blocks)
         return range(-FAR, 1 - above)
@@ -50,8 +50,8 @@ def both_ways(operator: RowOperator) -> tuple[range, range]:
 
 def blocks_at(operator: RowOperator, distance: int) -> list[Rows]:
     """The fewest blocks in which an operator can run where its input begins so many bytes behind its output."""
-    for grain in sorted({-(-operator.rows // count) for count in range(1, operator.rows + 1)}, reverse=True):
+    for size in sorted({-(-operator.rows // count) for count in range(1, operator.rows + 1)}, reverse=True):
         for backwards in (False, True):
-            if distance in distances(operator, grain, backwards=backwards):
-                return row_blocks(operator.rows, grain, backwards=backwards)
+            if distance in distances(operator, size, backwards=backwards):
+                return row_blocks(operator.rows, size, backwards=backwards)
     raise ValueError(f"operator {operator.index} does not run in place with its input {distance} bytes behind")

@@ -1,4 +1,4 @@
-"""The cost of stages with line buffers: calls, and bytes that move."""
+"""The cost of stages with line buffers, for generated C: calls, and bytes that move."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
 from tflm.schedule.in_place import both_ways, runs_by_rows
 from tflm.schedule.kernels import Kernels, ShapedCall
-from tflm.schedule.line_buffers import Around, Grain, RollingStage, RowCall, moved_bytes, peak, shared_bytes
+from tflm.schedule.line_buffers import Blocking, LineBufferStage, OtherTensors, RowCall, moved_bytes, peak, shared_bytes
 from tflm.schedule.liveness import Liveness
 from tflm.schedule.row_operators import row_operators
 from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 
 LONGEST_STAGE = 24
-"""Operators in a stage at most."""
+"""Maximum number of operators in a stage."""
 
 CALL_WORK = 64
-"""Work of a call, as much as moving so many bytes."""
+"""Work of a call, in moved bytes."""
 
-FINEST = Grain(1, 1)
+FINEST = Blocking(1, 1)
 
 
-class ChosenStage(NamedTuple):
-    """Operators `first` to `end` - 1, which take turns."""
+class BlockedStage(NamedTuple):
+    """Operators `first` to `end` - 1, interleaved."""
 
     first: int
     end: int
-    grain: Grain
+    blocking: Blocking
 
 
 class LineBufferCosts:
@@ -47,7 +47,7 @@ class LineBufferCosts:
 
     longest = LONGEST_STAGE
     limits: tuple[int, ...] = (sys.maxsize,)
-    start: Tiling[ChosenStage] = Tiling((), 0, (0,))
+    start: Tiling[BlockedStage] = Tiling((), 0, (0,))
 
     def __init__(self, model: Model, kernels: Kernels):
         self._model, self._kernels = model, kernels
@@ -56,98 +56,97 @@ class LineBufferCosts:
         self.operators = row_operators(model, kernels)
         self._readers = self._graph.readers()
         self.alone: Sequence[int] = [self._cost_alone(index) for index in range(len(self.operators))]
-        self._peaks: dict[ChosenStage, int] = {}
-        self._works: dict[ChosenStage, int] = {}
-        self._stages: dict[tuple[int, int], RollingStage | None] = {}
+        self._peaks: dict[BlockedStage, int] = {}
+        self._works: dict[BlockedStage, int] = {}
+        self._stages: dict[tuple[int, int], LineBufferStage | None] = {}
 
-    def least_peak(self) -> int:
-        """The fewest bytes at once that any stages need."""
-        count = len(self.alone)
-        least = [0] + [1 << 60] * count
-        for end in range(1, count + 1):
-            least[end] = max(least[end - 1], self.alone[end - 1])
+    def lowest_peak(self) -> int:
+        """The fewest bytes that are needed at once with any stages."""
+        peaks = [0]
+        for end, alone in enumerate(self.alone, 1):
+            lowest = max(peaks[-1], alone)
             for first in range(end - 1, max(end - LONGEST_STAGE, 0) - 1, -1):
-                if least[first] < least[end] and self.stage(first, end) is not None:
-                    least[end] = min(least[end], max(least[first], self.stage_peak(ChosenStage(first, end, FINEST))))
-        return least[count]
+                if peaks[first] < lowest and self.stage(first, end) is not None:
+                    lowest = min(lowest, max(peaks[first], self.stage_peak(BlockedStage(first, end, FINEST))))
+            peaks.append(lowest)
+        return peaks[-1]
 
-    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[ChosenStage]]:
+    def stages(self, first: int, end: int, budget: int) -> Iterator[Tiling[BlockedStage]]:
         """The stage with the least work within a budget."""
         chosen = self._coarsest(first, end, budget)
         if chosen is not None:
             yield Tiling((chosen,), self.stage_peak(chosen), (self._work(chosen),))
 
-    def peak(self, stages: Sequence[ChosenStage]) -> int:
+    def peak(self, stages: Sequence[BlockedStage]) -> int:
         """Bytes that are needed at once with some stages."""
         inside = {index for stage in stages for index in range(stage.first, stage.end)}
         alone = (peak for index, peak in enumerate(self.alone) if index not in inside)
         return max((*alone, *(self.stage_peak(stage) for stage in stages)), default=0)
 
-    def stage_peak(self, chosen: ChosenStage) -> int:
+    def stage_peak(self, chosen: BlockedStage) -> int:
         """Bytes that are needed at once in a stage."""
         if chosen not in self._peaks:
             stage, calls = self.calls(chosen)
-            self._peaks[chosen] = peak(stage, calls, self._around(stage))
+            self._peaks[chosen] = peak(stage, calls, self._others(stage))
         return self._peaks[chosen]
 
-    def stage(self, first: int, end: int) -> RollingStage | None:
+    def stage(self, first: int, end: int) -> LineBufferStage | None:
         """The stage of some operators; None where one does not compute rows."""
         key = first, end
         if key not in self._stages:
             chosen = [operator for operator in self.operators[first:end] if operator is not None]
-            outside = {t for t, of in self._readers.items() if of[-1] >= end} | set(self._graph.outputs)
+            outside = {t for t, readers in self._readers.items() if readers[-1] >= end} | set(self._graph.outputs)
             escaping = frozenset(operator.output for operator in chosen if operator.output in outside)
-            self._stages[key] = RollingStage(first, chosen, escaping) if len(chosen) == end - first else None
+            self._stages[key] = LineBufferStage(first, chosen, escaping) if len(chosen) == end - first else None
         return self._stages[key]
 
-    def rolling(self, first: int, end: int) -> RollingStage:
-        """The stage of some operators, all of which compute rows."""
-        stage = self.stage(first, end)
-        assert stage is not None
-        return stage
-
-    def calls(self, chosen: ChosenStage) -> tuple[RollingStage, list[RowCall]]:
+    def calls(self, chosen: BlockedStage) -> tuple[LineBufferStage, list[RowCall]]:
         """A stage with its calls."""
-        stage = self.rolling(chosen.first, chosen.end)
-        return stage, stage.calls(chosen.grain)
+        stage = self.stage(chosen.first, chosen.end)
+        assert stage is not None
+        return stage, stage.calls(chosen.blocking)
 
-    def coarser(self, chosen: ChosenStage) -> list[ChosenStage]:
+    def coarser(self, chosen: BlockedStage) -> list[BlockedStage]:
         """The stage with more rows in a call, from the most rows down."""
-        grains = self._grains(chosen.first, chosen.end)
-        return [chosen._replace(grain=grain) for grain in grains[: grains.index(chosen.grain)]]
+        blockings = self._blockings(chosen.first, chosen.end)
+        return [chosen._replace(blocking=blocking) for blocking in blockings[: blockings.index(chosen.blocking)]]
 
-    def _grains(self, first: int, end: int) -> list[Grain]:
+    def _blockings(self, first: int, end: int) -> list[Blocking]:
         """From coarse to fine."""
-        rows = max(operator.rows for operator in self.rolling(first, end).operators)
+        rows = max(operator.rows for operator in self.operators[first:end] if operator is not None)
         powers = [1 << bits for bits in range(rows.bit_length() - 1, -1, -1)]
-        return [*(Grain(band, rows) for band in powers), *(Grain(1, most) for most in powers[1:]), FINEST]
+        return [
+            *(Blocking(stage_rows, rows) for stage_rows in powers),
+            *(Blocking(1, rows) for rows in powers[1:]),
+            FINEST,
+        ]
 
-    def _coarsest(self, first: int, end: int, budget: int) -> ChosenStage | None:
+    def _coarsest(self, first: int, end: int, budget: int) -> BlockedStage | None:
         """A stage with the least work within a budget."""
         stage = self.stage(first, end)
-        if stage is None or self.stage_peak(ChosenStage(first, end, FINEST)) > budget:
+        if stage is None or self.stage_peak(BlockedStage(first, end, FINEST)) > budget:
             return None
-        grains = self._grains(first, end)
+        blockings = self._blockings(first, end)
         place = bisect.bisect_left(
-            grains, True, key=lambda grain: self.stage_peak(ChosenStage(first, end, grain)) <= budget
+            blockings, True, key=lambda blocking: self.stage_peak(BlockedStage(first, end, blocking)) <= budget
         )
-        return ChosenStage(first, end, grains[min(place, len(grains) - 1)])
+        return BlockedStage(first, end, blockings[min(place, len(blockings) - 1)])
 
-    def _work(self, chosen: ChosenStage) -> int:
+    def _work(self, chosen: BlockedStage) -> int:
         """Calls of a stage, and the bytes that it moves."""
         if chosen not in self._works:
             stage, calls = self.calls(chosen)
             self._works[chosen] = CALL_WORK * len(calls) + moved_bytes(stage, calls)
         return self._works[chosen]
 
-    def _around(self, stage: RollingStage) -> Around:
+    def _others(self, stage: LineBufferStage) -> OtherTensors:
         made = {operator.output for operator in stage.operators}
         ending = [t for t in stage.readers if t not in made and self._live.ends_in(t, stage.end)]
         inputs = {}
         for tensor in ending:
             rows = self._graph.shape(tensor)[1]
             inputs[tensor] = rows, self._graph.tensor_bytes(tensor) // rows
-        return Around(self._live.across(stage.first, stage.end), inputs)
+        return OtherTensors(self._live.across(stage.first, stage.end), inputs)
 
     def _cost_alone(self, index: int) -> int:
         """Bytes that are needed at once while an operator runs as a whole."""

@@ -1,7 +1,6 @@
-"""Stages: operators that take turns, each computing the rows that the next ones are about to read.
+"""Stages with line buffers: interleaved operators, each of which computes the rows that the next ones read.
 
-Of a tensor inside a stage only the rows that are still to be read exist, in a window that rolls down the tensor. No row
-is computed twice.
+A line buffer holds the rows of a tensor inside a stage that are still to be read. No row is computed twice.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ NO_ROW = 1 << 30
 """After all rows."""
 
 
-class Grain(NamedTuple):
-    """How many rows are computed in one call.
+class Blocking(NamedTuple):
+    """How many rows are computed at a time.
 
     Attributes:
-        band: rows of the outputs of the stage that are finished before the next are begun.
-        most: rows in any call.
+        stage_rows: rows of the stage's outputs that are finished before the next ones are begun.
+        call_rows: maximum number of rows in a call.
     """
 
-    band: int
-    most: int
+    stage_rows: int
+    call_rows: int
 
 
 class RowCall(NamedTuple):
@@ -36,8 +35,8 @@ class RowCall(NamedTuple):
     rows: Rows
 
 
-class RollingStage:
-    """Operators `first` to `end` - 1 of a model in turns.
+class LineBufferStage:
+    """Operators `first` to `end` - 1 of a model, interleaved.
 
     Args:
         first: the first operator.
@@ -45,7 +44,7 @@ class RollingStage:
         escaping: tensors that are read after the stage as well.
 
     Attributes:
-        inner: tensors that exist in windows only, with the place of the operator that computes them.
+        inner: tensors that exist in line buffers only, with the place of the operator that computes them.
     """
 
     def __init__(self, first: int, operators: Sequence[RowOperator], escaping: frozenset[int]):
@@ -64,21 +63,21 @@ class RollingStage:
             for tensor in dict.fromkeys(operator.inputs.values()):
                 self.readers.setdefault(tensor, []).append(place)
 
-    def calls(self, grain: Grain) -> list[RowCall]:
+    def calls(self, blocking: Blocking) -> list[RowCall]:
         """The calls in their order."""
-        made = [0] * len(self.operators)
+        computed = [0] * len(self.operators)
         calls: list[RowCall] = []
 
         def advance(place: int, end: int) -> None:
             operator = self.operators[place]
-            while made[place] < end:
-                rows = Rows(made[place], min(made[place] + grain.most, end))
+            while computed[place] < end:
+                rows = Rows(computed[place], min(computed[place] + blocking.call_rows, end))
                 for producer in self._before[place]:
                     advance(producer, operator.needed(rows).end)
-                made[place] = rows.end
+                computed[place] = rows.end
                 calls.append(RowCall(place, rows))
 
-        bands = -(-max(self.operators[place].rows for place in self._ends) // grain.band)
+        bands = -(-max(self.operators[place].rows for place in self._ends) // blocking.stage_rows)
         for band in range(1, bands + 1):
             for place in self._ends:
                 advance(place, -(-self.operators[place].rows * band // bands))
@@ -87,54 +86,54 @@ class RollingStage:
         return calls
 
 
-class RowCount:
+class RowProgress:
     """Which rows of the tensors of a stage exist and are still to be read, call after call.
 
     Attributes:
-        made: for each operator, how many rows of its output exist or existed.
+        computed: for each operator, how many rows of its output have been computed.
         unread: for each tensor that is read, the first row that is still to be read.
     """
 
-    def __init__(self, stage: RollingStage):
+    def __init__(self, stage: LineBufferStage):
         self._stage = stage
-        self.made = [0] * len(stage.operators)
+        self.computed = [0] * len(stage.operators)
         self.unread = dict.fromkeys(stage.readers, 0)
 
-    def run(self, call: RowCall) -> None:
-        """Count a call."""
-        self.made[call.place] = call.rows.end
+    def advance(self, call: RowCall) -> None:
+        """Take a call into account."""
+        self.computed[call.place] = call.rows.end
         for tensor in self._stage.operators[call.place].inputs.values():
             self.unread[tensor] = min([self._next_row(place) for place in self._stage.readers[tensor]])
 
     def _next_row(self, place: int) -> int:
         """The first row of its inputs that an operator still reads; of one that is done, a row that is not there."""
-        operator, done = self._stage.operators[place], self.made[place]
+        operator, done = self._stage.operators[place], self.computed[place]
         return operator.first_needed(done) if done < operator.rows else NO_ROW
 
 
-def capacities(stage: RollingStage, calls: Sequence[RowCall]) -> dict[int, int]:
-    """For each tensor inside the stage, how many of its rows there must be room for."""
-    count = RowCount(stage)
-    most = dict.fromkeys(stage.inner, 0)
+def capacities(stage: LineBufferStage, calls: Sequence[RowCall]) -> dict[int, int]:
+    """For each tensor inside the stage, the number of rows that its line buffer must hold."""
+    progress = RowProgress(stage)
+    rows = dict.fromkeys(stage.inner, 0)
     for call in calls:
         output = stage.operators[call.place].output
-        if output in most:
-            most[output] = max(most[output], call.rows.end - min(count.unread[output], call.rows.first))
-        count.run(call)
-    return most
+        if output in rows:
+            rows[output] = max(rows[output], call.rows.end - min(progress.unread[output], call.rows.first))
+        progress.advance(call)
+    return rows
 
 
 class LineBuffer:
-    """Rows of a tensor in a buffer that has room for some of them.
+    """A buffer that holds consecutive rows of a tensor.
 
     Args:
         buffer: by index.
         row_bytes: bytes of a row.
-        room: how many rows there is room for.
+        capacity: the number of rows that it can hold.
     """
 
-    def __init__(self, buffer: int, row_bytes: int, room: int):
-        self._buffer, self._row_bytes, self._room = buffer, row_bytes, room
+    def __init__(self, buffer: int, row_bytes: int, capacity: int):
+        self._buffer, self._row_bytes, self._capacity = buffer, row_bytes, capacity
         self._first = 0
 
     def region(self, rows: Rows) -> BufferRegion:
@@ -143,8 +142,8 @@ class LineBuffer:
         return BufferRegion(self._buffer, offset, rows.size * self._row_bytes, rows.first, rows.size)
 
     def make_room(self, rows: Rows, unread: int) -> list[MovedRows]:
-        """What moves before some rows are written, of which and of those before them `unread` is the first needed."""
-        if rows.end - self._first <= self._room:
+        """What moves to the start before some rows are written; `unread` is the first row that is still to be read."""
+        if rows.end - self._first <= self._capacity:
             return []
         kept = Rows(min(unread, rows.first), rows.first)
         source = (kept.first - self._first) * self._row_bytes
@@ -152,49 +151,49 @@ class LineBuffer:
         return [MovedRows(self._buffer, source, 0, kept.size * self._row_bytes)] if kept.size else []
 
 
-def moved_bytes(stage: RollingStage, calls: Sequence[RowCall]) -> int:
-    """Bytes that move inside windows."""
+def moved_bytes(stage: LineBufferStage, calls: Sequence[RowCall]) -> int:
+    """Bytes that move inside line buffers."""
     sizes = {tensor: stage.operators[place].row_bytes for tensor, place in stage.inner.items()}
-    rolling = {tensor: LineBuffer(0, sizes[tensor], rows) for tensor, rows in capacities(stage, calls).items()}
-    count = RowCount(stage)
+    buffers = {tensor: LineBuffer(0, sizes[tensor], rows) for tensor, rows in capacities(stage, calls).items()}
+    progress = RowProgress(stage)
     moved = 0
     for call in calls:
         output = stage.operators[call.place].output
-        if output in rolling:
-            moved += sum(shift.size for shift in rolling[output].make_room(call.rows, count.unread[output]))
-        count.run(call)
+        if output in buffers:
+            moved += sum(move.size for move in buffers[output].make_room(call.rows, progress.unread[output]))
+        progress.advance(call)
     return moved
 
 
-class Around(NamedTuple):
-    """What lies in RAM beside the windows while a stage runs.
+class OtherTensors(NamedTuple):
+    """Tensors in RAM besides the line buffers while a stage runs.
 
     Attributes:
-        across: bytes that are there all the time.
-        inputs: tensors that come to their end in the stage, with their numbers of rows and bytes of a row.
+        live_through: bytes of those that are needed after the stage.
+        dying: those whose last reader is in the stage, with their number of rows and bytes of a row.
     """
 
-    across: int
-    inputs: Mapping[int, tuple[int, int]]
+    live_through: int
+    dying: Mapping[int, tuple[int, int]]
 
 
-def peak(stage: RollingStage, calls: Sequence[RowCall], around: Around) -> int:
-    """About how many bytes are needed at once, if each value takes those that it needs and no others."""
-    count = RowCount(stage)
+def peak(stage: LineBufferStage, calls: Sequence[RowCall], others: OtherTensors) -> int:
+    """The estimated number of bytes that are needed at once, without fragmentation."""
+    progress = RowProgress(stage)
     sizes = {tensor: stage.operators[place].row_bytes for tensor, place in stage.inner.items()}
-    sizes |= {tensor: size for tensor, (_, size) in around.inputs.items()}
-    alive = around.across + sum(rows * size for rows, size in around.inputs.values())
+    sizes |= {tensor: size for tensor, (_, size) in others.dying.items()}
+    alive = others.live_through + sum(rows * size for rows, size in others.dying.values())
     highest = alive
     for call in calls:
         operator = stage.operators[call.place]
-        before = {tensor: count.unread[tensor] for tensor in operator.inputs.values() if tensor in sizes}
-        count.run(call)
+        before = {tensor: progress.unread[tensor] for tensor in operator.inputs.values() if tensor in sizes}
+        progress.advance(call)
         made = call.rows.size * operator.row_bytes
         needs = operator.needs(call.rows)
         dead = dict.fromkeys(before, 0)
         for tensor in before:
-            rows = around.inputs[tensor][0] if tensor in around.inputs else count.made[stage.inner[tensor]]
-            dead[tensor] = max(min(count.unread[tensor], rows) - before[tensor], 0) * sizes[tensor]
+            rows = others.dying[tensor][0] if tensor in others.dying else progress.computed[stage.inner[tensor]]
+            dead[tensor] = max(min(progress.unread[tensor], rows) - before[tensor], 0) * sizes[tensor]
         saved = [
             shared_bytes(made, dead[tensor], needs.overlaps[place])
             for place, tensor in operator.inputs.items()
@@ -206,7 +205,7 @@ def peak(stage: RollingStage, calls: Sequence[RowCall], around: Around) -> int:
 
 
 def shared_bytes(written: int, dying: int, distances: range) -> int:
-    """Bytes that an output can have in common with an input of which some bytes are read for the last time.
+    """Bytes that an output can share with an input, some bytes of which are read for the last time.
 
     Args:
         written, dying: bytes of the output, and those of the input.

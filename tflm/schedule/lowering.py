@@ -12,7 +12,7 @@ from tflm.planning.views import Views, last_steps
 from tflm.schedule.in_place import blocks_at, both_ways, runs_by_rows
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.lasting import lasting_tensors
-from tflm.schedule.line_buffers import LineBuffer, RollingStage, RowCall, RowCount, capacities
+from tflm.schedule.line_buffers import LineBuffer, LineBufferStage, RowCall, RowProgress, capacities
 from tflm.schedule.liveness import lifetimes_of
 from tflm.schedule.placement import Location
 from tflm.schedule.row_operators import RowOperator
@@ -57,7 +57,7 @@ class Lowering:
         self._scratch_buffers: dict[int, list[int]] = {}
         self._persistent = persistent
 
-    def in_stages(self, stages: Sequence[tuple[RollingStage, Sequence[RowCall]]]) -> Schedule:
+    def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:
         """The schedule with some stages, in their order; all other operators run in one call."""
         lasting = lasting_tensors(self._model)
         inner = {tensor for stage, _ in stages for tensor in stage.inner}
@@ -84,7 +84,7 @@ class Lowering:
                     if i == 0:
                         self._regions[j] = BufferRegion(number, 0, facts.bytes, 0, _rows(facts))
 
-    def _moved(self, stage: RollingStage) -> list[int]:
+    def _moved(self, stage: LineBufferStage) -> list[int]:
         """Tensors of operators in a stage that only move bytes, but row by row."""
         return [
             tensor
@@ -98,27 +98,31 @@ class Lowering:
             if not self._is_done_already(operator):
                 self.schedule.calls.append(self._call(index, operator))
 
-    def _add_stage(self, stage: RollingStage, calls: Sequence[RowCall]) -> None:
+    def _add_stage(self, stage: LineBufferStage, calls: Sequence[RowCall]) -> None:
         sizes = {operator.output: operator.row_bytes for operator in stage.operators}
-        rolling = {
+        line_buffers = {
             tensor: LineBuffer(self._add_window(tensor, rows * sizes[tensor]), sizes[tensor], rows)
             for tensor, rows in capacities(stage, calls).items()
         }
-        count = RowCount(stage)
+        progress = RowProgress(stage)
         for call in calls:
             operator = stage.operators[call.place]
-            if operator.output in rolling:
-                self.schedule.calls += rolling[operator.output].make_room(call.rows, count.unread[operator.output])
-            self.schedule.calls.append(self._row_call(operator, call.rows, rolling))
-            count.run(call)
+            if operator.output in line_buffers:
+                self.schedule.calls += line_buffers[operator.output].make_room(
+                    call.rows, progress.unread[operator.output]
+                )
+            self.schedule.calls.append(self._row_call(operator, call.rows, line_buffers))
+            progress.advance(call)
 
     def _add_window(self, tensor: int, size: int) -> int:
         name = self._buffers[0, tensor].name
         return self.schedule.add(RamBuffer(f"rows of {name}", size, (((0, tensor), 0),)))
 
-    def _row_call(self, operator: RowOperator, rows: Rows, rolling: Mapping[int, LineBuffer]) -> Call:
+    def _row_call(self, operator: RowOperator, rows: Rows, line_buffers: Mapping[int, LineBuffer]) -> Call:
         def region(tensor: int, rows: Rows) -> BufferRegion:
-            return rolling[tensor].region(rows) if tensor in rolling else _rows_of(self._regions[tensor], rows)
+            return (
+                line_buffers[tensor].region(rows) if tensor in line_buffers else _rows_of(self._regions[tensor], rows)
+            )
 
         needs = operator.needs(rows)
         read = operator.needed(rows)

@@ -13,7 +13,7 @@ from tflm.schedule.schedule import Schedule
 ROUNDS = 8
 """Changes for each buffer that are tried for each height that is aimed at."""
 
-MOST_TRIED = 8
+MAXIMUM_TRIED = 8
 """Stores that are tried one by one in what the busiest ones leave of a memory."""
 
 
@@ -47,7 +47,7 @@ def distributed(schedule: Schedule, capacities: Sequence[int], alignment: int) -
     locations: dict[int, Location] = {}
     for memory, capacity in enumerate(capacities):
         one = _Memory(bodies, trailing, capacity, alignment)
-        fitting = _most_that_fit(one, capacity, [buffer for buffer in left if bodies[buffer].bytes <= capacity])
+        fitting = _fitting(one, capacity, [buffer for buffer in left if bodies[buffer].bytes <= capacity])
         offsets = one.offsets([*fitting], 0) or fitting
         locations |= {buffer: Location(memory, offset) for buffer, offset in offsets.items()}
         left = [buffer for buffer in left if buffer not in offsets]
@@ -82,7 +82,7 @@ def _at(member: BodyMember, places: dict[int, int]) -> BodyMember:
     return member._replace(body=places[member.body])
 
 
-def _most_that_fit(memory: _Memory, capacity: int, buffers: Sequence[int]) -> dict[int, int]:
+def _fitting(memory: _Memory, capacity: int, buffers: Sequence[int]) -> dict[int, int]:
     """As many of the first buffers as fit, and then some of the others."""
     fitting, count, too_many = dict[int, int](), 0, len(buffers) + 1
     while too_many - count > 1:
@@ -92,6 +92,6 @@ def _most_that_fit(memory: _Memory, capacity: int, buffers: Sequence[int]) -> di
             too_many = middle
         else:
             fitting, count = offsets, middle
-    for buffer in buffers[count + 1 : count + 1 + MOST_TRIED]:
+    for buffer in buffers[count + 1 : count + 1 + MAXIMUM_TRIED]:
         fitting = memory.offsets([*fitting, buffer], capacity) or fitting
     return fitting

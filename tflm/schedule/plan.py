@@ -1,4 +1,4 @@
-"""The least RAM that a compiled model is found to run in."""
+"""Plans for a compiled model: the smallest RAM that is found, or few calls in a given RAM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tflm.errors import CompileError, RewriteError
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
-from tflm.schedule.line_buffer_costs import FINEST, ChosenStage, LineBufferCosts
+from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LineBufferCosts
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
@@ -76,7 +76,7 @@ class Variant(NamedTuple):
         by_rows: other operators that may run row by row, in place.
     """
 
-    stages: tuple[ChosenStage, ...]
+    stages: tuple[BlockedStage, ...]
     by_rows: frozenset[int]
 
 
@@ -120,7 +120,7 @@ class _Search:
     def smallest(self, ram_bytes: int | None) -> Plan:
         """The smallest plan that is found, or one that is hardly larger and fits if that one does."""
         best = min(self._variants(()), key=self._size)
-        peak = self._stages.least_peak()
+        peak = self._stages.lowest_peak()
         for share in SHARES_OF_PEAK:
             if align_up(int(peak * share), RAM_ALIGNMENT) >= self._size(best):
                 break
@@ -149,9 +149,9 @@ class _Search:
         sizes = ", ".join(f"{capacity:,}" for capacity in capacities)
         raise CompileError(f"no plan was found that fits memories of {sizes} bytes")
 
-    def _variants(self, stages: tuple[ChosenStage, ...]) -> list[Variant]:
+    def _variants(self, stages: tuple[BlockedStage, ...]) -> list[Variant]:
         """Some stages with the rows that they were found with, or one at a time, and other operators as well."""
-        finest = tuple(stage._replace(grain=FINEST) for stage in stages)
+        finest = tuple(stage._replace(blocking=FINEST) for stage in stages)
         none, all = frozenset[int](), frozenset(range(len(self._stages.operators)))
         return [Variant(each, by_rows) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
 
@@ -191,7 +191,7 @@ class _Search:
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 
 
-def _plan(schedule: Schedule, locations: Sequence[Location], stages: Sequence[ChosenStage]) -> Plan:
+def _plan(schedule: Schedule, locations: Sequence[Location], stages: Sequence[BlockedStage]) -> Plan:
     buffers = _buffers(schedule, locations)
     count = 1 + max((location.memory for location in locations), default=0)
     ends = [max((b.offset + b.size for b in buffers if b.memory == memory), default=0) for memory in range(count)]

@@ -53,7 +53,7 @@ def bind_conv_2d(node: Node, processors: Processors) -> Sequence[LibraryCall] | 
     if kind is None or (_is_grouped(node) and (kind != "s8" or weights.dims[1] == 1)):
         return None
     size = conv_s16_bytes if kind == "s16" else conv_s8_bytes
-    bytes = processors.most_bytes(partial(size, convolution(node)))
+    bytes = processors.maximum_bytes(partial(size, convolution(node)))
     filter = dims(1, *weights.dims[1:])
     return [_call(f"arm_convolve_wrapper_{kind}", node, conv_2d.INPUTS, {}, filter, bytes)]
 
@@ -68,7 +68,7 @@ def bind_depthwise_conv_2d(node: Node, processors: Processors) -> Sequence[Libra
     if kind == "s16":
         return [_call("arm_depthwise_conv_s16", node, depthwise_conv_2d.INPUTS, copies, filter, 0)]
     size = depthwise_s8_bytes if kind == "s8" else depthwise_s4_bytes
-    bytes = processors.most_bytes(partial(size, depthwise_convolution(node)))
+    bytes = processors.maximum_bytes(partial(size, depthwise_convolution(node)))
     return [_call(f"arm_depthwise_conv_wrapper_{kind}", node, depthwise_conv_2d.INPUTS, copies, filter, bytes)]
 
 

@@ -41,7 +41,7 @@ def bind(node: Node, processors: Processors) -> Sequence[LibraryCall] | None:
         },
     )
     has_sums = node.operator == "AVERAGE_POOL_2D"
-    bytes = processors.most_bytes(lambda part, version: 4 * x.dims[3] if has_sums and has_dsp(part) else 0)
+    bytes = processors.maximum_bytes(lambda part, version: 4 * x.dims[3] if has_sums and has_dsp(part) else 0)
     return [
         checked_call(
             f"{FUNCTIONS[node.operator]}_{kind}",

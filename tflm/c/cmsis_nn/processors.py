@@ -66,8 +66,8 @@ class Processors(NamedTuple):
             return has_mve(target) and has_mve(part)
         return has_dsp(target) or not has_dsp(part)  # without DSP, kernels need no more
 
-    def most_bytes(self, size: Callable[[Target, Version], int]) -> int:
-        """The most that any of them needs."""
+    def maximum_bytes(self, size: Callable[[Target, Version], int]) -> int:
+        """The maximum that any of them needs."""
         return max(size(target, VERSION) for target in self.targets)
 
     def overlap(self) -> AllowedOverlap:

@@ -71,9 +71,9 @@ def tile(height: int, width: int) -> Structure:
     return Structure("cmsis_nn_tile", {"w": width, "h": height})
 
 
-def activation(least: int, most: int) -> Structure:
+def activation(lowest: int, highest: int) -> Structure:
     """Limits of the output."""
-    return Structure("cmsis_nn_activation", {"min": least, "max": most})
+    return Structure("cmsis_nn_activation", {"min": lowest, "max": highest})
 
 
 def window_fields(rows: Axis, columns: Axis, output: OutputStage) -> dict[str, Value]:
