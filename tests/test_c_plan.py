@@ -22,6 +22,7 @@ from tflm.planning.views import Piece
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import lost_values
+from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.in_place import distances, row_blocks
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
@@ -31,7 +32,7 @@ from tflm.schedule.lowering import Lowering
 from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, row_operators
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import BufferRegion, Call, MovedRows, Plan, RamBuffer, Schedule
+from tflm.schedule.schedule import Schedule
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
 from tflm.testing import graphs
 
@@ -436,7 +437,7 @@ def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Bloc
         pieces = [piece for body in schedule.bodies() for piece in body.pieces]
         alive = max(sum(p.end - p.begin for p in pieces if p.first <= step <= p.last) for step in steps)
         assert search.stage_peak(chosen) >= alive
-        if all(reads_all_rows(operator) for operator in search.rolling(first, end).operators):
+        if all(reads_all_rows(operator) for operator in search.stage(first, end).operators):
             assert search.stage_peak(chosen) == alive
 
 

@@ -148,6 +148,23 @@ def module_of(name: str, modules: Container[str]) -> str | None:
     return name or None
 
 
+CHECKERS = "tflm.memory.plan_checker", "tflm.schedule.call_checker"
+PLANNERS = "planner", "search", "placement", "lifetimes", "liveness", "lowering", "costs", "line_buffers", "planning"
+"""Parts of the names of modules that plan memory."""
+
+
+@pytest.mark.parametrize("checker", CHECKERS)
+def test_a_checker_shares_nothing_with_planners(checker: str) -> None:
+    reached, pending = {checker}, [checker]
+    while pending:
+        found = {module_of(each, IMPORTS) for each in imported_by(IMPORTS[pending.pop()])} - reached
+        packages = {f"tflm.{name}" for name in ("memory", "planning", "schedule", "c")}
+        pending += [name for name in found if name and any(name.startswith(f"{p}.") for p in packages)]
+        reached |= {name for name in found if name}
+    assert "tflm.memory.byte_labels" in reached
+    assert [name for name in reached if any(part in name for part in PLANNERS)] == []
+
+
 def unimported(source: str) -> set[str]:
     """Modules that a source names by attributes, as `tflm.memory.tensor`, but does not import itself."""
     named = {ast.unparse(node) for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}

@@ -27,9 +27,9 @@ from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
+from tflm.schedule.calls import Plan
 from tflm.schedule.plan import plan
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Plan
 from tflm.schema.model import Model, require_model
 from tflm.targets import PARTS, Target
 

@@ -32,7 +32,7 @@ from tflm.c.program import (
 from tflm.c.stage_table import Argument, stage_table
 from tflm.compiler.language import Kernel
 from tflm.errors import CompileError
-from tflm.schedule.schedule import MovedRows, RamBuffer
+from tflm.schedule.calls import MovedRows, RamBuffer
 from tflm.targets import align_up
 
 INDENT = "    "

@@ -20,7 +20,7 @@ from tflm.c.program import KernelCall, OperatorCode, Program, Statement
 from tflm.c.sizes import Build, checksum_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
-from tflm.schedule.schedule import MovedRows
+from tflm.schedule.calls import MovedRows
 
 COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
 """Parts and optimizations that instructions were counted for."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tflm.c.constants import integer_literal, wrapped
 from tflm.c.library_calls import Address, LibraryCall, Structure, Value, addresses_in
 from tflm.c.program import Pointer
-from tflm.schedule.schedule import RamBuffer
+from tflm.schedule.calls import RamBuffer
 
 INDENT = "    "
 

@@ -19,8 +19,8 @@ from tflm.c.row_binding import RowBinder
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays, work_arrays
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
+from tflm.schedule.calls import Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Call, MovedRows, Plan, RamBuffer
 
 
 @dataclass(eq=False)

@@ -22,8 +22,8 @@ from tflm.kernels.node import KernelContext, Node, NodeTensors
 from tflm.kernels.overlap import OperatorFacts
 from tflm.kernels.registration import Registration
 from tflm.memory.tensor import TfLiteEvalTensor
+from tflm.schedule.calls import BufferRegion, Call
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import BufferRegion, Call
 
 ROWS = 1
 """The dimension of a tensor that its rows count along."""

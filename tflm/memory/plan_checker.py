@@ -85,11 +85,11 @@ def lost_values(
         overlaps: overlaps by operator name that replace those of the registrations, because a kernel library may read
             and write in another order.
     """
-    return _Run(model, places, scratch or {}, registrations, overlaps or {}).lost()
+    return SymbolicRun(model, places, scratch or {}, registrations, overlaps or {}).lost()
 
 
-class _Run:
-    """A symbolic run of a model."""
+class SymbolicRun:
+    """A symbolic run of a model; the arguments are those of `lost_values`."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class _Run:
         registrations: Mapping[str, Registration],
         overlaps: Mapping[str, Overlap],
     ):
-        self._model, self._places, self._scratch = model, places, scratch
+        self._model, self._places, self._scratch = model, dict(places), scratch
         self._registrations, self._overlaps = registrations, overlaps
         self._subgraphs = model.subgraphs or []
         self._memory = LabelledBytes()
@@ -137,18 +137,20 @@ class _Run:
 
     def _run(self, subgraph: int) -> Iterator[LostValue]:
         for index, operator in enumerate(self._subgraphs[subgraph].operators or ()):
-            here = subgraph, index
-            if isinstance(operator.builtin_options, IfOptions):
-                yield from self._run_if(here, operator, operator.builtin_options)
-            elif isinstance(operator.builtin_options, WhileOptions):
-                yield from self._run_while(here, operator, operator.builtin_options)
-            elif isinstance(operator.builtin_options, CallOnceOptions):
-                yield from self._run(operator.builtin_options.init_subgraph_index)
-            else:
-                self._run_operator(here, operator)
-            yield from self._found()
+            yield from self._run_operator((subgraph, index), operator)
 
-    def _run_operator(self, here: TensorKey, operator: Operator) -> None:
+    def _run_operator(self, here: TensorKey, operator: Operator) -> Iterator[LostValue]:
+        if isinstance(operator.builtin_options, IfOptions):
+            yield from self._run_if(here, operator, operator.builtin_options)
+        elif isinstance(operator.builtin_options, WhileOptions):
+            yield from self._run_while(here, operator, operator.builtin_options)
+        elif isinstance(operator.builtin_options, CallOnceOptions):
+            yield from self._run(operator.builtin_options.init_subgraph_index)
+        else:
+            self._run_kernel(here, operator)
+        yield from self._found()
+
+    def _run_kernel(self, here: TensorKey, operator: Operator) -> None:
         name, registration = self._codes[operator.opcode_index]
         scratch = self._scratch.get(here, ())
         for place in scratch:

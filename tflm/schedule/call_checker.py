@@ -1,198 +1,161 @@
-"""Checks that the calls of a plan find the values that they need, by running them on tags instead of numbers.
+"""Checks that the calls of a plan find the values that they need, by symbolic execution; see `memory.plan_checker`.
 
-Each byte of RAM holds a tag: which byte of which tensor it is. A call looks whether all rows that its windows reach
-have their tags, and writes those of its output. The check shares no code with the planner.
+A call checks that its input regions hold all rows that it reads, and labels the rows of its output. The check shares no
+code with the planner.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from tflm.kernels import OPAQUE, REGISTRATIONS
+from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import windows
-from tflm.kernels.overlap import Move, OperatorFacts, TensorFacts
-from tflm.memory.byte_labels import TensorKey
+from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.memory.buffer import Place
+from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
+from tflm.memory.plan_checker import SymbolicRun
+from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
-from tflm.schedule.lasting import lasting_tensors
-from tflm.schedule.schedule import BufferRegion, Call, MovedRows, Plan
 from tflm.schema.model import Model
-from tflm.schema.tables import Operator, Tensor
+from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
-
-Tags = npt.NDArray[np.int64]
-
-NOTHING = 0
-"""The tag of bytes whose value nobody needs."""
 
 
 def lost_values(model: Model, plan: Plan, kernels: Kernels) -> Iterator[str]:
     """Every value that a plan loses, in the order in which calls miss them; none for a sound plan."""
-    return _Run(model, plan, kernels).lost()
+    return _Calls(model, plan, kernels).problems()
 
 
-class _Run:
-    """One run of a plan on tags."""
+class _Calls(SymbolicRun):
+    """One symbolic run of a plan."""
 
     def __init__(self, model: Model, plan: Plan, kernels: Kernels):
-        self._model, self._plan, self._kernels = model, plan, kernels
-        self._main = model.subgraphs[0]
         starts = list(itertools.accumulate(plan.memories, initial=0))
+        self._plan, self._kernels = plan, kernels
         self._begins = [starts[buffer.memory] + buffer.offset for buffer in plan.buffers]
-        self._memory = np.full(plan.ram_bytes, NOTHING, np.int64)
-        self._bases = _bases(model)
-        self._lasting = lasting_tensors(model)
-        self._moved: dict[int, Tags] = {}
-        self._places = {
-            key: begin + offset for begin, buffer in zip(self._begins, plan.buffers) for key, offset in buffer.tensors
-        }
-        self._registrations = [
-            REGISTRATIONS.get(model.operator_name(operator), OPAQUE) for operator in self._main.operators or ()
-        ]
+        self._main = model.subgraphs[0].operators or []
+        places: dict[TensorKey, Place] = {}
+        scratch: dict[TensorKey, list[Place]] = {}
+        for begin, buffer in zip(self._begins, plan.buffers):
+            for (subgraph, tensor), offset in buffer.tensors:
+                table = (model.subgraphs[subgraph].tensors or [])[tensor]
+                size = TensorFacts(table.type, table.shape or ()).bytes
+                places[subgraph, tensor] = Place(begin + offset, size)
+            if buffer.scratch_of is not None and buffer.scratch_of[0]:
+                scratch.setdefault(buffer.scratch_of, []).append(Place(begin, buffer.size))
+        super().__init__(model.root, places, scratch, REGISTRATIONS, {})
 
-    def lost(self) -> Iterator[str]:
+    def problems(self) -> Iterator[str]:
         """Run everything."""
         for buffer in self._plan.buffers:
             if not 0 <= buffer.offset <= self._plan.memories[buffer.memory] - buffer.size:
                 yield f"{buffer.name} does not fit its memory"
-        for index, operator in enumerate(self._main.operators or ()):
-            self._follow_moves(index, operator)
-        lasting = self._write_lasting()
-        for tensor in self._main.inputs or ():
-            self._write_whole(tensor)
+        lasting = self._lasting_tensors()
+        kept = [(begin, buffer) for begin, buffer in zip(self._begins, self._plan.buffers) if self._is_kept(buffer)]
+        values = [next(self._values) for _ in kept]
+        for value, (begin, buffer) in zip(values, kept):
+            self._memory.write(begin, begin + buffer.size, Label(((value, begin),), None, None))
+        main = self._subgraphs[0]
+        for key in (*lasting, *((0, tensor) for tensor in main.inputs or ())):
+            self._make(key, None)
+        self._follow_moves()
         for call in self._plan.calls:
             if isinstance(call, MovedRows):
-                self._move(call)
+                self._move_rows(call)
             else:
-                yield from self._run(call)
-        for tensor in self._main.outputs or ():
-            yield from self._look_at_whole(tensor, "the caller")
-        for place, tags, name in lasting:
-            if (self._memory[place : place + len(tags)] != tags).any():
-                yield f"{name} does not last until the next invoke"
+                yield from self._call_problems(call)
+        for key in (*((0, tensor) for tensor in main.outputs or ()), *lasting):
+            self._look(key, None)
+        yield from map(str, self._found())
+        for value, (begin, buffer) in zip(values, kept):
+            labels = self._memory.read(begin, begin + buffer.size)
+            if any((value, begin) not in label.values for _, _, label in labels):
+                yield f"{buffer.name} does not last until the next invoke"
 
-    # What is in memory.
+    def _lasting_tensors(self) -> list[TensorKey]:
+        """Variables, and outputs of operators that may end an invoke, which the next one reads."""
+        found = []
+        for i, subgraph in enumerate(self._subgraphs):
+            found += [(i, j) for j, table in enumerate(subgraph.tensors or ()) if table.is_variable]
+            for operator in subgraph.operators or ():
+                if self._codes[operator.opcode_index][1].ends_invoke:
+                    found += [(i, output) for output in operator.outputs or ()]
+        return [key for key in dict.fromkeys(found) if key in self._places]
 
-    def _write_lasting(self) -> list[tuple[int, Tags, str]]:
-        """Tag what stays from invoke to invoke: variables, and buffers that are no tensor's and used throughout."""
-        last = max((buffer.last_step for buffer in self._plan.buffers), default=0)
-        lasting = []
-        for number, buffer in enumerate(self._plan.buffers):
-            lasts = any(tensor in self._lasting[subgraph] for (subgraph, tensor), _ in buffer.tensors)
-            if lasts or (not buffer.tensors and (buffer.first_step, buffer.last_step) == (0, last)):
-                key = buffer.tensors[0][0] if buffer.tensors else None
-                base = -1 - number * self._plan.ram_bytes if key is None else self._bases[key]
-                tags = np.arange(base, base + buffer.size, dtype=np.int64)
-                begin = self._begins[number]
-                self._memory[begin : begin + buffer.size] = tags
-                lasting.append((begin, tags, buffer.name))
-        return lasting
+    def _follow_moves(self) -> None:
+        """Outputs of operators that only move bytes consist of their inputs' values, whether or not they are called."""
+        for index, operator in enumerate(self._main):
+            for output in operator.outputs or ():
+                self._content((0, output))
+            for output, pieces in self._moved(index, operator).items():
+                self._contents[0, output] = tuple(pieces)
 
-    def _write_whole(self, tensor: int) -> None:
-        place = self._places.get((0, tensor))
-        if place is not None:
-            tags = self._tags(tensor, 0, self._facts(tensor).bytes)
-            self._memory[place : place + len(tags)] = tags
+    def _moved(self, index: int, operator: Operator) -> dict[int, list[ValueBytes]]:
+        """The values of outputs that consist of bytes of inputs."""
+        moves = self._codes[operator.opcode_index][1].moves
+        found: dict[int, list[ValueBytes]] = {}
+        for move in (moves(self._facts((0, index), operator)) if moves is not None else None) or ():
+            content = self._content((0, (operator.inputs or ())[move.input]))
+            found.setdefault((operator.outputs or ())[move.output], []).extend(part_of(content, move.source, move.size))
+        return found
 
-    def _look_at_whole(self, tensor: int, reader: str) -> Iterator[str]:
-        place = self._places.get((0, tensor))
-        if place is not None:
-            yield from self._look(tensor, place, 0, self._facts(tensor).bytes, reader)
-
-    def _look(self, tensor: int, place: int, begin: int, end: int, reader: str) -> Iterator[str]:
-        """Whether bytes of a tensor are at a place."""
-        found = self._memory[place : place + end - begin]
-        if place < 0 or len(found) != end - begin or (found != self._tags(tensor, begin, end)).any():
-            yield f"{reader} does not find bytes {begin} to {end} of tensor {tensor}"
-
-    def _tags(self, tensor: int, begin: int, end: int) -> Tags:
-        if tensor in self._moved:
-            return self._moved[tensor][begin:end]
-        base = self._bases[0, tensor]
-        return np.arange(base + begin, base + end, dtype=np.int64)
-
-    def _follow_moves(self, index: int, operator: Operator) -> None:
-        """The tags of outputs that are bytes of inputs."""
-        registration = self._registrations[index]
-        moves = registration.moves(self._operator_facts(operator)) if registration.moves is not None else None
-        inputs, outputs = operator.inputs or (), operator.outputs or ()
-        for output in outputs if moves is not None else ():
-            self._moved[output] = np.full(self._facts(output).bytes, NOTHING, np.int64)
-        for move in moves or ():
-            tags = self._tags(inputs[move.input], move.source, move.source + move.size)
-            self._moved[outputs[move.output]][move.target : move.target + move.size] = tags
+    def _is_kept(self, buffer: RamBuffer) -> bool:
+        """Whether a buffer is no tensor's and is used throughout: it stays from invoke to invoke."""
+        last = max(each.last_step for each in self._plan.buffers)
+        return not buffer.tensors and (buffer.first_step, buffer.last_step) == (0, last)
 
     # Calls.
 
-    def _move(self, move: MovedRows) -> None:
-        begin = self._begins[move.buffer]
-        moved = self._memory[begin + move.source : begin + move.source + move.size].copy()
-        self._memory[begin + move.target : begin + move.target + move.size] = moved
+    def _move_rows(self, move: MovedRows) -> None:
+        begin, distance = self._begins[move.buffer] + move.source, move.target - move.source
+        for first, end, label in list(self._memory.read(begin, begin + move.size)):
+            values = tuple((value, start + distance) for value, start in label.values)
+            self._memory.write(first + distance, end + distance, label._replace(values=values))
 
-    def _run(self, call: Call) -> Iterator[str]:
-        operator = (self._main.operators or [])[call.operator]
-        name = f"operator {call.operator} {self._registrations[call.operator].name}, rows {call.rows}"
+    def _call_problems(self, call: Call) -> Iterator[str]:
+        operator, here = self._main[call.operator], (0, call.operator)
+        name = f"{self._operator(here)}, rows {call.rows}"
         for place, tensor in enumerate(operator.inputs or ()):
-            yield from self._look_at_input(call, place, tensor, name)
-        registration = self._registrations[call.operator]
-        moves = registration.moves(self._operator_facts(operator)) if registration.moves and call.rows is None else None
-        if moves is not None:
-            yield from self._run_moves(call, operator, moves, name)
+            yield from self._input_problems(call, place, (0, tensor), name)
+        if (call.rows is None and self._moved(call.operator, operator)) or called_subgraphs(operator):
+            tensors = *(operator.inputs or ()), *(operator.outputs or ())
+            for tensor, region in zip(tensors, (*call.inputs, *call.outputs)):
+                if region is not None:
+                    self._places[0, tensor] = self._bytes_of((0, tensor), region)
+            yield from map(str, self._run_operator(here, operator))
+            self._follow_moves()
             return
-        yield from self._look_at_places(call, operator, name)
+        yield from self._placement_problems(call, operator, name)
         for region in call.scratch:
-            self._overwrite(region.buffer)
-        for subgraph in called_subgraphs(operator):
-            self._overwrite_subgraph(subgraph)
-        for tensor, window in zip(operator.outputs or (), call.outputs):
-            if window is not None:
-                if call.rows is not None and (window.first_row, window.rows) != (call.rows.first, call.rows.size):
-                    yield f"{name} writes rows {window.first_row} on"
-                begin = self._address(window)
-                first, size = self._bytes(tensor, window)
-                self._memory[begin : begin + size] = self._tags(tensor, first, first + size)
+            begin = self._begins[region.buffer]
+            self._memory.write(begin, begin + self._plan.buffers[region.buffer].size, Label((), None, here))
+        for tensor, region in zip(operator.outputs or (), call.outputs):
+            if region is not None:
+                yield from self._write_rows(call, (0, tensor), region, name)
 
-    def _run_moves(self, call: Call, operator: Operator, moves: Sequence[Move], name: str) -> Iterator[str]:
-        """An operator that moves bytes, one move after the other: each to where its bytes are, or elsewhere."""
-        inputs, outputs = operator.inputs or (), operator.outputs or ()
-        for move in moves:
-            read, written = call.inputs[move.input], call.outputs[move.output]
-            if written is None:
-                continue
-            target = _Bytes(self._address(written) + move.target, move.size)
-            if read is not None:
-                source = _Bytes(self._address(read) + move.source, move.size)
-                yield from self._look(inputs[move.input], source.begin, move.source, move.source + move.size, name)
-                is_behind = move.ascending and target.begin < source.begin
-                if source.begin != target.begin and source.meets(target) and not is_behind:
-                    yield f"{name} moves bytes over others that it has yet to move"
-            tags = self._tags(outputs[move.output], move.target, move.target + move.size)
-            self._memory[target.begin : target.begin + target.size] = tags
-
-    def _look_at_input(self, call: Call, place: int, tensor: int, name: str) -> Iterator[str]:
-        window = call.inputs[place]
-        if window is None:
-            if (0, tensor) in self._places:
-                yield f"{name} has no window on tensor {tensor}"
+    def _input_problems(self, call: Call, place: int, key: TensorKey, name: str) -> Iterator[str]:
+        region = call.inputs[place]
+        if region is None:
+            if key in self._places:
+                yield f"{name} has no region of {self._tensor(key)}"
             return
-        first, size = self._bytes(tensor, window)
-        yield from self._look(tensor, self._address(window), first, first + size, name)
-        missing = self._rows_read(call, tensor) - set(range(window.first_row, window.first_row + window.rows))
+        taken = self._bytes_of(key, region)
+        first = region.first_row * self._row_bytes(key)
+        self._places[key] = Place(taken.offset - first, self._bytes(key))
+        self._look(key, (0, call.operator), first, first + taken.bytes)
+        yield from map(str, self._found())
+        missing = self._rows_read(call, key) - set(range(region.first_row, region.first_row + region.rows))
         if missing:
-            yield f"{name} has no rows {sorted(missing)} of tensor {tensor}"
+            yield f"{name} has no rows {sorted(missing)} of {self._tensor(key)}"
 
-    def _rows_read(self, call: Call, tensor: int) -> set[int]:
+    def _rows_read(self, call: Call, key: TensorKey) -> set[int]:
         """The rows of an input that a call reads, tap by tap."""
-        facts = self._operator_facts((self._main.operators or [])[call.operator])
-        height = _height(self._facts(tensor))
+        height = self._height(key)
         if call.rows is None:
             return set(range(height))
-        both = windows(facts)
+        both = windows(self._facts((0, call.operator), self._main[call.operator]))
         axis = both[0] if both is not None else Axis(height, 1, height)
         read = {
             row * axis.stride + tap * axis.dilation - axis.before
@@ -201,107 +164,66 @@ class _Run:
         }
         return {row for row in read if 0 <= row < height}
 
-    def _look_at_places(self, call: Call, operator: Operator, name: str) -> Iterator[str]:
+    def _write_rows(self, call: Call, key: TensorKey, region: BufferRegion, name: str) -> Iterator[str]:
+        if call.rows is not None and (region.first_row, region.rows) != (call.rows.first, call.rows.size):
+            yield f"{name} writes rows {region.first_row} on"
+        at, size = self._bytes_of(key, region)
+        for piece in part_of(self._content(key), region.first_row * self._row_bytes(key), size):
+            label = Label(((piece.value, at - piece.start),), key, (0, call.operator))
+            self._memory.write(at, at + piece.bytes, label)
+            at += piece.bytes
+
+    def _placement_problems(self, call: Call, operator: Operator, name: str) -> Iterator[str]:
         """Whether outputs and scratch lie only where they may."""
-        written = [
-            (window, tensor) for window, tensor in zip(call.outputs, operator.outputs or ()) if window is not None
-        ]
-        read = [(i, t, w) for i, (t, w) in enumerate(zip(operator.inputs or (), call.inputs)) if w is not None]
-        outputs = [_Bytes(self._address(window), self._bytes(tensor, window)[1]) for window, tensor in written]
-        scratch = [_Bytes(self._begins[x.buffer], self._plan.buffers[x.buffer].size) for x in call.scratch]
+        outputs = [self._bytes_of((0, t), x) for t, x in zip(operator.outputs or (), call.outputs) if x is not None]
+        scratch = [Place(self._begins[x.buffer], self._plan.buffers[x.buffer].size) for x in call.scratch]
         needs = self._needs(call, operator)
-        if len(scratch) != len(needs.scratch) or any(of.size < size for of, size in zip(scratch, needs.scratch)):
-            yield f"{name} has {[of.size for of in scratch]} bytes of scratch, but needs {list(needs.scratch)}"
-        for i, tensor, window in read:
-            place = _Bytes(self._address(window), self._bytes(tensor, window)[1])
-            if any(place.meets(other) for other in scratch):
-                yield f"{name} writes scratch over tensor {tensor}"
+        if len(scratch) != len(needs.scratch) or any(x.bytes < size for x, size in zip(scratch, needs.scratch)):
+            yield f"{name} has {[x.bytes for x in scratch]} bytes of scratch, but needs {list(needs.scratch)}"
+        for i, (tensor, region) in enumerate(zip(operator.inputs or (), call.inputs)):
+            if region is None:
+                continue
+            read = self._bytes_of((0, tensor), region)
+            if any(read.meets(other) for other in scratch):
+                yield f"{name} writes scratch over {self._tensor((0, tensor))}"
             for output in outputs:
-                if place.meets(output) and not (len(outputs) == 1 and place.begin - output.begin in needs.overlaps[i]):
-                    yield f"{name} writes its output over tensor {tensor} while it reads it"
-        together = [*outputs, *scratch]
-        for i, one in enumerate(together):
-            if any(one.meets(other) for other in together[:i]):
-                yield f"{name} writes two outputs or scratch buffers to the same bytes"
+                is_allowed = len(outputs) == 1 and read.offset - output.offset in needs.overlaps[i]
+                if read.meets(output) and not is_allowed:
+                    yield f"{name} writes its output over {self._tensor((0, tensor))} while it reads it"
+        if any(one.meets(other) for one, other in itertools.combinations([*outputs, *scratch], 2)):
+            yield f"{name} writes two outputs or scratch buffers to the same bytes"
 
     def _needs(self, call: Call, operator: Operator) -> CallNeeds:
-        facts = self._operator_facts(operator)
+        facts = self._facts((0, call.operator), operator)
         if call.rows is None:
             return self._kernels.needs(ShapedCall(0, call.operator, facts, None))
-        inputs = [
-            facts.inputs[i] if window is None else _with_rows(facts.inputs[i], window.rows)
-            for i, window in enumerate(call.inputs)
-        ]
-        both = windows(facts)
+        both, region = windows(facts), call.inputs[0]
         if both is not None:
-            window = call.inputs[0]
-            assert window is not None
+            assert region is not None
             axis = both[0]
-            before = window.first_row - (call.rows.first * axis.stride - axis.before)
-            both = axis._replace(size=window.rows, windows=call.rows.size, before=before), both[1]
-        outputs = [_with_rows(facts.outputs[0], call.rows.size)]
-        shaped = OperatorFacts(inputs, [facts for facts in outputs if facts is not None], facts.options)
+            before = region.first_row - (call.rows.first * axis.stride - axis.before)
+            both = axis._replace(size=region.rows, windows=call.rows.size, before=before), both[1]
+        inputs = [x if r is None or x is None else _with_rows(x, r.rows) for x, r in zip(facts.inputs, call.inputs)]
+        shaped = OperatorFacts(inputs, [_with_rows(facts.outputs[0], call.rows.size)], facts.options)
         return self._kernels.needs(ShapedCall(0, call.operator, shaped, both))
-
-    def _overwrite(self, number: int) -> None:
-        begin = self._begins[number]
-        self._memory[begin : begin + self._plan.buffers[number].size] = NOTHING
-
-    def _overwrite_subgraph(self, subgraph: int) -> None:
-        """All that a subgraph may write, and those that it runs."""
-        for number, buffer in enumerate(self._plan.buffers):
-            if any(key[0] == subgraph and key[1] not in self._lasting[subgraph] for key, _ in buffer.tensors):
-                self._overwrite(number)
-        for operator in self._model.subgraphs[subgraph].operators or ():
-            for called in called_subgraphs(operator):
-                self._overwrite_subgraph(called)
 
     # Sizes.
 
-    def _address(self, window: BufferRegion) -> int:
-        return self._begins[window.buffer] + window.offset
+    def _bytes_of(self, key: TensorKey, region: BufferRegion) -> Place:
+        """Where the rows of a region are."""
+        return Place(self._begins[region.buffer] + region.offset, region.rows * self._row_bytes(key))
 
-    def _bytes(self, tensor: int, window: BufferRegion) -> tuple[int, int]:
-        """The first byte of a window on a tensor, and how many there are."""
-        facts = self._facts(tensor)
-        row = facts.bytes // max(_height(facts), 1)
-        return window.first_row * row, window.rows * row
+    def _shape(self, key: TensorKey) -> Sequence[int]:
+        return (self._subgraphs[key[0]].tensors or [])[key[1]].shape or ()
 
-    def _table(self, key: TensorKey) -> Tensor:
-        return (self._model.subgraphs[key[0]].tensors or [])[key[1]]
+    def _height(self, key: TensorKey) -> int:
+        shape = self._shape(key)
+        return shape[1] if len(shape) == 4 else 1
 
-    def _facts(self, tensor: int) -> TensorFacts:
-        table = self._table((0, tensor))
-        return TensorFacts(table.type, table.shape or ())
-
-    def _operator_facts(self, operator: Operator) -> OperatorFacts:
-        return OperatorFacts.of(self._model.root, self._main, operator)
+    def _row_bytes(self, key: TensorKey) -> int:
+        table = (self._subgraphs[key[0]].tensors or [])[key[1]]
+        return TensorFacts(table.type, table.shape or ()).bytes // max(self._height(key), 1)
 
 
-class _Bytes(NamedTuple):
-    """Bytes of RAM."""
-
-    begin: int
-    size: int
-
-    def meets(self, other: _Bytes) -> bool:
-        """Whether they have a byte in common."""
-        return max(self.begin, other.begin) < min(self.begin + self.size, other.begin + other.size)
-
-
-def _bases(model: Model) -> dict[TensorKey, int]:
-    """The tag of the first byte of each tensor."""
-    bases, base = {}, NOTHING + 1
-    for i, subgraph in enumerate(model.subgraphs):
-        for j, table in enumerate(subgraph.tensors or ()):
-            bases[i, j] = base
-            base += TensorFacts(table.type, table.shape or ()).bytes
-    return bases
-
-
-def _height(facts: TensorFacts) -> int:
-    return facts.dims[1] if len(facts.dims) == 4 else 1
-
-
-def _with_rows(facts: TensorFacts | None, rows: int) -> TensorFacts | None:
-    return None if facts is None else facts._replace(dims=(facts.dims[0], rows, *facts.dims[2:]))
+def _with_rows(facts: TensorFacts, rows: int) -> TensorFacts:
+    return facts._replace(dims=(facts.dims[0], rows, *facts.dims[2:]))

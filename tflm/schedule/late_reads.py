@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflm.graph import Graph
+from tflm.schedule.calls import Call, Plan
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Call, Plan
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.model import Model
 from tflm.schema.options import VarHandleOptions

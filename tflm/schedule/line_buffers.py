@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from tflm.schedule.calls import BufferRegion, MovedRows
 from tflm.schedule.row_operators import RowOperator
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import BufferRegion, MovedRows
 
 NO_ROW = 1 << 30
 """After all rows."""

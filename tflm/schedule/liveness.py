@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tflm.graph import Graph
-from tflm.kernels import Node
+from tflm.kernels import OPAQUE, REGISTRATIONS, Node
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.memory.lifetimes import LifetimeBuilder, ScratchBufferRequest
 from tflm.memory.tensor import TfLiteEvalTensor
@@ -24,6 +24,20 @@ def lifetimes_of(model: Model, scratch: Sequence[int] = ()) -> LifetimeBuilder:
     nodes = [[Node.of(model, operator) for operator in subgraph.operators or ()] for subgraph in model.subgraphs]
     requests = [ScratchBufferRequest(size, 0, node) for node, size in enumerate(scratch) if size]
     return LifetimeBuilder(model, nodes, tensors, [frozenset()] * len(nodes), requests, None)
+
+
+def lasting_tensors(model: Model) -> list[set[int]]:
+    """For each subgraph, its variables, and outputs of operators that may end an invoke, which the next one reads."""
+    lasting = []
+    for subgraph in model.subgraphs:
+        variables = {i for i, table in enumerate(subgraph.tensors or ()) if table.is_variable}
+        enders = [
+            operator
+            for operator in subgraph.operators or ()
+            if REGISTRATIONS.get(model.operator_name(operator), OPAQUE).ends_invoke
+        ]
+        lasting.append(variables.union(*(operator.outputs or () for operator in enders)))
+    return lasting
 
 
 class Liveness:

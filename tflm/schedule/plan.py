@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 from tflm.errors import CompileError, RewriteError
 from tflm.schedule.call_checker import lost_values
+from tflm.schedule.calls import Call, Plan, RamBuffer
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
 from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LineBufferCosts
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
-from tflm.schedule.schedule import Call, Plan, RamBuffer, Schedule
+from tflm.schedule.schedule import Schedule
 from tflm.schedule.stage_search import tilings_within
 from tflm.schema.model import Model
 from tflm.schema.patch import with_operator_order

@@ -1,8 +1,4 @@
-"""The order in which a model runs, and the memory that each call reads and writes.
-
-A schedule is a list of calls and moves on regions of buffers, from which follows when each byte of a buffer is needed.
-A plan is a schedule whose buffers have offsets.
-"""
+"""Schedules: calls whose buffers have no places yet, from which follows when each byte of a buffer is needed."""
 
 from __future__ import annotations
 
@@ -10,84 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tflm.memory.byte_labels import TensorKey
 from tflm.planning.bars import BodyMember, Trailing
 from tflm.planning.views import Body, Piece, merged
-from tflm.schedule.rows import Rows
-
-
-class RamBuffer(NamedTuple):
-    """Memory that is placed in one piece: a tensor, tensors that lie in each other, rows of a tensor, or scratch.
-
-    Attributes:
-        name: for people.
-        size: in bytes.
-        tensors: those in it, with where each begins; of a line buffer, the tensor at 0.
-        scratch_of: the subgraph and the operator that use it as scratch.
-        memory, offset: its place; the memories are numbered.
-        first_step, last_step: the steps between which it is used: 0 is before the first call.
-    """
-
-    name: str
-    size: int
-    tensors: tuple[tuple[TensorKey, int], ...] = ()
-    scratch_of: tuple[int, int] | None = None
-    memory: int = 0
-    offset: int = 0
-    first_step: int = 0
-    last_step: int = 0
-
-
-class BufferRegion(NamedTuple):
-    """Consecutive rows of a tensor in a buffer; a whole tensor is all its rows.
-
-    Attributes:
-        buffer: by index.
-        offset, bytes: where in the buffer.
-        first_row, rows: which rows, and how many.
-    """
-
-    buffer: int
-    offset: int
-    bytes: int
-    first_row: int
-    rows: int
-
-
-class Call(NamedTuple):
-    """A call of an operator's kernel.
-
-    Attributes:
-        operator: index in the first subgraph.
-        rows: of the output that it computes; None for all of them, of all outputs.
-        inputs: one for each input; None for constants and for inputs that are left out.
-        outputs: one for each output; of the rows that are computed.
-        scratch: buffers that only this call uses, in the order in which they were requested.
-        overlaps: for each input, how many bytes it may begin behind the output where the two share bytes, in ranges.
-        steps: of the invocation that it takes, more than one if it runs subgraphs.
-    """
-
-    operator: int
-    rows: Rows | None
-    inputs: tuple[BufferRegion | None, ...]
-    outputs: tuple[BufferRegion | None, ...]
-    scratch: tuple[BufferRegion, ...]
-    overlaps: tuple[tuple[range, ...], ...]
-    steps: int = 1
-
-
-class MovedRows(NamedTuple):
-    """Bytes of a buffer that move inside it, as by memmove: rows that the next call reads again."""
-
-    buffer: int
-    source: int
-    target: int
-    size: int
-
-    @property
-    def steps(self) -> int:
-        """Steps of the invocation that it takes."""
-        return 1
+from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
 
 
 @dataclass
@@ -201,24 +122,3 @@ def _pieces(uses: Sequence[_Use]) -> list[Piece]:
             life[i] = use.step, use.step
     pieces += [Piece(borders[i], borders[i + 1], *steps) for i, steps in enumerate(life) if steps is not None]
     return pieces
-
-
-class Plan(NamedTuple):
-    """A compiled model's memory, and the calls that use it.
-
-    Attributes:
-        memories: bytes that are used of each memory.
-        buffers: what is in them.
-        calls: in the order in which they run.
-        stages: operators that run in bands of rows, in turns.
-    """
-
-    memories: tuple[int, ...]
-    buffers: tuple[RamBuffer, ...]
-    calls: tuple[Call | MovedRows, ...]
-    stages: tuple[Rows, ...] = ()
-
-    @property
-    def ram_bytes(self) -> int:
-        """Bytes of all memories."""
-        return sum(self.memories)
