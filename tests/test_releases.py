@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -360,3 +361,12 @@ def test_sizes_of_structures_are_those_of_every_release(corpus: Path, file: str,
                 size = struct.size(CORTEX_M, release), struct.alignment(CORTEX_M, release)
                 assert size in sizes[struct.name], (line["commit"], struct.name)
     assert {"MicroAllocator", "TfLiteNode", "TfLiteTensor", "OpDataConv"} <= found
+
+
+@pytest.mark.parametrize(("day", "later"), [("2026-10", True), ("2027", True), ("2026", False), ("2026-08-20", False)])
+def test_a_day_after_the_known_history_is_not_taken_without_a_word(day: str, later: bool) -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert releases.by_name(day).commit == history()[-1].hash
+    assert [each.category for each in caught] == [tflm.VersionAssumed] * later
+    assert all(f"ends on {history()[-1].date}" in str(each.message) for each in caught)

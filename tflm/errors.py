@@ -89,7 +89,7 @@ class ArenaShared(UserWarning):
 
 
 class VersionAssumed(UserWarning):
-    """A TFLM release does not determine the version of a kernel library; the message says which one is assumed."""
+    """A release leaves open which TFLM or kernel library is meant; the message says which version is assumed."""
 
 
 class CompileError(TflmError):

@@ -131,14 +131,14 @@ static void fill(TfLiteTensor* input) {{
   for (unsigned j = 0; input->type == kTfLiteFloat32 && j < input->bytes / 4; ++j)
     input->data.f[j] = 0.01f * (static_cast<int>(j * 37 % 256) - 128);
 }}
-static int run(const unsigned char* model, const tflite::MicroOpResolver& resolver) {{
-  tflite::MicroInterpreter interpreter(tflite::GetModel(model), resolver, arena, sizeof(arena));
+static int run(const unsigned char* model, const MicroOpResolver& resolver) {{
+  MicroInterpreter interpreter(GetModel(model), resolver, arena, sizeof(arena));
   if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
   for (unsigned i = 0; i < interpreter.inputs_size(); ++i) fill(interpreter.input(i));
   return interpreter.Invoke();
 }}
 int main() {{
-  static tflite::MicroMutableOpResolver<{count}> resolver;
+  static MicroMutableOpResolver<{count}> resolver;
 {adds}
   return {runs};
 }}
@@ -211,7 +211,7 @@ class Counter:
         names = sorted({name for model in models for name in operators_of(model)})
         adds = [f"  resolver.{REGISTRATIONS[name].resolver_method}();" for name in names]
         adds += [
-            f"  count<{i}>(resolver.FindOp(tflite::BuiltinOperator_{name}));"
+            f"  count<{i}>(resolver.FindOp(BuiltinOperator_{name}));"
             if name in BuiltinOperator.__members__
             else f'  count<{i}>(resolver.FindOp("{name}"));'
             for i, name in enumerate(names)

@@ -45,10 +45,13 @@ COMPILED = ("-Os", "-ffunction-sections", "-fdata-sections")
 INCLUDES = """#include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/micro_mutable_op_resolver.h"
 #include "tensorflow/lite/schema/schema_generated.h"
+namespace tflite { namespace micro {} }  // names were in the first and in none, and moved to the second in 2026
+using namespace tflite;
+using namespace tflite::micro;
 """
 
 ROOTS = """#define KEPT __attribute__((noinline))
-using Resolver = tflite::MicroMutableOpResolver<{many}>;
+using Resolver = MicroMutableOpResolver<{many}>;
 extern "C" {{
 {functions}
 void add_all(Resolver& resolver) {{
@@ -61,9 +64,9 @@ MAIN = """extern const unsigned char model[];
 extern unsigned char arena[];
 {declarations}
 int main() {{
-  static tflite::MicroMutableOpResolver<{capacity}> resolver;
+  static MicroMutableOpResolver<{capacity}> resolver;
 {adds}
-  static tflite::MicroInterpreter interpreter(tflite::GetModel(model), resolver, arena, 0x10000);
+  static MicroInterpreter interpreter(GetModel(model), resolver, arena, 0x10000);
   if (interpreter.AllocateTensors() != kTfLiteOk) return 1;
   return interpreter.Invoke();
 }}
@@ -191,8 +194,9 @@ def methods_of(header: str, symbols: Iterable[str]) -> list[Method]:
     mangled = set(symbols)
     for operator, registration in sorted(REGISTRATIONS.items()):
         typed, name = f"{operator}_INT8", registration.resolver_method
-        if registration.int8_registration and f"_ZN6tflite{len(typed) + 9}Register_{typed}Ev" in mangled:
-            found.append(Method(f"{name}:{typed}", f"resolver.{name}(tflite::Register_{typed}());", 0))
+        scoped = {f"_ZN6tflite{scope}{len(typed) + 9}Register_{typed}Ev" for scope in ("", "5micro")}
+        if registration.int8_registration and scoped & mangled:
+            found.append(Method(f"{name}:{typed}", f"resolver.{name}(Register_{typed}());", 0))
     return found
 
 
@@ -207,7 +211,7 @@ def all_operators(toolchain: Toolchain, methods: Sequence[Method]) -> Path:
     functions = "\n".join(f"KEPT void {m.function}(Resolver& resolver) {{ {m.call} }}" for m in methods)
     calls = "\n".join(f"  {method.function}(resolver);" for method in methods)
     roots = ROOTS.format(many=MANY, functions=functions, calls=calls)
-    declarations = f'extern "C" void add_all(tflite::MicroMutableOpResolver<{MANY}>&);'
+    declarations = f'extern "C" void add_all(MicroMutableOpResolver<{MANY}>&);'
     source = MAIN.format(declarations=declarations, capacity=MANY, adds="  add_all(resolver);")
     return toolchain.linked("all", toolchain.compiled("all_main", source), toolchain.compiled("roots", roots))
 

@@ -180,4 +180,4 @@ def _escaped_usage_errors() -> Iterator[None]:
 
 
 def _show_warning(message: Warning | str, *place: Any, **settings: Any) -> None:
-    print_error(f"tflm: {' '.join(str(message).split())}")
+    print_error(f"tflm: {with_options(' '.join(str(message).split()))}")

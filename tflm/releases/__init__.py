@@ -7,9 +7,10 @@ applies: by `tflm.targets.Since` and `Until` in structures, and by `release.hold
 from __future__ import annotations
 
 import re
+import warnings
 from typing import Union
 
-from tflm.errors import ArgumentError
+from tflm.errors import ArgumentError, VersionAssumed
 from tflm.release import TFLM_COMMIT
 from tflm.releases.distributions import Distribution, distributions, version_of
 from tflm.releases.release import COMPRESSION, NAMES_MOVED, STATIC_MEMORY, TODAY, WHEEL, Release
@@ -82,8 +83,15 @@ def _of_distribution(name: str, versions: list[Distribution], words: list[str], 
 
 
 def _newest_until(date: str) -> Commit:
-    """The newest commit up to the end of a day, month or year."""
-    first = history()[0]
+    """The newest commit up to the end of a day, month or year; warns if that is after the known history."""
+    first, last = history()[0], history()[-1]
+    if date > last.date[: len(date)]:
+        warnings.warn(
+            f"the known history of TFLM ends on {last.date}, before {date}: using commit {last.hash}. "
+            f"release='{WHEEL.commit}' is the TFLM of the tflite-micro package, of {WHEEL.date}",
+            VersionAssumed,
+            stacklevel=2,
+        )
     found = [commit for commit in history() if commit.date[: len(date)] <= date]
     if not found:
         raise ArgumentError(f"TFLM's history begins on {first.date}, after {date}; name a later day")
