@@ -22,7 +22,7 @@ from tflm.boards import Bank, Board, by_name
 from tflm.boards.board_fit import board_fit
 from tflm.schema import ModelBuilder
 
-M4 = by_name("nrf52840dk")
+M4 = by_name("nrf52840dk", "bare-metal")
 
 
 MODEL = shrinking_network(48)

@@ -19,14 +19,23 @@ from test_fit import ARENA, M4, MODEL, board
 
 import tflm
 from tflm.application.errors import RequestError
-from tflm.application.machine import Machine, MachineOptions
-from tflm.application.projects import origin_of_project, project_files, project_kinds, usual_kind
+from tflm.application.machine import Machine, MachineOptions, libraries_for
+from tflm.application.projects import (
+    machine_of_project,
+    origin_of_project,
+    project_files,
+    project_kinds,
+    usual_kind,
+)
 from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS, board_ids
 from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name, chips
-from tflm.boards.board_fit import board_fit
+from tflm.boards.board_fit import board_fit, fits_of
+from tflm.boards.sdks import sdks_for
 from tflm.libraries import library_for
+from tflm.release import TFLM_COMMIT
+from tflm.releases import TODAY
 from tflm.schema import BuiltinOperator, TensorType, quantized
 
 TINY = tflm.Model.from_file(INT8_MODEL)
@@ -250,9 +259,10 @@ def test_every_board_has_a_project(name: str) -> None:
     chip, ids = boards()[name].chip if name in boards() else name, board_ids().get(name)
     usual = {"arduino": "arduino", "espressif": "esp-idf"}
     others = "pico" if chip in ("RP2040", "RP2350") else "stm32" if chip in stm32_parts() else "qemu"
-    if others == "qemu" and ids is not None:
-        is_arduino = on.board is not None and on.board.sdk == "arduino" and ids.platformio
-        others = "zephyr" if ids.zephyr and not is_arduino else "platformio" if ids.platformio else others
+    if on.board is not None and on.board.sdk == "zephyr":
+        others = "zephyr"
+    elif others == "qemu" and ids is not None and ids.platformio:
+        others = "platformio"
     assert kind == usual.get("arduino" if on.kernels.name == "arduino" else on.target.family, others)
 
 
@@ -463,7 +473,7 @@ def test_every_kind_is_tried() -> None:
 
 
 def test_fit_writes_the_model_a_report_and_the_project(compiler: str, tmp_path: Path) -> None:  # noqa: F811
-    found = tflm.fit(MODEL, board=M4)
+    found = tflm.fit(MODEL, board="nrf52840dk")
     files = found.write(tmp_path / "a" / "b", "net")
     assert {*files} == {path for path in (tmp_path / "a").rglob("*") if path.is_file()}
     assert (tmp_path / "a/b/net.tflite").read_bytes() == bytes(found.data)
@@ -476,3 +486,75 @@ def test_fit_writes_no_project_for_a_model_that_does_not_fit(tmp_path: Path) -> 
     found = tflm.fit(MODEL, board=board(("RAM", 4_096)), kernels="reference")
     assert {path.name for path in found.write(tmp_path)} == {"model.tflite", "report.md"}
     assert "does not fit" in (tmp_path / "report.md").read_text()
+
+
+# --- The arena of the verdict and that of the project -----------------------------------------------------------------
+
+
+def arenas_in(files: dict[str, str]) -> list[int]:
+    (text,) = (text for path, text in files.items() if path.endswith("arena_size.h"))
+    return [int(size) for size in re.findall(r"ArenaSize = (\d+);", text)]
+
+
+def firmware_of_all_boards() -> list[MachineOptions]:
+    """Every board and chip with each SDK that there are figures for, and with each kernel library for its part."""
+    known = [*boards().values(), *chips().values()]
+    with_sdks = [MachineOptions(board=each.name, sdk=sdk) for each in known for sdk in (None, *sdks_for(each.places))]
+    kernels = [
+        MachineOptions(board=each.name, kernels=name)
+        for each in known[::5]
+        for name in libraries_for(each.target)
+        if name != each.kernels
+    ]
+    return with_sdks + kernels
+
+
+def test_verdict_counts_the_arena_that_the_project_declares() -> None:
+    """Whatever TFLM the project pins."""
+    wrong, compared = [], 0
+    for options in firmware_of_all_boards():
+        machine = options.machine()
+        kind = usual_kind(machine)
+        assert machine.board is not None
+        if kind is None:
+            assert machine.target.family == "risc-v" or options.kernels == "arduino", options
+            continue
+        found = board_fit(TINY, machine.board, kernels=machine.kernels)
+        declared = arenas_in(project_files(TINY, "m", machine, "a test", kind))
+        counted = [each.bytes for each in found.placements]
+        compared += 1
+        if declared != counted:
+            wrong.append((options, kind, counted, declared))
+    assert not wrong
+    assert compared > 150
+
+
+@pytest.mark.parametrize(("name", "pin"), [("nrf52840dk", "zephyr"), ("esp32-s3-eye", "esp-tflite-micro")])
+@pytest.mark.filterwarnings("ignore::tflm.errors.VersionAssumed")
+def test_arenas_are_for_the_tflm_that_the_project_pins(name: str, pin: str) -> None:
+    """Without an option; the newest version of a distribution, as if it was named."""
+    usual, named = (MachineOptions(board=name, release=release).machine() for release in (None, pin))
+    assert usual.kernels == named.kernels
+    fit, found = tflm.fit(TINY, board=name), board_fit(TINY, by_name(name))
+    assert fit.kernels == found.measured.kernels == usual.kernels
+    assert [each.measured.kernels for each in fits_of(TINY, [by_name(name)])] == [usual.kernels]
+    today = board_fit(TINY, by_name(name), release=TFLM_COMMIT)
+    assert today.measured.kernels.release.commit == TFLM_COMMIT
+    if pin == "zephyr":  # built without static memory
+        assert found.measured.minimum_arena_bytes > today.measured.minimum_arena_bytes
+
+
+@pytest.mark.parametrize("kind", ["qemu", "platformio"])
+def test_projects_that_build_tflm_itself_pin_its_commit(kind: str) -> None:
+    """Whatever the board's own SDK pins."""
+    on = machine_of_project(MachineOptions(board="nrf52840dk").machine(), kind)
+    assert on.kernels.release == TODAY
+    assert on.kernels.name == library_for("cmsis-nn", on.target, TODAY).name
+
+
+def test_sdks_have_their_own_kernels() -> None:
+    """Arduino's kernels are Arduino's alone, and Zephyr has no ESP-NN."""
+    assert by_name("nano33ble").kernels == "arduino"
+    assert by_name("nano33ble", "zephyr").kernels == "cmsis-nn"
+    assert by_name("esp32-s3-eye", "zephyr").kernels == "reference"
+    assert by_name("nrf52840dk", "arduino").kernels == "cmsis-nn"

@@ -158,8 +158,7 @@ class Session:
         on = _machine(machine)
         if on.board is None:
             raise RequestError(f"choose a board or chip: the memory of {on.target.name} is unknown")
-        usual = on.kernels.name == on.board.kernels
-        kernels = None if usual else on.kernels
+        kernels = None if on.kernels == on.board.library() else on.kernels
         found = fit(
             self.model,
             board=on.board,

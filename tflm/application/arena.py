@@ -31,7 +31,7 @@ from tflm.boards.board_report import (
 from tflm.boards.device_check import operator_findings
 from tflm.boards.verdict import Verdict, verdict_of, within_budget
 from tflm.firmware.board_budget import board_budget
-from tflm.libraries import REFERENCE, library_for
+from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases
 from tflm.report import NAME, TEXT, Report, Table, with_thousands
@@ -247,7 +247,7 @@ def others(model: tflm.Model, machine: Machine, planner: str) -> list[tflm.Arena
     """Measure a model with the other kernel libraries for the part; none for a mere data model."""
     usual = machine.kernels.name.partition("@")[0]
     names = [name for name in libraries_for(machine.target) if name != usual] if machine.target.family else []
-    built = (library_for(name, machine.target, machine.release) for name in names)
+    built = (machine.library(name) for name in names)
     return [arena_with(model, machine.target, each, planner=planner) for each in built]
 
 

@@ -22,11 +22,11 @@ from tflm.boards.device_check import operator_findings
 from tflm.boards.verdict import Verdict, verdict_of
 from tflm.errors import ArgumentError, OperatorError
 from tflm.late_imports import FIT_REPORT, late_import
-from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.libraries import KernelLibrary, Kernels
 from tflm.memory.several_memories import Memory
 from tflm.planning import MemoriesPlan
 from tflm.planning import plan as tflm_plan
-from tflm.releases import TODAY, Releases
+from tflm.releases import Releases
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 
@@ -135,8 +135,7 @@ class Fit:
 
     def _project(self, name: str, origin: str) -> dict[str, str]:
         """The files of a project; none if the model fits neither with TFLM nor as C."""
-        release = self.kernels.release if self.kernels.release != TODAY else None  # what a project pins otherwise
-        machine = Machine(self.board.target, self.kernels, self.board, release)
+        machine = Machine(self.board.target, self.kernels, self.board, self.board.chosen_release(self.kernels))
         kind = usual_kind(machine)
         if kind is None:
             return {}
@@ -192,7 +191,7 @@ def fit(
         board: a board, or its name; see `tflm.boards.by_name`.
         reserve: bytes of RAM that the application needs beside TFLM's arena, static data and stack.
         kernels: the kernel library that the firmware has; then no other is tried. The board's usual one by default.
-        release: the TFLM that the firmware has, as for `MicroInterpreter`.
+        release: the TFLM that the firmware has, as for `board_fit`.
         max_extra_macs: multiply-accumulates that row bands may add, as a share.
         time_limit: seconds for everything together, most of them for the first kernel library. A step that is under
             way is completed, including the check of its answers. None for no limit: then the result is the same on
@@ -226,9 +225,9 @@ def fit(
 
 def _libraries(board: Board, kernels: Kernels | None, release: Releases | None) -> list[KernelLibrary]:
     """The kernel libraries to try, the usual one first."""
-    usual = library_for(board.kernels if kernels is None else kernels, board.target, release)
-    others = BUILDS.get(usual.name, ()) if kernels is None else ()
-    return [usual, *(library_for(name, board.target, release) for name in others)]
+    usual = board.library(kernels, release)
+    others = BUILDS.get(usual.name.partition("@")[0], ()) if kernels is None else ()
+    return [usual, *(board.library(name, release) for name in others)]
 
 
 def _best_of(search: FitSearch, progress: Callable[[str], None], interrupted: bool = False) -> Fit:

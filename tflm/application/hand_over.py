@@ -11,7 +11,7 @@ from tflm.application.compiled_fit import CompiledFit, compile_command
 from tflm.application.machine import BUILDS, Machine
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Split, board_fit
-from tflm.libraries import KernelLibrary, library_for
+from tflm.libraries import KernelLibrary
 from tflm.releases import Release
 from tflm.report import with_thousands
 
@@ -34,7 +34,7 @@ def _command(name: str, path: Path | str, machine: Machine, ram: str | None) -> 
     usual = "reference"
     if machine.board is not None:
         words += ["--board", machine.board.name]
-        usual = machine.board.kernels
+        usual = machine.library(machine.board.kernels).name
     else:
         words += ["--target", machine.target.name]
     if machine.kernels.name != usual:
@@ -83,7 +83,8 @@ def other_build(model: tflm.Model, fit: BoardFit) -> str:
 
 def _other_fits(model: tflm.Model, fit: BoardFit) -> Iterator[BoardFit]:
     library, board = fit.measured.kernels, fit.board
-    others = (library_for(name, board.target) for name in BUILDS.get(library.name.partition("@")[0], ()))
+    release = board.chosen_release(library)
+    others = (board.library(name, release) for name in BUILDS.get(library.name.partition("@")[0], ()))
     fits = (fit_or_none(model, board, other, fit.split) for other in others)
     return (fit for fit in fits if fit is not None)
 

@@ -9,8 +9,9 @@ import tflm
 from tflm import boards, libraries
 from tflm.application.errors import OptionError
 from tflm.boards import Board
-from tflm.libraries import KernelLibrary, library_for
+from tflm.libraries import REFERENCE, KernelLibrary, library_for
 from tflm.releases import Releases
+from tflm.targets import Target
 
 BUILDS = {
     "cmsis-nn": ("cmsis-nn:size", "reference"),
@@ -22,12 +23,25 @@ BUILDS = {
 
 
 class Machine(NamedTuple):
-    """A target, a kernel library and, if given, a board and a TFLM release."""
+    """A target, a kernel library and, if given, a board and a TFLM release.
 
-    target: tflm.targets.Target
+    Without a given release, the kernels are for the TFLM that projects for the board pin.
+    """
+
+    target: Target
     kernels: KernelLibrary
     board: Board | None
     release: Releases | None = None
+
+    def library(self, kernels: str) -> KernelLibrary:
+        """A kernel library for the same firmware, by name.
+
+        Raises:
+            ArgumentError: as for `library_for`.
+        """
+        if self.board is None:
+            return library_for(kernels, self.target, self.release)
+        return self.board.library(kernels, self.release)
 
     @property
     def place(self) -> str:
@@ -35,7 +49,7 @@ class Machine(NamedTuple):
         return self.target.name if self.board is None else self.board.name
 
 
-def target_from(name: str) -> tflm.targets.Target:
+def target_from(name: str) -> Target:
     """Return a target by name.
 
     Raises:
@@ -86,18 +100,19 @@ class MachineOptions(NamedTuple):
             if board is not None and boards.is_guess(self.board or ""):
                 warnings.warn(f"{self.board!r} is taken for {board.name}: {board.description}", stacklevel=2)
             target = target_from(self.target or default) if board is None else board.target
+            machine = Machine(target, REFERENCE, board, self.release)
             usual = "reference" if board is None else board.kernels
-            return Machine(target, library_for(self.kernels or usual, target, self.release), board, self.release)
+            return machine._replace(kernels=machine.library(self.kernels or usual))
         except tflm.ArgumentError as error:
             raise OptionError(str(error)) from None
 
 
-def libraries_for(target: tflm.targets.Target) -> list[str]:
+def libraries_for(target: Target) -> list[str]:
     """Return the names of the kernel libraries for a target."""
     return [name for name in libraries.MODULES if _is_for(name, target)]
 
 
-def _is_for(library: str, target: tflm.targets.Target) -> bool:
+def _is_for(library: str, target: Target) -> bool:
     try:
         library_for(library, target)
     except tflm.ArgumentError:

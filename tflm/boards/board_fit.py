@@ -18,8 +18,8 @@ from tflm.boards.sdks import NOTHING, Span
 from tflm.errors import OperatorError, UnresolvedOperator
 from tflm.firmware.flash_range import flash_range
 from tflm.firmware.resolver_methods import operators_of
-from tflm.libraries import KernelLibrary, Kernels, library_for
-from tflm.releases import Releases
+from tflm.libraries import KernelLibrary, Kernels
+from tflm.releases import Release, Releases
 from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_measurement import SeparateArenas, measure_arena, measure_separate_arenas
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
@@ -441,7 +441,8 @@ def board_fit(
 
     Args:
         kernels: the kernel library; by default the board's usual one.
-        planner, release: as for `MicroInterpreter`.
+        planner: as for `MicroInterpreter`.
+        release: the TFLM of the firmware; by default the one that projects for the board's SDK pin.
         reserve: bytes of RAM reserved for the application.
         split: the required banks of head and tail.
 
@@ -449,7 +450,7 @@ def board_fit(
         ArgumentError: the kernel library is not for the board's part.
         TflmError: the model cannot be allocated in an arena of any size.
     """
-    library = library_for(board.kernels if kernels is None else kernels, board.target, release)
+    library = board.library(kernels, release)
     built = model, AllOpsResolver()
     measured = measure_arena(*built, target=board.target, kernels=library, planner=planner)
     separate = None
@@ -498,10 +499,10 @@ def fits_of(
     Raises:
         ArgumentError: the kernel library is not for the part of one of the boards.
     """
-    known: dict[tuple[str, str, bool], BoardFit | BoardRefusal] = {}
+    known: dict[tuple[str, str, Release, bool], BoardFit | BoardRefusal] = {}
     for board in boards:
-        library = library_for(board.kernels if kernels is None else kernels, board.target, release)
-        built = board.target.name, library.name, len(board.ram) > 1
+        library = board.library(kernels, release)
+        built = board.target.name, library.name, library.release, len(board.ram) > 1
         if built not in known:
             try:
                 known[built] = board_fit(model, board, kernels=library, planner=planner, reserve=reserve)

@@ -9,6 +9,7 @@ from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placem
 from tflm.boards.device_check import DeviceFinding
 from tflm.boards.sdks import Span
 from tflm.boards.verdict import Verdict, verdict_of
+from tflm.releases import TODAY
 from tflm.report import NUMBER, TEXT, Report, Table
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 
@@ -19,6 +20,8 @@ def fit_report(fit: BoardFit) -> Report:
     facts = [(_label(placement), _placed(fit, placement)) for placement in fit.placements]
     if fit.firmware_bank is not None:
         facts.append(("other RAM", f"static RAM and stack in {fit.firmware_bank.name}"))
+    if fit.measured.kernels.release != TODAY:
+        facts.append(("TFLM", fit.measured.kernels.release.name))
     if share is not None:
         facts.append(("SDK", share.description))
     tables = [parts_table(verdict_of(fit)), *([_bank_table(fit)] if fit.separate is not None else [])]

@@ -44,7 +44,7 @@ def by_name(name: str, sdk: str | None = None) -> Board:
 
 
 def with_sdk(board: Board, sdk: str) -> Board:
-    """A board with another SDK.
+    """A board with another SDK, and with the kernels that this has instead of another SDK's.
 
     Raises:
         ArgumentError: there are no figures for the SDK on the board; the message lists the SDKs that have figures.
@@ -52,7 +52,14 @@ def with_sdk(board: Board, sdk: str) -> Board:
     known_sdks = sdks_for(board.places)
     if sdk not in known_sdks:
         raise ArgumentError(f"unknown SDK {sdk!r} for {board.name}; use one of {', '.join(known_sdks)}")
-    return replace(board, sdk=sdk)
+    return replace(board, sdk=sdk, kernels=_kernels_with(board, sdk))
+
+
+def _kernels_with(board: Board, sdk: str) -> str:
+    """The usual kernels with an SDK: Arduino's are a library of Arduino, and Zephyr has no ESP-NN."""
+    if board.kernels == "arduino" and sdk != "arduino":
+        return "cmsis-nn"
+    return "reference" if board.kernels == "esp-nn" and sdk == "zephyr" else board.kernels
 
 
 def is_guess(name: str) -> bool:

@@ -28,6 +28,27 @@ class Span(NamedTuple):
 NOTHING = Span(0, 0)
 
 
+class Origin(NamedTuple):
+    """Where firmware gets TFLM from, if not from its repository.
+
+    Attributes:
+        distribution: a name of `tflm.releases.distributions`.
+        kernels: the libraries that it can be built with, without versions.
+    """
+
+    distribution: str
+    kernels: frozenset[str]
+
+
+ORIGINS = MappingProxyType(
+    {
+        "zephyr": Origin("zephyr", frozenset({"cmsis-nn", "reference"})),
+        "espressif": Origin("esp-tflite-micro", frozenset({"esp-nn", "esp-nn:ansi", "reference"})),
+    }
+)
+"""By SDK or family of parts, the SDK first."""
+
+
 @dataclass(frozen=True)
 class SdkShare:
     """What an SDK leaves of a board, and takes of that; sizes in bytes.

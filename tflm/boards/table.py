@@ -5,13 +5,17 @@ from __future__ import annotations
 import csv
 import functools
 import re
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from types import MappingProxyType
 
 from tflm import targets
-from tflm.boards.sdks import SdkShare, Span, sdk_share
+from tflm.boards.sdks import ORIGINS, SdkShare, Span, sdk_share
+from tflm.errors import VersionAssumed
+from tflm.libraries import KernelLibrary, Kernels, library_for
+from tflm.releases import Release, Releases
 from tflm.targets import Target
 
 UNITS = {"K": 1 << 10, "M": 1 << 20}
@@ -78,6 +82,39 @@ class Board:
     def places(self) -> tuple[str, ...]:
         """Its names in the table of SDKs: the board, its chip, the family of parts."""
         return self.name, self.chip or self.name, self.target.family
+
+    def distribution(self, kernels: str) -> str:
+        """The distribution of TFLM that its SDK's projects pin; empty for TFLM itself, and without an SDK.
+
+        Args:
+            kernels: a kernel library; the projects get one that the distribution lacks from TFLM itself.
+        """
+        origin = ORIGINS.get(self.sdk) or ORIGINS.get(self.target.family)
+        if origin is None or not self.sdk or kernels.partition("@")[0] not in origin.kernels:
+            return ""
+        return origin.distribution
+
+    def library(self, kernels: Kernels | None = None, release: Releases | None = None) -> KernelLibrary:
+        """The kernel library that its firmware is built with.
+
+        Args:
+            kernels: as for `library_for`; its usual ones by default.
+            release: the TFLM of the firmware; for kernels by name, by default the one that its SDK's projects pin.
+
+        Raises:
+            ArgumentError: as for `library_for`.
+        """
+        named = self.kernels if kernels is None else kernels
+        if release is not None or not isinstance(named, str):
+            return library_for(named, self.target, release)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", VersionAssumed)  # nobody named a version
+            return library_for(named, self.target, self.distribution(named) or None)
+
+    def chosen_release(self, library: KernelLibrary) -> Release | None:
+        """The TFLM of a library; None if it is the default one of firmware for this board."""
+        usual = self.library(library.name.partition("@")[0])
+        return None if usual.release == library.release else library.release
 
     @property
     def share(self) -> SdkShare | None:

@@ -57,9 +57,7 @@ def project_files(
         RequestError: the kind is unknown or does not support the board or the kernels, or a tensor's type has no C++
             type.
     """
-    how = kind_named(kind)
-    how.require(machine)
-    machine = (KINDS["esp-idf"] if _is_idf(how, machine) else how).pinned(machine)
+    how, machine = kind_named(kind), machine_of_project(machine, kind)
     if machine.board is not None and (found is None or found.measured.kernels != machine.kernels):
         found = _fit(model, machine.board, machine, found)
     plan = None
@@ -79,6 +77,17 @@ def project_files(
         **rendered(templates, values, folder),
         **(rendered(("esp-idf",), values, folder, "README.md") if _is_idf_of_platformio(how, machine) else {}),
     }
+
+
+def machine_of_project(machine: Machine, kind: str) -> Machine:
+    """The machine with the TFLM and kernels that a project pins.
+
+    Raises:
+        RequestError: the kind is unknown, or does not support the board, the kernels or the chosen TFLM.
+    """
+    how = kind_named(kind)
+    how.require(machine)
+    return (KINDS["esp-idf"] if _is_idf(how, machine) else how).pinned(machine)
 
 
 def _is_idf_of_platformio(how: Kind, machine: Machine) -> bool:

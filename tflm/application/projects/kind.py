@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from string import Template
 from typing import NamedTuple
 
+from tflm import libraries
 from tflm.application.errors import RequestError
 from tflm.application.machine import Machine
 from tflm.application.projects.build import Build
 from tflm.boards import Bank
 from tflm.errors import VersionAssumed
 from tflm.libraries import library_for
-from tflm.releases import distributions
 
 LOOP = """
 $signature {
@@ -101,14 +101,14 @@ class Kind:
         Raises:
             RequestError: it cannot get the chosen ones.
         """
-        release = machine.release
-        if release is None and self.distribution:
-            release = f"{self.distribution} {distributions()[self.distribution][-1].version}"
-        name = machine.kernels.name
+        name, release = machine.kernels.name, machine.kernels.release
+        plain = name.partition("@")[0]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", VersionAssumed)  # the project pins it
-            kernels = library_for(name, machine.target, release or machine.kernels.release)
-            usual = library_for(name.partition("@")[0], machine.target, kernels.release)
+            if machine.board is not None and machine.kernels == machine.board.library(plain):
+                name, release = plain, libraries.by_name(plain).release  # nobody chose them
+            kernels = library_for(name, machine.target, machine.release or self.distribution or release)
+            usual = library_for(plain, machine.target, kernels.release)
         contained = kernels.release.distribution
         if self.distribution and (contained is None or contained.name != self.distribution):
             raise RequestError(
@@ -136,7 +136,7 @@ class Kind:
         kernels = machine.kernels.name.partition("@")[0]
         if kernels not in self.kernels:
             raise RequestError(
-                f"a project for {self.name} can't be built with {machine.kernels.name} kernels; "
+                f"a project for {self.name} can't be built with {kernels} kernels; "
                 f"it supports {' or '.join(sorted(self.kernels))}: use another --project or --kernels"
             )
 

@@ -13,10 +13,10 @@ from tflm.application.projects.parts import ids_of
 from tflm.application.projects.pico import PICO_CHIPS, pico_values
 from tflm.application.projects.platformio import platformio_values
 from tflm.application.projects.zephyr import zephyr_values
+from tflm.boards.sdks import ORIGINS
 
-CMSIS = frozenset({"cmsis-nn", "reference"})
+CMSIS, ESP = ORIGINS["zephyr"].kernels, ORIGINS["espressif"].kernels
 CMSIS_SIZE = CMSIS | {"cmsis-nn:size"}
-ESP = frozenset({"esp-nn", "esp-nn:ansi", "reference"})
 CORTEX_M, ESPRESSIF = frozenset({"cortex-m"}), frozenset({"espressif"})
 ARDUINO_ENTRY = Entry("arduino", SKETCH)
 
@@ -31,7 +31,7 @@ KINDS = {
             Entry("esp-idf", signature="void app_main(void)"),
             esp_memory,
             folder="main/",
-            distribution="esp-tflite-micro",
+            distribution=ORIGINS["espressif"].distribution,
         ),
         Kind(
             "arduino",
@@ -66,7 +66,14 @@ KINDS = {
             source=("tflm",),
         ),
         Kind(
-            "zephyr", CMSIS, frozenset(), zephyr_values, Entry("zephyr"), zephyr_memory, "src/", distribution="zephyr"
+            "zephyr",
+            CMSIS,
+            frozenset(),
+            zephyr_values,
+            Entry("zephyr"),
+            zephyr_memory,
+            folder="src/",
+            distribution=ORIGINS["zephyr"].distribution,
         ),
         Kind(
             "platformio",
@@ -101,26 +108,29 @@ def project_kinds() -> list[str]:
 
 
 def usual_kind(machine: Machine) -> str | None:
-    """The usual kind of project for a board and its kernels; None without a board.
+    """The usual kind of project for a board and its kernels; None without a board, or if there is none.
 
-    The first one that runs on the board: Arduino for its library, ESP-IDF, the Pico SDK and bare parts of ST for their
-    chips, Zephyr and PlatformIO for the boards that they support; QEMU if none of them does. PlatformIO comes first
-    where the board's SDK is an Arduino core.
+    The first one that runs on the board and gets TFLM from where the board's SDK does: Arduino for its library, Zephyr
+    and ESP-IDF for their SDKs, the Pico SDK and bare parts of ST for their chips, PlatformIO for its boards;
+    QEMU if none of them does.
     """
     board = machine.board
     if board is None:
         return None
     chip, ids = board.chip or board.name, ids_of(board)
+    if ids.fqbn and _supports(KINDS["arduino"], machine):
+        return "arduino"
+    origin = board.distribution(machine.kernels.name)
     runs = {
-        "arduino": machine.kernels.name == "arduino",
         "esp-idf": True,
+        "zephyr": True,
         "pico": chip in PICO_CHIPS,
         "stm32": chip in stm32_parts(),
-        "zephyr": bool(ids.zephyr) and not (board.sdk == "arduino" and ids.platformio),
         "platformio": bool(ids.platformio),
         "qemu": True,
     }
-    return next((name for name, does in runs.items() if does and _supports(KINDS[name], machine)), None)
+    usual = (name for name, does in runs.items() if does and KINDS[name].distribution == origin)
+    return next((name for name in usual if _supports(KINDS[name], machine)), None)
 
 
 def _supports(kind: Kind, machine: Machine) -> bool:
