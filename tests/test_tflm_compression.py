@@ -16,7 +16,14 @@ import tflm
 from tflm.libraries import Effect
 from tflm.rewriting.verification import random_inputs
 from tflm.schema import BuiltinOperator, ModelBuilder, Padding, TensorType
-from tflm.schema.options import Conv2DOptions, DepthwiseConv2DOptions, FullyConnectedOptions
+from tflm.schema.options import (
+    ConcatenationOptions,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    FullyConnectedOptions,
+    TransposeConvOptions,
+    VarHandleOptions,
+)
 
 CHANNELS = 6
 WINDOWS: dict[str, Any] = {"padding": Padding.VALID, "stride_w": 1, "stride_h": 1}
@@ -109,6 +116,64 @@ def test_biases_are_compressed_like_weights(oracle: Oracle, operator: BuiltinOpe
         assert printed_figures(oracle.allocations(model)) == measured_figures(model)
         assert tflm.check_device(tflm.Model(model), target=tflm.targets.CORTEX_M) == []
         assert tflm.verify(model) == []
+
+
+def reader_of(operator: BuiltinOperator, values: Any) -> tuple[bytes, int]:
+    """A model whose operator reads a constant that is not the weights of a layer, and the constant's index."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    half = tflm.quantized(0.5)
+    x = main.input("x", values.shape, INT8, half)
+    constant = main.constant("constant", values, half)
+    y = main.tensor("y", values.shape, INT8, half)
+    if operator == BuiltinOperator.TRANSPOSE_CONV:
+        shape = main.constant("shape", np.array(values.shape, np.int32))
+        main.operator(operator, [shape, constant, x], [y], TransposeConvOptions(**WINDOWS | {"padding": Padding.SAME}))
+    elif operator == BuiltinOperator.ASSIGN_VARIABLE:
+        handle = main.tensor("handle", (), TensorType.RESOURCE)
+        main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="kept"))
+        main.operator(operator, [handle, constant], [])
+        main.operator(BuiltinOperator.READ_VARIABLE, [handle], [read := main.tensor("r", values.shape, INT8, half)])
+        main.operator(BuiltinOperator.ADD, [x, read], [y])
+    elif operator == BuiltinOperator.CONCATENATION:
+        y = main.tensor("y2", (2, *values.shape[1:]), INT8, half)
+        main.operator(operator, [x, constant], [y], ConcatenationOptions(axis=0))
+    elif operator == BuiltinOperator.GATHER:
+        indices = main.constant("indices", np.zeros(1, np.int32))
+        main.operator(operator, [constant, indices], [z := main.tensor("z", values.shape, INT8, half)])
+        main.operator(BuiltinOperator.ADD, [x, z], [y])
+    else:
+        main.operator(operator, [x, constant], [y])
+    main.output(y)
+    return builder.build(), constant
+
+
+READERS = (
+    "TRANSPOSE_CONV",
+    "CONCATENATION",
+    "ASSIGN_VARIABLE",
+    "ADD",
+    "MUL",
+    "PRELU",
+    "GATHER",
+    "BATCH_MATMUL",
+    "MAXIMUM",
+)
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_constants_of_all_operators_are_decoded_as_in_tflm(oracle: Oracle, name: str) -> None:
+    shape = (1, 4, 4, 1) if name == "TRANSPOSE_CONV" else (1, 3, 3)
+    cases = list(itertools.product((None, 0, len(shape) - 1), (1, 3, 6)))
+    plain = []
+    for axis, bits in cases:
+        values = slices_of_few_values(np.random.default_rng(bits), shape, axis, 2**bits)
+        plain.append(reader_of(BuiltinOperator[name], values))
+    requests: list[Request] = [(model, [(i, bits, axis)]) for (model, i), (axis, bits) in zip(plain, cases)]
+    for (before, _), model in zip(plain, compressed_by_tflm(PYTHON, requests), strict=True):
+        inputs = random_inputs(tflm.Model(before), np.random.default_rng(5))
+        assert_same_as_tflm(oracle, model, [inputs, inputs])
+        assert printed_figures(oracle.allocations(model)) == measured_figures(model)
 
 
 def test_values_behind_the_tables_end_with_the_model() -> None:
