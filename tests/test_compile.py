@@ -254,6 +254,19 @@ def test_several_memories_hold_the_model_together(tmp_path: Path) -> None:
     check(tmp_path, compiled)
 
 
+def test_rows_move_in_each_of_several_memories(tmp_path: Path) -> None:
+    builder = tflm.ModelBuilder()
+    images = Images(builder.subgraph(), (1, 16, 16, 2))
+    for channels in (8, 8, 8, 2):
+        images.convolution(images.last, channels)
+    images.main.output(images.last)
+    memories = {"DTCM": 720, "SRAM": 1 << 12}
+    compiled = tflm.compile_model(tflm.Model(builder.build()), "m", memories=memories, self_test=2)
+    moves = re.findall(r"memmove\((base_\d)", compiled.files["m.c"])
+    assert {"base_0", "base_1"} <= set(moves)
+    check(tmp_path, compiled)
+
+
 def test_code_and_stack_are_known_of_kernels_that_were_measured(corpus: Path) -> None:
     compiled = tflm.compile_model(tflm.Model.from_file(corpus / "models" / "hello_world_int8.tflite"))
     assert compiled.code_bytes is not None

@@ -414,7 +414,7 @@ class _Writer:
             buffer = self._program.plan.buffers[code.buffer]
             places = [self._argument_at(Pointer(buffer, at), "uint8_t *") for at in (code.target, code.source)]
             yield (
-                PartCall("memmove", 0, " /* rows that the next band reads again */", None),
+                PartCall("memmove", buffer.memory, " /* rows that the next band reads again */", None),
                 [*places, Argument("{}", code.size)],
             )
             return
