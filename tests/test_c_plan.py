@@ -23,14 +23,13 @@ from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
-from tflm.schedule.in_place import distances, row_blocks
 from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
 from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
 from tflm.schedule.line_buffers import Blocking, LineBuffer, shared_bytes
 from tflm.schedule.lowering import Lowering
 from tflm.schedule.plan import plan
-from tflm.schedule.row_operators import RowOperator, row_operators
+from tflm.schedule.row_operators import RowOperator, distances, row_blocks, row_operators
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
 from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized

@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
-from tflm.schedule.in_place import both_ways, runs_by_rows
 from tflm.schedule.kernels import Kernels, ShapedCall
 from tflm.schedule.line_buffers import Blocking, LineBufferStage, OtherTensors, RowCall, moved_bytes, peak, shared_bytes
 from tflm.schedule.liveness import Liveness
-from tflm.schedule.row_operators import row_operators
+from tflm.schedule.row_operators import both_ways, row_operators, runs_by_rows
 from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 

@@ -10,12 +10,11 @@ from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
 from tflm.planning.views import Views, last_steps
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
-from tflm.schedule.in_place import blocks_at, both_ways, runs_by_rows
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.line_buffers import LineBuffer, LineBufferStage, RowCall, RowProgress, capacities
 from tflm.schedule.liveness import lasting_tensors, lifetimes_of
 from tflm.schedule.placement import Location
-from tflm.schedule.row_operators import RowOperator
+from tflm.schedule.row_operators import RowOperator, blocks_at, both_ways, runs_by_rows
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
 from tflm.schema.model import Model
