@@ -465,5 +465,5 @@ def _goes_up(step: Term) -> bool:
 def _counted(start: Term, stop: Term, step: Term) -> Range:
     """The values of the variable of a loop."""
     first, last = start.number.range, stop.number.range
-    least, most = (first.least, last.most - 1) if _goes_up(step) else (last.least + 1, first.most)
-    return Range(least, max(least, most))
+    lowest, highest = (first.lowest, last.highest - 1) if _goes_up(step) else (last.lowest + 1, first.highest)
+    return Range(lowest, max(lowest, highest))

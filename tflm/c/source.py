@@ -150,7 +150,7 @@ def _value(kernel: Kernel, name: str) -> Number | Pointer:
     if kind.dtype == "float64":
         return Number("float64")
     bounds = bounds_of(hint)
-    return Number("int64", Range(bounds.least, bounds.most))
+    return Number("int64", Range(bounds.lowest, bounds.highest))
 
 
 def structure_name(record: type) -> str:
@@ -184,7 +184,7 @@ def failure_of(kernel: Kernel) -> str | None:
     if instance.is_void:
         return None
     assert isinstance(instance.returned, Number)
-    return {ABORTED: "aborted", REFUSED: "refused"}[instance.returned.range.most]
+    return {ABORTED: "aborted", REFUSED: "refused"}[instance.returned.range.highest]
 
 
 def parameters(kernel: Kernel) -> list[Parameter]:

@@ -100,10 +100,10 @@ def literal(value: bool | int | float) -> Term:
     if isinstance(value, int):
         number = Number("int64", Range(value, value))
         if number.range in INT32:
-            text = str(value) if value != INT32.least else "INT32_MIN"
+            text = str(value) if value != INT32.lowest else "INT32_MIN"
             return Term(text, PRIMARY if value >= 0 else UNARY, number, "int32_t", value)
         if number.range in INT64:
-            text = f"INT64_C({value})" if value != INT64.least else "INT64_MIN"
+            text = f"INT64_C({value})" if value != INT64.lowest else "INT64_MIN"
             return Term(text, PRIMARY, number, "int64_t", value)
         return Term(f"UINT64_C({value})", PRIMARY, Number("uint64", number.range), "uint64_t", value)
     return Term(_float_text(value), PRIMARY if value >= 0 else UNARY, Number("float64"), "double", value)
@@ -161,7 +161,7 @@ def _literal_text(term: Term, c_type: str) -> str:
         return f"UINT64_C({value % (1 << 64)})"
     if c_type == "uint32_t":
         return f"UINT32_C({value % (1 << 32)})"
-    if c_type == "int64_t" and value != INT64.least:
+    if c_type == "int64_t" and value != INT64.lowest:
         return f"INT64_C({value})"
     return f"({c_type}){term.inside(UNARY)}"
 
@@ -260,7 +260,7 @@ def operation(name: str, a: Term, b: Term, *, as_index: bool = False, narrow: bo
 def low_bits(name: str, a: Term, b: Term, c_type: str) -> Term:
     """The low bits of an operation of `RING`, or of a shift to the left, as an unsigned type of C."""
     left, right = c_cast(a, c_type), b if name == "LShift" else c_cast(b, c_type)
-    if name != "LShift" and a.constant is None and b.within(Range(0, INT32.most)) and b.constant is not None:
+    if name != "LShift" and a.constant is None and b.within(Range(0, INT32.highest)) and b.constant is not None:
         right = b
     text, binding = _joined_text(name, left, right)
     full = UINT32 if c_type == "uint32_t" else UINT64
@@ -289,8 +289,8 @@ def _fold(name: str, a: float, b: float) -> float:
 
 
 def _clipped(range: Range, limits: Range) -> Range:
-    least, most = max(range.least, limits.least), min(range.most, limits.most)
-    return Range(least, most) if least <= most else limits
+    lowest, highest = max(range.lowest, limits.lowest), min(range.highest, limits.highest)
+    return Range(lowest, highest) if lowest <= highest else limits
 
 
 def _float_operation(name: str, a: Term, b: Term) -> Term:
@@ -312,7 +312,7 @@ def _unsigned_operation(name: str, a: Term, b: Term, exact: Range) -> Term:
 def _division(name: str, a: Term, b: Term, exact: Range) -> Term:
     c_type = "int32_t" if a.within(INT32) and b.within(INT32) and exact in INT32 else "int64_t"
     number = Number("int64", exact)
-    if a.number.range.least >= 0 and b.number.range.least > 0:
+    if a.number.range.lowest >= 0 and b.number.range.lowest > 0:
         text, binding = _joined_text(name, c_cast(a, c_type), c_cast(b, c_type))
         return Term(text, binding, number, c_type)
     helper = {"FloorDiv": "floor_div", "Mod": "floor_mod"}[name] + ("_int32" if c_type == "int32_t" else "_int64")
@@ -323,7 +323,7 @@ def _shift(name: str, a: Term, amount: Term, exact: Range, narrow: bool) -> Term
     amounts = amount.number.range
     if name == "RShift":
         if a.within(INT32) and a.c_type != "int64_t":
-            if amounts.least >= 32:
+            if amounts.lowest >= 32:
                 amount = literal(31)
             if amount.number.range in Range(0, 31) or narrow:
                 text, binding = _joined_text(name, c_cast(a, "int32_t"), amount)
@@ -331,9 +331,9 @@ def _shift(name: str, a: Term, amount: Term, exact: Range, narrow: bool) -> Term
         text, binding = _joined_text(name, c_cast(a, "int64_t"), amount)
         return Term(text, binding, Number("int64", exact), "int64_t")
     if a.constant == 1:
-        exact = Range(exact.least, min(exact.most, 1 << 62))
+        exact = Range(exact.lowest, min(exact.highest, 1 << 62))
     c_type = "int32_t" if exact in INT32 and a.within(INT32) else "int64_t"
-    if exact in INT64 and a.number.range.least >= 0:
+    if exact in INT64 and a.number.range.lowest >= 0:
         text, binding = _joined_text(name, c_cast(a, c_type), amount)
         return Term(text, binding, Number("int64", exact), c_type)
     if exact in INT64 and amount.constant is not None:
@@ -350,7 +350,7 @@ def negated(a: Term, *, narrow: bool = False) -> Term:
         return literal(-a.constant)
     if not a.number.is_integer:
         return Term(f"-{a.inside(UNARY + 1)}", UNARY, a.number, a.c_type)
-    exact = Range(-a.number.range.most, -a.number.range.least)
+    exact = Range(-a.number.range.highest, -a.number.range.lowest)
     if narrow:
         exact = _clipped(exact, INT64 if a.c_type == "int64_t" else INT32)
     if exact in INT32 and a.within(INT32):
@@ -433,7 +433,7 @@ def extreme(name: str, a: Term, b: Term) -> Term:
         dtype = common_number(a.number, b.number)
         a, b = as_number(a, dtype), as_number(b, dtype)
         return Term(f"{name}_{C_TYPES[dtype]}({a.text}, {b.text})", PRIMARY, Number(dtype), C_TYPES[dtype])
-    ends = [(side.number.range.least, side.number.range.most) for side in (a, b)]
+    ends = [(side.number.range.lowest, side.number.range.highest) for side in (a, b)]
     pick = min if name == "min" else max
     range = Range(pick(ends[0][0], ends[1][0]), pick(ends[0][1], ends[1][1]))
     c_type = computed_type(a, b)

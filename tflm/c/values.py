@@ -17,27 +17,27 @@ from tflm.c.syntax import TranslationError
 INTEGER_BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32, "uint64": 64}
 FLOATS = ("float32", "float64")
 
-MOST_STEPS = 1 << 31
+MAXIMUM_STEPS = 1 << 31
 """How often a loop adds to one variable, at most."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Integers from `least` to `most`, both included."""
+    """Integers from `lowest` to `highest`, both included."""
 
-    least: int
-    most: int
+    lowest: int
+    highest: int
 
     def __contains__(self, other: Range) -> bool:
-        return self.least <= other.least and other.most <= self.most
+        return self.lowest <= other.lowest and other.highest <= self.highest
 
     def __or__(self, other: Range) -> Range:
-        return Range(min(self.least, other.least), max(self.most, other.most))
+        return Range(min(self.lowest, other.lowest), max(self.highest, other.highest))
 
     @property
     def is_constant(self) -> bool:
         """Whether there is one value only."""
-        return self.least == self.most
+        return self.lowest == self.highest
 
 
 def range_of(dtype: str) -> Range:
@@ -181,7 +181,7 @@ def common_number(a: Number, b: Number) -> str:
     return "float32" if a.dtype == b.dtype == "float32" else "float64"
 
 
-THRESHOLDS = [Range(0, 0), range_of("int8"), range_of("int16"), Range(0, INT32.most), INT32, UINT32, INT64, UINT64]
+THRESHOLDS = [Range(0, 0), range_of("int8"), range_of("int16"), Range(0, INT32.highest), INT32, UINT32, INT64, UINT64]
 
 
 def widened(value: Number) -> Number:
@@ -199,41 +199,43 @@ def _corners(values: Iterable[int]) -> Range:
 
 def _shift_amounts(amount: Range) -> Range:
     """Shifts by less than 0 or more than 63 bits are undefined."""
-    return Range(min(max(amount.least, 0), 63), min(max(amount.most, 0), 63))
+    return Range(min(max(amount.lowest, 0), 63), min(max(amount.highest, 0), 63))
 
 
 def range_of_operation(name: str, a: Range, b: Range) -> Range | None:
     """The exact results of an operation, by the name of its node in the syntax tree; None if nothing is known."""
     if name == "Add":
-        return Range(a.least + b.least, a.most + b.most)
+        return Range(a.lowest + b.lowest, a.highest + b.highest)
     if name == "Sub":
-        return Range(a.least - b.most, a.most - b.least)
+        return Range(a.lowest - b.highest, a.highest - b.lowest)
     if name == "Mult":
-        return _corners(x * y for x in (a.least, a.most) for y in (b.least, b.most))
+        return _corners(x * y for x in (a.lowest, a.highest) for y in (b.lowest, b.highest))
     if name in ("LShift", "RShift"):
         amounts = _shift_amounts(b)
-        ends = [(x, n) for x in (a.least, a.most) for n in (amounts.least, amounts.most)]
+        ends = [(x, n) for x in (a.lowest, a.highest) for n in (amounts.lowest, amounts.highest)]
         return _corners(x << n if name == "LShift" else x >> n for x, n in ends)
-    if name == "FloorDiv" and b.least > 0:
-        return _corners(x // y for x in (a.least, a.most) for y in (b.least, b.most))
+    if name == "FloorDiv" and b.lowest > 0:
+        return _corners(x // y for x in (a.lowest, a.highest) for y in (b.lowest, b.highest))
     if name == "FloorDiv":
-        magnitude = max(abs(a.least), abs(a.most))
+        magnitude = max(abs(a.lowest), abs(a.highest))
         return Range(-magnitude, magnitude)
-    if name == "Mod" and b.least > 0:
-        return Range(0, b.most - 1)
+    if name == "Mod" and b.lowest > 0:
+        return Range(0, b.highest - 1)
     if name == "Mod":
-        return Range(min(b.least + 1, 0), max(b.most - 1, 0))
-    if name == "BitAnd" and (a.least >= 0 or b.least >= 0):
-        return Range(0, min(side.most for side in (a, b) if side.least >= 0))
+        return Range(min(b.lowest + 1, 0), max(b.highest - 1, 0))
+    if name == "BitAnd" and (a.lowest >= 0 or b.lowest >= 0):
+        return Range(0, min(side.highest for side in (a, b) if side.lowest >= 0))
     if name in ("BitOr", "BitXor", "BitAnd"):
-        bits = max(value.bit_length() for value in (a.least, a.most, b.least, b.most))
-        return Range(0 if a.least >= 0 and b.least >= 0 else -(1 << bits), (1 << bits) - 1)
+        bits = max(value.bit_length() for value in (a.lowest, a.highest, b.lowest, b.highest))
+        return Range(0 if a.lowest >= 0 and b.lowest >= 0 else -(1 << bits), (1 << bits) - 1)
     return None
 
 
 def accumulated(start: Range, term: Range) -> Range:
     """A variable that begins in `start`, and to which a loop adds `term`."""
-    return Range(start.least + min(0, term.least * MOST_STEPS), start.most + max(0, term.most * MOST_STEPS))
+    return Range(
+        start.lowest + min(0, term.lowest * MAXIMUM_STEPS), start.highest + max(0, term.highest * MAXIMUM_STEPS)
+    )
 
 
 def folded(parts: Iterable[Value]) -> Value:

@@ -84,8 +84,8 @@ Elements = Annotated[MutableSequence[Any], "any"]
 class Bounds:
     """The range of an integer parameter, both ends included. C takes the type of the parameter from it."""
 
-    least: int
-    most: int
+    lowest: int
+    highest: int
 
 
 class BuildConstant(int):
