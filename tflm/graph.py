@@ -332,7 +332,7 @@ class Graph:
 def alike(one: QuantizationParameters | None, other: QuantizationParameters | None) -> bool:
     """Whether equal integers of two tensors represent equal numbers; false without scales."""
     ours, theirs = (
-        ((), ()) if of is None else (tuple(of.scale or ()), tuple(of.zero_point or ())) for of in (one, other)
+        ((), ()) if each is None else (tuple(each.scale or ()), tuple(each.zero_point or ())) for each in (one, other)
     )
     return ours == theirs
 

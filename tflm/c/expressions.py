@@ -174,27 +174,27 @@ class ExpressionWriter:
         return _constant(value, node.id)
 
     def _attribute(self, node: ast.Attribute) -> Term:
-        of = self.term(node.value)
-        if isinstance(of.value, Record):
-            value = of.value.field(node.attr)
-            text = f"{of.text}->{identifier(node.attr)}"
+        record = self.term(node.value)
+        if isinstance(record.value, Record):
+            value = record.value.field(node.attr)
+            text = f"{record.text}->{identifier(node.attr)}"
             return Term(text, PRIMARY, value, value.c_type if isinstance(value, Number) else "")
-        assert isinstance(of.value, Constant)
-        return _constant(getattr(of.value.value, node.attr), ast.unparse(node))
+        assert isinstance(record.value, Constant)
+        return _constant(getattr(record.value.value, node.attr), ast.unparse(node))
 
     def _element(self, node: ast.Subscript) -> Term:
-        of = self.term(node.value)
-        if isinstance(of.value, Constant):
+        array = self.term(node.value)
+        if isinstance(array.value, Constant):
             index = self.term(node.slice).constant
             assert index is not None
-            return _constant(of.value.value[int(index)], ast.unparse(node))
-        if not isinstance(of.value, Pointer):
-            raise TranslationError(f"{of.text} has no elements")
+            return _constant(array.value.value[int(index)], ast.unparse(node))
+        if not isinstance(array.value, Pointer):
+            raise TranslationError(f"{array.text} has no elements")
         index_term = self.term(node.slice, as_index=True)
-        text = f"{of.inside(PRIMARY)}[{index_term.text}]"
-        dtype = of.value.dtype
+        text = f"{array.inside(PRIMARY)}[{index_term.text}]"
+        dtype = array.value.dtype
         range = range_of(dtype) if dtype in INTEGER_BITS else Range(0, 0)
-        return Term(text, PRIMARY, Number(dtype, range), of.value.c_element)
+        return Term(text, PRIMARY, Number(dtype, range), array.value.c_element)
 
     def _binary(self, node: ast.BinOp, as_index: bool) -> Term:
         name = type(node.op).__name__
@@ -336,7 +336,9 @@ class ExpressionWriter:
 
     def _call_function(self, function: FunctionType, name: str, node: ast.Call) -> Term:
         given = self._arguments(function, name, node)
-        instance = self.instances(function, name, {of: parameter_value(of, term) for of, term in given.items()})
+        instance = self.instances(
+            function, name, {parameter: parameter_value(parameter, term) for parameter, term in given.items()}
+        )
         if instance not in self.instance.calls:
             self.instance.calls.append(instance)
         roots = dict(_roots(given))
@@ -358,15 +360,17 @@ class ExpressionWriter:
         names = parameters_of(tree_of(function))
         if node.keywords or len(names) != len(node.args):
             raise TranslationError(f"{name} takes {', '.join(names)}, each by its place")
-        functions = {of: callee for of, value in zip(names, node.args) if (callee := self._function_of(value))}
+        functions = {
+            parameter: callee for parameter, value in zip(names, node.args) if (callee := self._function_of(value))
+        }
         indices = index_variables(function, callees_of(functions))
         given = {
-            of: self.term(argument, as_index=of in indices)
-            for of, argument in zip(names, node.args)
-            if of not in functions
+            parameter: self.term(argument, as_index=parameter in indices)
+            for parameter, argument in zip(names, node.args)
+            if parameter not in functions
         }
-        given |= {of: Term(callee.name, PRIMARY, callee, "") for of, callee in functions.items()}
-        return {of: given[of] for of in names}
+        given |= {parameter: Term(callee.name, PRIMARY, callee, "") for parameter, callee in functions.items()}
+        return {parameter: given[parameter] for parameter in names}
 
     def _function_of(self, node: ast.expr) -> Callee | None:
         """The function that an argument is."""

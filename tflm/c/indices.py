@@ -40,11 +40,11 @@ def index_variables(function: FunctionType, callees: frozenset[tuple[str, Functi
         reads.visit(statement)
     candidates = {*reads.assigned, *parameters_of(tree)}
     while True:
-        kept = {name for name in candidates if all(_may(read, candidates) for read in reads.of[name])}
-        confirmed = {name for name in kept if HARD in reads.of[name]}
+        kept = {name for name in candidates if all(_may(read, candidates) for read in reads.uses[name])}
+        confirmed = {name for name in kept if HARD in reads.uses[name]}
         grown = True
         while grown:
-            more = {name for name in kept - confirmed if reads.of[name] & confirmed}
+            more = {name for name in kept - confirmed if reads.uses[name] & confirmed}
             confirmed |= more
             grown = bool(more)
         if confirmed == candidates:
@@ -61,13 +61,13 @@ class _Reads(ast.NodeVisitor):
 
     def __init__(self, function: FunctionType, callees: Mapping[str, FunctionType]):
         self.function, self.callees = function, callees
-        self.of: dict[str, set[str]] = defaultdict(set)
+        self.uses: dict[str, set[str]] = defaultdict(set)
         self.assigned: set[str] = set()
 
     def read(self, node: ast.expr, how: str) -> None:
         """Note how an expression is read."""
         if isinstance(node, ast.Name):
-            self.of[node.id].add(how)
+            self.uses[node.id].add(how)
         elif isinstance(node, ast.BinOp):
             inner = how if isinstance(node.op, INDEX_OPERATIONS) else OTHER
             self.read(node.left, inner)
@@ -139,7 +139,7 @@ class _Reads(ast.NodeVisitor):
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         how = node.target.id if isinstance(node.target, ast.Name) and isinstance(node.op, INDEX_OPERATIONS) else OTHER
         if isinstance(node.target, ast.Name) and how == OTHER:
-            self.of[node.target.id].add(OTHER)
+            self.uses[node.target.id].add(OTHER)
         if isinstance(node.target, ast.Subscript):
             self.read(node.target, OTHER)
         self.read(node.value, how)

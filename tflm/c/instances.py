@@ -82,8 +82,8 @@ def parameter_value(name: str, term: Term) -> Value:
         return Pointer(value.dtype, frozenset([name]))
     if isinstance(value, Record):
         fields = (
-            (of, Pointer(part.dtype, frozenset([f"{name}.{of}"])) if isinstance(part, Pointer) else part)
-            for of, part in value.fields
+            (field, Pointer(part.dtype, frozenset([f"{name}.{field}"])) if isinstance(part, Pointer) else part)
+            for field, part in value.fields
         )
         return Record(value.name, tuple(fields))
     if isinstance(value, Number) and value.is_integer and value.dtype != "bool":

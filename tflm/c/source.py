@@ -83,7 +83,7 @@ class Translation:
 
     def instance(self, function: FunctionType, name: str, arguments: dict[str, Value]) -> Instance:
         """The instance of a function for arguments of these types."""
-        key = (function, *((of, value) for of, value in arguments.items()))
+        key = (function, *((parameter, value) for parameter, value in arguments.items()))
         if key not in self.instances:
             instance = Instance(function, name, arguments)
             FunctionWriter(instance, self.instance).write()
@@ -130,7 +130,7 @@ def _arguments(kernel: Kernel) -> dict[str, Value]:
             function = kernel.functions[name]
             found[name] = Callee(function, _function_name(function, f"{name}_{kernel.constants[name]}"))
         elif record := record_of(kernel.function, name):
-            fields = ((of, _value(kernel, f"{name}.{of}")) for of in record._fields)
+            fields = ((field, _value(kernel, f"{name}.{field}")) for field in record._fields)
             found[name] = Record(structure_name(record), tuple(fields))
         else:
             found[name] = _value(kernel, name)
@@ -286,7 +286,7 @@ def _parameters(instance: Instance) -> Iterator[Parameter]:
 def _parameter(name: str, value: Value, written: set[str]) -> Parameter:
     if isinstance(value, Record):
         fields = tuple(
-            Parameter(of, _parameter(f"{name}.{of}", part, written).c_type, part) for of, part in value.fields
+            Parameter(field, _parameter(f"{name}.{field}", part, written).c_type, part) for field, part in value.fields
         )
         return Parameter(name, f"const struct {value.name} *", value, fields)
     if isinstance(value, Pointer):
