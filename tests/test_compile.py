@@ -324,7 +324,9 @@ def unsupported(operator: str = "ethos-u") -> tflm.Model:
     return tflm.Model(builder.build())
 
 
-@pytest.mark.parametrize(("operator", "reason"), [("ethos-u", "an NPU"), ("MY_OWN", "no operator of TFLM")])
+@pytest.mark.parametrize(
+    ("operator", "reason"), [("ethos-u", "an NPU"), ("MY_OWN", "custom operators that TFLM lacks")]
+)
 def test_operators_without_kernels_are_refused_by_name(operator: str, reason: str) -> None:
     with pytest.raises(tflm.CompileError, match=f"no C kernels for {operator}, .*{reason}"):
         tflm.compile_model(unsupported(operator))

@@ -207,7 +207,7 @@ def _require_kernels(model: Model) -> None:
             "do not run on microcontrollers; convert the model without SELECT_TF_OPS"
         )
     if unknown:
-        raise CompileError(f"no C kernels for {', '.join(unknown)}, which is no operator of TFLM; {INTERPRETER}")
+        raise CompileError(f"no C kernels for {', '.join(unknown)}, custom operators that TFLM lacks; {INTERPRETER}")
     for name in names:
         if name in NPU_OPERATORS:
             raise CompileError(f"no C kernels for {name}, which its driver runs on an NPU; {INTERPRETER}")

@@ -536,7 +536,9 @@ class _Writer:
             return float_literal(float(operand), "f" if kind == "float" else "")
         limits = np.iinfo(kind.removesuffix("_t"))
         if not limits.min <= operand <= limits.max:
-            raise CompileError(f"{call.kernel.name} is given {operand}, which is no {kind}; please report this model")
+            raise CompileError(
+                f"argument {operand} of {call.kernel.name} does not fit {kind}; please report this model"
+            )
         return integer_literal(int(operand))
 
     def _address(self, pointer: Pointer, kind: str) -> str:

@@ -25,7 +25,7 @@ def includes_of_library(calls: Iterable[LibraryCall]) -> str:
 
 
 def helpers_of_library(calls: Iterable[LibraryCall]) -> str:
-    """The functions that calls need beside those of the library."""
+    """The functions that calls need besides those of the library."""
     return "\n".join(dict.fromkeys(call.helper for call in calls if call.helper))
 
 

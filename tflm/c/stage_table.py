@@ -1,4 +1,4 @@
-"""Tables of calls: a stage runs its operators in turns, on a few rows each, as a table in flash says.
+"""Tables of calls: a table in flash lists the calls of a stage, each of which computes a few rows of an operator.
 
 Calls of an operator differ only in some arguments: where rows lie, and how many there are. Each call is a row of the
 table: which operator, then what differs.

@@ -89,7 +89,7 @@ class Plan(NamedTuple):
         memories: bytes that are used of each memory.
         buffers: what is in them.
         calls: in the order in which they run.
-        stages: operators that run in bands of rows, in turns.
+        stages: interleaved operators that compute a few rows at a time.
     """
 
     memories: tuple[int, ...]

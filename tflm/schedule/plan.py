@@ -73,7 +73,7 @@ class Variant(NamedTuple):
     """A way to run a model.
 
     Attributes:
-        stages: operators that take turns.
+        stages: interleaved operators.
         by_rows: other operators that may run row by row, in place.
     """
 

@@ -137,7 +137,7 @@ KINDS = {
 """What stands in the text for the type of the input."""
 
 HELPERS = {f"lstm_{kind['kind']}": STEPS.substitute(kind) for kind in KINDS.values()}
-"""Functions that programs define beside those of the library, by name."""
+"""Functions that programs define besides those of the library, by name."""
 
 GATES = {"forget_gate": 1, "input_gate": 0, "cell_gate": 3, "output_gate": 2}
 """Fields of the structure, and the number of each gate in the operator's data."""
