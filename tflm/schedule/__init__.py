@@ -2,9 +2,9 @@
 
 - `rows`, `bands` and `row_operators` say which rows of its inputs an operator needs for some rows of its output.
 - `liveness` says when tensors are alive.
-- `stage_search` searches stages within a memory budget. It asks a cost model what they cost: `band_costs` for bands that
-  SLICE and CONCATENATION join, `line_buffer_costs` for calls of generated C. A further strategy is a further cost model.
+- `stage_search` searches stages within a memory budget. It asks a cost model what they cost: `band_costs` for bands
+  that SLICE and CONCATENATION join, `line_buffer_costs` for calls of generated C. A further strategy adds another one.
 - `band_stage` writes stages in bands into a graph, `band_search` evaluates them on a target.
-- `lowering` makes a `schedule` of calls on `line_buffers`, `placement` places its buffers, and `plan` chooses among plans.
+- `lowering` makes a `schedule` of calls on `line_buffers`, `placement` places its buffers, `plan` chooses a plan.
 - `call_checker` checks a plan. It shares no code with the modules above but the records of `calls` and `kernels`.
 """
