@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tflm.c.binding import BoundModel, BoundOperator
 from tflm.c.kernels import KERNELS, SmallKernel, arithmetic, encoded
 from tflm.c.state_and_scratch import StateAndScratch, step_arrays
@@ -51,44 +54,34 @@ class BoundKernels:
     """
 
     def __init__(self, bound: BoundModel, extra: StateAndScratch, library_overlap: AllowedOverlap = reference_overlap):
-        self._bound, self._work, self._library_overlap = bound, extra.scratch, library_overlap
+        self._bound, self._scratch, self._library_overlap = bound, extra.scratch, library_overlap
         self._operators = {(one.subgraph, one.index): one for operators in bound.operators for one in operators}
 
     def needs(self, call: ShapedCall) -> CallNeeds:
         """What a call needs."""
-        place = call.subgraph, call.operator
+        place, facts = (call.subgraph, call.operator), call.facts
         operator = self._operators[place]
-        if any(operator.library_calls()):
-            return self._needs_of_library(place, call.facts)
         small = small_kernel(operator)
-        if small is None:
-            scratch = tuple(array.nbytes for array in self._work.get(place, ()))
-            return CallNeeds(scratch, _overlaps(operator, call.facts))
-        overlaps = tuple(
-            NOWHERE if x is None else small.overlap(call.facts, call.windows, i)
-            for i, x in enumerate(call.facts.inputs)
-        )
-        if call.windows is None:
-            return CallNeeds(tuple(array.nbytes for array in self._work.get(place, ())), overlaps)
-        scratch = small.scratch_bytes(call.facts, call.windows), _row_bytes(operator)
-        return CallNeeds(tuple(bytes for bytes in scratch if bytes), overlaps)
-
-    def _needs_of_library(self, place: tuple[int, int], facts: OperatorFacts) -> CallNeeds:
-        registration = REGISTRATIONS[self._operators[place].node.operator]
-        overlaps = tuple(
-            NOWHERE if x is None else self._library_overlap(registration, facts, i) for i, x in enumerate(facts.inputs)
-        )
-        return CallNeeds(tuple(array.nbytes for array in self._work.get(place, ())), overlaps)
+        scratch = tuple(array.nbytes for array in self._scratch.get(place, ()))
+        overlap: Callable[[int], range]
+        if any(operator.library_calls()):
+            overlap = partial(self._library_overlap, REGISTRATIONS[operator.node.operator], facts)
+        elif small is None:
+            overlap = _overlap(operator, facts)
+        else:
+            overlap = partial(small.overlap, facts, call.windows)
+            if call.windows is not None:
+                sizes = small.scratch_bytes(facts, call.windows), _row_bytes(operator)
+                scratch = tuple(size for size in sizes if size)
+        return CallNeeds(scratch, tuple(NOWHERE if x is None else overlap(i) for i, x in enumerate(facts.inputs)))
 
     def takes_rows(self, operator: int) -> bool:
         """Whether the kernel of an operator of the first subgraph can compute some rows of its output alone."""
         bound = self._operators[0, operator]
+        small = small_kernel(bound)
         if any(bound.library_calls()):
             return False
-        small = small_kernel(bound)
-        if small is not None:
-            return small.takes_rows or _is_element_wise(self._bound, bound)
-        return _is_element_wise(self._bound, bound)
+        return (small is not None and small.takes_rows) or _is_element_wise(self._bound, bound)
 
 
 def small_kernel(operator: BoundOperator) -> SmallKernel | None:
@@ -123,14 +116,12 @@ def _is_element_wise(bound: BoundModel, operator: BoundOperator) -> bool:
     return all(not tensor.is_constant and tensor.dims == tensors[output].dims for tensor in inputs)
 
 
-def _overlaps(operator: BoundOperator, facts: OperatorFacts) -> tuple[range, ...]:
-    """How many bytes behind the output each input may begin, where they share bytes."""
-    nowhere, step = (NOWHERE,) * len(facts.inputs), _single_step(operator)
-    if step is None or len(facts.outputs) != 1:
-        return nowhere
-    if step.kernel.function is movement.move.function:
-        return (anywhere(facts, 0), *nowhere[1:])
-    overlap = REGISTRATIONS[operator.node.operator].overlap
-    if step.kernel.function not in IN_ORDER or overlap is None:
-        return nowhere
-    return tuple(NOWHERE if x is None else overlap(facts, i) for i, x in enumerate(facts.inputs))
+def _overlap(operator: BoundOperator, facts: OperatorFacts) -> Callable[[int], range]:
+    """How many bytes behind the output an input may begin, where they share bytes."""
+    step, overlap = _single_step(operator), REGISTRATIONS[operator.node.operator].overlap
+    if step is not None and len(facts.outputs) == 1:
+        if step.kernel.function is movement.move.function:
+            return lambda i: anywhere(facts, 0) if i == 0 else NOWHERE
+        if step.kernel.function in IN_ORDER and overlap is not None:
+            return partial(overlap, facts)
+    return lambda i: NOWHERE
