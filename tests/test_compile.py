@@ -27,8 +27,10 @@ from test_real_models import NAMES, recorded
 from typer.testing import CliRunner
 
 import tflm
+from tflm.c.binding import bind_model, offset_in_buffer, root_of
 from tflm.c.header import comment_text
 from tflm.c.instructions import COUNTED_BUILDS
+from tflm.c.row_binding import bind_small
 from tflm.c.sizes import BUILDS
 from tflm.cli.app import app
 from tflm.schema import BuiltinOperator, TensorType
@@ -265,6 +267,17 @@ def test_rows_move_in_each_of_several_memories(tmp_path: Path) -> None:
     moves = re.findall(r"memmove\(\(?(base_\d)", compiled.files["m.c"])
     assert {"base_0", "base_1"} <= set(moves)
     check(tmp_path, compiled)
+
+
+def test_an_array_is_known_by_its_buffer_and_its_offset() -> None:
+    bound = bind_model(running_sum(), bind_small)
+    placed = [(i, tensor.elements) for i, tensor in enumerate(bound.tensors()) if tensor.offset is not None]
+    assert [bound.key(array) for _, array in placed] == [(0, i) for i, _ in placed]
+    assert len({id(root_of(array)) for _, array in placed}) == len(placed) > 1
+    for _, array in placed:
+        last = array.reshape(-1)[-1:]
+        assert bound.key(last) == bound.key(array)
+        assert (offset_in_buffer(array), offset_in_buffer(last)) == (0, array.nbytes - array.itemsize)
 
 
 def test_code_and_stack_are_known_of_kernels_that_were_measured(corpus: Path) -> None:
