@@ -18,6 +18,7 @@
 # make quantizer  float models quantized with the newest litert-quantizer, which it installs, with 313 MB
 # make coverage   the tests with the share of lines that they run, which has a floor
 # make faults     faults in single lines of each package, and how many of them the tests catch: FAULTS='--package boards'
+# make device     10,000 sessions with a device over a link that loses, changes and delays bytes (ten minutes)
 # make long       2000 examples an operator, mutants of models, a soak: an hour or two
 # make compiled   all models and operators as C, with every compiler that is installed (half an hour); `make test` builds a few
 # make firmware   make compiled, and with LIBRARY and COMPILE 40 firmwares of random operators, linked with TFLM's library
@@ -62,7 +63,7 @@ ON_EVERY_PROCESSOR := $(addprefix tests/test_,$(addsuffix .py,real_models kernel
 
 ON_AARCH64 := tools/aarch64.sh $(AARCH64) -m pytest -o addopts= -p no:cacheprovider
 
-.PHONY: demo test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
+.PHONY: demo device test lint pytest test-fast reference format matrix matrix-entry minimum i386 aarch64 processors wheel web web-runtime web-test \
 	web-serve docs docs-test release-check explorer quantizer coverage firmware projects compiled compiled-cmsis-nn compiled-figures compiled-stacks \
 	compiled-check faults history overlaps long clean
 
@@ -210,6 +211,9 @@ overlaps: $(TESTING)
 
 faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)
+
+device: $(TESTING)
+	TFLM_DEVICE_RUNS=10000 $(VENV)/bin/pytest -n 0 tests/test_device.py
 
 long: $(TESTING)
 	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import float_models
 import jsonschema
 import numpy as np
 import pytest
+import test_device
 import test_firmware_tree
 import test_wake_word
 from image_graphs import shrinking_network
@@ -58,6 +60,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "sources" / "CMakeLists.txt").write_text("-DTF_LITE_STATIC_MEMORY")
     (path / "sources" / "dependencies.lock").write_text(test_firmware_tree.LOCK)
     (path / "old.txt").write_text(OLD_LOG)
+    (path / "state.tflite").write_bytes(test_device.model_with_state().data)
+    for name, wrong in (("device", ""), ("wrong", "1")):
+        command = f"'{sys.executable}' '{Path(test_device.__file__).with_name('simulated_device.py')}'"
+        (path / name).write_text(f"#!/bin/sh\nexec {command} state.tflite {wrong}\n")
+        (path / name).chmod(0o755)
     for arguments in (["init"], ["add", "."], ["-c", "user.name=A", "-c", "user.email=a@b", "commit", "-m", "base"]):
         subprocess.run(["git", "-C", str(path), *arguments], check=True, capture_output=True)
     (path / "odd.tflite").write_bytes(INT8_MODEL.read_bytes()[:4] + bytes(4) + INT8_MODEL.read_bytes()[8:])
@@ -116,6 +123,7 @@ INVOCATIONS: dict[str, list[str]] = {
     "compare": [f"compare {FLOAT} {INT8} --tolerance 0", f"compare {INT8} {INT8}", f"compare {INT8} in.npz"],
     "compress": [f"compress {INT8} --board esp32-s3-eye", "compress sparse.tflite --board esp32-s3-eye --ram 16K"],
     "compile": ["compile wide.tflite firmware", "compile wide.tflite calling --kernels cmsis-nn"],
+    "device": ["device run state.tflite --port exec:./device", "device run state.tflite --port exec:./wrong"],
     "device-log": [f"device-log log.txt {INT8} -t cortex-m4", f"device-log old.txt {INT8} -t cortex-m4"],
     "doctor": ["doctor"],
     "evaluate": [

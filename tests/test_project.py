@@ -67,6 +67,7 @@ LAYERS = [
     "rewriting",
     "firmware",
     "evaluation",
+    "device",
     "c",
     "quantization",
     "testing",

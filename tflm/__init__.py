@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tflm import boards, delegates, libraries, releases, schema, targets
+    from tflm import boards, delegates, device, libraries, releases, schema, targets
     from tflm.application.fit import Fit, fit
     from tflm.application.fit_search import FitStep
     from tflm.boards.board_fit import BoardFit, board_fit
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
         CompileError,
         DataError,
         DelegateError,
+        DeviceError,
+        DeviceReset,
         FirmwareError,
         InterpreterError,
         ModelError,
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
         TflmError,
         UnresolvedOperator,
         VersionAssumed,
+        WrongModel,
     )
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
     from tflm.firmware.flash import Flash, flash
@@ -90,7 +93,9 @@ __all__ = [
     "CompressedTensor",
     "DataError",
     "DelegateError",
+    "DeviceError",
     "DeviceFinding",
+    "DeviceReset",
     "Estimate",
     "Evaluation",
     "FirmwareError",
@@ -134,6 +139,7 @@ __all__ = [
     "TiledStage",
     "UnresolvedOperator",
     "VersionAssumed",
+    "WrongModel",
     "__version__",
     "board_fit",
     "boards",
@@ -143,6 +149,7 @@ __all__ = [
     "compile_models",
     "compress",
     "delegates",
+    "device",
     "estimate",
     "ethos_u",
     "evaluate",
@@ -168,7 +175,19 @@ __all__ = [
 
 
 _PACKAGES = (
-    *("boards", "delegates", "errors", "kernels", "libraries", "memory", "releases", "runtime", "schema", "targets"),
+    *(
+        "boards",
+        "delegates",
+        "device",
+        "errors",
+        "kernels",
+        "libraries",
+        "memory",
+        "releases",
+        "runtime",
+        "schema",
+        "targets",
+    ),
     "testing",
 )
 """Modules of this package that `import tflm` makes available."""
@@ -181,10 +200,10 @@ _LATER = {
     "tflm.c.compile": ("CompiledModel", "CompiledModels", "compile_model", "compile_models"),
     "tflm.errors": (
         *("ArenaError", "ArenaExhausted", "ArenaShared", "ArgumentError", "CompileError", "DataError"),
-        "DelegateError",
+        *("DelegateError", "DeviceError", "DeviceReset"),
         *("FirmwareError", "InterpreterError", "ModelError", "OperatorError", "PlanFileError", "PlanIgnored"),
         *("QuantizerError", "ResolverError", "RewriteError", "TensorError", "TensorIndexError", "TflmError"),
-        *("UnresolvedOperator", "VersionAssumed"),
+        *("UnresolvedOperator", "VersionAssumed", "WrongModel"),
     ),
     "tflm.evaluation": ("CalibrationReport", "Evaluation", "calibrate_report", "evaluate"),
     "tflm.firmware.flash": ("Flash", "flash"),

@@ -180,6 +180,18 @@ class DataError(TflmError):
     """A file or an array does not match a model's inputs."""
 
 
+class DeviceError(TflmError):
+    """A device on a wire gives no answer within the time limit, or one that is not allowed; the message names both."""
+
+
+class DeviceReset(DeviceError):
+    """A device lost what it held: it was reset or disconnected, or something else opened a session with it."""
+
+
+class WrongModel(DeviceError):
+    """A device has another model in its flash than the one it is compared with."""
+
+
 class CheckFailed(TflmError, AssertionError):
     """A planner, allocator or kernel violates an invariant; found by `tflm.testing`.
 

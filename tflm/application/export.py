@@ -21,7 +21,7 @@ from tflm.libraries.plan_safety import require_safe_plan
 from tflm.planning import MemoriesPlan
 from tflm.runtime.micro_allocator import Planner
 from tflm.runtime.micro_resource_variable import count_resource_variables
-from tflm.schema.enums import TensorType
+from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.patch import with_data_inside
 
 BYTES_A_LINE = 12
@@ -131,8 +131,7 @@ $first#include <cstdint>
 #include <new>
 
 #include "arena_size.h"
-#include "console.h"
-#include "model_data.h"
+$console#include "model_data.h"
 #include "op_resolver.h"
 $includes#include "tensorflow/lite/micro/micro_interpreter.h"
 #include "tensorflow/lite/micro/system_setup.h"
@@ -147,14 +146,14 @@ $arenas
 alignas(${camel}OpResolver) uint8_t resolver_memory[sizeof(${camel}OpResolver)];
 alignas(MicroInterpreter) uint8_t interpreter_memory[sizeof(MicroInterpreter)];
 
-// Returns an interpreter that is ready to run, or null.
+${declare}// Returns an interpreter that is ready to run, or null.
 MicroInterpreter* Prepare() {
   InitializeTarget();
 $allocations  const Model* model = GetModel(${name}_model_data);
   auto& resolver = *new (resolver_memory) ${camel}OpResolver;
   if (Register${camel}Ops(resolver) != kTfLiteOk) {
     return nullptr;
-  }
+  }$observe
 $resources
   if (interpreter.AllocateTensors() != kTfLiteOk) {
     Say("AllocateTensors() failed");
@@ -163,6 +162,13 @@ $reason    return nullptr;
   return &interpreter;
 }
 
+$run
+
+}  // namespace
+$closing
+$entry$ending""")
+
+RUN = Template("""\
 // Runs the model once, and prepares it before the first time; returns 0 unless it fails.
 int Run() {
   static MicroInterpreter* prepared = nullptr;
@@ -180,13 +186,108 @@ $fill
   }
 $dump$show
   return 0;
+}""")
+
+ENTRY = """
+using tflite::micro::exported::Run;
+"""
+
+SERVED_RUN = Template("""\
+MicroInterpreter* served = nullptr;
+
+// What the operators' invoke was before it was observed.
+TfLiteStatus (*invokes[$count])(TfLiteContext*, TfLiteNode*);
+
+TfLiteStatus InvokeObserved(int i, TfLiteContext* context, TfLiteNode* node) {
+  BeginOperator();
+  const TfLiteStatus status = invokes[i](context, node);
+  if (EndOperator() != 0 || status != kTfLiteOk) {
+    return status;
+  }
+  for (int j = 0; j < node->outputs->size; ++j) {
+    const TfLiteEvalTensor* tensor = context->GetEvalTensor(context, node->outputs->data[j]);
+    size_t bytes = 0;
+    if (tensor != nullptr && tensor->data.data != nullptr &&
+        TfLiteEvalTensorByteLength(tensor, &bytes) == kTfLiteOk) {
+      ServeOutput(tensor->data.data, bytes);
+    }
+  }
+  NextOperator();
+  return status;
 }
 
-}  // namespace
-$closing
+template <int i>
+TfLiteStatus Observed(TfLiteContext* context, TfLiteNode* node) {
+  return InvokeObserved(i, context, node);
+}
 
+// Puts a function around an operator, which the resolver holds.
+template <int i, typename Registration>
+void Observe(const Registration* registration) {
+  if (registration != nullptr) {
+    invokes[i] = registration->invoke;
+    const_cast<Registration*>(registration)->invoke = Observed<i>;
+  }
+}
+
+uint8_t* Found(void* data, size_t size, uint32_t* bytes) {
+  *bytes = data == nullptr ? 0 : static_cast<uint32_t>(size);
+  return static_cast<uint8_t*>(data);
+}
+
+uint8_t* Find(uint32_t what, uint32_t index, uint32_t* bytes) {
+  if (what == SERVED_MODEL) {
+    return Found(const_cast<unsigned char*>(${name}_model_data), ${name}_model_data_size, bytes);
+  }
+  if (served == nullptr || index >= (what == SERVED_INPUT    ? served->inputs_size()
+                                     : what == SERVED_OUTPUT ? served->outputs_size()
+                                                             : $tensors)) {
+    return nullptr;
+  }
+  if (what != SERVED_TENSOR) {
+    TfLiteTensor* tensor = what == SERVED_INPUT ? served->input(index) : served->output(index);
+    return Found(tensor->data.data, tensor->bytes, bytes);
+  }
+  TfLiteEvalTensor* tensor = served->GetTensor(static_cast<int>(index));
+  size_t size = 0;
+  if (tensor == nullptr || TfLiteEvalTensorByteLength(tensor, &size) != kTfLiteOk) {
+    return nullptr;
+  }
+  return Found(tensor->data.data, size, bytes);
+}
+
+int Run() {
+  served = Prepare();
+  Serve();
+  return 0;
+}""")
+
+SERVED_ENTRY = Template("""
 using tflite::micro::exported::Run;
-$ending""")
+
+static uint8_t* ServedBytes(uint32_t what, uint32_t index, uint32_t* bytes) {
+  return tflite::micro::exported::Find(what, index, bytes);
+}
+static int ServedInvoke(void) {
+  auto* served = tflite::micro::exported::served;
+  return served == nullptr || served->Invoke() != kTfLiteOk;
+}
+static void ServedReset(void) { tflite::micro::exported::served = tflite::micro::exported::Prepare(); }
+static uint32_t ServedArena(void) {
+  auto* served = tflite::micro::exported::served;
+  return served == nullptr ? 0 : static_cast<uint32_t>(served->arena_used_bytes());
+}
+static uint32_t ServedModelChecksum(void) { return ServeChecksum(0, ${name}_model_data, ${name}_model_data_size); }
+""")
+
+DECLARE_OBSERVE = """\
+template <int i, typename Registration>
+void Observe(const Registration* registration);
+
+"""
+
+OBSERVE = """
+  Observe<{}>(resolver.FindOp({}));"""
 
 ALLOCATION = Template("""\
   if ($array == nullptr) {
@@ -265,6 +366,7 @@ DUMP = Template("""\
 """)
 
 ALLOCATOR_INCLUDE = '#include "tensorflow/lite/micro/micro_allocator.h"\n'
+SERVED_INCLUDE = '#include "tensorflow/lite/micro/memory_helpers.h"\n'
 RESOURCE_INCLUDE = '#include "tensorflow/lite/micro/micro_resource_variable.h"\n'
 
 
@@ -313,6 +415,7 @@ class SourceStyle(NamedTuple):
         console: C that defines `Say`, which prints a line as printf does.
         arenas: memory of the arena, in one piece or two; empty for one array in static memory.
         plan: the places of buffers in `arenas`, if it is a plan of several memories.
+        wire: C that defines the wire of a firmware that serves; empty for standard input and output.
     """
 
     suffix: str = ".cc"
@@ -321,6 +424,7 @@ class SourceStyle(NamedTuple):
     console: str = PLAIN_CONSOLE
     arenas: tuple[ArenaMemory, ...] = ()
     plan: MemoriesPlan | None = None
+    wire: str = ""
 
 
 PLAIN = SourceStyle()
@@ -359,6 +463,7 @@ def sources(
     typed: bool = False,
     dump: bool = False,
     style: SourceStyle = PLAIN,
+    serve: bool = False,
 ) -> dict[str, str]:
     """Return the contents of the files by name.
 
@@ -369,6 +474,7 @@ def sources(
         typed: use int8-only registrations for operators that the model has only in int8.
         dump: preserve all tensors, in a larger arena, and print them.
         style: how the project's build system needs them.
+        serve: answer the requests of `tflm device` instead of running once.
 
     Raises:
         TflmError: the model cannot be allocated, or its memory plan gives wrong answers with the firmware's kernels.
@@ -386,6 +492,7 @@ def sources(
     names = names_of(stem, origin)
     arenas = (ArenaMemory("arena", measured.minimum_arena_bytes),) if dump or not style.arenas else style.arenas
     operators = operators_of(model)
+    served = description_of(machine) if serve else ""
     registrations = typed_registrations(model) if typed else {}
     return {
         "model_data.h": MODEL_HEADER.substitute(names),
@@ -410,7 +517,8 @@ def sources(
         **({"tensor_dump.h": dump_header(model, names)} if dump else {}),
         **({} if style.plan is None else {"memory_plan.h": style.plan.header(names["name"])}),
         "console.h": console_header(names, style.console),
-        f"main{style.suffix}": _main_source(model, names, dump, style._replace(arenas=arenas)),
+        **(serve_headers(names, style.wire) if serve else {}),
+        f"main{style.suffix}": _main_source(model, names, dump, style._replace(arenas=arenas), served),
     }
 
 
@@ -447,7 +555,34 @@ def _addition(operator: str, registration: str | None) -> str:
     raise RequestError(f"{operator!r} is a custom operator, whose arena tflm export can't compute")
 
 
-def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: SourceStyle) -> str:
+def description_of(machine: Machine) -> str:
+    """What a firmware that serves says of its kernels and TFLM."""
+    return f"{machine.kernels.name} kernels on {machine.target.name}, {machine.kernels.release.name}"
+
+
+def serve_headers(names: Mapping[str, str], wire: str = "") -> dict[str, str]:
+    """The headers of a firmware that answers `tflm device`, by name; without a wire, for standard input and output."""
+    folder = files("tflm.application.projects").joinpath("files")
+    protocol, host = (folder.joinpath(*path).read_text("utf-8") for path in (("serve", "serve.h"), ("wire", "host.h")))
+    return {"serve.h": Template(protocol).substitute(names), "wire.h": wire or host}
+
+
+def serve_include(operators: int, description: str) -> str:
+    """Lines that include `serve.h`, for a first subgraph with so many operators."""
+    text = in_one_line(description).replace('"', "_")
+    return (
+        f'#define SERVED_OPERATOR_COUNT {max(operators, 1)}\n#define SERVED_DESCRIPTION "{text}"\n#include "serve.h"\n'
+    )
+
+
+def _observations(model: tflm.Model) -> str:
+    """Statements that observe the model's operators."""
+    builtin = BuiltinOperator.__members__
+    found = (f"BuiltinOperator_{name}" if name in builtin else f'"{name}"' for name in operators_of(model))
+    return "".join(OBSERVE.format(i, name) for i, name in enumerate(found))
+
+
+def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: SourceStyle, served: str = "") -> str:
     main = model.subgraphs[0]
     tensors = main.tensors or []
     fill = (_tensor_code(FILL_INPUT, i, tensors[tensor]) for i, tensor in enumerate(main.inputs or ()))
@@ -456,6 +591,7 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
     has_allocator = variables or len(style.arenas) > 1 or style.plan is not None
     includes = "" if style.plan is None else '#include "memory_plan.h"\n'
     includes += '#include "tensor_dump.h"\n' if dump else ""
+    includes += SERVED_INCLUDE if served else ""
     includes += "".join(sorted({f"#include {arena.include}\n" for arena in style.arenas if arena.allocation}))
     includes += ALLOCATOR_INCLUDE if has_allocator else ""
     includes += RESOURCE_INCLUDE if variables else ""
@@ -470,9 +606,23 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
         "resources": RESOURCES.substitute(variables=variables) if variables else "",
         "passed": ", resources" if variables else "",
     }
+    operators = main.operators or ()
+    inner = {
+        **names,
+        "dump": DUMP.substitute(names) if dump else "",
+        "fill": "\n".join(fill),
+        "show": "\n".join(show),
+        "count": len(operators_of(model)),
+        "tensors": len(tensors),
+    }
     return MAIN_SOURCE.substitute(
         names,
         first=style.first,
+        console='#include "console.h"\n' + (serve_include(len(operators), served) if served else ""),
+        declare=DECLARE_OBSERVE if served else "",
+        observe=_observations(model) if served else "",
+        run=(SERVED_RUN if served else RUN).substitute(inner),
+        entry=SERVED_ENTRY.substitute(names) if served else ENTRY,
         ending=style.ending,
         includes=includes,
         allocations="".join(_allocation(names, arena) for arena in style.arenas if arena.allocation),
@@ -481,9 +631,6 @@ def _main_source(model: tflm.Model, names: dict[str, str], dump: bool, style: So
             names, **settings, **passed
         ),
         reason="" if style.plan is None else REASON,
-        dump=DUMP.substitute(names) if dump else "",
-        fill="\n".join(fill),
-        show="\n".join(show),
     )
 
 

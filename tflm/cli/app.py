@@ -37,6 +37,7 @@ COMMANDS = {
     "Run a model": {
         "calibrate-report": "Compare each tensor's value range with its quantization.",
         "compare": "Compare a model with another, a recording or a device.",
+        "device": "Run a model on a device, and compare every operator.",
         "evaluate": "Evaluate a model on a data set, with a device's integers.",
         "run": "Run a model on files or random inputs.",
         "warm": "Compile the kernels of models into the cache.",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -9,8 +11,10 @@ import typer
 
 from tflm.application.compile_options import compile_options
 from tflm.application.errors import OptionError, RequestError
+from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model
 from tflm.application.output_files import Written
+from tflm.application.projects.compiled import compiled_sources
 from tflm.atomic_write import write_files
 from tflm.c.compile import all_compiled_with, identifier_of
 from tflm.c.compile_report import compile_figures, compile_report
@@ -36,6 +40,9 @@ def compile(
     self_test: Annotated[
         int, typer.Option(metavar="COUNT", min=0, help="Add a test with this many recorded invokes, and a Makefile.")
     ] = 0,
+    serve: Annotated[
+        bool, typer.Option("--serve", help="Add a main that answers the requests of tflm device.")
+    ] = False,
     kernels: Annotated[
         str,
         typer.Option(
@@ -89,7 +96,14 @@ def compile(
         raise OptionError(str(error)) from None
     except CompileError as error:
         raise RequestError(str(error)) from None
-    written = write_files(folder, made.files)
+    files = made.files
+    if serve:
+        if len(paths) > 1:
+            raise OptionError("--serve is for one model; a device answers for one")
+        (one,), machine = made.models, MachineOptions().machine()
+        origin = shlex.join(["tflm", *sys.argv[1:]])
+        files |= compiled_sources(loaded[names[0]], names[0], machine, origin, one, serve=True)
+    written = write_files(folder, files)
     answer(as_json, compile_figures(paths, made), *(compile_report(model) for model in made.models))
     if not as_json:
         wrote(*written)

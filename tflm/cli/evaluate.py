@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from tflm.application.models import load_model
 from tflm.application.output_files import Written
 from tflm.cli.output import answer, progress_of, wrote
 from tflm.cli.parameters import AsJson, ModelPath
+from tflm.device import connect
 from tflm.evaluation.pictures import write_confusion, write_ranges, write_worst
 from tflm.evaluation.samples import data_set
 
@@ -51,6 +53,10 @@ def evaluate(
         bool, typer.Option("--leave-out", help="Skip and list samples that cannot be read or run.")
     ] = False,
     limit: Limit = None,
+    port: Annotated[
+        str | None,
+        typer.Option(metavar="PORT", help="Run the model on a device; the port is as for tflm device."),
+    ] = None,
     confusion: Annotated[
         Path | None, typer.Option(metavar="PNG", help="Draw the confusion matrix."), Written.FILE
     ] = None,
@@ -69,10 +75,12 @@ def evaluate(
     Examples:
     tflm evaluate model.tflite --inputs digits.npz
     tflm evaluate model.tflite --inputs photos/ --reference float.tflite --results results.bin
+    tflm evaluate model.tflite --inputs digits.npz --port /dev/ttyACM0 --results results.bin
     """
     loaded = load_model(model)
     other = None if reference is None else load_model(reference)
-    with progress_of("samples") as report:
+    connected = None if port is None else connect(port, loaded)
+    with progress_of("samples") as report, connected or nullcontext():
         found = tflm.evaluate(
             loaded,
             inputs,
@@ -84,6 +92,7 @@ def evaluate(
             on_bad="leave-out" if leave_out else "stop",
             limit=limit,
             report=report,
+            device=connected,
         )
     if confusion is not None:
         if found.classification is None:

@@ -71,6 +71,10 @@ def export(
         bool,
         typer.Option("--dump", help="Print every tensor for tflm compare; needs a larger arena."),
     ] = False,
+    serve: Annotated[
+        bool,
+        typer.Option("--serve", help="Answer the requests of tflm device instead of running once."),
+    ] = False,
     compiled: Annotated[
         bool,
         typer.Option("--compiled", help="Run the model as C without TFLM, as tflm compile writes it."),
@@ -102,7 +106,7 @@ def export(
         named = on.target is not None or machine.board is not None
         part = machine.target if on.kernels == LIBRARY and named else None
         options = compile_options(ram, memories, on.kernels, part)
-        _export_compiled(model, loaded, directory, machine, project, options)
+        _export_compiled(model, loaded, directory, machine, project, options, serve)
         return
     if ram is not None:
         raise OptionError("--ram is for --compiled")
@@ -115,11 +119,10 @@ def export(
         given = memories_of(memories, None, loaded, machine)
         planned = partial(_planned, loaded, machine, given)
     if kind == NO_PROJECT:
-        files = sources(loaded, model.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), typed, dump)
+        files = sources(loaded, model.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), typed, dump, serve=serve)
     else:
-        files = project_files(
-            loaded, model.stem, machine, origin_of_project(sys.argv), kind, typed, dump, None, planned
-        )
+        origin = origin_of_project(sys.argv)
+        files = project_files(loaded, model.stem, machine, origin, kind, typed, dump, planned=planned, serve=serve)
         machine = machine_of_project(machine, kind)
     for path in write_files(directory, files):
         print_plain(str(path))
@@ -161,6 +164,7 @@ def _export_compiled(
     machine: Machine,
     project: str | None,
     options: CompileOptions,
+    serve: bool,
 ) -> None:
     """Write the model as C, with a project; report whether it fits the board."""
     kind = project or usual_kind(machine) or NO_PROJECT
@@ -170,10 +174,10 @@ def _export_compiled(
         compiled = compiled_with(options, model, compiled_name(path.stem))
         found = None if machine.board is None else CompiledFit(machine.board, compiled)
         if kind == NO_PROJECT:
-            files = compiled_sources(model, path.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), compiled)
+            files = compiled_sources(model, path.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), compiled, serve)
         else:
             files = compiled_project_files(
-                model, path.stem, machine, origin_of_project(sys.argv), kind, found, compiled
+                model, path.stem, machine, origin_of_project(sys.argv), kind, found, compiled, serve
             )
     except ArgumentError as error:
         raise OptionError(str(error)) from None

@@ -19,6 +19,9 @@ import tflm
 from tflm.application.errors import NotKnown, described
 from tflm.cli.plain_text import as_text, print_error
 
+NO_ANSWER = 2
+"""Exit status if a device gives no answer."""
+
 NOT_KNOWN = 3
 """Exit status if a model may fit: neither yes (0) nor no (1)."""
 
@@ -109,7 +112,7 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
     """Print an error of the block in one line; with `debug` it is raised.
 
     Raises:
-        typer.Exit: an error was printed; the status is 1, or 3 if a check has no answer.
+        typer.Exit: an error was printed; the status is 1, 2 if a device gives no answer, or 3 if a check has none.
         UsageError: an option is invalid.
     """
     with _ended_by_its_reader():  # here, too: Click exits with status 1
@@ -120,7 +123,14 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
             if debug or _is_closed_pipe(error):
                 raise
             print_error(f"tflm: {with_options(described(error))}")
-            raise typer.Exit(NOT_KNOWN if isinstance(error, NotKnown) else 1) from None
+            raise typer.Exit(_status(error)) from None
+
+
+def _status(error: Exception) -> int:
+    """The exit status after an error."""
+    if isinstance(error, tflm.DeviceError):
+        return 1 if isinstance(error, tflm.WrongModel) else NO_ANSWER
+    return NOT_KNOWN if isinstance(error, NotKnown) else 1
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from tflm.application.node_data import work_figures, write_node_data
 from tflm.application.timing import sum_over_operators, timing_report, timings
 from tflm.cli.output import answer, progress
 from tflm.cli.parameters import AsJson, ModelPath, NodeData
+from tflm.firmware.calibration import Calibration
 from tflm.firmware.instructions import clocked_boards
 
 
@@ -44,6 +46,9 @@ def profile(
         str | None, typer.Option(metavar="NAME", help="Optimization of the device's kernels: O2 or Os.")
     ] = None,
     mhz: Annotated[float | None, typer.Option(min=1, metavar="MHZ", help="The device's clock.")] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Times that tflm device calibrate measured on a board.")
+    ] = None,
     node_data: NodeData = None,
     as_json: AsJson = False,
 ) -> None:
@@ -63,14 +68,22 @@ def profile(
     """
     if target is not None or board is not None:
         loaded = load_model(model)
-        found = tflm.estimate(loaded, target=target, board=board, kernels=kernels, optimization=optimization, mhz=mhz)
+        found = tflm.estimate(
+            loaded,
+            target=target,
+            board=board,
+            kernels=kernels,
+            optimization=optimization,
+            mhz=mhz,
+            calibration=None if calibration is None else Calibration.read(calibration),
+        )
         if node_data is not None:
             cycles = {(0, op.operator_index): op.cycles for op in found.operators if op.cycles is not None}
             write_node_data(node_data, loaded, {"cycles": cycles, "multiply-accumulates": work_figures(loaded)})
         answer(as_json, {"model": model, **vars(found)}, estimate_report(title_of(model), found))
         return
-    if not (kernels is None and optimization is None and mhz is None):
-        raise OptionError("--kernels, --optimization and --mhz need --target or --board")
+    if not (kernels is None and optimization is None and mhz is None and calibration is None):
+        raise OptionError("--kernels, --optimization, --mhz and --calibration need --target or --board")
     loaded = load_model(model)
     whole, operators = timings(loaded, runs, seed, delegate, progress)
     if node_data is not None:

@@ -17,7 +17,7 @@ from tflm.errors import ArgumentError, DataError
 from tflm.evaluation.fitting import units_of
 from tflm.evaluation.metrics import Classification, Difference, classification, difference
 from tflm.evaluation.results import ResultsFile
-from tflm.evaluation.runner import Job, Runner
+from tflm.evaluation.runner import Job, Runnable, Runner
 from tflm.evaluation.samples import DataSet, data_set
 from tflm.evaluation.signal import SignalLoss, signal_losses
 from tflm.evaluation.workers import default_workers, outcomes
@@ -122,6 +122,7 @@ def evaluate(
     on_bad: str = "stop",
     limit: int | None = None,
     report: Report | None = None,
+    device: Runnable | None = None,
 ) -> Evaluation:
     """Run a model on every sample, with the device's integers, and compute accuracy and errors.
 
@@ -140,8 +141,12 @@ def evaluate(
         on_bad: what to do with a sample that can't be read or run: "stop", or "leave-out".
         limit: the number of samples to run, the first ones.
         report: called with how many samples are done, and of how many (None where that is not known).
+        device: what runs the model instead of this machine, such as `tflm.device.connect(...)`: one sample at a time,
+            each written to `results` before the next one. A sample is started again if the device is reset meanwhile.
+            The reference runs here.
 
     Raises:
+        DeviceError: the device gives no answer. Earlier results are kept in the `results` file.
         DataError: a sample is bad and `on_bad` is "stop"; labels do not match the samples; the disk is full. Earlier
             results are kept in the `results` file.
         ArgumentError: an argument is invalid.
@@ -157,7 +162,7 @@ def evaluate(
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "results") if results is None else Path(results)
         run = _Run(data, count, scheduler, on_bad, limit, report)
-        first = run.through(model, path)
+        first = run.through(model, path, device)
         second = None
         if reference is not None:
             units = units_of(Runner(model).inputs)
@@ -201,14 +206,15 @@ class _Run:
     limit: int | None
     report: Report | None
 
-    def through(self, model: Model, path: Path, **settings: Any) -> _Through:
+    def through(self, model: Model, path: Path, device: Runnable | None = None, **settings: Any) -> _Through:
         """Run the samples that are not in the results file yet."""
         outputs = Runner(model).outputs
         file = ResultsFile(path, bytes(model.data), outputs)
         left_out: list[str] = []
         began, before = time.perf_counter(), file.count or 0
         try:
-            for found in outcomes(Job.of(model, **settings), self._parts(before), self.workers, self.scheduler):
+            job, parts = Job.of(model, **settings), self._parts(before)
+            for found in outcomes(job, parts, self.workers, self.scheduler, device):
                 bad = [outcome.reason for outcome in found if outcome.outputs is None]
                 if bad and self.on_bad == "stop":
                     whole = next(i for i, outcome in enumerate(found) if outcome.outputs is None)

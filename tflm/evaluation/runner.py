@@ -4,31 +4,59 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.errors import DataError, TflmError
+from tflm.errors import DataError, DeviceError, DeviceReset, TflmError
 from tflm.evaluation.fitting import ReferenceInput, Units
 from tflm.evaluation.samples import Part, Sample
 from tflm.memory.tensor import TfLiteTensor
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver
 from tflm.schema.model import Model
 
 
-def inputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:
+class Runnable(Protocol):
+    """What runs a model: an interpreter, or a device; the methods are those of `MicroInterpreter`."""
+
+    def inputs_size(self) -> int:
+        """The number of inputs."""
+
+    def outputs_size(self) -> int:
+        """The number of outputs."""
+
+    def input(self, index: int) -> TfLiteTensor:
+        """An input."""
+
+    def output(self, index: int) -> TfLiteTensor:
+        """An output."""
+
+    def get_tensor(self, tensor_index: int) -> TfLiteTensor:
+        """Any tensor of the first subgraph."""
+
+    def invoke(self) -> None:
+        """Run the model once."""
+
+    def reset(self) -> None:
+        """Set state to what it is before the first invoke."""
+
+
+def inputs_of(interpreter: Runnable) -> list[TfLiteTensor]:
     """The inputs, in order."""
     return [interpreter.input(i) for i in range(interpreter.inputs_size())]
 
 
-def outputs_of(interpreter: MicroInterpreter) -> list[TfLiteTensor]:
+def outputs_of(interpreter: Runnable) -> list[TfLiteTensor]:
     """The outputs, in order."""
     return [interpreter.output(i) for i in range(interpreter.outputs_size())]
+
+
+TRIES = 3
+"""How often a sample is started before a device that is reset each time is given up."""
 
 
 class Outcome(NamedTuple):
@@ -80,12 +108,12 @@ class Runner:
         inputs, outputs: the model's tensors. With `units`, integers for a float input are dequantized with these.
     """
 
-    def __init__(self, model: Model, units: Sequence[Units] = (), **settings: Any):
-        self.interpreter = ready_interpreter(model, **settings)
+    def __init__(self, model: Model, units: Sequence[Units] = (), *, device: Runnable | None = None, **settings: Any):
+        self.interpreter: Runnable = device or ready_interpreter(model, **settings)
         self.inputs, self.outputs = inputs_of(self.interpreter), outputs_of(self.interpreter)
         self._given = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.inputs]
         self._got = [np.asarray(tensor.data, tensor.data.dtype) for tensor in self.outputs]
-        self._remembers = _remembers(model)
+        self._remembers = has_state(model)
         if len(units) == len(self.inputs):
             self.inputs = list(map(ReferenceInput, self.inputs, units))
 
@@ -94,22 +122,35 @@ class Runner:
 
         Args:
             after_step: called after each step.
+
+        Raises:
+            DeviceError: a device gives no answer, or is reset each time.
         """
-        try:
-            if self._remembers:
-                self.interpreter.reset()
-            for step in sample.steps:
-                for given, values in zip(self._given, step):
-                    given[...] = values
-                self.interpreter.invoke()
-                if after_step is not None:
-                    after_step()
-        except TflmError as error:
-            return Outcome(sample.name, None, f"{sample.name}: {error}", sample.label)
+        for left in reversed(range(TRIES)):
+            try:
+                self._run_steps(sample, after_step)
+                break
+            except DeviceReset:
+                if not left:
+                    raise
+            except DeviceError:
+                raise
+            except TflmError as error:
+                return Outcome(sample.name, None, f"{sample.name}: {error}", sample.label)
         return Outcome(sample.name, [got.copy() for got in self._got], "", sample.label)
 
+    def _run_steps(self, sample: Sample, after_step: Callable[[], None] | None) -> None:
+        if self._remembers:
+            self.interpreter.reset()
+        for step in sample.steps:
+            for given, values in zip(self._given, step):
+                given[...] = values
+            self.interpreter.invoke()
+            if after_step is not None:
+                after_step()
 
-def _remembers(model: Model) -> bool:
+
+def has_state(model: Model) -> bool:
     """Whether the model has state that outlives an invoke."""
     resolver = AllOpsResolver()
     if any(tensor.is_variable for subgraph in model.subgraphs for tensor in subgraph.tensors or ()):
@@ -120,8 +161,10 @@ def _remembers(model: Model) -> bool:
 
 def run_part(job: Job, part: Part) -> list[Outcome]:
     """Run the samples of a part, in order."""
-    runner = runner_of(job)
-    return [
-        Outcome("", None, str(sample), None) if isinstance(sample, DataError) else runner.run(sample)
-        for sample in part.samples(runner.inputs)
-    ]
+    return list(outcomes_of(runner_of(job), part))
+
+
+def outcomes_of(runner: Runner, part: Part) -> Iterator[Outcome]:
+    """Run the samples of a part one by one."""
+    for sample in part.samples(runner.inputs):
+        yield Outcome("", None, str(sample), None) if isinstance(sample, DataError) else runner.run(sample)

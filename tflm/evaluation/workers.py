@@ -11,8 +11,9 @@ from typing import Any
 
 from tflm.compiler.calls import is_available
 from tflm.errors import DataError
-from tflm.evaluation.runner import Job, Outcome, run_part
+from tflm.evaluation.runner import Job, Outcome, Runnable, Runner, outcomes_of, run_part
 from tflm.evaluation.samples import Part
+from tflm.schema.model import Model
 
 PARTS_AHEAD = 3
 """Parts that wait per worker; bounds the memory in use."""
@@ -20,13 +21,19 @@ PARTS_AHEAD = 3
 Parts = Iterator[tuple[int, Part]]
 
 
-def outcomes(job: Job, parts: Parts, workers: int, scheduler: Any = None) -> Iterator[list[Outcome]]:
-    """The outcomes of each part, in order.
+def outcomes(
+    job: Job, parts: Parts, workers: int, scheduler: Any = None, device: Runnable | None = None
+) -> Iterator[list[Outcome]]:
+    """The outcomes of each part, in order; of a device, those of each sample.
 
     Args:
         workers: number of parallel workers; 1 runs the parts in this thread.
         scheduler: a `dask.distributed.Client`, or None.
+        device: a device that runs the model, or None.
     """
+    if device is not None:
+        runner = Runner(Model(job.model), device=device, **dict(job.settings))
+        return ([outcome] for _, part in parts for outcome in outcomes_of(runner, part))
     if scheduler is not None:
         return _by_dask(job, parts, scheduler)
     if workers == 1:

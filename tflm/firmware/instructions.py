@@ -19,6 +19,7 @@ import numpy as np
 from tflm import targets
 from tflm.boards import Board, boards, by_name
 from tflm.errors import FirmwareError, OperatorError
+from tflm.firmware.calibration import Calibration
 from tflm.firmware.decoding_trips import decoding_trips, encoded_tensors
 from tflm.firmware.loop_trips import PATHS, Layer, Path
 from tflm.kernels import REGISTRATIONS
@@ -216,6 +217,7 @@ def estimate(
     optimization: str | None = None,
     board: str | None = None,
     mhz: float | None = None,
+    calibration: Calibration | None = None,
 ) -> Estimate:
     """Estimate the instructions of an invoke on a Cortex-M, and its time if the clock is known.
 
@@ -226,6 +228,7 @@ def estimate(
         optimization: compiler optimization of the kernels, "-O2" or "-Os"; by default the board's, or "-O2".
         board: name of a board with a Cortex-M; `clocked_boards` lists them.
         mhz: the clock; by default the board's.
+        calibration: cycles that were measured on a board; its operators replace the part's usual factor.
 
     Raises:
         FirmwareError: no data for this part, library or optimization; the message lists what is available.
@@ -236,7 +239,7 @@ def estimate(
     part = usual.target if usual is not None and target is None else _part(target)
     name = _counted_name(kernels or (usual.kernels if usual else "cmsis-nn"))
     optimization = _optimization(optimization or (usual.optimization if usual else "-O2"))
-    mhz = mhz or (usual.mhz if usual else None)
+    mhz = mhz or (usual.mhz if usual else None) or (calibration.mhz if calibration else None)
     counted = _counted(part, name, optimization)
     configuration = coefficients()[counted.configuration]
     subgraph = model.subgraphs[0]
@@ -250,7 +253,9 @@ def estimate(
     covered = instructions / (instructions + guessed) if instructions + guessed else 1.0
     instructions_within = counted.error + _within(found, configuration.paths, instructions, guessed)
     silicon = SILICON[part.name]
-    milliseconds = cycles * silicon.cycles / mhz / 1e3 if mhz and covered >= ENOUGH else None
+    measured = {} if calibration is None else _calibrated(calibration, part.name, name)
+    device_cycles = sum((each.cycles or 0) * measured.get(each.operator, silicon.cycles) for each in found)
+    milliseconds = device_cycles / mhz / 1e3 if mhz and covered >= ENOUGH else None
     return Estimate(
         target=part.name,
         kernels=name,
@@ -258,13 +263,22 @@ def estimate(
         instructions=instructions,
         cycles=cycles,
         instructions_within=instructions_within,
-        device_cycles=round(cycles * silicon.cycles),
+        device_cycles=round(device_cycles),
         milliseconds=milliseconds,
         within=silicon.within + max(instructions_within - FORMULA_ERROR, 0),
         covered=covered,
         operators=found,
-        note=_note(configuration, optimization, silicon, counted.error, mhz),
+        note=_note(configuration, optimization, silicon, counted.error, mhz)
+        + (f"; calibrated: {', '.join(measured)}" if measured else ""),
     )
+
+
+def _calibrated(calibration: Calibration, part: str, kernels: str) -> Mapping[str, float]:
+    """The factors of a calibration, which must be of the same part and kernels."""
+    if (calibration.target, _counted_name(calibration.kernels)) != (part, kernels):
+        measured = f"{calibration.target} with {calibration.kernels} kernels"
+        raise FirmwareError(f"the calibration is of {measured}, not of {part} with {kernels} kernels")
+    return calibration.cycles
 
 
 def decoding_instructions(

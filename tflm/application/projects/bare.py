@@ -88,6 +88,8 @@ def qemu_values(build: Build) -> dict[str, str]:
     return {
         **_bare_values(build, flash, processor.flash, banks, _emulated_addresses(banks, *processor[-2:])),
         "machine": processor.machine,
+        "port_address": f"{processor.port:#x}",
+        "counter_address": f"{processor.counter:#x}",
         "memory_comment": f"Sizes are those of {build.machine.place}, addresses those of QEMU's {processor.machine}.",
     }
 

@@ -5,24 +5,27 @@ The build files are templates in `files/compiled/`, in a folder for each kind of
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator
 from string import Template
 
 import tflm
 from tflm.application.compiled_fit import CompiledFit, sizes_text
 from tflm.application.errors import RequestError
-from tflm.application.export import console_header, show_output
+from tflm.application.export import console_header, serve_headers, serve_include, show_output
 from tflm.application.machine import Machine
 from tflm.application.projects.build import NOT_BUILT, Build, is_esp, project_names
 from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.platformio import platformio_board
-from tflm.application.projects.templates import FileTemplate, console, rendered
+from tflm.application.projects.templates import FileTemplate, console, rendered, wire
 from tflm.boards.board_fit import Placement
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
+from tflm.c.observation import TensorPlace, observed_steps, tensor_places
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
+from tflm.schema.patch import with_data_inside
 from tflm.targets import align_up
 
 FOLDER = "compiled"
@@ -58,6 +61,89 @@ $show
   return 0;
 }
 $ending""")
+
+SERVED_MAIN = Template("""\
+/* $origin */
+#include "console.h"
+#include "$name.h"
+$include
+/* The memory that the model needs, besides the stack. */
+$blocks
+/* Tensors that are whole in memory at some time: index, memory, place and size. */
+typedef struct {
+  uint32_t tensor, memory, offset, bytes;
+} Place;
+static const Place kPlaces[] = {
+$places
+};
+
+/* Steps after which the outputs of an operator are whole: the first and the last one, and its places. */
+typedef struct {
+  int32_t first, last;
+  uint32_t index, begin, end;
+} Observed;
+static const Observed kObserved[] = {
+$observed
+};
+
+static uint8_t *AddressOf(const Place *place) { return $address; }
+
+static uint8_t *ServedBytes(uint32_t what, uint32_t index, uint32_t *bytes) {
+  uint32_t i;
+$interfaces
+  for (i = 0; what == SERVED_TENSOR && i < sizeof(kPlaces) / sizeof(kPlaces[0]); ++i) {
+    if (kPlaces[i].tensor == index) {
+      *bytes = kPlaces[i].bytes;
+      return AddressOf(&kPlaces[i]);
+    }
+  }
+  return 0;
+}
+
+static int ServedInvoke(void) {
+  const uint32_t count = sizeof(kObserved) / sizeof(kObserved[0]);
+  uint32_t i = 0, j;
+  int step = 0;
+  do {
+    const int present = step;
+    while (i < count && kObserved[i].last < present) {
+      ++i;
+    }
+    if (i < count && kObserved[i].first == present) {
+      SkipToOperator(kObserved[i].index);
+      BeginOperator();
+    }
+    step = ${name}_step($ram, present);
+    if (step < 0) {
+      SkipToOperator((uint32_t)(-1 - step));
+      return 1;
+    }
+    if (i < count && kObserved[i].last == present && !EndOperator()) {
+      for (j = kObserved[i].begin; j < kObserved[i].end; ++j) {
+        ServeOutput(AddressOf(&kPlaces[j]), kPlaces[j].bytes);
+      }
+      NextOperator();
+    }
+  } while (step > 0);
+  return 0;
+}
+
+static void ServedReset(void) { ${name}_reset($ram); }
+static uint32_t ServedArena(void) { return $ram_bytes; }
+static uint32_t ServedModelChecksum(void) { return ${checksum}u; }
+
+static int Run(void) {
+  ServedReset();
+  Serve();
+  return 0;
+}
+$ending""")
+
+SERVED_INTERFACE = Template("""\
+  if (what == SERVED_$side && index == $number) {
+    *bytes = ${guard}_${side}_${number}_BYTES;
+    return (uint8_t *)${name}_${lower}_${number}($ram);
+  }""")
 
 BLOCK = Template("""\
 ${placement}static union {
@@ -109,6 +195,7 @@ def compiled_project_files(
     kind: str,
     found: CompiledFit | None = None,
     compiled: CompiledModel | None = None,
+    serve: bool = False,
 ) -> dict[str, str]:
     """The files of a project that runs a model as C, by path.
 
@@ -120,6 +207,7 @@ def compiled_project_files(
         kind: a name from `project_kinds`.
         found: the fit of the model as C on the board, if known.
         compiled: the model as C, compiled with `compiled_name(stem)`, if known.
+        serve: answer the requests of `tflm device` instead of running the model once.
 
     Raises:
         TflmError: the model cannot be compiled.
@@ -144,9 +232,9 @@ def compiled_project_files(
     file = "main.c" if entry.text != SKETCH else Template(how.main or "main.cpp").substitute(names)
     folder = Template(how.folder).substitute(names)
     written = {
-        **compiled.files,
+        **(_served_files(compiled, names, wire(entry.console, values)) if serve else compiled.files),
         "console.h": console_header(names, console(entry.console)),
-        file: _main(build, compiled, entry.ending(), how),
+        file: (_served_main if serve else _main)(build, compiled, entry.ending(), how),
     }
     extra = rendered((f"{FOLDER}/esp-idf",), values, folder, "README.md") if is_idf else {}
     return {
@@ -157,14 +245,57 @@ def compiled_project_files(
 
 
 def compiled_sources(
-    model: tflm.Model, stem: str, machine: Machine, origin: str, compiled: CompiledModel | None = None
+    model: tflm.Model,
+    stem: str,
+    machine: Machine,
+    origin: str,
+    compiled: CompiledModel | None = None,
+    serve: bool = False,
 ) -> dict[str, str]:
     """A model as C with a main that runs it, without a project; arguments and errors as of `compiled_project_files`."""
     names = project_names(stem, origin)
     compiled = compiled or compile_model(model, names["name"])
     build = Build(model, machine, names, None)
     header = console_header(names, PLAIN_CONSOLE)
-    return {**compiled.files, "console.h": header, "main.c": _main(build, compiled, PLAIN_ENTRY)}
+    own = _served_files(compiled, names) if serve else compiled.files
+    return {**own, "console.h": header, "main.c": (_served_main if serve else _main)(build, compiled, PLAIN_ENTRY)}
+
+
+def _served_files(compiled: CompiledModel, names: dict[str, str], wire: str = "") -> dict[str, str]:
+    """The model's files, which run it in steps, and the headers that serve it."""
+    source = f"{compiled.name}.c"
+    with_step = f"#define {compiled.name.upper()}_WITH_STEP\n{compiled.files[source]}"
+    return {**compiled.files, source: with_step, **serve_headers(names, wire)}
+
+
+def _served_main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None = None) -> str:
+    """A main that answers the requests of `tflm device`."""
+    names = {**build.names, "ram": _ram(compiled)}
+    observed = list(observed_steps(compiled.program))
+    places, rows = list[TensorPlace](), list[str]()
+    for each in observed:
+        rows.append(f"{each.first}, {each.last}, {each.operator}, {len(places)}, {len(places) + len(each.outputs)}")
+        places += each.outputs
+    known = {place.tensor for place in places}
+    places += (place for i, place in tensor_places(compiled.program).items() if i not in known)
+    main = build.model.subgraphs[0]
+    tensors = interfaces(compiled.program)
+    return SERVED_MAIN.substitute(
+        names,
+        include=serve_include(len(main.operators or ()), f"{build.machine.kernels.name} kernels, as C").rstrip(),
+        blocks=_blocks(build, compiled, how),
+        places="\n".join(f"    {{{', '.join(map(str, place))}}}," for place in places)
+        or "    {NOT_OBSERVED, 0, 0, 0},",
+        observed="\n".join(f"    {{{row}}}," for row in rows) or "    {-1, -1, 0, 0, 0},",
+        address="(uint8_t *)ram[place->memory] + place->offset" if compiled.memories else "ram.bytes + place->offset",
+        interfaces="\n".join(
+            SERVED_INTERFACE.substitute(names, side=each.side.upper(), lower=each.side, number=each.number)
+            for each in tensors
+        ),
+        ram_bytes=compiled.ram_bytes,
+        checksum=zlib.crc32(with_data_inside(build.model).data),
+        ending=ending,
+    )
 
 
 def compiled_name(stem: str) -> str:
@@ -237,7 +368,7 @@ def _placement_text(build: Build) -> str:
 
 
 def _main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None = None) -> str:
-    names = {**build.names, "ram": "ram" if compiled.memories else "ram.bytes"}
+    names = {**build.names, "ram": _ram(compiled)}
     tensors = interfaces(compiled.program)
     return MAIN.substitute(
         names,
@@ -246,6 +377,11 @@ def _main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None =
         show="\n".join(_shows(names, tensors)),
         ending=ending,
     )
+
+
+def _ram(compiled: CompiledModel) -> str:
+    """What the model's functions are given."""
+    return "ram" if compiled.memories else "ram.bytes"
 
 
 def _tensor(each: TensorInterface) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from string import Template
 
@@ -14,7 +14,7 @@ from tflm.application.projects.bare import tflm_values
 from tflm.application.projects.build import NOT_BUILT, Build, project_names
 from tflm.application.projects.kind import Kind
 from tflm.application.projects.kinds import KINDS, kind_named
-from tflm.application.projects.templates import console, rendered
+from tflm.application.projects.templates import console, rendered, wire
 from tflm.application.several_memories import spread_of
 from tflm.boards import Board
 from tflm.boards.board_fit import BoardFit, Placement, board_fit
@@ -41,13 +41,14 @@ def project_files(
     dump: bool = False,
     found: BoardFit | None = None,
     planned: Callable[[KernelLibrary], MemoriesPlan] | None = None,
+    serve: bool = False,
 ) -> dict[str, str]:
     """The files of a project by path.
 
     The arena is for the TFLM that the project pins, which may differ from the machine's if that was not chosen.
 
     Args:
-        model, stem, machine, origin, typed, dump: as for `sources`.
+        model, stem, machine, origin, typed, dump, serve: as for `sources`.
         kind: a name from `project_kinds`.
         found: the fit of the model on the board, if known.
         planned: plans the model in several memories of the board, for a kernel library.
@@ -68,7 +69,8 @@ def project_files(
     arenas = tuple(_arena_memory(build, each, how) for each in build.placements)
     folder = Template(how.folder).substitute(build.names)
     values = {**build.names, **_common(build, arenas), **tflm_values(build), **how.values(build)}
-    written = sources(model, stem, machine, origin, typed, dump, _style(build, how)._replace(arenas=arenas, plan=plan))
+    style = _style(build, how, values if serve else None)._replace(arenas=arenas, plan=plan)
+    written = sources(model, stem, machine, origin, typed, dump, style, serve)
     main = Template(how.main).substitute(build.names)
     renamed = {main if main and name.startswith("main.") else name: text for name, text in written.items()}
     templates = (how.name, *how.templates, *how.source)
@@ -107,8 +109,8 @@ def _fit(model: tflm.Model, board: Board, machine: Machine, found: BoardFit | No
     return board_fit(model, board, kernels=machine.kernels, reserve=reserve, split=found.split)
 
 
-def _style(build: Build, how: Kind) -> SourceStyle:
-    """How the sources differ; on PlatformIO they are those of the framework."""
+def _style(build: Build, how: Kind, served: Mapping[str, str] | None) -> SourceStyle:
+    """How the sources differ; on PlatformIO they are those of the framework. `served` has values for the wire."""
     entry, suffix, first, log = how.entry, how.suffix, "", ""
     if _is_idf(how, build.machine):
         entry, suffix = KINDS["esp-idf"].entry, ".cc"
@@ -117,7 +119,8 @@ def _style(build: Build, how: Kind) -> SourceStyle:
         first = ARDUINO_FIRST
     elif how.source or how.name == "platformio":
         first, log = CALLBACK, REGISTER
-    return SourceStyle(suffix, first, entry.ending(log), console(entry.console))
+    wired = "" if served is None else wire(entry.console, served)
+    return SourceStyle(suffix, first, entry.ending(log), console(entry.console), wire=wired)
 
 
 def _common(build: Build, arenas: tuple[ArenaMemory, ...]) -> dict[str, str]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from tflm.boards import Board
 
-MPS2 = ("mps2-an386", 0x00000000, 0x20000000, 0x21000000)
+MPS2 = ("mps2-an386", 0x40004000, 0x40028000, 0x00000000, 0x20000000, 0x21000000)
+MPS2_M3 = ("mps2-an385", *MPS2[1:])
 MPS2_M7 = ("mps2-an500", *MPS2[1:])
-MPS2_SECURE = ("mps2-an505", 0x10000000, 0x38000000, 0x80000000)
-MPS3_M55 = ("mps3-an547", 0x00000000, 0x21000000, 0x60000000)
+MPS2_SECURE = ("mps2-an505", 0x50200000, 0x50302000, 0x10000000, 0x38000000, 0x80000000)
+MPS3_M55 = ("mps3-an547", 0x59303000, 0x59302000, 0x00000000, 0x21000000, 0x60000000)
 
 
 class Processor(NamedTuple):
@@ -23,11 +24,14 @@ class Processor(NamedTuple):
     Attributes:
         flags: flags of arm-none-eabi-gcc.
         machine: QEMU machine that runs its code.
-        flash, ram, external_ram: addresses in this machine.
+        port, counter: addresses of its first serial port and of its counters.
+        flash, ram, external_ram: addresses of memories in this machine.
     """
 
     flags: str
     machine: str
+    port: int
+    counter: int
     flash: int
     ram: int
     external_ram: int
@@ -36,7 +40,7 @@ class Processor(NamedTuple):
 PROCESSORS = {
     "cortex-m0": Processor("-mcpu=cortex-m0 -mfloat-abi=soft", *MPS2),
     "cortex-m0plus": Processor("-mcpu=cortex-m0plus -mfloat-abi=soft", *MPS2),
-    "cortex-m3": Processor("-mcpu=cortex-m3 -mfloat-abi=soft", *MPS2),
+    "cortex-m3": Processor("-mcpu=cortex-m3 -mfloat-abi=soft", *MPS2_M3),
     "cortex-m4": Processor("-mcpu=cortex-m4 -mfloat-abi=hard -mfpu=fpv4-sp-d16", *MPS2),
     "cortex-m7": Processor("-mcpu=cortex-m7 -mfloat-abi=hard -mfpu=fpv5-sp-d16", *MPS2_M7),
     "cortex-m23": Processor("-mcpu=cortex-m23 -mfloat-abi=soft", *MPS2_SECURE),

@@ -36,6 +36,11 @@ def console(name: str) -> str:
     return _folder("console").joinpath(f"{name}.h").read_text(encoding="utf-8")
 
 
+def wire(name: str, values: Mapping[str, str]) -> str:
+    """The wire of a firmware that serves, filled in."""
+    return FileTemplate(_folder("wire").joinpath(f"{name}.h").read_text(encoding="utf-8")).substitute(values)
+
+
 def _folder(name: str) -> Traversable:
     return files("tflm.application.projects").joinpath("files", *name.split("/"))
 

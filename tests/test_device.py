@@ -1,0 +1,238 @@
+"""Devices on a wire: frames, sessions over links that lose bytes, verdicts, and evaluation."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import outcomes
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by_one
+
+import tflm
+from tflm.device import Device
+from tflm.device.frames import BEGIN, MOST_PAYLOAD, Frame, FrameReader
+from tflm.device.verdict import Status, compare
+from tflm.libraries.kernel_library import REFERENCE
+from tflm.runtime.growing_arena import ready_interpreter
+from tflm.schema import BuiltinOperator, TensorType, quantized
+from tflm.schema.options import SVDFOptions
+
+RUNS = int(os.environ.get("TFLM_DEVICE_RUNS", "300"))
+"""Examples of the lossy link; `make device` sets more."""
+
+FRAMES = st.builds(
+    Frame, st.integers(0, 255), st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.binary(max_size=300)
+)
+
+
+@given(st.lists(st.one_of(FRAMES, st.binary(max_size=60))), st.integers(1, 50))
+def test_whole_frames_are_found_between_other_bytes(stream: list[Any], chunk: int) -> None:
+    """Whatever is between them, unless it holds a begin: then the next frames may wait for more bytes."""
+    pieces = [each.encoded() if isinstance(each, Frame) else each.replace(BEGIN[:1], b"") for each in stream]
+    data, reader, found = b"".join(pieces), FrameReader(), []
+    for begin in range(0, len(data), chunk):
+        found += reader.feed(data[begin : begin + chunk])
+    assert found == [each for each in stream if isinstance(each, Frame)]
+    assert reader.strays + len(b"".join(each.encoded() for each in found)) <= len(data)
+
+
+@given(FRAMES, st.binary(max_size=40), st.data())
+def test_a_changed_frame_is_no_frame_and_hides_none(frame: Frame, garbage: bytes, data: st.DataObject) -> None:
+    whole = bytearray(frame.encoded())
+    place = data.draw(st.integers(0, len(whole) - 1))
+    whole[place] ^= data.draw(st.integers(1, 255))
+    reader, after = FrameReader(), Frame(1, 2, 3, b"after")
+    found = reader.feed(garbage + bytes(whole) + after.encoded())
+    for _ in range(MOST_PAYLOAD):  # each time the rest of a frame does not come
+        found += reader.give_up()
+    assert found == [after]
+
+
+@functools.cache
+def model_with_state() -> tflm.Model:
+    """An SVDF, whose state lasts over invokes, between two other operators."""
+    builder, rng = tflm.ModelBuilder(), np.random.default_rng(0)
+    main = builder.subgraph()
+    x = main.input("x", (1, 5), TensorType.INT8, quantized(0.05))
+    a = main.tensor("a", (1, 5), TensorType.INT8, quantized(0.05))
+    main.operator(BuiltinOperator.RELU, [x], [a])
+    features = main.constant("f", rng.integers(-127, 128, (4, 5), np.int8), quantized(0.02))
+    times = main.constant("t", rng.integers(-3000, 3000, (4, 3), np.int16), quantized(0.001))
+    bias = main.constant("bias", np.zeros(4, np.int32), quantized(1e-5))
+    state = main.tensor("state", (1, 12), TensorType.INT16, quantized(0.01), is_variable=True)
+    b = main.tensor("b", (1, 4), TensorType.INT8, quantized(0.1))
+    main.operator(BuiltinOperator.SVDF, [a, features, times, bias, state], [b], SVDFOptions(rank=1))
+    y = main.tensor("y", (1, 4), TensorType.INT8, quantized(1 / 256, -128))
+    main.operator(BuiltinOperator.LOGISTIC, [b], [y])
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+STEPS = [[np.random.default_rng(i).integers(-128, 128, (1, 5), np.int8)] for i in range(3)]
+
+
+def compared(link: Any, steps: Any = STEPS) -> Any:
+    with Device(lambda: link, model_with_state()) as device:
+        return compare(device, steps, target=tflm.targets.HOST, kernels=REFERENCE)
+
+
+def test_an_equal_device_is_equal() -> None:
+    device = SimulatedDevice(model_with_state())
+    verdict = compared(LossyLink(device))
+    assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
+    assert device.invokes == 3
+
+
+@pytest.mark.parametrize("operator", range(3))
+def test_the_operator_that_is_wrong_is_named(operator: int) -> None:
+    found = compared(LossyLink(SimulatedDevice(model_with_state(), off_by_one(operator)))).wrong
+    assert (found.operator_index, found.overwrites, found.element) == (operator, False, 1)
+    assert (np.argwhere(found.expected != found.received) == [[0, 1]]).all()
+    assert found.invoke == 0
+    assert len(found.inputs) == (2 if operator == 1 else 1)  # the state is one of them
+
+
+MISHAP = st.builds(Mishap, st.integers(0, 2500), st.sampled_from(MISHAPS), st.integers(0, 7))
+MOST_SECONDS = 3 * 60 * 40  # of the link's clock: every request has a limit
+
+
+@pytest.mark.runs(0.5)
+@settings(max_examples=RUNS, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(MISHAP, max_size=12), st.sampled_from([None, 0, 1, 2]))
+def test_no_link_makes_a_verdict_wrong(mishaps: list[Mishap], wrong: int | None) -> None:
+    """Bytes are lost, doubled, changed or late, chatter comes between them, and the device is reset at any byte."""
+    device = SimulatedDevice(model_with_state(), None if wrong is None else off_by_one(wrong))
+    link = LossyLink(device, mishaps)
+    verdict = None
+    with contextlib.suppress(tflm.DeviceError):
+        verdict = compared(link)
+    if outcomes.count(ran=verdict is not None):
+        assert verdict.status is (Status.EQUAL if wrong is None else Status.WRONG)
+        assert wrong is None or (verdict.wrong.operator_index, verdict.wrong.received is not None) == (wrong, True)
+    assert link.seconds < MOST_SECONDS
+
+
+def served(path: Path) -> str:
+    """The port of a device in another process."""
+    return "exec:" + shlex.join([sys.executable, str(Path(__file__).with_name("simulated_device.py")), str(path)])
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """The file of the model with state."""
+    (tmp_path / "m.tflite").write_bytes(model_with_state().data)
+    return tmp_path / "m.tflite"
+
+
+def test_a_device_has_the_interpreters_interface(path: Path) -> None:
+    """The model is read from the device, and state lasts until it is reset."""
+    here = ready_interpreter(model_with_state(), preserve_all_tensors=True)
+    with tflm.device.connect(served(path), preserve_all_tensors=True) as device:
+        assert bytes(device.model.data) == bytes(model_with_state().data)
+        for values in [*STEPS, None, *STEPS]:
+            if values is None:
+                device.reset()
+                here.reset()
+                continue
+            for each in (device, here):
+                each.input(0).data[...] = values[0]
+                each.invoke()
+            for i in (1, 6, 7):
+                np.testing.assert_array_equal(device.get_tensor(i).data, here.get_tensor(i).data)
+            np.testing.assert_array_equal(device.output(0).data, here.output(0).data)
+        assert device.arena_used_bytes() == 1
+        assert device.invokes == 6
+
+
+def test_a_device_with_another_model_is_told(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(tflm.WrongModel, match="another model"):
+        tflm.device.connect(served(path), model_with_state())
+
+
+class Stopped(Exception):
+    """A run that is stopped."""
+
+
+def test_an_evaluation_that_is_stopped_goes_on_where_it_was(tmp_path: Path) -> None:
+    """With resets in the middle: nothing is computed twice but the sample that was running, and nothing is lost."""
+    rng = np.random.default_rng(3)
+    samples, labels = rng.integers(-128, 128, (200, 1, 5), np.int8), rng.integers(0, 4, 200)
+    expected = tflm.evaluate(model_with_state(), samples, labels, workers=1)
+    simulated, resets = SimulatedDevice(model_with_state()), [5_000, 20_000, 41_234]
+
+    def evaluated(stop: int) -> Any:
+        def report(done: int, total: int | None) -> None:
+            assert total == 200
+            if done == stop:
+                raise Stopped
+
+        link = LossyLink(simulated, [Mishap(byte, "reset", 0) for byte in resets])
+        with Device(lambda: link, model_with_state()) as device:
+            return tflm.evaluate(
+                device.model, samples, labels, results=tmp_path / "r", report=report, device=device
+            ), device.invokes
+
+    with pytest.raises(Stopped):
+        evaluated(77)
+    before = simulated.invokes
+    found, invokes = evaluated(-1)
+    assert found.classification is not None
+    assert expected.classification is not None
+    np.testing.assert_array_equal(found.classification.confusion, expected.classification.confusion)
+    np.testing.assert_array_equal(found.records["output0"], expected.records["output0"])
+    assert invokes == 200 - 77
+    assert 77 <= before <= 77 + len(resets)
+    assert 200 <= simulated.invokes <= 200 + 2 * len(resets)
+
+
+@pytest.mark.parametrize(
+    ("mishaps", "named"),
+    [
+        ([Mishap(i, "drop", 0) for i in range(4000)], "nothing came"),
+        ([Mishap(i, "flip", i % 8) for i in range(9000)], "baud"),
+    ],
+)
+def test_a_silent_or_garbled_device_is_told_with_the_limit(mishaps: list[Mishap], named: str) -> None:
+    link = LossyLink(SimulatedDevice(model_with_state()), mishaps)
+    with pytest.raises(tflm.DeviceError, match="no answer to 'hello' within 5 s") as error:
+        compared(link)
+    assert link.seconds < 10
+    assert named == "baud" or named in str(error.value)
+
+
+def test_a_cut_wire_is_opened_again() -> None:
+    """As of a board with USB, which is gone while it restarts."""
+    simulated, opened = SimulatedDevice(model_with_state()), [0]
+
+    class Cut(LossyLink):
+        def read(self, seconds: float) -> bytes:
+            if opened[0] == 1 and self._count > 3_000:
+                simulated.restart()
+                raise tflm.DeviceReset("lossy: the connection is lost")
+            return super().read(seconds)
+
+    def wire() -> LossyLink:
+        opened[0] += 1
+        return Cut(simulated)
+
+    with Device(wire, model_with_state()) as device:
+        outputs = []
+        for values in STEPS * 20:
+            device.reset()
+            device.input(0).data[...] = values[0]
+            device.invoke()
+            outputs.append(bytes(device.output(0).data))
+    assert opened[0] == 2
+    assert outputs[:3] * 20 == outputs

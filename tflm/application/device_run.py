@@ -1,0 +1,318 @@
+"""`tflm device`: compare a device with the results computed here, time its operators, and flash it."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+import tflm
+from tflm.application.errors import RequestError
+from tflm.application.machine import Machine, MachineOptions
+from tflm.application.progress import Progress
+from tflm.application.projects import usual_kind
+from tflm.application.projects.parts import ids_of
+from tflm.application.running import random_inputs
+from tflm.atomic_write import write_atomically
+from tflm.device import Device
+from tflm.device.device import NEVER
+from tflm.device.verdict import Arrays, Status, Verdict, compare
+from tflm.evaluation.runner import inputs_of
+from tflm.firmware.calibration import Calibration
+from tflm.firmware.instructions import Estimate, estimate
+from tflm.report import NAME, NUMBER, Report, Table, with_thousands
+from tflm.runtime.growing_arena import ready_interpreter
+
+DESCRIBED = re.compile(r"^(\S+) kernels(?: on (\S+),)?")
+"""The kernels and the part in what a firmware says of itself."""
+
+
+class OperatorTicks(NamedTuple):
+    """The time of an operator on a device.
+
+    Attributes:
+        operator_index: its index in the first subgraph.
+        operator: its name.
+        microseconds: the median of all invokes; null if the operator was not observed.
+        estimated_cycles: estimated cycles of the part; null if unknown.
+    """
+
+    operator_index: int
+    operator: str
+    microseconds: float | None
+    estimated_cycles: int | None
+
+
+class DeviceRun(NamedTuple):
+    """A device compared with the results computed here.
+
+    Attributes:
+        verdict: how they compare.
+        operators: the times of the operators.
+        machine: the part and kernels that it was compared with.
+        facts: what the device says of itself, after the last invoke.
+        predicted_arena_bytes: the arena that is in use after allocation, computed here.
+    """
+
+    verdict: Verdict
+    operators: list[OperatorTicks]
+    machine: Machine
+    facts: Any
+    predicted_arena_bytes: int | None
+
+
+def machine_of(device: Device, on: MachineOptions) -> Machine:
+    """The machine that options name; by default, the part and kernels that the device says it has."""
+    found = DESCRIBED.match(device.facts.description)
+    if found is not None and on.board is None:
+        parts = tflm.targets.TARGETS | tflm.targets.PARTS
+        target = on.target or (found[2] if found[2] in parts else None)
+        on = on._replace(target=target, kernels=on.kernels or found[1])
+    return on.machine("cortex-m")
+
+
+def random_steps(model: tflm.Model, count: int, seed: int) -> list[list[npt.NDArray[Any]]]:
+    """Random inputs of a model."""
+    rng, tensors = np.random.default_rng(seed), inputs_of(ready_interpreter(model, delegates=[]))
+    return [random_inputs(tensors, rng) for _ in range(count)]
+
+
+def run_device(device: Device, steps: Sequence[Arrays], on: MachineOptions, progress: Progress) -> DeviceRun:
+    """Run a device on inputs, and compare every operator.
+
+    Raises:
+        DeviceError: no answer within the limit.
+    """
+    machine, model = machine_of(device, on), device.model
+    with progress("invokes", len(steps)) as advance:
+        verdict = compare(device, steps, target=machine.target, kernels=machine.kernels, advance=advance)
+    facts = device.read_facts()
+    estimated = _estimated(model, machine)
+    cycles = {} if estimated is None else {each.operator_index: each.cycles for each in estimated.operators}
+    times = _microseconds(verdict, facts.ticks_per_second)
+    operators = [
+        OperatorTicks(i, model.operator_name(operator), times[i], cycles.get(i))
+        for i, operator in enumerate(model.subgraphs[0].operators or ())
+    ]
+    arena = tflm.measure_arena(model, tflm.AllOpsResolver(), target=machine.target, kernels=machine.kernels)
+    has_arena = bool(facts.model_bytes)  # a model as C has none
+    return DeviceRun(verdict, operators, machine, facts, arena.arena_used_bytes if has_arena else None)
+
+
+def _estimated(model: tflm.Model, machine: Machine) -> Estimate | None:
+    try:
+        return estimate(model, target=machine.target, kernels=machine.kernels)
+    except tflm.FirmwareError:
+        return None
+
+
+def _microseconds(verdict: Verdict, ticks_per_second: int) -> list[float | None]:
+    found = []
+    for column in verdict.ticks.T:
+        seen = column[column != NEVER]
+        found.append(float(np.median(seen)) / ticks_per_second * 1e6 if seen.size and ticks_per_second else None)
+    return found
+
+
+def run_figures(path: Path, run: DeviceRun) -> dict[str, Any]:
+    """The JSON document of a run."""
+    wrong = run.verdict.wrong
+    return {
+        "model": path,
+        "verdict": run.verdict.status.value,
+        "invokes": run.verdict.invokes,
+        "operators_compared": run.verdict.compared,
+        "documented": run.verdict.documented,
+        "wrong": None
+        if wrong is None
+        else {
+            "invoke": wrong.invoke,
+            "operator_index": wrong.operator_index,
+            "operator": wrong.operator,
+            "tensor": wrong.tensor,
+            "overwrites": wrong.overwrites,
+            "element": wrong.element,
+            "expected": wrong.expected.tolist(),
+            "received": None if wrong.received is None else wrong.received.tolist(),
+            "inputs": {name: values.tolist() for name, values in wrong.inputs.items()},
+            "known": wrong.known,
+        },
+        "target": run.machine.target.name,
+        "kernels": run.machine.kernels.name,
+        "predicted_arena_bytes": run.predicted_arena_bytes,
+        "device": run.facts,
+        "operators": run.operators,
+    }
+
+
+def run_report(run: DeviceRun) -> Report:
+    """The verdict, what the device says of itself beside what is predicted, and the times of its operators."""
+    facts, verdict = run.facts, run.verdict
+    arena = with_thousands(facts.arena_used_bytes)
+    if run.predicted_arena_bytes is not None:
+        arena += f", predicted {with_thousands(run.predicted_arena_bytes)}"
+    lines = [("firmware", facts.description), ("arena" if facts.model_bytes else "RAM", arena)]
+    if facts.stack_used_bytes is not None:
+        lines.append(("stack", with_thousands(facts.stack_used_bytes)))
+    if facts.heap_free_bytes is not None:
+        lines.append(("free heap", with_thousands(facts.heap_free_bytes)))
+    columns = {"#": NUMBER, "operator": NAME, "us": NUMBER, "estimated cycles": NUMBER}
+    rows = [
+        (
+            each.operator_index,
+            each.operator,
+            "" if each.microseconds is None else f"{each.microseconds:,.1f}",
+            "" if each.estimated_cycles is None else f"{each.estimated_cycles:,}",
+        )
+        for each in run.operators
+    ]
+    return Report(
+        verdict_line(verdict, run.machine), lines, [Table("", columns, rows)], [*verdict.documented, *wrong_lines(run)]
+    )
+
+
+def verdict_line(verdict: Verdict, machine: Machine) -> str:
+    """The verdict in a sentence."""
+    many = f"{verdict.invokes} invoke{'s' * (verdict.invokes != 1)}"
+    if verdict.status is Status.EQUAL:
+        return f"equal: {verdict.compared} operators, {many}"
+    if verdict.status is Status.DOCUMENTED:
+        return f"differs as {machine.kernels.name} is known to: {many}"
+    assert verdict.wrong is not None
+    wrong = verdict.wrong
+    does = "overwrites" if wrong.overwrites else "is wrong in"
+    return f"differs: operator {wrong.operator_index} {wrong.operator} {does} {wrong.tensor}, invoke {wrong.invoke}"
+
+
+SHOWN = 8
+"""Elements of a tensor that are shown around the first wrong one."""
+
+
+def wrong_lines(run: DeviceRun) -> list[str]:
+    """Input, expected and received values of the operator that is wrong, and what is known about it."""
+    wrong = run.verdict.wrong
+    if wrong is None:
+        return []
+    first = wrong.element or 0
+    lines = [f"input {name}: {_shown(values, 0)}" for name, values in wrong.inputs.items()]
+    lines.append(f"expected from element {first}: {_shown(wrong.expected, first)}")
+    if wrong.received is None:
+        lines.append("received: equal when it was read again; the device differs from run to run")
+    else:
+        count = int((wrong.expected != wrong.received).sum())
+        lines.append(f"received from element {first}: {_shown(wrong.received, first)}")
+        lines.append(f"{count:,} of {wrong.expected.size:,} elements differ")
+    return [*lines, *wrong.known]
+
+
+def _shown(values: Any, first: int) -> str:
+    flat = np.asarray(values).reshape(-1)[first : first + SHOWN]
+    return " ".join(f"{value:g}" if flat.dtype.kind == "f" else str(value) for value in flat)
+
+
+def write_recording(path: Path, steps: Sequence[Arrays], verdict: Verdict) -> None:
+    """Write inputs and the device's outputs, for `tflm compare`: an .npz with in_<step>_<i> and out_<step>_<j>.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    arrays = {f"in_{s}_{i}": values for s, step in enumerate(steps[: verdict.invokes]) for i, values in enumerate(step)}
+    arrays |= {f"out_{s}_{j}": values for s, step in enumerate(verdict.outputs) for j, values in enumerate(step)}
+    file = io.BytesIO()
+    np.savez(file, **arrays)  # type: ignore[arg-type]
+    write_atomically(path, file.getvalue())
+
+
+def calibration_of(run: DeviceRun, mhz: float) -> Calibration:
+    """Cycles of each kind of operator on a device, beside the estimated ones.
+
+    Raises:
+        RequestError: the device has no clock, or no operator has an estimate.
+    """
+    measured: dict[str, list[float]] = {}
+    for each in run.operators:
+        if each.microseconds and each.estimated_cycles:
+            sums = measured.setdefault(each.operator, [0.0, 0.0])
+            sums[0] += each.microseconds * mhz
+            sums[1] += each.estimated_cycles
+    if not measured:
+        raise RequestError(
+            "the device measured no time for an operator whose cycles are estimated; tflm profile --target shows "
+            "which ones are"
+        )
+    ratios = {name: cycles / table for name, (cycles, table) in measured.items()}
+    return Calibration(run.machine.target.name, run.machine.kernels.name, mhz, ratios)
+
+
+class _Flasher(NamedTuple):
+    """A tool that flashes the projects of a kind.
+
+    Attributes:
+        command: what is run in the project's folder, with values in braces.
+        port: what is added for a port.
+        install: how to get the tool.
+    """
+
+    command: str
+    port: str
+    install: str
+
+
+FLASHERS = {
+    "esp-idf": _Flasher("idf.py build flash", " -p {port}", "install ESP-IDF and run its export script"),
+    "arduino": _Flasher("arduino-cli compile --upload -b {fqbn} {name}", " -p {port}", "install arduino-cli"),
+    "zephyr": _Flasher("west flash", "", "pip install west"),
+    "pico": _Flasher("picotool load -x build/{name}.uf2", "", "install picotool"),
+    "stm32": _Flasher("pyocd load --target {chip} build/{name}.elf", "", "pip install pyocd"),
+    "platformio": _Flasher("pio run --target upload", " --upload-port {port}", "pip install platformio"),
+}
+"""By kind of project."""
+
+
+def flash_command(folder: Path, machine: Machine, port: str | None) -> list[str]:
+    """The command that flashes a project, to be run in its folder.
+
+    Raises:
+        RequestError: the project runs in an emulator, is not built, or the tool is missing.
+    """
+    kind = usual_kind(machine)
+    if kind not in FLASHERS:
+        raise RequestError(f"{machine.place} has no project that can be flashed; its README says how to run it")
+    flasher, board = FLASHERS[kind], machine.board
+    chip = "" if board is None else (board.chip or board.name).lower()
+    values = {"fqbn": ids_of(board).fqbn, "name": _image_name(folder), "chip": chip, "port": port or ""}
+    command = (flasher.command + (flasher.port if port else "")).format(**values).split()
+    if shutil.which(command[0]) is None:
+        raise RequestError(f"{command[0]} flashes {machine.place}, and is missing: {flasher.install}")
+    for word in command:
+        if word.startswith("build/") and not (folder / word).exists():
+            raise RequestError(f"{folder / word} is missing; build the project first, as {folder / 'README.md'} says")
+    return command
+
+
+def _image_name(folder: Path) -> str:
+    """The name of a project's firmware, which CMake or the sketch's folder is called."""
+    for path in folder.glob("*/*.ino"):
+        return path.stem
+    lists = folder / "CMakeLists.txt"
+    found = re.search(r"^project\((\w+)", lists.read_text(), re.MULTILINE) if lists.exists() else None
+    return folder.name if found is None else found[1]
+
+
+def flash_device(folder: Path, machine: Machine, port: str | None) -> None:
+    """Flash a project with the tool of its SDK.
+
+    Raises:
+        RequestError: the tool is missing, or fails.
+    """
+    command = flash_command(folder, machine, port)
+    status = subprocess.run(command, cwd=folder, check=False).returncode
+    if status:
+        raise RequestError(f"{' '.join(command)} failed with status {status}; its messages are above")

@@ -1,0 +1,77 @@
+"""Which tensors of a compiled model are whole in RAM after a step, so that a device can be compared."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tflm.c.program import MovedRows, OperatorCode, Program, RamBuffer
+
+
+class TensorPlace(NamedTuple):
+    """Where a tensor of the first subgraph is.
+
+    Attributes:
+        tensor: its index.
+        memory, offset, bytes: its place in the model's RAM, and its size.
+    """
+
+    tensor: int
+    memory: int
+    offset: int
+    bytes: int
+
+
+class ObservedSteps(NamedTuple):
+    """Steps of `NAME_step` after which the outputs of an operator are whole in RAM.
+
+    Attributes:
+        first, last: the steps.
+        operator: index of the operator.
+        outputs: its outputs.
+    """
+
+    first: int
+    last: int
+    operator: int
+    outputs: tuple[TensorPlace, ...]
+
+
+def tensor_places(program: Program) -> dict[int, TensorPlace]:
+    """The places of all tensors of the first subgraph that are whole in RAM at some time."""
+    tensors, found = program.bound.tensors(), {}
+    for buffer, planned in zip(program.buffers, program.plan.buffers):
+        for (subgraph, i), offset in planned.tensors:
+            size = tensors[i].byte_length if not subgraph else planned.size + 1
+            if offset + size <= planned.size:
+                found[i] = TensorPlace(i, buffer.memory, buffer.offset + offset, size)
+    main = program.bound.model.subgraphs[0]
+    for i, (base, offset) in zip(main.inputs or (), program.inputs):
+        if isinstance(base, RamBuffer):
+            found[i] = TensorPlace(i, base.memory, base.offset + offset, tensors[i].byte_length)
+    return found
+
+
+def observed_steps(program: Program) -> Iterator[ObservedSteps]:
+    """The steps of operators, and of stages, whose last operator is observed."""
+    places, first = tensor_places(program), 0
+    for code, count in _steps(program):
+        end = first + count
+        outputs = tuple(places[i] for i in code.operator.node.outputs if i in places)
+        if len(outputs) == len(code.operator.node.outputs) and outputs:
+            yield ObservedSteps(first, end - 1, code.operator.index, outputs)
+        first = end
+
+
+def _steps(program: Program) -> Iterator[tuple[OperatorCode, int]]:
+    """Each operator, or the last one of a stage, with its number of steps."""
+    main = program.subgraphs[0]
+    for is_stage, group in itertools.groupby(main, lambda code: isinstance(code, MovedRows) or code.rows is not None):
+        codes = list(group)
+        operators = [code for code in codes if isinstance(code, OperatorCode)]
+        if is_stage:
+            steps = sum(1 if isinstance(code, MovedRows) else len(code.statements) for code in codes)
+            yield max(operators, key=lambda code: code.operator.index), steps
+        else:
+            yield from ((code, 1) for code in operators)

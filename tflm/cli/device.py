@@ -1,0 +1,134 @@
+"""`tflm device`: run a model on a device, compare every operator, and flash it."""
+
+from __future__ import annotations
+
+from enum import Enum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tflm.application.device_run import (
+    calibration_of,
+    flash_device,
+    random_steps,
+    run_device,
+    run_figures,
+    run_report,
+    verdict_line,
+    write_recording,
+)
+from tflm.application.errors import CheckFailed, OptionError
+from tflm.application.machine import MachineOptions
+from tflm.application.models import load_model
+from tflm.application.output_files import Written
+from tflm.application.running import input_names
+from tflm.atomic_write import write_atomically
+from tflm.cli.output import answer, progress, wrote
+from tflm.cli.parameters import NAMED, AsJson
+from tflm.cli.plain_text import print_plain
+from tflm.device import connect
+from tflm.device.device import INVOKE_LIMIT
+from tflm.device.transports import BAUD, serial_ports
+from tflm.device.verdict import Status
+from tflm.evaluation.input_files import FILE_KINDS, read_given
+from tflm.evaluation.runner import inputs_of
+
+
+class Action(str, Enum):
+    """What to do with a device."""
+
+    RUN = "run"
+    FLASH = "flash"
+    LIST = "list"
+    CALIBRATE = "calibrate"
+
+
+def device(
+    action: Annotated[Action, typer.Argument(metavar="ACTION", help="run, calibrate, flash or list.")],
+    path: Annotated[
+        Path | None, typer.Argument(metavar="[PATH]", help="The .tflite file, or for flash the project's folder.")
+    ] = None,
+    port: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PORT",
+            help="A serial port, tcp:HOST:PORT, unix:PATH, or exec:COMMAND for a program at its standard input.",
+        ),
+    ] = None,
+    baud: Annotated[int, typer.Option(metavar="BAUD", min=1, help="Speed of the serial port.")] = BAUD,
+    inputs: Annotated[
+        list[str] | None, typer.Option(metavar="[NAME=]FILE", help=f"Inputs, as for run: {FILE_KINDS}.")
+    ] = None,
+    random: Annotated[int, typer.Option(metavar="COUNT", min=1, help="Number of random inputs.")] = 3,
+    seed: Annotated[int, typer.Option(metavar="SEED", min=0, help="Seed of the random inputs.")] = 0,
+    limit: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, help="Most seconds that an invoke may take.")
+    ] = INVOKE_LIMIT,
+    save: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write inputs and the device's outputs to an .npz for tflm compare."),
+        Written.FILE,
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="For calibrate: the file for tflm profile."), Written.FILE
+    ] = None,
+    mhz: Annotated[
+        float | None,
+        typer.Option(metavar="MHZ", min=1, help="For calibrate: the device's clock; the board's if known."),
+    ] = None,
+    on: MachineOptions = NAMED,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model on a device, and compare every operator.
+
+    The firmware is one that tflm export --serve or tflm compile --serve writes. The verdict is equal; differs as the
+    kernel library is known to; or the first operator that is wrong, with its inputs, expected and received values.
+    The exit status is 1 if the device differs, and 2 if it gives no answer.
+
+    flash writes a project to a board with the tool of its SDK, list shows serial ports, and calibrate writes how
+    many cycles the device takes for each kind of operator.
+
+    \b
+    Examples:
+      tflm device list
+      tflm device flash firmware/ --board pico
+      tflm device run model.tflite --port /dev/ttyACM0 --random 10
+      tflm device run model.tflite --port tcp:localhost:5555 --inputs in.npz --save log.npz
+      tflm device calibrate model.tflite --port COM3 --board nano33ble --output nano33ble.json
+    """
+    if action is Action.LIST:
+        for name, description in serial_ports():
+            print_plain(f"{name}  {description}")
+        return
+    if path is None:
+        raise OptionError(f"tflm device {action.value} needs {'a folder' if action is Action.FLASH else 'a model'}")
+    if action is Action.FLASH:
+        if on.board is None:
+            raise OptionError("tflm device flash needs --board, which names the tool")
+        flash_device(path, on.machine(), port)
+        return
+    if port is None:
+        raise OptionError("name the device with --port; tflm device list shows serial ports")
+    if (action is Action.CALIBRATE) is (output is None):
+        raise OptionError("calibrate needs --output FILE, and no other action has it")
+    model = load_model(path)
+    with connect(port, model, baud=baud, limit=limit) as found:
+        if inputs:
+            steps = read_given(inputs, inputs_of(found), input_names(model), False)
+        else:
+            steps = random_steps(model, random, seed)
+        run = run_device(found, steps, on, progress)
+    if save is not None:
+        write_recording(save, steps, run.verdict)
+    if output is not None:
+        board = run.machine.board
+        clock = mhz or (None if board is None else board.mhz)
+        if clock is None:
+            raise OptionError("the clock is unknown; name it with --mhz, or the board with --board")
+        write_atomically(output, calibration_of(run, clock).text().encode())
+    answer(as_json, run_figures(path, run), run_report(run))
+    if not as_json:
+        wrote(*(each for each in (save, output) if each is not None))
+    if run.verdict.status is Status.WRONG:
+        raise CheckFailed(verdict_line(run.verdict, run.machine))

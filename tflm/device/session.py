@@ -1,0 +1,167 @@
+"""Requests to a device: each is answered, or raises an error within its time limit.
+
+A request is sent again until its answer comes. The device carries out a request with a new number once, and answers one
+with the last number again. It forgets the session when it is reset: it refuses all later requests of that session, so
+that what it held before is never taken for what it holds now.
+"""
+
+from __future__ import annotations
+
+import secrets
+import struct
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from tflm.device.frames import REPLY, Frame, FrameReader, Kind
+from tflm.errors import DeviceError, DeviceReset
+
+PROTOCOL = 1
+
+LIMIT = 5.0
+"""Seconds in which a request must be answered, unless it says otherwise."""
+
+PATIENCE = 0.3
+"""Seconds after which a request is sent again; twice as long each time, up to `MOST_PATIENCE`."""
+
+MOST_PATIENCE = 3.0
+
+READ_SECONDS = 0.1
+"""Seconds that a read of the wire waits at most."""
+
+
+class Status(IntEnum):
+    """How a device answers a request."""
+
+    DONE = 0
+    PAUSED = 1
+    FAILED = 2
+    UNKNOWN_SESSION = 3
+    OUT_OF_RANGE = 4
+    NOT_NOW = 5
+
+
+class Transport(Protocol):
+    """A stream of bytes to a device and back, with a clock."""
+
+    name: str
+
+    def read(self, seconds: float) -> bytes:
+        """The bytes that have come; waits for the first one, but not for longer than `seconds`.
+
+        Raises:
+            DeviceReset: the wire is cut.
+        """
+
+    def write(self, data: bytes) -> None:
+        """Send bytes.
+
+        Raises:
+            DeviceReset: the wire is cut.
+        """
+
+    def close(self) -> None:
+        """Close the wire."""
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+
+
+class Answer(NamedTuple):
+    """The status of a reply, and the rest of it."""
+
+    status: Status
+    data: bytes
+
+
+class Session:
+    """The requests of one connection to a device.
+
+    Attributes:
+        transport: the wire.
+        payload: the most bytes that a request may have.
+        announced: the last operator that the device announced; None if there was none since the last request.
+    """
+
+    def __init__(self, transport: Transport):
+        self.transport = transport
+        self.payload = 0
+        self.announced: int | None = None
+        self._number = 0
+        self._sequence = 0
+        self._reader = FrameReader()
+
+    def open(self, limit: float = LIMIT) -> None:
+        """Begin a new session; the device forgets the one before.
+
+        Raises:
+            DeviceError: no answer, or that of another version of the protocol.
+        """
+        self._number, self._sequence = secrets.randbelow(0xFFFFFFFF) + 1, -1
+        answer = self.request(Kind.HELLO, limit=limit)
+        version, self.payload = struct.unpack("<II", answer.data)
+        if version != PROTOCOL:
+            raise DeviceError(
+                f"{self.transport.name}: the firmware has version {version} of the protocol, not {PROTOCOL}; write it "
+                "again with this version of tflm, and flash it"
+            )
+
+    def request(self, kind: Kind, payload: bytes = b"", *, most: int = 64, limit: float = LIMIT) -> Answer:
+        """The answer to a request.
+
+        Args:
+            kind: of the request.
+            payload: what it says.
+            most: bytes that the reply has at most.
+            limit: seconds in which it must come.
+
+        Raises:
+            DeviceReset: the device does not know the session, or the wire is cut.
+            DeviceError: no answer within the limit, or the request was invalid.
+        """
+        self._sequence += 1
+        frame = Frame(kind, self._number, self._sequence, payload).encoded()
+        self._reader.most = max(most + 1, 64)
+        self.announced = None
+        now = self.transport.now
+        begin, wait, strays = now(), PATIENCE, self._reader.strays
+        while now() - begin < limit:
+            self.transport.write(frame)
+            found = self._reply(kind, min(now() + wait, begin + limit))
+            if found is not None:
+                return self._checked(kind, found)
+            wait = min(2 * wait, MOST_PATIENCE)
+        raise DeviceError(self._silence(kind, limit, self._reader.strays - strays))
+
+    def _reply(self, kind: Kind, end: float) -> Frame | None:
+        """The reply to the present request; None if none comes until `end`."""
+        while (left := end - self.transport.now()) > 0:
+            for frame in self._reader.feed(self.transport.read(min(left, READ_SECONDS))):
+                if self._is_reply(frame, kind):
+                    return frame
+        return next((frame for frame in self._reader.give_up() if self._is_reply(frame, kind)), None)
+
+    def _is_reply(self, frame: Frame, kind: Kind) -> bool:
+        if frame.session != self._number or frame.sequence != self._sequence or not frame.payload:
+            return False
+        if frame.kind == Kind.ANNOUNCE | REPLY and len(frame.payload) == 4:
+            self.announced = int.from_bytes(frame.payload, "little")
+        return frame.kind == kind | REPLY
+
+    def _checked(self, kind: Kind, frame: Frame) -> Answer:
+        status, data = Status(frame.payload[0]), frame.payload[1:]
+        if status is Status.UNKNOWN_SESSION:
+            raise DeviceReset(f"{self.transport.name}: the device was reset, or answers another program as well")
+        if status is Status.NOT_NOW:
+            raise DeviceError(f"{self.transport.name}: the device can't {kind.name.lower()} now; connect again")
+        return Answer(status, data)
+
+    def _silence(self, kind: Kind, limit: float, strays: int) -> str:
+        text = f"{self.transport.name}: no answer to {kind.name.lower()!r} within {limit:g} s; "
+        if self.announced is not None:
+            return text + f"operator {self.announced} began, and did not end"
+        if strays:
+            return text + (
+                f"{strays} bytes came that are no answer: check the baud rate, and that the firmware is one that "
+                "tflm export --serve wrote"
+            )
+        return text + "nothing came: check the port, the cable and that the firmware runs"

@@ -1,0 +1,198 @@
+"""Wires to a device: a serial port, a socket, or the standard input and output of a program."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from typing import Any
+
+from tflm.device.session import Transport
+from tflm.errors import DeviceError, DeviceReset
+
+BAUD = 115200
+
+CHUNK = 4096
+
+
+class _Clock:
+    """What all wires share.
+
+    Attributes:
+        name: for errors.
+    """
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def now(self) -> float:
+        """Seconds on a clock that never goes back."""
+        return time.monotonic()
+
+    def cut(self, error: object) -> DeviceReset:
+        """The error of a wire that is cut."""
+        return DeviceReset(f"{self.name}: the connection is lost: {error}; check the cable, and connect again")
+
+
+class FileWire(_Clock):
+    """A wire of one or two file descriptors: a terminal, a socket, or pipes of a program.
+
+    Args:
+        name: for errors.
+        source, target: descriptors that are read and written.
+        owner: closed with them.
+    """
+
+    def __init__(self, name: str, source: int, target: int, owner: Any = None):
+        super().__init__(name)
+        self._source, self._target, self._owner = source, target, owner
+
+    def read(self, seconds: float) -> bytes:
+        """The bytes that have come; see `Transport`."""
+        try:
+            if not select.select([self._source], [], [], seconds)[0]:
+                return b""
+            data = os.read(self._source, CHUNK)
+        except (OSError, ValueError) as error:
+            raise self.cut(error) from None
+        if not data:
+            raise self.cut("the other side closed it")
+        return data
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; see `Transport`."""
+        try:
+            while data:
+                if not select.select([], [self._target], [], WRITE_SECONDS)[1]:
+                    return  # the other side reads nothing: the request will not be answered
+                data = data[os.write(self._target, data) :]
+        except (OSError, ValueError) as error:
+            raise self.cut(error) from None
+
+    def close(self) -> None:
+        """Close the wire, and end the program at its other side."""
+        if self._owner is not None:
+            self._owner.close()
+
+
+WRITE_SECONDS = 1.0
+"""How long a write waits for room."""
+
+
+class _Program:
+    """A program that serves at its standard input and output."""
+
+    def __init__(self, command: str):
+        words = shlex.split(command)
+        try:
+            self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0)
+        except OSError as error:
+            raise DeviceError(f"exec:{command}: {error.strerror or error}") from None
+
+    def close(self) -> None:
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with contextlib.suppress(OSError):
+                    stream.close()
+        try:
+            self.process.wait(WRITE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+class SerialWire(_Clock):
+    """A serial port, by pyserial or something with its methods `read`, `write`, `close` and its `timeout`."""
+
+    def __init__(self, name: str, port: Any):
+        super().__init__(name)
+        self._port = port
+
+    def read(self, seconds: float) -> bytes:
+        """The bytes that have come; see `Transport`."""
+        try:
+            self._port.timeout = seconds
+            first = bytes(self._port.read(1))
+            return first + bytes(self._port.read(self._port.in_waiting)) if first else b""
+        except (OSError, TypeError) as error:  # pyserial raises TypeError for a port that was closed meanwhile
+            raise self.cut(error) from None
+
+    def write(self, data: bytes) -> None:
+        """Send bytes; see `Transport`."""
+        try:
+            self._port.write(data)
+        except OSError as error:
+            if "timeout" not in str(error).lower():
+                raise self.cut(error) from None
+
+    def close(self) -> None:
+        """Close the port."""
+        self._port.close()
+
+
+def wire_to(port: str, baud: int = BAUD) -> Transport:
+    """Open a wire.
+
+    Args:
+        port: a serial port such as /dev/ttyACM0 or COM3; tcp:HOST:PORT or unix:PATH for a socket; or exec:COMMAND for
+            a program that serves at its standard input and output.
+        baud: of a serial port.
+
+    Raises:
+        DeviceError: it cannot be opened, or pyserial is missing.
+    """
+    kind, _, rest = port.partition(":")
+    if kind in ("tcp", "unix") and rest:
+        return _to_socket(port, kind, rest)
+    if kind == "exec" and rest:
+        program = _Program(rest)
+        process = program.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        return FileWire(port, process.stdout.fileno(), process.stdin.fileno(), program)
+    return _to_serial(port, baud)
+
+
+def _to_socket(port: str, kind: str, address: str) -> FileWire:
+    host, _, number = address.rpartition(":")
+    try:
+        if kind == "unix":
+            found = socket.socket(socket.AF_UNIX)
+            found.connect(address)
+        else:
+            found = socket.create_connection((host or "localhost", int(number)), WRITE_SECONDS)
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    except (OSError, ValueError) as error:
+        raise DeviceError(f"{port}: {error}; is the emulator or the bridge running?") from None
+    return FileWire(port, found.fileno(), found.fileno(), found)
+
+
+def _to_serial(port: str, baud: int) -> SerialWire:
+    try:
+        import serial
+    except ImportError:
+        raise DeviceError("a serial port needs pyserial: pip install 'pytflm[device]'") from None
+    try:
+        return SerialWire(port, serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS))
+    except (OSError, ValueError) as error:
+        known = ", ".join(name for name, _ in serial_ports()) or "none"
+        denied = "; add yourself to the group dialout" if "Permission" in str(error) and sys.platform == "linux" else ""
+        raise DeviceError(f"{port}: {error}{denied}; ports of this machine: {known}") from None
+
+
+def serial_ports() -> list[tuple[str, str]]:
+    """Names and descriptions of this machine's serial ports.
+
+    Raises:
+        DeviceError: pyserial is missing.
+    """
+    try:
+        from serial.tools.list_ports import comports
+    except ImportError:
+        raise DeviceError("listing serial ports needs pyserial: pip install 'pytflm[device]'") from None
+    return sorted((port.device, port.description or "") for port in comports())
