@@ -5,7 +5,10 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import re
 import shlex
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,9 @@ from hypothesis import strategies as st
 from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by_one
 
 import tflm
+from tflm.application.machine import MachineOptions
+from tflm.application.projects.compiled import compiled_sources
+from tflm.atomic_write import write_files
 from tflm.device import Device
 from tflm.device.frames import BEGIN, MOST_PAYLOAD, Frame, FrameReader
 from tflm.device.verdict import Status, compare
@@ -236,3 +242,43 @@ def test_a_cut_wire_is_opened_again() -> None:
             outputs.append(bytes(device.output(0).data))
     assert opened[0] == 2
     assert outputs[:3] * 20 == outputs
+
+
+# --- The firmware, on this machine ------------------------------------------------------------------------------
+
+
+def firmware(folder: Path, change: Any = lambda text: text) -> str:
+    """The port of the model as C that serves, built for this machine; `change` plants a fault in its source."""
+    compiler = shutil.which("gcc") or shutil.which("clang")
+    if compiler is None or sys.platform != "linux":
+        pytest.skip("needs gcc or clang on Linux")
+    files = compiled_sources(model_with_state(), "m", MachineOptions().machine(), "a test", serve=True)
+    write_files(folder, {**files, "m.c": change(files["m.c"])})
+    sources = [str(path) for path in folder.glob("*.c")]
+    options = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Wextra", "-Werror"]
+    subprocess.run([compiler, *options, "-o", str(folder / "run"), *sources, "-lm"], check=True, timeout=120)
+    return f"exec:{folder / 'run'}"
+
+
+def verdict_of(port: str) -> Any:
+    with tflm.device.connect(port, model_with_state()) as device:
+        return compare(device, STEPS, target=tflm.targets.HOST, kernels=REFERENCE)
+
+
+def test_served_c_is_equal_and_its_state_lasts(tmp_path: Path) -> None:
+    verdict = verdict_of(firmware(tmp_path))
+    assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
+
+
+@pytest.mark.parametrize("operator", ["relu_0", "svdf_1", "logistic_2"])
+def test_a_changed_table_of_served_c_is_found(operator: str, tmp_path: Path) -> None:
+    """Of weights, a multiplier or a look-up table: the operator that uses it is named."""
+
+    def change(text: str) -> str:
+        found = re.search(rf"{operator}_\w+\[\d+\] = \{{(.*?)\}}", text, re.DOTALL)
+        assert found is not None
+        values = re.sub(r"-?\d+", lambda number: str(int(number[0]) ^ 1), found[1])
+        return text[: found.start(1)] + values + text[found.end(1) :]
+
+    wrong = verdict_of(firmware(tmp_path, change)).wrong
+    assert f"{wrong.operator.lower()}_{wrong.operator_index}" == operator

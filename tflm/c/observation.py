@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tflm.c.program import MovedRows, OperatorCode, Program, RamBuffer
+from tflm.c.program import OperatorCode, Program, Table
 
 
 class TensorPlace(NamedTuple):
@@ -41,14 +41,14 @@ class ObservedSteps(NamedTuple):
 def tensor_places(program: Program) -> dict[int, TensorPlace]:
     """The places of all tensors of the first subgraph that are whole in RAM at some time."""
     tensors, found = program.bound.tensors(), {}
-    for buffer, planned in zip(program.buffers, program.plan.buffers):
-        for (subgraph, i), offset in planned.tensors:
-            size = tensors[i].byte_length if not subgraph else planned.size + 1
-            if offset + size <= planned.size:
+    for buffer in program.plan.buffers:
+        for (subgraph, i), offset in buffer.tensors:
+            size = tensors[i].byte_length if not subgraph else buffer.size + 1
+            if offset + size <= buffer.size:
                 found[i] = TensorPlace(i, buffer.memory, buffer.offset + offset, size)
     main = program.bound.model.subgraphs[0]
     for i, (base, offset) in zip(main.inputs or (), program.inputs):
-        if isinstance(base, RamBuffer):
+        if not isinstance(base, Table):
             found[i] = TensorPlace(i, base.memory, base.offset + offset, tensors[i].byte_length)
     return found
 
@@ -67,11 +67,13 @@ def observed_steps(program: Program) -> Iterator[ObservedSteps]:
 def _steps(program: Program) -> Iterator[tuple[OperatorCode, int]]:
     """Each operator, or the last one of a stage, with its number of steps."""
     main = program.subgraphs[0]
-    for is_stage, group in itertools.groupby(main, lambda code: isinstance(code, MovedRows) or code.rows is not None):
+    for is_stage, group in itertools.groupby(
+        main, lambda code: not isinstance(code, OperatorCode) or code.rows is not None
+    ):
         codes = list(group)
         operators = [code for code in codes if isinstance(code, OperatorCode)]
         if is_stage:
-            steps = sum(1 if isinstance(code, MovedRows) else len(code.statements) for code in codes)
+            steps = sum(len(code.statements) if isinstance(code, OperatorCode) else 1 for code in codes)
             yield max(operators, key=lambda code: code.operator.index), steps
         else:
             yield from ((code, 1) for code in operators)
