@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from differential import measured_figures, printed_figures, run
+from differential import assert_close, measured_figures, printed_figures, run
 from flatbuffers import flexbuffers
 from hypothesis import given, reject
 from hypothesis import strategies as st
 from models import FLOAT32, INT8, INT16, INT32, Case
-from oracle import Oracle, OracleError
+from oracle import INSTALLED, Oracle, OracleError
 
 import tflm
 from tflm.schema import ModelBuilder, TensorType
@@ -64,6 +64,26 @@ def test_a_buffer_has_slots_of_the_shape_of_its_input(shape: tuple[int, ...]) ->
     main.operator("CIRCULAR_BUFFER", [x], [y])
     with pytest.raises(tflm.OperatorError, match=r"tensor 'y': has shape .*must be \[n, slots, w, depth\]"):
         run(builder.build(), [])
+
+
+@pytest.mark.skipif(not INSTALLED, reason="tflite-micro is not installed (pip install -e '.[oracle]')")
+@pytest.mark.parametrize("slots", [[3] * 6, [5, 3, 3, 3, 3, 3, 3], [13], [2, 25, 1], [3] * 4 + [5, 3]])
+@pytest.mark.parametrize("dims", [(2, 96), (2, 95), (1, 96)])
+def test_buffers_without_options_pause_by_their_number_and_shape(slots: list[int], dims: tuple[int, int]) -> None:
+    """TFLM counts them as long as its process lives: each case has one of its own."""
+    builder = ModelBuilder()
+    main = builder.subgraph()
+    scale = tflm.quantized(0.5, -3)
+    x = main.input("x", (1, 1, *dims), INT8, scale)
+    for i, count in enumerate(slots):
+        kept = main.tensor(f"kept{i}", (1, count, *dims), INT8, scale, is_variable=True)
+        main.operator("CIRCULAR_BUFFER", [x], [kept])
+        main.output(kept)
+    invocations = [[np.full((1, 1, *dims), i, np.int8)] for i in range(40)]
+    oracle = Oracle()
+    for ours, theirs in zip(run(builder.build(), invocations), oracle.run(builder.build(), invocations)):
+        assert_close(ours, theirs)
+    oracle.close()
 
 
 # --- TFLite_Detection_PostProcess ------------------------------------------------------------------------------------

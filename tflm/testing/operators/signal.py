@@ -269,11 +269,11 @@ def pcan(draw: Draw) -> OperatorCase:
     builder = ModelBuilder()
     main = builder.subgraph()
     x, noise = main.input("x", (channels,), UINT32), main.input("noise", (channels,), UINT32)
-    bits = draw(st.sampled_from([32, 32, 32, 12, 4, 2]))
-    estimates = magnitudes(draw, UINT32, (channels,)) >> (32 - bits)
+    bits = draw(st.sampled_from([32, 32, 12, 4, 2, 2, 1, 0]))
+    estimates = magnitudes(draw, UINT32, (channels,)) >> np.uint32(32 - bits)
     inputs = [magnitudes(draw, UINT32, (channels,)), estimates]
     # A table that is too short is read beyond its end by TFLM.
-    gains = values(draw, INT16, (4 * bits - 3 + draw(st.integers(0, 3)),)) >> draw(st.integers(0, 8))
+    gains = values(draw, INT16, (max(4 * bits - 3, bits + 1) + draw(st.integers(0, 3)),)) >> draw(st.integers(0, 8))
     lut = input_or_constant(draw, main, inputs, "lut", gains)
     y = main.tensor("y", (channels,), UINT32)
     main.operator("SignalPCAN", [x, noise, lut], [y], custom_options=options(snr_shift=draw(SHIFTS)))
