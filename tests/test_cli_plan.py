@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -192,3 +195,26 @@ def test_a_buffer_that_fits_no_memory_is_named_with_what_helps(tmp_path: Path) -
     assert answer.returncode != 0
     assert "'x' (12288 bytes) fits none of A beside the tail (" in answer.stderr
     assert "tflm tile" in answer.stderr
+
+
+def test_arena_draws_each_memory(tmp_path: Path) -> None:
+    path, page, image = tmp_path / "image.tflite", tmp_path / "arena.html", tmp_path / "arena.svg"
+    path.write_bytes(shrinking_network(64).data)
+    call = ("arena", path, "--memories", "SRAM:12K,PSRAM:1M")
+    assert run(*call, "--html", page).returncode == 0
+    drawn = json.loads(re.findall(r'<script type="application/json" id="data">(.*?)</script>', page.read_text())[0])
+    printed = figures("plan", path, "--memories", "SRAM:12K,PSRAM:1M")
+    assert {plan["planner"].split(",")[0] for plan in drawn} == {"SRAM", "PSRAM"}
+    for plan in drawn:
+        memory = plan["planner"].split(",")[0]
+        offsets = [each["offset"] for each in printed["buffers"] if each["memory"] == memory]
+        assert [b["offset"] for b in plan["buffers"]] == offsets
+        assert all(b["offset"] + b["bytes"] <= plan["head_bytes"] for b in plan["buffers"])
+        assert plan["peak"]["bytes"] <= plan["head_bytes"]
+    if importlib.util.find_spec("matplotlib") is not None:
+        assert run(*call, "--plot", image).returncode == 0
+        assert image.stat().st_size
+    for wrong in ([], ["--html", page, "--beside", "linear"], ["--html", page, "--planner", "linear"]):
+        answer = run(*call, *wrong)
+        assert answer.returncode == 2
+        assert "--memories needs --html or --plot" in " ".join(answer.stderr.split())

@@ -112,6 +112,9 @@ def test_a_plan_for_several_memories_refuses_what_it_cannot_do() -> None:
         tflm.plan(MODEL, memories=[("A", 1 << 20)], target=[tflm.targets.HOST, tflm.targets.CORTEX_M])
     with pytest.raises(ArgumentError, match="omit planner="):
         tflm.plan(MODEL, planner="greedy", memories=[("A", 1 << 20)])
+    with pytest.raises(ArgumentError, match="2022-09-19 or later"):
+        tflm.plan(MODEL, memories=[("A", 1 << 20)], release="2022-09-01")
+    assert tflm.plan(MODEL, memories=[("A", 1 << 20)], release="2022-09-20").proved_optimal
     with pytest.raises(ArenaError, match="the tail in A"):
         tflm.plan(MODEL, memories=[("A", 16)])
 

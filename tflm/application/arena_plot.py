@@ -21,8 +21,8 @@ FEWEST_CHARACTERS = 3
 SHARE_OF_AXES = 0.9
 """Share of the image's width; the rest is for numbers and titles."""
 
-LEGEND_COLUMNS = {1: 3, 2: 4}
-"""Columns of the legend, by the number of plans."""
+LEGEND_COLUMNS = {1: 3}
+"""Columns of the legend, by the number of plans; 4 for several."""
 NAMED_BUFFERS = 8
 """Number of buffers that are labelled, the largest first."""
 
@@ -61,7 +61,7 @@ def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, 
             f"{plan['kernels']} kernels"
         )
     all_axes[0].set_ylabel("offset in the arena (bytes)")
-    figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS[len(plans)])
+    figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS.get(len(plans), 4))
     picture = io.BytesIO()
     try:
         figure.savefig(picture, format=path.suffix[1:], bbox_inches="tight", pad_inches=MARGIN_INCHES)  # whole labels

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import tflm
 from tflm.application.compile_options import pairs_from
 from tflm.application.errors import OptionError
 from tflm.application.export import buffers_in
@@ -16,9 +17,12 @@ from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
 from tflm.boards.board_fit import BoardFit, Placement, board_fit
 from tflm.errors import ArgumentError
-from tflm.memory.several_memories import Memory, require_memories
+from tflm.memory.arena import ARENA_ALIGNMENT
+from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan
 from tflm.report import NAME, NUMBER, TEXT, Report, Table, short_size, with_thousands
+from tflm.runtime.micro_measurement import covered_bytes
+from tflm.runtime.micro_measurement_report import drawn_figures
 from tflm.schema.model import Model
 
 SLOW_COST = 6.0
@@ -167,6 +171,33 @@ def rivals_table(plan: MemoriesPlan) -> Table:
     return Table(
         "Cost: bytes read and written an invoke, times the cost of a byte", {"plan": TEXT, "cost": NUMBER}, rows
     )
+
+
+def drawn_memories(plan: MemoriesPlan, machine: Machine) -> dict[str, dict[str, Any]]:
+    """For a picture of each memory, the arena's first: the figures of `drawn_figures`."""
+    on: dict[str, Any] = {"target": machine.target, "kernels": machine.kernels}
+    whole = tflm.measure_arena(plan.model, tflm.AllOpsResolver(), planner=plan.planner(), **on)
+    drawn = {}
+    for i, share in enumerate([plan.memories[plan.home], *plan.others]):
+        begin = i * REGION_BYTES
+        there = [b for b in whole.buffers if begin <= b.offset < begin + REGION_BYTES]
+        alive = [[b for b in there if b.first_use <= step <= b.last_use] for step in range(len(whole.steps))]
+        sums = [covered_bytes(each, ARENA_ALIGNMENT) for each in alive]
+        step = sums.index(max(sums))
+        tail = whole.tail_bytes if share.has_tail else 0
+        drawn[f"{share.name}, cost {share.cost:g}"] = drawn_figures(
+            replace(
+                whole,
+                buffers=[replace(b, offset=b.offset - begin) for b in there],
+                peak=replace(whole.peak, operator=whole.steps[step], step=step, bytes=sums[step], buffers=alive[step]),
+                head_bytes=share.buffer_bytes,
+                tail_bytes=tail,
+                temp_bytes=whole.temp_bytes if share.has_tail else 0,
+                arena_used_bytes=share.buffer_bytes + tail,
+                minimum_arena_bytes=share.used_bytes,
+            )
+        )
+    return drawn
 
 
 def memories_figures(path: Path, plan: MemoriesPlan, machine: Machine, written: Sequence[Path]) -> Any:

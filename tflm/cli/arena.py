@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -20,16 +21,17 @@ from tflm.application.arena import (
 from tflm.application.arena_plot import arena_plot
 from tflm.application.badge import badge
 from tflm.application.errors import OptionError
-from tflm.application.machine import Machine, MachineOptions
+from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, title_of, with_shapes
 from tflm.application.node_data import arena_figures, write_node_data
 from tflm.application.output_files import Written
 from tflm.application.settings import least_budget
+from tflm.application.several_memories import drawn_memories, memories_of
 from tflm.arena_page import arena_page
 from tflm.atomic_write import write_atomically
 from tflm.boards.board_report import board_figures, fits_table
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
-from tflm.cli.parameters import NAMED, AsJson, NodeData, Shapes, Short
+from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
 from tflm.memory import MODEL_PLANNERS, PLANNERS
 from tflm.report import Report, short_size
 
@@ -74,6 +76,7 @@ def arena(
             metavar="NAME", help="Draw a second plan next to the first.", autocompletion=lambda: list(PLANNER_NAMES)
         ),
     ] = None,
+    memories: PlanMemories = None,
     node_data: NodeData = None,
     shape: Shapes = None,
     is_short: Short = False,
@@ -88,6 +91,7 @@ def arena(
       tflm arena model.tflite --board nano33ble
       tflm arena model.tflite --target cortex-m4 --kernels cmsis-nn --budget 64K
       tflm arena model.tflite --planner optimal --beside greedy --html arena.html
+      tflm arena model.tflite --memories SRAM:100K,PSRAM:4M --html arena.html
       tflm arena wake_word.tflite commands.tflite --json
       tflm arena model.tflite --shape input=1,96,96,1
     """
@@ -97,6 +101,10 @@ def arena(
             raise OptionError(f"unknown planner {name!r}; use one of {', '.join(PLANNER_NAMES)}")
     if beside is not None and html is None and plot is None:
         raise OptionError("--beside needs --html or --plot")
+    if memories is not None and (beside is not None or planner != "greedy" or (html is None and plot is None)):
+        raise OptionError(
+            "--memories needs --html or --plot, and no --planner or --beside; see also tflm plan --memories"
+        )
     if len(models) > 1 and any(each is not None for each in (html, plot, node_data)):
         raise OptionError("--html, --plot and --node-data take one model")
     if sum((all_boards, all_targets, on.board is not None, ram is not None)) > 1:
@@ -112,7 +120,13 @@ def arena(
     place = board_with_ram(machine, ram) if ram is not None else machine.board
     limit = bytes_from(budget) if budget is not None else least_budget(models)
     needs = arena_needs(loaded, machine, planner, place, limit, all_targets, progress, ram)
-    written = _draw(loaded[0], machine, [planner] if beside is None else [planner, beside], html, plot)
+    if memories is None:
+        names = [planner] if beside is None else [planner, beside]
+        written = _draw(loaded[0], lambda: {name: drawn(*loaded[0], machine, name) for name in names}, html, plot)
+    else:
+        given = memories_of(memories, None, loaded[0][1], machine)
+        found = tflm.plan(loaded[0][1], target=machine.target, kernels=machine.kernels, memories=given)
+        written = _draw(loaded[0], lambda: drawn_memories(found, machine), html, plot)
     if node_data is not None:
         written += write_node_data(node_data, loaded[0][1], arena_figures(needs.measured[0][1]))
     if badge_file is not None:
@@ -142,12 +156,15 @@ def _show_boards(models: list[tuple[Path, tflm.Model]], on: MachineOptions, plan
 
 
 def _draw(
-    model: tuple[Path, tflm.Model], machine: Machine, planners: list[str], html: Path | None, plot: Path | None
+    model: tuple[Path, tflm.Model],
+    plans_of: Callable[[], dict[str, dict[str, Any]]],
+    html: Path | None,
+    plot: Path | None,
 ) -> list[Path]:
     """Draw the plans and return the files written."""
     if html is None and plot is None:
         return []
-    title, plans = title_of(model[0]), {name: drawn(*model, machine, name) for name in planners}
+    title, plans = title_of(model[0]), plans_of()
     if html is not None:
         write_atomically(html, arena_page(title, plans).encode())
     if plot is not None:

@@ -119,6 +119,14 @@ CompiledMemories = Annotated[
         help="Several memories, the fastest first, as DTCM:64K,SRAM:256K.",
     ),
 ]
+PlanMemories = Annotated[
+    str | None,
+    typer.Option(
+        "--memories",
+        metavar="NAME:SIZE,...",
+        help="Place buffers in several memories, as SRAM:200K,PSRAM:4M; on a board, names of its memories.",
+    ),
+]
 HeadRam = Annotated[
     str | None,
     typer.Option(

@@ -19,7 +19,7 @@ from tflm.application.rewriting_report import placed, plan_figures, plan_progres
 from tflm.application.several_memories import memories_figures, memories_of, memories_report
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, print_json, show, status_line, wrote
-from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, TailRam
+from tflm.cli.parameters import NAMED, AsJson, HeadRam, ModelPath, Overlap, PlanMemories, TailRam
 from tflm.memory import ARENA_ALIGNMENT, PLANNERS, MemoryPlanner, OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.minimalloc_csv import write_csv
@@ -63,13 +63,7 @@ def plan(
     ] = False,
     reorder: Annotated[bool, typer.Option("--reorder", help="Also try other orders of the operators.")] = False,
     overlap: Overlap = None,
-    memories: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME:SIZE,...",
-            help="Place buffers in several memories, as SRAM:200K,PSRAM:4M; on a board, names of its memories.",
-        ),
-    ] = None,
+    memories: PlanMemories = None,
     cost: Annotated[
         str | None,
         typer.Option(

@@ -31,6 +31,10 @@ from tflm.schema.patch import with_data_inside, with_operator_order, with_plan, 
 from tflm.targets import HOST, Target, require_target
 
 
+PLANNERS_WITHOUT_REPORTER = "95761fcfd"
+"""Since this commit, TFLM calls a planner of the application with the arguments that `memory_plan.h` has."""
+
+
 @overload
 def plan(
     model: Model,
@@ -178,6 +182,9 @@ def _in_memories(
 ) -> MemoriesPlan:
     if len(parts) > 1:
         raise ArgumentError("memories= is for one target; plan for each target apart")
+    release = parts[0][1].release
+    if not release.holds(PLANNERS_WITHOUT_REPORTER):
+        raise ArgumentError(f"{release.name} does not accept memory_plan.h, which needs TFLM of 2022-09-19 or later")
     if _plan_of_npu(model) is not None:
         raise ArgumentError("the model is compiled for an Ethos-U with its memory plan, which memories= would replace")
     return plan_in_memories(model, resolver, memories, *parts[0], options)
