@@ -184,7 +184,8 @@ history: $(TESTING)
 
 # TFLM_TREE is a checkout with its downloads, STM32 a folder with ST's repositories; what is not named is skipped.
 projects: $(TESTING)
-	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py
+	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py \
+	tests/test_emulated_memories.py
 
 compiled: $(TESTING)
 	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py tests/test_c_source.py

@@ -30,7 +30,6 @@ from tflm.schema.offline_plan import offline_offsets
 from tflm.schema.patch import with_data_inside, with_operator_order, with_plan, without_plan
 from tflm.targets import HOST, Target, require_target
 
-
 PLANNERS_WITHOUT_REPORTER = "95761fcfd"
 """Since this commit, TFLM calls a planner of the application with the arguments that `memory_plan.h` has."""
 
