@@ -213,7 +213,9 @@ def test_allocating_may_be_interrupted_anywhere(delegates: Any, shared: bool) ->
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="the system has no timers that raise signals")
 @pytest.mark.parametrize("delegates", ENGINES)
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_signals_may_come_at_any_time(model: Callable[[], bytes], delegates: Any) -> None:
+@pytest.mark.parametrize("times", [1, 2])
+def test_signals_may_come_at_any_time(model: Callable[[], bytes], delegates: Any, times: int) -> None:
+    """Once, or again some microseconds later, while the first exception is handled."""
     interpreter = ready(model, delegates, 0)
     expected = answer(interpreter)
     left = 0
@@ -222,6 +224,8 @@ def test_signals_may_come_at_any_time(model: Callable[[], bytes], delegates: Any
         nonlocal left
         if left:
             left -= 1
+            if left:
+                signal.setitimer(signal.ITIMER_REAL, delays.uniform(2e-6, 5e-5))
             raise Interrupt
 
     def meet_signals() -> None:
@@ -229,17 +233,22 @@ def test_signals_may_come_at_any_time(model: Callable[[], bytes], delegates: Any
             while left:
                 interpreter.invoke()
         except Interrupt:
-            pass
+            while left:
+                pass
 
     before = signal.signal(signal.SIGALRM, interrupt)
     delays = random.Random(1)
     try:
         for _ in range(200):
             try:
-                left = 1
-                signal.setitimer(signal.ITIMER_REAL, delays.uniform(2e-5, 5e-4))
-                meet_signals()
-            except Interrupt:  # as the timer was set, or before the function ended
+                try:
+                    left = times
+                    signal.setitimer(signal.ITIMER_REAL, delays.uniform(2e-5, 5e-4))
+                    meet_signals()
+                except Interrupt:  # as the timer was set, or before the function ended
+                    while left:
+                        pass
+            except Interrupt:  # the second one
                 pass
             assert answer(interpreter) == expected
     finally:
