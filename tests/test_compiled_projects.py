@@ -212,4 +212,4 @@ def test_options_that_cannot_be_met_are_refused(tmp_path: Path, options: tuple[s
 def test_memory_options_are_for_compiled_models(tmp_path: Path) -> None:
     answer = run("export", INT8_MODEL, tmp_path / "out", "--target", "cortex-m4", "--ram", "1K")
     assert answer.returncode == 2
-    assert "are for --compiled" in answer.stderr
+    assert "--ram is for --compiled" in answer.stderr
