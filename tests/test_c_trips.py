@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 import tflm
 from tflm.c import instructions
 from tflm.c.instructions import instructions_of, keys_of
-from tflm.c.program import KernelCall, Pointer, RamBuffer, Table
+from tflm.c.program import KernelCall, Pointer, Table
 from tflm.c.trips import trips_of
 from tflm.compiler.language import DONE, Int32s, Int64s, kernel
+from tflm.schedule.calls import RamBuffer
 
 RAN: Counter[str] = Counter()
 """What ran in Python."""
