@@ -26,7 +26,6 @@ from tflm.application.models import bytes_from, load_model, title_of, with_shape
 from tflm.application.node_data import arena_figures, write_node_data
 from tflm.application.output_files import Written
 from tflm.application.settings import least_budget
-from tflm.application.several_memories import drawn_memories, memories_of
 from tflm.arena_page import arena_page
 from tflm.atomic_write import write_atomically
 from tflm.boards.board_report import board_figures, fits_table
@@ -124,6 +123,8 @@ def arena(
         names = [planner] if beside is None else [planner, beside]
         written = _draw(loaded[0], lambda: {name: drawn(*loaded[0], machine, name) for name in names}, html, plot)
     else:
+        from tflm.application.several_memories import drawn_memories, memories_of  # loads the generator of C
+
         given = memories_of(memories, None, loaded[0][1], machine)
         found = tflm.plan(loaded[0][1], target=machine.target, kernels=machine.kernels, memories=given)
         written = _draw(loaded[0], lambda: drawn_memories(found, machine), html, plot)
