@@ -176,7 +176,7 @@ def _to_serial(port: str, baud: int) -> SerialWire:
     try:
         import serial
     except ImportError:
-        raise DeviceError("a serial port needs pyserial: pip install 'pytflm[device]'") from None
+        raise DeviceError("a serial port needs pyserial: pip install pyserial") from None
     try:
         return SerialWire(port, serial.Serial(port, baud, timeout=0, write_timeout=WRITE_SECONDS))
     except (OSError, ValueError) as error:
@@ -194,5 +194,5 @@ def serial_ports() -> list[tuple[str, str]]:
     try:
         from serial.tools.list_ports import comports
     except ImportError:
-        raise DeviceError("listing serial ports needs pyserial: pip install 'pytflm[device]'") from None
+        raise DeviceError("listing serial ports needs pyserial: pip install pyserial") from None
     return sorted((port.device, port.description or "") for port in comports())
