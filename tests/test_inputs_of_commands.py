@@ -82,8 +82,10 @@ def samples_of(command: str, found: dict[str, Any], steps: list[int]) -> int:
 
 def test_the_calls_are_all_commands_with_inputs() -> None:
     group: Any = get_command(app)
-    named = {name for name, command in group.commands.items() for each in command.params if "--inputs" in each.opts}
-    assert named == set(CALLS)
+    named = {
+        name for name in group.commands for each in group.get_command(None, name).params if "--inputs" in each.opts
+    }
+    assert named - {"device"} == set(CALLS)  # which sends its samples over a wire
 
 
 @pytest.mark.parametrize("command", CALLS)

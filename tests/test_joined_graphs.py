@@ -107,6 +107,7 @@ def drawn(count: int) -> list[JoinedGraph]:
 def runs(graph: JoinedGraph) -> bool:
     try:
         numpy_answers(graph.data, graph.invocations)
+        tflm.compile_model(tflm.Model(graph.data))
     except tflm.TflmError:
         return False
     return True

@@ -65,7 +65,10 @@ def test_one_module_writes_files() -> None:
     assert found == set(WRITERS)
 
 
-READ = {"model", "models", "inputs", "labels", "reference", "folder", "log", "flash_data", "other", "initial", "linked"}
+READ = {
+    *("model", "models", "path", "inputs", "labels", "reference", "folder", "log", "flash_data", "other", "initial"),
+    *("linked", "calibration"),
+}
 """Parameters with paths that commands read."""
 
 

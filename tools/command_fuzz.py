@@ -84,6 +84,7 @@ CALLS = {
     "versions": ("{model}", "{model} --tflm esphome -o {out}.tflite"),
     "wake-word": ("{model}", "{word} --manifest {json}"),
     "warm": ("{model}",),
+    "device": ("run {model} --port exec:false --random 1", "calibrate {model} --port exec:false"),
 }
 """What each command is run with. `{model}` is the damaged model, `{original}` a good one and `{out}` a new place; the
 others may be damaged. A test compares the names with those of the application."""
@@ -132,7 +133,7 @@ def run(data: bytes, name: str, seed: int, mutate: Mutate) -> str:
     """
     rng = random.Random(f"{name} {seed}")
     group = commands()
-    options = {option for each in group.commands[name].params for option in each.opts}
+    options = {option for each in group.get_command(None, name).params for option in each.opts}
     call = rng.choice(CALLS[name]).split()
     call += [option for option in ("--json",) if option in options and rng.random() < 0.5]
     folder = Path(tempfile.mkdtemp())

@@ -206,14 +206,14 @@ def wrong_lines(run: DeviceRun) -> list[str]:
     if wrong.received is None:
         lines.append("received: equal when it was read again; the device differs from run to run")
     else:
-        count = int((wrong.expected != wrong.received).sum())
+        count = np.count_nonzero(wrong.expected != wrong.received)
         lines.append(f"received from element {first}: {_shown(wrong.received, first)}")
         lines.append(f"{count:,} of {wrong.expected.size:,} elements differ")
     return [*lines, *wrong.known]
 
 
 def _shown(values: Any, first: int) -> str:
-    flat = np.asarray(values).reshape(-1)[first : first + SHOWN]
+    flat = np.asarray(values, None).reshape(-1)[first : first + SHOWN]
     return " ".join(f"{value:g}" if flat.dtype.kind == "f" else str(value) for value in flat)
 
 

@@ -293,7 +293,7 @@ class Device:
 
     def _invoke(self, reads: Mapping[int, Sequence[int]], announces: bool) -> dict[tuple[int, int], bytes]:
         for i in range(self.inputs_size()):
-            self._write(i, np.ascontiguousarray(self.input(i).data).tobytes())
+            self._write(i, self.input(i).data.tobytes())
         found: dict[tuple[int, int], bytes] = {}
         at, kind = -1, Kind.INVOKE
         self._is_fresh = False

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.boards.device_check import DeviceFinding, operator_findings
-from tflm.device.device import NEVER, Device
+from tflm.device.device import NEVER, OPERATOR, Device
 from tflm.libraries import KernelLibrary
 from tflm.libraries.kernel_library import REFERENCE, Effect
 from tflm.runtime.growing_arena import ready_interpreter
@@ -120,7 +120,7 @@ class _Expected(MicroProfiler):
         self._settings: dict[str, Any] = {"target": target, "kernels": kernels}
         self._model = model
         self.start()
-        self._table: npt.NDArray[Any] = np.zeros(0)
+        self._table: npt.NDArray[Any] = np.zeros(0, OPERATOR)
         self._received: Mapping[int, bytes] = {}
         self._wrong: int | None = None
 
@@ -179,7 +179,7 @@ def checksum_of(tensors: Iterable[Array]) -> int:
     """The CRC-32 of tensors, one after the other."""
     checksum = 0
     for values in tensors:
-        checksum = zlib.crc32(np.ascontiguousarray(values).tobytes(), checksum)
+        checksum = zlib.crc32(values.tobytes(), checksum)
     return checksum
 
 
@@ -345,7 +345,7 @@ def compare(
     for number, values in enumerate(steps):
         table, read = invoked(device, candidates[0], values, {})
         tables.append(table)
-        outputs.append([np.array(device.output(i).data) for i in range(device.outputs_size())])
+        outputs.append([device.output(i).data.copy() for i in range(device.outputs_size())])
         for place, expected in enumerate(candidates):
             found = expected.follow(values, table, made_by(read))
             found = _wrong_state(device, expected) if found is None else found
@@ -354,8 +354,8 @@ def compare(
         advance()
         if None not in wrong:
             break
-    ticks = np.array([table["ticks"] for table in tables])
-    compared = int((ticks != NEVER).any(axis=0).sum()) if len(ticks) else 0
+    ticks = np.array([table["ticks"] for table in tables], np.uint32)
+    compared = int(np.count_nonzero((ticks != NEVER).any(axis=0))) if len(ticks) else 0
     if None in wrong:
         known = tuple(f"{each.operator} {each.operator_index}: {each.happens}" for each in findings if each.shown)
         status, known = (Status.EQUAL, ()) if wrong[0] is None else (Status.DOCUMENTED, known)

@@ -414,6 +414,7 @@ def estimate_flash(
     names = list(dict.fromkeys(operators))
     if data is not None:
         return _measured(FlashData.from_file(data), names, model_bytes)
+    kernels = kernels.partition("@")[0]
     if kernels in STANDS_FOR:
         return _like_another(names, cpu, kernels, build, model_bytes)
     known = [entry for entry in shipped() if entry.kernels == kernels]
