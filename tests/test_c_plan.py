@@ -23,7 +23,7 @@ from tflm.rewriting.verification import random_inputs
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
-from tflm.schedule.kernels import CallNeeds, Kernels, ReferenceKernels, ShapedCall
+from tflm.schedule.kernels import CallNeeds, ReferenceKernels, ShapedCall
 from tflm.schedule.late_reads import late_reads
 from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
 from tflm.schedule.line_buffers import Blocking, LineBuffer, shared_bytes
@@ -175,7 +175,7 @@ def test_plans_that_lose_values_are_dropped_for_others(monkeypatch: pytest.Monke
     model = strided_reader()
     rejected: list[Plan] = []
 
-    def lost(_: tflm.Model, found: Plan, __: Kernels) -> Iterator[str]:
+    def lost(_: tflm.Model, found: Plan, *__: object) -> Iterator[str]:
         if found not in rejected and len(rejected) < refused:
             rejected.append(found)
         return iter(["a value"] if found in rejected else [])
@@ -427,7 +427,7 @@ def test_a_stage_needs_the_bytes_that_are_alive_at_once(data: bytes, grain: Bloc
         if search.stage(first, end) is None:
             continue
         chosen = BlockedStage(first, end, grain)
-        schedule = Lowering(model, kernels, search.operators, (), {}).in_stages([search.calls(chosen)])
+        schedule = Lowering(model, kernels, search.operators, (), {}, {}).in_stages([search.calls(chosen)])
         steps = [
             step
             for item, step in zip(schedule.calls, schedule.starts())

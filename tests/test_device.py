@@ -18,6 +18,7 @@ import outcomes
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from image_graphs import Images
 from simulated_device import MISHAPS, LossyLink, Mishap, SimulatedDevice, off_by_one
 
 import tflm
@@ -29,7 +30,7 @@ from tflm.device.frames import BEGIN, MOST_PAYLOAD, Frame, FrameReader
 from tflm.device.verdict import Status, compare
 from tflm.libraries.kernel_library import REFERENCE
 from tflm.runtime.growing_arena import ready_interpreter
-from tflm.schema import BuiltinOperator, TensorType, quantized
+from tflm.schema import BuiltinOperator, Padding, TensorType, quantized
 from tflm.schema.options import SVDFOptions
 
 RUNS = int(os.environ.get("TFLM_DEVICE_RUNS", "300"))
@@ -247,12 +248,12 @@ def test_a_cut_wire_is_opened_again() -> None:
 # --- The firmware, on this machine ------------------------------------------------------------------------------
 
 
-def firmware(folder: Path, change: Any = lambda text: text) -> str:
-    """The port of the model as C that serves, built for this machine; `change` plants a fault in its source."""
+def firmware(folder: Path, change: Any = lambda text: text, model: tflm.Model | None = None) -> str:
+    """The port of a model as C that serves, built for this machine; `change` plants a fault in its source."""
     compiler = shutil.which("gcc") or shutil.which("clang")
     if compiler is None or sys.platform != "linux":
         pytest.skip("needs gcc or clang on Linux")
-    files = compiled_sources(model_with_state(), "m", MachineOptions().machine(), "a test", serve=True)
+    files = compiled_sources(model or model_with_state(), "m", MachineOptions().machine(), "a test", serve=True)
     write_files(folder, {**files, "m.c": change(files["m.c"])})
     sources = [str(path) for path in folder.glob("*.c")]
     options = ["-std=c99", "-D_POSIX_C_SOURCE=200809L", "-O1", "-Wall", "-Wextra", "-Werror"]
@@ -268,6 +269,20 @@ def verdict_of(port: str) -> Any:
 def test_served_c_is_equal_and_its_state_lasts(tmp_path: Path) -> None:
     verdict = verdict_of(firmware(tmp_path))
     assert (verdict.status, verdict.invokes, verdict.compared) == (Status.EQUAL, 3, 3)
+
+
+def test_variables_that_became_state_are_compared_by_the_models_operators(tmp_path: Path) -> None:
+    images = Images(tflm.ModelBuilder().subgraph(), (1, 12, 4, 2))
+    for _ in range(2):
+        images.convolution(images.last, 3, (3, 1), (1, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    model = tflm.stream(tflm.Model(images.main.builder.build())).model
+    frames = np.random.default_rng(0).integers(-128, 128, (4, 1, 1, 1, 4, 2), np.int8)
+    with tflm.device.connect(firmware(tmp_path, model=model), model) as device:
+        verdict = compare(device, list(frames), target=tflm.targets.HOST, kernels=REFERENCE)
+    names = [model.operator_name(operator) for operator in model.subgraphs[0].operators]
+    assert (verdict.status, verdict.invokes) == (Status.EQUAL, 4)
+    assert verdict.compared >= names.count("CONV_2D")
 
 
 @pytest.mark.parametrize("operator", ["relu_0", "svdf_1", "logistic_2"])

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import outcomes
 import pytest
 from conftest import CORPUS
-from hypothesis import given
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, Draw
 from oracle import Oracle
+from shared_program import SharedProgram
 
 import tflm
+from tflm.c.program import OperatorCode
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, ModelBuilder, Padding, ReshapeOptions, quantized
 
 Frames = npt.NDArray[np.int8]
@@ -247,3 +251,64 @@ def test_a_network_with_padding_keeps_what_stays_the_same() -> None:
     streamed = tflm.stream(tflm.Model.from_file(CORPUS / "models" / "kws_ref_model.tflite"), hop=2)
     kept = [layer.kept for layer in streamed.layers if layer.operator == "CONV_2D"]
     assert kept == [19, 17, 15, 13, 11]
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+@pytest.mark.runs(0.2)
+@settings(max_examples=8, phases=(Phase.reuse, Phase.generate))
+@given(networks(), st.sampled_from([1, 1, 2, 4]), st.integers(0, 9))
+def test_c_keeps_what_stays_the_same_in_place(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, hop: int, seed: int
+) -> None:
+    model = tflm.Model(data)
+    try:
+        compiled = tflm.compile_model(model, "net", stream=hop)
+    except tflm.ArgumentError:
+        outcomes.count(ran=False)
+        return
+    outcomes.count(ran=True)
+    streamed = tflm.stream(model, hop=hop)
+    program = SharedProgram(compiled, tmp_path_factory.mktemp("net"))
+    assert compiled.program.bound.states
+    assert not any("VARIABLE" in code.operator.node.operator for code in operators_of(compiled))
+    shape = list(model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape)
+    zero_point = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].quantization.zero_point[0]
+    first = np.full(shape, zero_point, np.int8)
+    shape[streamed.axis] = streamed.hop * streamed.frame
+    rng = np.random.default_rng(seed)
+    for _ in range(2):
+        frames = [rng.integers(-128, 128, shape).astype(np.int8) for _ in range(streamed.warm_up + 3)]
+        expected = answers(model, list(windows(first, frames, streamed.axis)))
+        np.testing.assert_array_equal([program.invoke(new)[0] for new in frames], expected)
+        program.call("reset")
+
+
+def operators_of(compiled: tflm.CompiledModel) -> list[OperatorCode]:
+    return [code for codes in compiled.program.subgraphs for code in codes if isinstance(code, OperatorCode)]
+
+
+@pytest.mark.skipif(not STR_WW.exists(), reason="needs the corpus of models")
+def test_real_networks_keep_their_state_in_place() -> None:
+    wake_word = tflm.compile_model(tflm.Model.from_file(STR_WW), "net", stream=1)
+    assert (wake_word.ram_bytes <= 4_200, wake_word.warm_up) == (True, 30)
+    assert "#define NET_WARM_UP 30" in wake_word.files["net.h"]
+    okay_nabu = tflm.compile_model(tflm.Model.from_file(CORPUS / "models" / "okay_nabu_v2.tflite"), "net")
+    assert okay_nabu.ram_bytes <= 4_200
+    assert len(okay_nabu.program.bound.states) == 6
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+def test_states_that_take_each_other_s_place_begin_as_they_should(tmp_path: Path) -> None:
+    """With a hop of 2, every second row passes through variables that no operator reads."""
+    images = Images(ModelBuilder().subgraph(), (1, 18, 4, 2))
+    images.pad(images.last, (2, 0), (1, 1))
+    images.convolution(images.last, 0, (3, 1), (2, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    model = tflm.Model(with_dense_layer(images.main.builder.build()))
+    streamed = tflm.stream(model, hop=2)
+    program = SharedProgram(tflm.compile_model(streamed.model, "net"), tmp_path)
+    zero_point = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].quantization.zero_point[0]
+    first = np.full((1, 18, 4, 2), zero_point, np.int8)
+    frames = list(np.random.default_rng(0).integers(-128, 128, (12, 1, 2, 4, 2)).astype(np.int8))
+    expected = answers(model, list(windows(first, frames, 1)))
+    np.testing.assert_array_equal([program.invoke(new)[0] for new in frames], expected)

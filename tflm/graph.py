@@ -196,6 +196,10 @@ class Graph:
         subgraphs.append(subgraph)
         return len(subgraphs) - 1
 
+    def clear_subgraph(self, index: int) -> None:
+        """Remove all operators and tensors of another subgraph, which nothing runs any more."""
+        (self._root.subgraphs or [])[index] = SubGraph(tensors=[], inputs=(), outputs=(), operators=[])
+
     def add_buffer(self, data: bytes) -> int:
         """Add the data of a constant; returns the index of its buffer."""
         buffers = self._root.buffers

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Union
 
 import numpy as np
@@ -31,6 +31,7 @@ from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schedule.states import States, with_states
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
 from tflm.targets import CORTEX_M
@@ -118,6 +119,7 @@ class BoundModel:
         graph, layout: as they are after `reset`.
         arena: the arrays of tensors, scratch buffers and what operators keep.
         operators: of each subgraph.
+        states: variables that become the values of other tensors at the end of an invoke.
     """
 
     model: Model
@@ -125,6 +127,7 @@ class BoundModel:
     layout: Layout
     arena: SymbolicArena
     operators: list[list[BoundOperator]] = field(default_factory=list)
+    states: States = field(default_factory=dict)
 
     @functools.cached_property
     def _keys(self) -> dict[int, BufferKey]:
@@ -167,6 +170,10 @@ def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
     bound = _prepared(model)
     if has_decoders(model):
         bound = _without_decoders(bound)
+    elif (stateful := with_states(model)).states:
+        bound = replace(_prepared(stateful.model), states=stateful.states)
+        for state, values in stateful.initial.items():
+            bound.tensors()[state].elements.reshape(-1)[:] = values
     bound.operators = [[] for _ in model.subgraphs]
     missing: list[str] = []
 

@@ -16,7 +16,7 @@ from tflm.c.cmsis_nn import Processors
 from tflm.c.cmsis_nn.makefile import build_of
 from tflm.c.decoding import with_shapes
 from tflm.c.emitter import c_file, kernel_files, kernels_of
-from tflm.c.header import comment_text, header_of, ram_macros
+from tflm.c.header import comment_text, header_of, ram_macros, warm_up_macro
 from tflm.c.instructions import Instructions, instructions_of
 from tflm.c.kernel_choice import ALL_GENERATED, GENERATED, KernelChoice, library_processors, with_library
 from tflm.c.kernel_needs import BoundKernels
@@ -27,9 +27,11 @@ from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
+from tflm.rewriting.streaming import stream as streamed_form
 from tflm.schedule.calls import Plan
 from tflm.schedule.plan import plan
 from tflm.schedule.rows import Rows
+from tflm.schedule.states import warm_up
 from tflm.schema.model import Model, require_model
 from tflm.targets import PARTS, Target
 
@@ -82,6 +84,7 @@ class CompiledModel:
         stages: the operators that run in turns, a few rows at a time: first, and one after the last.
         files: their contents by name.
         program: what the files say.
+        warm_up: invokes after a reset until the outputs depend on inputs only; None without state that fades.
     """
 
     name: str
@@ -98,6 +101,7 @@ class CompiledModel:
     stages: tuple[Rows, ...]
     files: Files
     program: Program
+    warm_up: int | None = None
 
     @property
     def stack_bytes(self) -> int | None:
@@ -136,6 +140,7 @@ class CompileOptions:
     kernels: str = GENERATED
     target: Target | None = None
     max_constants: int = MAX_CONSTANTS
+    stream: int | None = None
 
 
 def compile_model(
@@ -148,6 +153,7 @@ def compile_model(
     kernels: str = GENERATED,
     target: Target | None = None,
     max_constants: int = MAX_CONSTANTS,
+    stream: int | None = None,
 ) -> CompiledModel:
     """Compile a model to portable C99 without an interpreter.
 
@@ -162,6 +168,7 @@ def compile_model(
         kernels: "generated", or "cmsis-nn" to call functions of CMSIS-NN 7 where it has kernels with TFLM's results.
         target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
         max_constants: maximum bytes of tables in flash, which become about three times as much text.
+        stream: new frames in each invoke, for a model over a window of frames; see `tflm.stream`.
 
     Raises:
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
@@ -169,7 +176,8 @@ def compile_model(
         ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
         TflmError: the model cannot be run.
     """
-    return compiled_with(CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants), model, name)
+    options = CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants, stream)
+    return compiled_with(options, model, name)
 
 
 def compile_models(
@@ -242,6 +250,9 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     """
     require_model(model)
     require_name(name)
+    origin = origin_of(model, name)
+    streamed = None if options.stream is None else streamed_form(model, hop=options.stream)
+    model = model if streamed is None else streamed.model
     _require_small_tensors(model, options)
     choice, kept, generated_ram_bytes = _choice(model, options)
     bound, extra, planned = _planned(model, options, choice)
@@ -256,9 +267,9 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     if choice.processors is not None and calls_library:
         program.checks = choice.processors.guard()
     header = None if shared is None else f"{shared}.h"
-    origin = origin_of(model, name)
     c_source = c_file(program, name, origin, header)
-    ram = ram_macros(program, name, alignment, list(options.memories))
+    warming = warm_up(bound.model, bound.states) if streamed is None else streamed.warm_up
+    ram = ram_macros(program, name, alignment, list(options.memories)) + warm_up_macro(name, warming)
     files = {f"{name}.h": header_of(program, name, origin, ram, c_source.steps), f"{name}.c": c_source.text}
     if _has_test(options):
         build = build_of(choice.processors) if choice.processors is not None and calls_library else None
@@ -282,6 +293,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         planned.stages,
         files,
         program,
+        warming,
     )
 
 
@@ -331,6 +343,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
         alignment=_alignment(extra),
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
+        states=bound.states,
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(

@@ -19,6 +19,7 @@ def compile_report(model: CompiledModel) -> Report:
     facts = [
         ("RAM", f"{with_thousands(model.ram_bytes)}, aligned to {model.ram_alignment}"),
         *_library_facts(model),
+        *([] if model.warm_up is None else [("warm-up", f"{model.warm_up} invokes after a reset")]),
         ("constants", f"{with_thousands(model.constant_bytes)}"),
     ]
     if model.code_bytes is not None:
@@ -115,6 +116,7 @@ def _figures(path: Path, model: CompiledModel) -> dict[str, Any]:
             {"subgraph": subgraph, "index": index, "reason": kept.reason, "ratio": kept.ratio}
             for (subgraph, index), kept in model.kept_kernels.items()
         ],
+        "warm_up": model.warm_up,
         "constant_bytes": model.constant_bytes,
         "stack_bytes": model.stack_bytes,
         "stack_bounds": _by_build(model.stack_bounds),

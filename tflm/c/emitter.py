@@ -372,11 +372,23 @@ class _Writer:
         pieces: list[_Piece] = []
         for is_stage, group in itertools.groupby(self._program.subgraphs[subgraph], _is_part):
             codes = list(group)
-            if is_stage:
+            moves = [code for code in codes if isinstance(code, MovedRows)]
+            if len(moves) == len(codes):
+                pieces += [_Piece(self._move(move)) for move in moves]
+            elif is_stage:
                 pieces.append(self._stage(codes))
             else:
                 pieces += [_Piece(list(self._operator(code))) for code in codes if isinstance(code, OperatorCode)]
         return pieces
+
+    def _moved(self, move: MovedRows) -> tuple[Pointer, Pointer]:
+        """Where bytes move to, and where they are."""
+        buffers = self._program.plan.buffers
+        return Pointer(buffers[move.target_buffer], move.target), Pointer(buffers[move.buffer], move.source)
+
+    def _move(self, move: MovedRows) -> list[str]:
+        target, source = (self._address(place, "uint8_t *") for place in self._moved(move))
+        return [f"{INDENT}memmove({target}, {source}, {move.size});"]
 
     def _stage(self, codes: Sequence[Code]) -> _Piece:
         """Operators that take turns: a call of the function that runs them."""
@@ -411,10 +423,11 @@ class _Writer:
     def _part_calls(self, code: Code) -> Iterator[tuple[PartCall, list[Argument]]]:
         """The calls of some rows of an operator, or of rows that move."""
         if isinstance(code, MovedRows):
-            buffer = self._program.plan.buffers[code.buffer]
-            places = [self._argument_at(Pointer(buffer, at), "uint8_t *") for at in (code.target, code.source)]
+            moved = self._moved(code)
+            places = [self._argument_at(place, "uint8_t *") for place in moved]
+            memories = tuple(place.base.memory for place in moved if isinstance(place.base, RamBuffer))
             yield (
-                PartCall("memmove", buffer.memory, " /* rows that the next band reads again */", None),
+                PartCall("memmove", memories, " /* rows that the next band reads again */", None),
                 [*places, Argument("{}", code.size)],
             )
             return

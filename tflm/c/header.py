@@ -149,6 +149,16 @@ def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[s
     return "\n".join(lines) + "\n"
 
 
+def warm_up_macro(name: str, invokes: int | None) -> str:
+    """How long the first state matters; nothing for a model without state, or whose state never fades."""
+    if invokes is None:
+        return ""
+    return f"""
+/* Invokes after a reset until the outputs depend on inputs only, and no longer on the first state. */
+#define {name.upper()}_WARM_UP {invokes}
+"""
+
+
 def header_of(program: Program, name: str, origin: str, ram: str, steps: int) -> str:
     """The text of NAME.h.
 

@@ -28,13 +28,11 @@ class ObservedSteps(NamedTuple):
 
     Attributes:
         first, last: the steps.
-        operator: index of the operator.
         outputs: its outputs.
     """
 
     first: int
     last: int
-    operator: int
     outputs: tuple[TensorPlace, ...]
 
 
@@ -58,14 +56,15 @@ def observed_steps(program: Program) -> Iterator[ObservedSteps]:
     places, first = tensor_places(program), 0
     for code, count in _steps(program):
         end = first + count
-        outputs = tuple(places[i] for i in code.operator.node.outputs if i in places)
-        if len(outputs) == len(code.operator.node.outputs) and outputs:
-            yield ObservedSteps(first, end - 1, code.operator.index, outputs)
+        tensors = () if code is None else code.operator.node.outputs
+        outputs = tuple(places[i] for i in tensors if i in places)
+        if code is not None and len(outputs) == len(tensors) and outputs:
+            yield ObservedSteps(first, end - 1, outputs)
         first = end
 
 
-def _steps(program: Program) -> Iterator[tuple[OperatorCode, int]]:
-    """Each operator, or the last one of a stage, with its number of steps."""
+def _steps(program: Program) -> Iterator[tuple[OperatorCode | None, int]]:
+    """Each operator, or the last one of a stage, with its number of steps; None for rows that move on their own."""
     main = program.subgraphs[0]
     for is_stage, group in itertools.groupby(
         main, lambda code: not isinstance(code, OperatorCode) or code.rows is not None
@@ -74,6 +73,6 @@ def _steps(program: Program) -> Iterator[tuple[OperatorCode, int]]:
         operators = [code for code in codes if isinstance(code, OperatorCode)]
         if is_stage:
             steps = sum(len(code.statements) if isinstance(code, OperatorCode) else 1 for code in codes)
-            yield max(operators, key=lambda code: code.operator.index), steps
+            yield max(operators, key=lambda code: code.operator.index, default=None), steps
         else:
             yield from ((code, 1) for code in operators)

@@ -216,8 +216,13 @@ class _Places:
 
     def initial_values(self) -> list[InitialValue]:
         """What stays from invoke to invoke, in the order of the buffers."""
-        found = {self._persistent[key].base: one for key, one in self._extra.persistent.items()}
-        return [InitialValue(found[x].title, x, found[x].initial) for x in self._buffers if x in found]
+        found: dict[RamBuffer | Table, list[InitialValue]] = {}
+        for key, one in self._extra.persistent.items():
+            base, offset = self._persistent[key]
+            assert isinstance(base, RamBuffer)
+            place = base._replace(size=one.initial.nbytes, offset=base.offset + offset)
+            found.setdefault(base, []).append(InitialValue(one.title, place, one.initial))
+        return [value for buffer in self._buffers for value in found.get(buffer, [])]
 
     def _called_work_arrays(self) -> dict[int, Pointer]:
         """Where the work arrays of operators in called subgraphs are, by the id of the array."""

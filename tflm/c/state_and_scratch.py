@@ -57,6 +57,8 @@ class StateAndScratch:
         self.alignment = 1
         for array in bound.shown():
             self._align(array)
+        for state in bound.states:
+            self._add_persistent(bound.tensors()[state].elements, "state", "READ_VARIABLE")
         for operators in bound.operators:
             for operator in operators:
                 place, name = (operator.subgraph, operator.index), operator.node.operator

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -66,6 +67,10 @@ def compile(
     max_constants: Annotated[
         str, typer.Option(metavar="SIZE", help="Most bytes of constants that a model may have as C.")
     ] = "16M",
+    stream: Annotated[
+        int | None,
+        typer.Option(metavar="FRAMES", help="Take this many new frames of a window in each invoke; see tflm stream."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write models as portable C99 without an interpreter.
@@ -79,6 +84,7 @@ def compile(
       tflm compile model.tflite firmware/ --ram 20K --self-test 3
       tflm compile wake.tflite command.tflite firmware/
       tflm compile model.tflite firmware/ --kernels cmsis-nn --target cortex-m4
+      tflm compile wake_word.tflite firmware/ --stream 1
     """
     *paths, folder = models
     if not paths or folder.suffix == ".tflite":
@@ -91,7 +97,8 @@ def compile(
     loaded = {title: load_model(path) for title, path in zip(names, paths)}
     try:
         part = None if target is None else by_name(target)
-        made = all_compiled_with(compile_options(ram, memories, kernels, part, self_test, max_constants), loaded)
+        options = compile_options(ram, memories, kernels, part, self_test, max_constants)
+        made = all_compiled_with(replace(options, stream=stream), loaded)
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     except CompileError as error:
@@ -100,6 +107,8 @@ def compile(
     if serve:
         if len(paths) > 1:
             raise OptionError("--serve is for one model; a device answers for one")
+        if stream is not None:
+            raise OptionError("--serve is for a model of a file; write it with tflm stream, then compile it")
         (one,), machine = made.models, MachineOptions().machine()
         origin = shlex.join(["tflm", *sys.argv[1:]])
         files |= compiled_sources(loaded[names[0]], names[0], machine, origin, one, serve=True)

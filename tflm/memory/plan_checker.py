@@ -106,6 +106,7 @@ class SymbolicRun:
         self._contents: dict[TensorKey, tuple[ValueBytes, ...]] = {}
         self._values = itertools.count()
         self._lost: list[LostValue] = []
+        self._overlapping_moves: set[tuple[TensorKey, TensorKey]] = set()  # read before they are overwritten
         self._codes = [self._name_and_registration(i) for i in range(len(model.operator_codes or ()))]
 
     def lost(self) -> Iterator[LostValue]:
@@ -217,7 +218,7 @@ class SymbolicRun:
         at = place.offset + move.target
         if from_place is not None:
             begin = from_place.offset + move.source
-            is_safe = at == begin or (move.ascending and at < begin)
+            is_safe = at == begin or (move.ascending and at < begin) or (source, target) in self._overlapping_moves
             if not is_safe and Place(at, move.size).meets(Place(begin, move.size)):
                 self._lose(source, target, here, here)
         for piece in pieces:

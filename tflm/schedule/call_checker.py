@@ -7,7 +7,7 @@ code with the planner.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
@@ -23,17 +23,22 @@ from tflm.schema.tables import Operator
 from tflm.schema.verifier import called_subgraphs
 
 
-def lost_values(model: Model, plan: Plan, kernels: Kernels) -> Iterator[str]:
-    """Every value that a plan loses, in the order in which calls miss them; none for a sound plan."""
-    return _Calls(model, plan, kernels).problems()
+def lost_values(model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int] | None = None) -> Iterator[str]:
+    """Every value that a plan loses, in the order in which calls miss them; none for a sound plan.
+
+    Args:
+        model, plan, kernels: the plan, and what it is for.
+        states: variables, each with the tensor whose value it must have after an invoke.
+    """
+    return _Calls(model, plan, kernels, states or {}).problems()
 
 
 class _Calls(SymbolicRun):
     """One symbolic run of a plan."""
 
-    def __init__(self, model: Model, plan: Plan, kernels: Kernels):
+    def __init__(self, model: Model, plan: Plan, kernels: Kernels, states: Mapping[int, int]):
         starts = list(itertools.accumulate(plan.memories, initial=0))
-        self._plan, self._kernels = plan, kernels
+        self._plan, self._kernels, self._states = plan, kernels, states
         self._begins = [starts[buffer.memory] + buffer.offset for buffer in plan.buffers]
         self._main = model.subgraphs[0].operators or []
         places: dict[TensorKey, Place] = {}
@@ -58,7 +63,8 @@ class _Calls(SymbolicRun):
         for value, (begin, buffer) in zip(values, kept):
             self._memory.write(begin, begin + buffer.size, Label(((value, begin),), None, None))
         main = self._subgraphs[0]
-        for key in (*lasting, *((0, tensor) for tensor in main.inputs or ())):
+        first = dict(self._places)
+        for key in (*lasting, *((0, tensor) for tensor in (*(main.inputs or ()), *self._states))):
             self._make(key, None)
         self._follow_moves()
         for call in self._plan.calls:
@@ -68,6 +74,9 @@ class _Calls(SymbolicRun):
                 yield from self._call_problems(call)
         for key in (*((0, tensor) for tensor in main.outputs or ()), *lasting):
             self._look(key, None)
+        for state, source in self._states.items():
+            self._places[0, source] = first[0, state]
+            self._look((0, source), None)
         yield from map(str, self._found())
         for value, (begin, buffer) in zip(values, kept):
             labels = self._memory.read(begin, begin + buffer.size)
@@ -78,7 +87,11 @@ class _Calls(SymbolicRun):
         """Variables, and outputs of operators that may end an invoke, which the next one reads."""
         found = []
         for i, subgraph in enumerate(self._subgraphs):
-            found += [(i, j) for j, table in enumerate(subgraph.tensors or ()) if table.is_variable]
+            found += [
+                (i, j)
+                for j, table in enumerate(subgraph.tensors or ())
+                if table.is_variable and not (i == 0 and j in self._states)
+            ]
             for operator in subgraph.operators or ():
                 if self._codes[operator.opcode_index][1].ends_invoke:
                     found += [(i, output) for output in operator.outputs or ()]
@@ -109,7 +122,8 @@ class _Calls(SymbolicRun):
     # Calls.
 
     def _move_rows(self, move: MovedRows) -> None:
-        begin, distance = self._begins[move.buffer] + move.source, move.target - move.source
+        begin = self._begins[move.buffer] + move.source
+        distance = self._begins[move.target_buffer] + move.target - begin
         for first, end, label in list(self._memory.read(begin, begin + move.size)):
             values = tuple((value, start + distance) for value, start in label.values)
             self._memory.write(first + distance, end + distance, label._replace(values=values))
@@ -124,6 +138,8 @@ class _Calls(SymbolicRun):
             for tensor, region in zip(tensors, (*call.inputs, *call.outputs)):
                 if region is not None:
                     self._places[0, tensor] = self._bytes_of((0, tensor), region)
+            if call.steps == 1:
+                self._overlapping_moves = set(self._allowed_overlaps(call, operator))
             yield from map(str, self._run_operator(here, operator))
             self._follow_moves()
             return
@@ -172,6 +188,15 @@ class _Calls(SymbolicRun):
             label = Label(((piece.value, at - piece.start),), key, (0, call.operator))
             self._memory.write(at, at + piece.bytes, label)
             at += piece.bytes
+
+    def _allowed_overlaps(self, call: Call, operator: Operator) -> Iterator[tuple[TensorKey, TensorKey]]:
+        """The inputs that the kernel reads before it overwrites them where they are, each with the output."""
+        needs, outputs = self._needs(call, operator), operator.outputs or ()
+        written = self._places.get((0, outputs[0])) if len(outputs) == 1 else None
+        for tensor, allowed in zip(operator.inputs or (), needs.overlaps):
+            read = self._places.get((0, tensor))
+            if read is not None and written is not None and read.offset - written.offset in allowed:
+                yield (0, tensor), (0, outputs[0])
 
     def _placement_problems(self, call: Call, operator: Operator, name: str) -> Iterator[str]:
         """Whether outputs and scratch lie only where they may."""

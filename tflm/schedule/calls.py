@@ -69,12 +69,25 @@ class Call(NamedTuple):
 
 
 class MovedRows(NamedTuple):
-    """Bytes of a buffer that move inside it, as by memmove: rows that the next call reads again."""
+    """Bytes that move as by memmove: rows that the next call or the next invoke reads again.
+
+    Attributes:
+        buffer: which they are in, by index.
+        source, target: where they are, and where they move to.
+        size: how many.
+        into: the buffer that they move to, by index; None for the same one.
+    """
 
     buffer: int
     source: int
     target: int
     size: int
+    into: int | None = None
+
+    @property
+    def target_buffer(self) -> int:
+        """The buffer that the bytes move to."""
+        return self.buffer if self.into is None else self.into
 
     @property
     def steps(self) -> int:

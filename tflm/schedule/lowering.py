@@ -17,6 +17,7 @@ from tflm.schedule.placement import Location
 from tflm.schedule.row_operators import RowOperator, blocks_at, both_ways, runs_by_rows
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
+from tflm.schedule.states import States, followed
 from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 
@@ -33,6 +34,7 @@ class Lowering:
         operators: how each operator of the first subgraph computes rows; None if it does not.
         by_rows: operators outside of stages that may run row by row, in place.
         persistent: bytes of what stays from invoke to invoke, other than variables, by name.
+        states: variables that become the values of other tensors at the end of an invoke.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class Lowering:
         operators: Sequence[RowOperator | None],
         by_rows: Collection[int],
         persistent: Mapping[str, int],
+        states: States,
     ):
         self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
         lifetimes = lifetimes_of(model)
@@ -54,11 +57,12 @@ class Lowering:
         self.schedule = Schedule()
         self._regions: dict[int, BufferRegion] = {}
         self._scratch_buffers: dict[int, list[int]] = {}
-        self._persistent = persistent
+        self._persistent, self._states = persistent, states
 
     def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:
         """The schedule with some stages, in their order; all other operators run in one call."""
         lasting = lasting_tensors(self._model)
+        lasting[0] -= self._states.keys()
         inner = {tensor for stage, _ in stages for tensor in stage.inner}
         alone = {tensor for stage, _ in stages for tensor in self._moved(stage)} | lasting[0]
         self._add_tensors(inner, alone)
@@ -69,6 +73,7 @@ class Lowering:
             self._add_stage(stage, calls)
             position = stage.end
         self._add_operators(position, len(self._model.subgraphs[0].operators or ()))
+        self._add_updates()
         self._add_called()
         self._add_persistent(lasting)
         return self.schedule
@@ -77,7 +82,7 @@ class Lowering:
         """The variable tensors of all subgraphs."""
         for i, subgraph in enumerate(self._model.subgraphs):
             for j, table in enumerate(subgraph.tensors or ()):
-                if table.is_variable:
+                if table.is_variable and not (i == 0 and j in self._states):
                     facts = TensorFacts(table.type, table.shape or ())
                     number = self.schedule.add(RamBuffer(table.name or "", facts.bytes, (((i, j), 0),)))
                     if i == 0:
@@ -144,17 +149,55 @@ class Lowering:
             tensor: buffer
             for (subgraph, tensor), buffer in self._buffers.items()
             if subgraph == 0 and tensor not in inner
-        }
-        shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
-        bodies = [body.offsets for body in Views(self._model, shared, alignment=VIEW_ALIGNMENT).bodies()]
-        for offsets in [*bodies, *({tensor: 0} for tensor in buffers if tensor in alone)]:
+        } | self._states_before()
+        alone = {*alone, *self._lone_states(buffers, alone)}
+        for offsets in [*self._bodies(buffers, alone), *({tensor: 0} for tensor in buffers if tensor in alone)]:
             members = tuple(((0, tensor), offset) for tensor, offset in offsets.items())
             size = max(offset + buffers[tensor].size for tensor, offset in offsets.items())
             number = self.schedule.add(RamBuffer(buffers[members[0][0][1]].name, size, members))
             for tensor, offset in offsets.items():
                 self._regions[tensor] = BufferRegion(number, offset, buffers[tensor].size, 0, _rows(buffers[tensor]))
-        self.schedule.inputs += [self._regions[tensor] for tensor in main.inputs or () if tensor in self._regions]
-        self.schedule.outputs += [self._regions[tensor] for tensor in main.outputs or () if tensor in self._regions]
+        before, after = (*(main.inputs or ()), *self._states), (*(main.outputs or ()), *self._states)
+        self.schedule.inputs += [self._regions[tensor] for tensor in before if tensor in self._regions]
+        self.schedule.outputs += [self._regions[tensor] for tensor in after if tensor in self._regions]
+
+    def _bodies(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> list[dict[int, int]]:
+        """Tensors in each other where they may be, with their offsets."""
+        shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
+        return [body.offsets for body in Views(self._model, shared, alignment=VIEW_ALIGNMENT).bodies()]
+
+    def _lone_states(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> set[int]:
+        """States that would be written over an output, or share memory with another state."""
+        outputs, lone = set(self._model.subgraphs[0].outputs or ()), set[int]()
+        for offsets in self._bodies(buffers, alone) if self._states else ():
+            states = [tensor for tensor in offsets if tensor in self._states]
+            lone.update(states if outputs & offsets.keys() else states[1:])
+        return lone
+
+    def _states_before(self) -> dict[int, Buffer]:
+        """The states as tensors that exist from the start until they are read for the last time."""
+        main, found = self._model.subgraphs[0], dict[int, Buffer]()
+        for state in self._states:
+            table = (main.tensors or [])[state]
+            facts = TensorFacts(table.type, table.shape or ())
+            readers = [i for i, operator in enumerate(main.operators or ()) if state in (operator.inputs or ())]
+            last = max((self._ends[index] for index in readers), default=0)
+            found[state] = Buffer(facts.bytes, 0, last, name=table.name or "", dims=facts.dims, tensor=state)
+        return found
+
+    def _add_updates(self) -> None:
+        """Each state gets its next value as soon as nothing reads its memory any more."""
+        schedule = self.schedule
+        in_order = sorted(self._states, key=lambda state: -len(followed(self._states, state)))
+        updates = [(self._regions[state], self._regions[self._states[state]]) for state in in_order]
+        # What moves to another buffer comes first: what moves inside a buffer may write over it.
+        for state, source in sorted(updates, key=lambda update: update[0].buffer == update[1].buffer):
+            last = schedule.last_uses()
+            position = 1 + max(last.get(state.buffer, -1), last.get(source.buffer, -1))
+            into = None if state.buffer == source.buffer else state.buffer
+            if into is not None or source.offset != state.offset:
+                move = MovedRows(source.buffer, source.offset, state.offset, state.bytes, into)
+                schedule.calls.insert(position, move)
 
     def _is_done_already(self, operator: Operator) -> bool:
         """Whether an operator moves bytes to where they are."""

@@ -17,6 +17,7 @@ from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
 from tflm.schedule.stage_search import tilings_within
+from tflm.schedule.states import States
 from tflm.schema.model import Model
 from tflm.schema.patch import with_operator_order
 from tflm.targets import align_up
@@ -45,6 +46,7 @@ def plan(
     ram_bytes: int | None = None,
     memories: Sequence[int] = (),
     alignment: int = 4,
+    states: States | None = None,
 ) -> Plan:
     """Plan the memory of a compiled model.
 
@@ -57,6 +59,7 @@ def plan(
         memories: bytes of several memories, the fastest first, in place of `ram_bytes`: the plan is then one with few
             calls that fits, and the first memories hold what is accessed most often.
         alignment: of all buffers, in bytes.
+        states: variables that become the values of other tensors at the end of an invoke.
 
     Raises:
         CompileError: no plan was found that fits the memories.
@@ -65,7 +68,7 @@ def plan(
     order = late_reads(model)
     reordered = Reordered(kernels or ReferenceKernels(model), order)
     model = Model(with_operator_order(model, 0, order))
-    search = _Search(model, reordered, persistent or {}, alignment)
+    search = _Search(model, reordered, persistent or {}, alignment, states or {})
     return reordered.original(search.in_memories(memories) if memories else search.sound(ram_bytes))
 
 
@@ -84,7 +87,8 @@ class Variant(NamedTuple):
 class _Search:
     """Plans tilings of a model; the arguments are those of `plan`."""
 
-    def __init__(self, model: Model, kernels: Kernels, persistent: Mapping[str, int], alignment: int):
+    def __init__(self, model: Model, kernels: Kernels, persistent: Mapping[str, int], alignment: int, states: States):
+        self._states = states
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
         self._stages = LineBufferCosts(model, kernels)
         self._known: dict[Variant, Plan] = {}
@@ -105,7 +109,7 @@ class _Search:
 
     def _lost(self, found: Plan) -> str | None:
         """What a plan loses; None for a sound plan."""
-        return next(lost_values(self._model, found, self._kernels), None)
+        return next(lost_values(self._model, found, self._kernels, self._states), None)
 
     def within(self, ram_bytes: int) -> Plan | None:
         """A plan with few calls of those that fit; None where none is found."""
@@ -188,7 +192,8 @@ class _Search:
         return self._known[variant]
 
     def _lowered(self, variant: Variant) -> tuple[Lowering, Schedule]:
-        lowering = Lowering(self._model, self._kernels, self._stages.operators, variant.by_rows, self._persistent)
+        operators = self._stages.operators
+        lowering = Lowering(self._model, self._kernels, operators, variant.by_rows, self._persistent, self._states)
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 
 

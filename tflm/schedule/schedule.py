@@ -65,7 +65,7 @@ class Schedule:
         for call, step in zip(self.calls, starts):
             if isinstance(call, MovedRows):
                 yield _Use(call.buffer, call.source, call.size, step, is_write=False)
-                yield _Use(call.buffer, call.target, call.size, step, is_write=True)
+                yield _Use(call.target_buffer, call.target, call.size, step, is_write=True)
                 continue
             yield from (_Use(*region[:3], step, is_write=False) for region in call.inputs if region is not None)
             made = [region for region in (*call.outputs, *call.scratch) if region is not None]
@@ -74,6 +74,18 @@ class Schedule:
                 used = [region for region in (*call.inputs, *made) if region is not None]
                 yield from (_Use(*region[:3], step + call.steps - 1, is_write=False) for region in used)
         yield from (_Use(*region[:3], starts[-1], is_write=False) for region in self.outputs)
+
+    def last_uses(self) -> dict[int, int]:
+        """The last call or move, by index, that uses each buffer."""
+        last: dict[int, int] = {}
+        for index, call in enumerate(self.calls):
+            if isinstance(call, MovedRows):
+                used = [call.buffer, call.target_buffer]
+            else:
+                regions = (*call.inputs, *call.outputs, *call.scratch)
+                used = [region.buffer for region in regions if region is not None]
+            last.update(dict.fromkeys(used, index))
+        return last
 
     def trailing(self) -> list[Trailing]:
         """The outputs of calls that may reach into inputs."""

@@ -23,6 +23,7 @@ from tflm.boards.board_fit import Placement
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
 from tflm.c.observation import TensorPlace, observed_steps, tensor_places
+from tflm.graph import Graph
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands
 from tflm.schema.patch import with_data_inside
@@ -271,10 +272,14 @@ def _served_files(compiled: CompiledModel, names: dict[str, str], wire: str = ""
 def _served_main(build: Build, compiled: CompiledModel, ending: str, how: Kind | None = None) -> str:
     """A main that answers the requests of `tflm device`."""
     names = {**build.names, "ram": _ram(compiled)}
-    observed = list(observed_steps(compiled.program))
     places, rows = list[TensorPlace](), list[str]()
-    for each in observed:
-        rows.append(f"{each.first}, {each.last}, {each.operator}, {len(places)}, {len(places) + len(each.outputs)}")
+    producers, last = Graph(build.model).producers(), -1
+    for each in observed_steps(compiled.program):
+        operator = producers.get(each.outputs[0].tensor, -1)
+        if operator <= last:  # none of the model's: variables became state
+            continue
+        last = operator
+        rows.append(f"{each.first}, {each.last}, {operator}, {len(places)}, {len(places) + len(each.outputs)}")
         places += each.outputs
     known = {place.tensor for place in places}
     places += (place for i, place in tensor_places(compiled.program).items() if i not in known)

@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from tflm.graph import Graph
 from tflm.rewriting.streaming.kept_rows import Timeline
-from tflm.rewriting.streaming.normal_form import slice_of
 from tflm.rewriting.streaming.row_plan import RowPlan, ranges_to_compute
 from tflm.rewriting.streaming.stream_variables import StreamVariables
 from tflm.rewriting.streaming.time_rules import TimeRule, Track
 from tflm.schedule.bands import BandStep
+from tflm.schedule.normal_form import slice_of
 from tflm.schedule.rows import Rows
 from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ConcatenationOptions

@@ -15,7 +15,6 @@ from tflm.atomic_write import write_atomically
 from tflm.errors import ArgumentError
 from tflm.graph import Graph
 from tflm.rewriting.simplify import simplified
-from tflm.rewriting.streaming.normal_form import normalize
 from tflm.rewriting.streaming.row_plan import row_plan
 from tflm.rewriting.streaming.stream_writer import StreamWriter, Values
 from tflm.rewriting.streaming.time_axis import (
@@ -30,6 +29,7 @@ from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
+from tflm.schedule.normal_form import normalize
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside

@@ -1,8 +1,8 @@
-"""Fewer kinds of operators that move the time axis: RESHAPE and SLICE in place of four that they can express."""
+"""Fewer kinds of operators that move elements: RESHAPE and SLICE in place of others that they can express."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,8 @@ from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, SliceOptions
 from tflm.schema.tables import Operator
 
+SPLITS = {BuiltinOperator.SPLIT: (1, 0), BuiltinOperator.SPLIT_V: (0, 2)}
+"""The places of what is split and of the axis among the inputs."""
 RESHAPES = (BuiltinOperator.EXPAND_DIMS, BuiltinOperator.SQUEEZE, BuiltinOperator.RESHAPE)
 
 
@@ -34,6 +36,46 @@ def normalize(graph: Graph) -> None:
                 operators.append(reshape_to(graph, part, outputs[0]))
         else:
             operators.append(operator)
+    graph.operators = operators
+
+
+def separate_parts(graph: Graph, ends: Collection[int]) -> None:
+    """Replace SPLIT and SPLIT_V by a SLICE of each part where it is first read, and SLICE of a part by one.
+
+    Args:
+        graph: the graph.
+        ends: tensors that are needed even if no operator reads them.
+    """
+    operators: list[Operator] = []
+    parts: dict[int, tuple[int, list[int]]] = {}  # not yet written: the tensor that each is cut from, and where
+    left: set[int] = set()
+
+    def write(tensor: int) -> None:
+        left.remove(tensor)
+        operators.append(slice_of(graph, parts[tensor][0], tensor, parts[tensor][1]))
+
+    for operator in graph.operators:
+        code, inputs, outputs = graph.code(operator), operator.inputs or (), operator.outputs or ()
+        if code is BuiltinOperator.SLICE and inputs[0] in parts and all(map(graph.is_constant, inputs[1:])):
+            source, begins = parts[inputs[0]]
+            own = graph.constant(inputs[1]).tolist()
+            operators.append(slice_of(graph, source, outputs[0], [a + b for a, b in zip(begins, own)]))
+            continue
+        for tensor in dict.fromkeys(inputs):
+            if tensor in left:
+                write(tensor)
+        place, axis = SPLITS.get(code, (0, 0))
+        if code not in SPLITS or not graph.is_constant(inputs[axis]) or graph.tensors[inputs[place]].is_variable:
+            operators.append(operator)
+            continue
+        source, begin = inputs[place], 0
+        along = int(graph.constant(inputs[axis]).reshape(-1)[0]) % len(graph.shape(source))
+        for output in outputs:
+            parts[output] = source, [begin if each == along else 0 for each in range(len(graph.shape(source)))]
+            begin += graph.shape(output)[along]
+        left.update(outputs)
+    for tensor in left.intersection(ends):
+        write(tensor)
     graph.operators = operators
 
 

@@ -1,0 +1,252 @@
+"""Resource variables as state of the planner: a tensor that begins an invoke, and one that it becomes at its end.
+
+A READ_VARIABLE and an ASSIGN_VARIABLE become no code. The tensor that was read stays in RAM, usually in the tensor that
+a CONCATENATION joins it to, and its next value moves over it there as soon as nothing reads it any more: a line buffer
+that lasts from invoke to invoke.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tflm.graph import Graph
+from tflm.kernels.overlap import OperatorFacts
+from tflm.schedule.normal_form import normalize, separate_parts
+from tflm.schedule.side_by_side import merge_side_by_side
+from tflm.schema.element_types import ELEMENT_TYPES
+from tflm.schema.enums import BuiltinOperator
+from tflm.schema.model import Model
+from tflm.schema.options import CallOnceOptions, IfOptions, VarHandleOptions
+from tflm.schema.tables import Operator
+from tflm.schema.verifier import called_subgraphs
+
+States = Mapping[int, int]
+"""Tensors of the first subgraph that last from invoke to invoke, each with the tensor whose elements it then has."""
+
+Bits = npt.NDArray[np.bool_]
+
+
+def followed(states: States, state: int) -> list[int]:
+    """The states whose elements a state gets in the next invokes, one after the other; it comes again in a cycle."""
+    found: list[int] = []
+    while (state := states[state]) in states and state not in found:
+        found.append(state)
+    return found
+
+
+Name = tuple[str, str]
+"""Container and shared name of a variable."""
+
+
+class StatefulModel(NamedTuple):
+    """A model without the variables that could be replaced.
+
+    Attributes:
+        model: the model.
+        states: its states.
+        initial: the elements of each state before the first invoke, flat.
+    """
+
+    model: Model
+    states: States
+    initial: Mapping[int, npt.NDArray[Any]]
+
+
+class _Setup(NamedTuple):
+    """Operators that assign constants at the first invoke, with the subgraph in which that happens."""
+
+    operators: tuple[int, ...]
+    subgraph: int
+    values: dict[Name, npt.NDArray[np.uint8]]
+
+
+@dataclass
+class _Uses:
+    """The operators of the first subgraph that read and assign a variable."""
+
+    reads: list[int] = field(default_factory=list)
+    assigns: list[int] = field(default_factory=list)
+
+
+def with_states(model: Model) -> StatefulModel:
+    """Replace resource variables that are read, then assigned, once each in every invoke."""
+    graph = Graph(model)
+    handles = _handles(graph)
+    if not handles:
+        return StatefulModel(model, {}, {})
+    uses: dict[Name, _Uses] = {name: _Uses() for name in handles.values()}
+    for index, operator in enumerate(graph.operators):
+        code, inputs = graph.code(operator), operator.inputs or ()
+        if code is BuiltinOperator.READ_VARIABLE and inputs[0] in handles:
+            uses[handles[inputs[0]]].reads.append(index)
+        elif code is BuiltinOperator.ASSIGN_VARIABLE and inputs[0] in handles:
+            uses[handles[inputs[0]]].assigns.append(index)
+    setups = list(_setups(model, graph, handles, uses))
+    for setup in setups:  # the flag that a setup sets itself
+        for index in setup.operators:
+            for flag in [name for name, of in uses.items() if of.reads == [index] and not of.assigns]:
+                del uses[flag]
+                setup.values.pop(flag)
+    elsewhere = _names_elsewhere(model, {0, *(setup.subgraph for setup in setups)})
+    good = {name for name, of in uses.items() if name not in elsewhere and _is_state(graph, of)}
+    chains = {_read(graph, uses[name]): _assigned(graph, uses[name]) for name in good}
+    good = {name for name in good if _read(graph, uses[name]) not in followed(chains, _read(graph, uses[name]))}
+    whole = [setup for setup in setups if setup.values.keys() <= good and _is_first(graph, setup, uses)]
+    good -= {name for setup in setups if setup not in whole for name in setup.values}
+    return _replaced(model, graph, handles, {name: uses[name] for name in uses if name in good}, whole)
+
+
+def _handles(graph: Graph) -> dict[int, Name]:
+    """The variables that tensors of a graph are handles of."""
+    return {
+        (operator.outputs or ())[0]: (options.container or "", options.shared_name or "")
+        for operator in graph.operators
+        if isinstance(options := operator.builtin_options, VarHandleOptions)
+    }
+
+
+def _setups(model: Model, graph: Graph, handles: Mapping[int, Name], uses: Mapping[Name, _Uses]) -> Iterator[_Setup]:
+    """CALL_ONCE of a subgraph that assigns constants only, or an IF of one that also sets the flag that it looks at."""
+    callers = [
+        called for subgraph in model.subgraphs for op in subgraph.operators or () for called in called_subgraphs(op)
+    ]
+    for index, operator in enumerate(graph.operators):
+        options = operator.builtin_options
+        if isinstance(options, CallOnceOptions):
+            subgraph, read = options.init_subgraph_index, None
+        elif isinstance(options, IfOptions) and not operator.outputs and len(operator.inputs or ()) == 1:
+            subgraph, read = options.else_subgraph_index, graph.producers().get((operator.inputs or ())[0])
+            name = None if read is None else handles.get((graph.operators[read].inputs or (-1,))[0])
+            is_alone = graph.readers()[(operator.inputs or ())[0]] == [index]
+            if name is None or not is_alone or model.subgraphs[options.then_subgraph_index].operators:
+                continue
+        else:
+            continue
+        values = _assigned_constants(Graph(model, subgraph))
+        if values is None or callers.count(subgraph) > 1:
+            continue
+        if read is None:
+            yield _Setup((index,), subgraph, values)
+        elif name in values and values[name].any() and (uses[name].reads, uses[name].assigns) == ([read], []):
+            yield _Setup((index, read), subgraph, values)
+
+
+def _assigned_constants(graph: Graph) -> dict[Name, npt.NDArray[np.uint8]] | None:
+    """The constants that a graph assigns to variables; None if it does anything else."""
+    handles, values = _handles(graph), dict[Name, npt.NDArray[np.uint8]]()
+    for operator in graph.operators:
+        inputs = operator.inputs or ()
+        if graph.code(operator) is BuiltinOperator.VAR_HANDLE:
+            continue
+        if graph.code(operator) is not BuiltinOperator.ASSIGN_VARIABLE or not graph.is_constant(inputs[1]):
+            return None
+        values[handles[inputs[0]]] = graph.constant(inputs[1]).reshape(-1).view(np.uint8)
+    return values
+
+
+def _names_elsewhere(model: Model, known: set[int]) -> set[Name]:
+    """Variables of other subgraphs."""
+    others = (Graph(model, index) for index in range(len(model.subgraphs)) if index not in known)
+    return {name for graph in others for name in _handles(graph).values()}
+
+
+def _is_state(graph: Graph, uses: _Uses) -> bool:
+    """Whether a variable is read before it is assigned, once each, as tensors of the same size."""
+    if len(uses.reads) != 1 or len(uses.assigns) != 1 or uses.reads[0] > uses.assigns[0]:
+        return False
+    read, source = _read(graph, uses), _assigned(graph, uses)
+    ends = {*graph.inputs, *graph.outputs}
+    is_made = source not in graph.inputs and not graph.is_constant(source) and not graph.tensors[source].is_variable
+    return is_made and read not in ends and read != source and graph.tensor_bytes(read) == graph.tensor_bytes(source)
+
+
+def _read(graph: Graph, uses: _Uses) -> int:
+    """The tensor that a variable is read to."""
+    return (graph.operators[uses.reads[0]].outputs or ())[0]
+
+
+def _assigned(graph: Graph, uses: _Uses) -> int:
+    """The tensor that is assigned to a variable."""
+    return (graph.operators[uses.assigns[0]].inputs or ())[1]
+
+
+def _is_first(graph: Graph, setup: _Setup, uses: Mapping[Name, _Uses]) -> bool:
+    """Whether a setup is done before its variables are read, and fills them."""
+    return all(
+        uses[name].reads[0] > max(setup.operators) and len(values) == graph.tensor_bytes(_read(graph, uses[name]))
+        for name, values in setup.values.items()
+    )
+
+
+def _replaced(
+    model: Model, graph: Graph, handles: Mapping[int, Name], uses: Mapping[Name, _Uses], setups: list[_Setup]
+) -> StatefulModel:
+    given = {name: values for setup in setups for name, values in setup.values.items()}
+    gone = {index for setup in setups for index in setup.operators}
+    states, initial = {}, {}
+    for name, of in uses.items():
+        state, source = _read(graph, of), _assigned(graph, of)
+        states[state] = source
+        bytes = given.get(name, np.full(graph.tensor_bytes(state), _default(graph, source), np.uint8))
+        initial[state] = bytes.view(ELEMENT_TYPES[graph.tensors[state].type].dtype)
+        graph.tensors[state].is_variable = True
+        gone |= {of.reads[0], of.assigns[0]}
+    left = [operator for index, operator in enumerate(graph.operators) if index not in gone]
+    read = {tensor for operator in left for tensor in operator.inputs or ()}
+    graph.operators = [operator for operator in left if not _is_unread_handle(graph, operator, read)]
+    normalize(graph)
+    separate_parts(graph, {*graph.outputs, *states.values()})
+    merge_side_by_side(graph)
+    for setup in setups:
+        graph.clear_subgraph(setup.subgraph)
+    return StatefulModel(Model(graph.written(), model.checks), states, initial)
+
+
+def _is_unread_handle(graph: Graph, operator: Operator, read: set[int]) -> bool:
+    return graph.code(operator) is BuiltinOperator.VAR_HANDLE and not read & set(operator.outputs or ())
+
+
+def _default(graph: Graph, source: int) -> int:
+    """What TFLM fills a variable with: the lowest byte of the zero point of what is assigned to it."""
+    quantization = graph.tensors[source].quantization
+    zero_points = quantization.zero_point if quantization is not None else None
+    return (zero_points[0] if zero_points else 0) & 0xFF
+
+
+def warm_up(model: Model, states: States) -> int | None:
+    """Invokes after a reset until the outputs depend on nothing that the states had before; None if they always do.
+
+    An output of an operator that does more than move bytes depends on all of its inputs.
+    """
+    graph = Graph(model)
+    old = {state: np.ones(graph.tensor_bytes(state), np.bool_) for state in states}
+    for invokes in range(1, 1 + sum(map(len, old.values()))):
+        is_old = dict(old)
+        for operator in graph.operators:
+            is_old |= _aged(model, graph, operator, is_old)
+        following = {state: is_old[source] for state, source in states.items()}
+        if not any(is_old[output].any() for output in graph.outputs if output in is_old):
+            return invokes
+        if all((following[state] == old[state]).all() for state in states):
+            return None
+        old = following
+    return None
+
+
+def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> dict[int, Bits]:
+    """Which bytes of an operator's outputs depend on old states."""
+    inputs, outputs, registration = operator.inputs or (), operator.outputs or (), graph.registration(operator)
+    facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
+    moves = registration.moves(facts) if registration.moves is not None else None
+    depends = graph.has_state(operator) or any(tensor in is_old and is_old[tensor].any() for tensor in inputs)
+    made = {output: np.full(graph.tensor_bytes(output), depends and moves is None) for output in outputs}
+    for move in moves or ():
+        if (source := is_old.get(inputs[move.input])) is not None:
+            moved = source[move.source : move.source + move.size]
+            made[outputs[move.output]][move.target : move.target + move.size] = moved
+    return made
