@@ -31,6 +31,7 @@ from tflm.runtime.micro_allocator import MicroAllocator
 from tflm.runtime.micro_graph import MicroGraph
 from tflm.runtime.micro_interpreter import Layout, lay_out
 from tflm.runtime.micro_op_resolver import AllOpsResolver
+from tflm.schedule.feeding import Feed
 from tflm.schedule.states import States, with_states
 from tflm.schema.model import Model
 from tflm.schema.options import IfOptions, WhileOptions
@@ -120,6 +121,7 @@ class BoundModel:
         arena: the arrays of tensors, scratch buffers and what operators keep.
         operators: of each subgraph.
         states: variables that become the values of other tensors at the end of an invoke.
+        feed: the input that the caller feeds rows at a time.
     """
 
     model: Model
@@ -128,6 +130,7 @@ class BoundModel:
     arena: SymbolicArena
     operators: list[list[BoundOperator]] = field(default_factory=list)
     states: States = field(default_factory=dict)
+    feed: Feed | None = None
 
     @functools.cached_property
     def _keys(self) -> dict[int, BufferKey]:
@@ -159,7 +162,7 @@ class BoundModel:
 
 
 @without_tiles()
-def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
+def bind_model(model: Model, bind: BindSteps = bind_steps, feed: Feed | None = None) -> BoundModel:
     """Prepare a model and bind all of its operators. The model that is bound has no TFLM_DECODE, but constants.
 
     Raises:
@@ -174,7 +177,7 @@ def bind_model(model: Model, bind: BindSteps = bind_steps) -> BoundModel:
         bound = replace(_prepared(stateful.model), states=stateful.states)
         for state, values in stateful.initial.items():
             bound.tensors()[state].elements.reshape(-1)[:] = values
-    bound.operators = [[] for _ in model.subgraphs]
+    bound.operators, bound.feed = [[] for _ in model.subgraphs], feed
     missing: list[str] = []
 
     def bind_one(planned: PlannedNode) -> None:

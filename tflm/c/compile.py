@@ -21,7 +21,7 @@ from tflm.c.instructions import Instructions, instructions_of
 from tflm.c.kernel_choice import ALL_GENERATED, GENERATED, KernelChoice, library_processors, with_library
 from tflm.c.kernel_needs import BoundKernels
 from tflm.c.library_comparison import KeptKernel, Place, kept_kernels
-from tflm.c.program import Program, program_of
+from tflm.c.program import FEED_COUNTER, FEED_COUNTER_BYTES, Program, program_of
 from tflm.c.self_test import Samples, makefile_of, recorded_samples, self_test_of
 from tflm.c.sizes import Build, code_bytes, stack_bounds
 from tflm.c.state_and_scratch import StateAndScratch
@@ -29,6 +29,7 @@ from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.streaming import stream as streamed_form
 from tflm.schedule.calls import Plan
+from tflm.schedule.feeding import with_feeder
 from tflm.schedule.plan import plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
@@ -141,6 +142,7 @@ class CompileOptions:
     target: Target | None = None
     max_constants: int = MAX_CONSTANTS
     stream: int | None = None
+    feed_rows: int | None = None
 
 
 def compile_model(
@@ -154,6 +156,7 @@ def compile_model(
     target: Target | None = None,
     max_constants: int = MAX_CONSTANTS,
     stream: int | None = None,
+    feed_rows: int | None = None,
 ) -> CompiledModel:
     """Compile a model to portable C99 without an interpreter.
 
@@ -169,6 +172,8 @@ def compile_model(
         target: the part that CMSIS-NN's memory is planned for; without it, the RAM is enough on every Cortex-M.
         max_constants: maximum bytes of tables in flash, which become about three times as much text.
         stream: new frames in each invoke, for a model over a window of frames; see `tflm.stream`.
+        feed_rows: rows of the input image that a call of NAME_feed takes, which is there in place of NAME_invoke. The
+            image is never stored whole.
 
     Raises:
         CompileError: an operator has no C kernels; the message names all of them. Or the model does not fit the RAM, or
@@ -176,7 +181,7 @@ def compile_model(
         ArgumentError: the name is not an identifier, there are no such kernels, or they are not for the target.
         TflmError: the model cannot be run.
     """
-    options = CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants, stream)
+    options = CompileOptions(ram, memories or {}, self_test, kernels, target, max_constants, stream, feed_rows)
     return compiled_with(options, model, name)
 
 
@@ -252,7 +257,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     require_name(name)
     origin = origin_of(model, name)
     streamed = None if options.stream is None else streamed_form(model, hop=options.stream)
-    model = model if streamed is None else streamed.model
+    model, options = model if streamed is None else streamed.model, replace(options, stream=None)
     _require_small_tensors(model, options)
     choice, kept, generated_ram_bytes = _choice(model, options)
     bound, extra, planned = _planned(model, options, choice)
@@ -278,6 +283,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared, build)
         if build is not None and build.is_plain_on_host:
             files |= _plain_files(options, model, name)
+    added = 0 if bound.feed is None else 1  # operators that the model does not have
     return CompiledModel(
         name,
         planned.ram_bytes,
@@ -285,12 +291,12 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         dict(zip(options.memories, planned.memories)),
         generated_ram_bytes,
         sum(any(operator.library_calls()) for operators in bound.operators for operator in operators),
-        kept,
+        {(i, index - (0 if i else added)): why for (i, index), why in kept.items() if i or index >= added},
         program.constant_bytes,
         _stack_bounds(program, choice.processors if calls_library else None),
         None if calls_library else code_bytes(kernels_of(program)),
         instructions_of(program),
-        planned.stages,
+        tuple(Rows(max(stage.first - added, 0), stage.end - added) for stage in planned.stages),
         files,
         program,
         warming,
@@ -327,23 +333,28 @@ def _choice(model: Model, options: CompileOptions) -> tuple[KernelChoice, dict[P
     processors = library_processors(options.kernels, options.target)
     if processors is None:
         return ALL_GENERATED, {}, None
-    bound, extra, planned = _planned(model, CompileOptions(), ALL_GENERATED)
+    bound, extra, planned = _planned(model, CompileOptions(feed_rows=options.feed_rows), ALL_GENERATED)
     kept = kept_kernels(program_of(bound, extra, planned), processors)
     return with_library(processors, kept), kept, planned.ram_bytes
 
 
 def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tuple[BoundModel, StateAndScratch, Plan]:
     """A model bound to kernels, and the plan of its RAM."""
-    bound = bind_model(model, choice.bind)
+    feed, feed_state = None, dict[str, int]()
+    if options.feed_rows is not None:
+        (model, feed), feed_state = with_feeder(model, options.feed_rows), {FEED_COUNTER: FEED_COUNTER_BYTES}
+    bound = bind_model(model, choice.bind, feed)
     extra = StateAndScratch(bound, source.written)
     planned = plan(
         with_shapes(bound.model, [allocation.tensors for allocation in bound.graph.allocations]),
         BoundKernels(bound, extra, choice.overlap),
-        persistent={one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor},
+        persistent={one.name: one.initial.nbytes for one in extra.persistent.values() if not one.is_tensor}
+        | feed_state,
         alignment=_alignment(extra),
         ram_bytes=options.ram,
         memories=tuple(options.memories.values()),
         states=bound.states,
+        feed=feed,
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(

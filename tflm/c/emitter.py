@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tflm.c import source
+from tflm.c.binding import BoundOperator
 from tflm.c.constants import C_TYPES, LINE_LENGTH, c_type, float_literal, integer_literal, table_definition, wrapped
 from tflm.c.control_flow import If, SubgraphCall, While
 from tflm.c.expressions import MATH as MATH_FUNCTIONS
@@ -19,7 +20,9 @@ from tflm.c.header import TensorInterface, comment_text, interfaces, ram_paramet
 from tflm.c.library_calls import LibraryCall
 from tflm.c.library_writer import LibraryWriter, helpers_of_library, includes_of_library
 from tflm.c.program import (
+    FED,
     Code,
+    FedRows,
     KernelCall,
     Operand,
     OperatorCode,
@@ -256,11 +259,13 @@ class _Piece(NamedTuple):
         lines: of the code.
         steps: how many there are: 1, or the calls of a stage.
         stage: its number; None for an operator.
+        declaration: of a variable of the function that the lines are in.
     """
 
     lines: list[str]
     steps: int = 1
     stage: int | None = None
+    declaration: str = ""
 
 
 RETURN = re.compile(r"\breturn ([1-9]\d*);")
@@ -269,7 +274,7 @@ RETURN = re.compile(r"\breturn ([1-9]\d*);")
 
 def _is_part(code: Code) -> bool:
     """Whether something belongs to a stage."""
-    return isinstance(code, MovedRows) or code.rows is not None
+    return not isinstance(code, OperatorCode) or code.rows is not None
 
 
 def _structure_bytes(parameter: source.Parameter) -> int:
@@ -312,7 +317,7 @@ class _Writer:
         parts[:0] = self.stages
         self._program.structure_bytes += self._library.structure_bytes
         self.records += [_array_of_structs(name, *found) for name, found in self._parts.items()]
-        parts += [self._accessor(tensor) for tensor in interfaces(self._program)]
+        parts += [self._accessor(tensor) for tensor in interfaces(self._program) if tensor.place.base is not FED]
         return "\n".join(parts)
 
     @property
@@ -341,6 +346,13 @@ class _Writer:
     def _invoke(self) -> str:
         pieces = self._pieces(0)
         lines = [line for piece in pieces for line in piece.lines]
+        feed = self._program.bound.feed
+        if feed is not None:
+            element = interfaces(self._program)[feed.number].element
+            head = f"int {self._name}_feed({self._ram_parameter}, const {element} *rows)"
+            failing = [RETURN.sub(r"return -\1;", line) for line in lines]
+            declared = [piece.declaration for piece in pieces if piece.declaration]
+            return self._function(head, [*declared, *failing, f"{INDENT}return 1;"])
         head = f"int {self._name}_invoke({self._ram_parameter})"
         return self._function(head, [*lines, f"{INDENT}return 0;"]) + self._step(pieces)
 
@@ -411,12 +423,38 @@ class _Writer:
             body += wrapped(f"{INDENT * 3}{call.name}(", arguments, ");")
             body.append(f"{INDENT * 3}break;")
         body += [f"{INDENT * 2}default:", f"{INDENT * 3}break;", f"{INDENT * 2}}}", f"{INDENT}}}"]
-        head = f"static void run_stage_{number}({self._ram_parameter}, int first, int end)"
+        fed = [place for place, code in enumerate(codes) if isinstance(code, FedRows)]
+        given = f"{self._ram_parameter}, const void *rows" if fed else self._ram_parameter
+        head = f"static void run_stage_{number}({given}, int first, int end)"
         self.stages.append(self._function(head, body))
+        if fed:
+            return self._fed_piece(codes, number, [*fed, len(codes)])
         return _Piece([*self._stage_comment(codes), f"{INDENT}run_stage_{number}(ram, 0, {rows});"], rows, number)
 
+    def _fed_piece(self, codes: Sequence[Code], number: int, starts: Sequence[int]) -> _Piece:
+        """The stage that rows are fed to: each call of NAME_feed runs it until the next rows are needed."""
+        counts = [sum(1 for _ in self._part_calls(code)) for code in codes]
+        places = [0, *itertools.accumulate(counts)]
+        kind = np.uint16 if places[-1] < 1 << 16 else np.int32
+        self._program.tables.append(Table("feeds", np.array([places[start] for start in starts], kind)))
+        assert self._program.feed_counter is not None
+        counter = self._address(self._program.feed_counter, "int32_t *")
+        return _Piece(
+            [
+                *self._stage_comment(codes),
+                f"{INDENT}run_stage_{number}(ram, rows, feeds[*next], feeds[*next + 1]);",
+                f"{INDENT}if (++*next < {len(starts) - 1}) {{",
+                f"{INDENT * 2}return 0;",
+                f"{INDENT}}}",
+                f"{INDENT}*next = 0;",
+            ],
+            places[-1],
+            number,
+            f"{INDENT}int32_t *next = {counter};",
+        )
+
     def _stage_comment(self, codes: Sequence[Code]) -> Iterator[str]:
-        indices = sorted({code.operator.index for code in codes if isinstance(code, OperatorCode)})
+        indices = sorted({self._index(code.operator) for code in codes if isinstance(code, OperatorCode)})
         title = "row by row" if len(indices) == 1 else "which take turns, some rows at a time"
         yield f"{INDENT}/* operators {', '.join(map(str, indices))}, {title} */"
 
@@ -426,15 +464,18 @@ class _Writer:
             moved = self._moved(code)
             places = [self._argument_at(place, "uint8_t *") for place in moved]
             memories = tuple(place.base.memory for place in moved if isinstance(place.base, RamBuffer))
-            yield (
-                PartCall("memmove", memories, " /* rows that the next band reads again */", None),
-                [*places, Argument("{}", code.size)],
-            )
+            part = PartCall("memmove", memories, " /* rows that the next band reads again */", None)
+            yield part, [*places, Argument("{}", code.size)]
+            return
+        if isinstance(code, FedRows):
+            target = self._argument_at(code.target, "uint8_t *")
+            part = PartCall("memcpy", FED, " /* rows of the input */", None)
+            yield part, [target, Argument("rows"), Argument("{}", code.size)]
             return
         for place, call in enumerate(code.statements):
             assert isinstance(call, KernelCall)
             name = source.name_of(call.kernel)
-            comment = f" /* {code.operator.index} {comment_text(code.operator.node.operator)} */"
+            comment = f" /* {self._index(code.operator)} {comment_text(code.operator.node.operator)} */"
             part = PartCall(name, (code.operator.index, place), comment, source.failure_of(call.kernel))
             yield part, [self._part_argument(parameter, call, code) for parameter in source.parameters(call.kernel)]
 
@@ -461,12 +502,16 @@ class _Writer:
         cast = "" if kind == "uint8_t *" else f"({kind})"
         return Argument(f"{cast}(base_{base.memory} + {{}})", base.offset + offset)
 
+    def _index(self, operator: BoundOperator) -> int:
+        """The index of an operator in the model as it was before one was added that takes rows."""
+        return operator.index - (self._program.bound.feed is not None and not operator.subgraph)
+
     def _operator(self, code: OperatorCode) -> Iterator[str]:
         operator = code.operator
         tensors = self._program.bound.tensors(operator.subgraph)
         outputs = [tensors[i] for i in operator.node.outputs]
         made = ", ".join(f"{comment_text(t.name)} ({'x'.join(map(str, t.dims)) or 'scalar'})" for t in outputs)
-        title = f"{operator.index} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
+        title = f"{self._index(operator)} {comment_text(operator.node.operator)}" + (f": {made}" if made else "")
         yield f"{INDENT}/* {title[: LINE_LENGTH - 12]} */"
         for statement in code.statements:
             yield from self._statement(statement, code, INDENT)
@@ -475,7 +520,7 @@ class _Writer:
         if isinstance(statement, KernelCall):
             yield from self._call(statement, code, indent)
         elif isinstance(statement, LibraryCall):
-            yield from self._library.call(statement, code.operator.index, indent)
+            yield from self._library.call(statement, self._index(code.operator), indent)
         elif isinstance(statement, If):
             yield f"{indent}if (*{self._byte(statement.condition)}) {{"
             yield from self._called(statement.then, code, indent + INDENT)
@@ -505,7 +550,7 @@ class _Writer:
 
     def _run(self, subgraph: int, code: OperatorCode, indent: str) -> Iterator[str]:
         yield f"{indent}if (run_subgraph_{subgraph}(ram) != 0) {{"
-        yield f"{indent}{INDENT}return {code.operator.index + 1};"
+        yield f"{indent}{INDENT}return {self._index(code.operator) + 1};"
         yield f"{indent}}}"
 
     def _call(self, call: KernelCall, code: OperatorCode, indent: str) -> Iterator[str]:
@@ -517,7 +562,7 @@ class _Writer:
             return
         yield from wrapped(f"{indent}if ({name}(", arguments, ") != 0) {")
         # An operator that waits for more input ends the invoke, which has not failed then.
-        yield f"{indent}{INDENT}return {0 if failure == 'aborted' else code.operator.index + 1};"
+        yield f"{indent}{INDENT}return {0 if failure == 'aborted' else self._index(code.operator) + 1};"
         yield f"{indent}}}"
 
     def _argument(self, parameter: source.Parameter, call: KernelCall, code: OperatorCode) -> str:

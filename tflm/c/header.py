@@ -7,8 +7,9 @@ from string import Template
 from typing import NamedTuple
 
 from tflm.c.constants import c_type, float_literal
-from tflm.c.program import Pointer, Program
+from tflm.c.program import FED, Pointer, Program
 from tflm.memory.tensor import TfLiteTensor
+from tflm.schedule.feeding import Feed
 
 HEADER = Template("""\
 /* $origin */
@@ -26,6 +27,16 @@ $tensors
 /* Sets variables and other state to what they are before the first invoke. Call it once before the first invoke. */
 void ${name}_reset($ram_parameter);
 
+$functions
+$accessors
+#ifdef __cplusplus
+}
+#endif
+
+#endif
+""")
+
+INVOKE = Template("""\
 /* Runs the model, which may overwrite the inputs. Returns 0, or 1 + the index of the operator that failed, for example
    a GATHER whose index is out of range. */
 int ${name}_invoke($ram_parameter);
@@ -38,14 +49,15 @@ int ${name}_invoke($ram_parameter);
        do {
            step = ${name}_step(ram, step);
        } while (step > 0); */
-int ${name}_step($step_parameters);
+int ${name}_step($ram_parameter, int step);
+""")
 
-$accessors
-#ifdef __cplusplus
-}
-#endif
-
-#endif
+FEED = Template("""\
+/* Takes the next rows of input $number, of $elements elements each: call k of ${guard}_FEEDS, from 0, takes rows
+   $rows * k to $rows * k + ${rest}, and the last call what is left. They are read in this call only.
+   Returns 0 until the last call, which returns 1: the outputs are there, and the next call begins with the first rows.
+   Or less than 0, -1 - the index of the operator that failed: call ${name}_reset then. Fill other inputs first. */
+int ${name}_feed($ram_parameter, const $element *rows);
 """)
 
 
@@ -125,6 +137,17 @@ def ram_parameter(program: Program) -> str:
     return "void *const ram[]" if program.is_split else "void *ram"
 
 
+def feed_macros(feed: Feed, name: str) -> str:
+    """How many rows are fed, and how often."""
+    prefix, last = name.upper(), feed.height - (feed.calls - 1) * feed.rows
+    return f"""
+/* Rows of input {feed.number} for a call of {name}_feed, calls for an image, and rows for the last of them. */
+#define {prefix}_FEED_ROWS {feed.rows}
+#define {prefix}_FEEDS {feed.calls}
+#define {prefix}_LAST_FEED_ROWS {last}
+"""
+
+
 def ram_macros(program: Program, name: str, alignment: int, memories: Sequence[str]) -> str:
     """Sizes and alignment of the RAM that a model needs.
 
@@ -174,9 +197,28 @@ def header_of(program: Program, name: str, origin: str, ram: str, steps: int) ->
         origin=origin,
         guard=name.upper(),
         name=name,
-        ram=f"{ram}\n/* Steps of an invoke; see {name}_step. */\n#define {name.upper()}_STEPS {steps}\n",
+        ram=ram + _calls_macros(program, name, steps),
         ram_parameter=ram_parameter(program),
-        step_parameters=f"{ram_parameter(program)}, int step",
+        functions=_functions(program, name),
         tensors="".join("\n".join(tensor.macros(name)) + "\n\n" for tensor in tensors),
-        accessors="".join(f"{tensor.accessor(name, ram_parameter(program))};\n" for tensor in tensors),
+        accessors="".join(
+            f"{tensor.accessor(name, ram_parameter(program))};\n" for tensor in tensors if tensor.place.base is not FED
+        ),
     )
+
+
+def _calls_macros(program: Program, name: str, steps: int) -> str:
+    """How often a program is called for an invoke."""
+    if program.bound.feed is not None:
+        return feed_macros(program.bound.feed, name)
+    return f"\n/* Steps of an invoke; see {name}_step. */\n#define {name.upper()}_STEPS {steps}\n"
+
+
+def _functions(program: Program, name: str) -> str:
+    """The declarations of what runs the model."""
+    names, feed = {"name": name, "guard": name.upper(), "ram_parameter": ram_parameter(program)}, program.bound.feed
+    if feed is None:
+        return INVOKE.substitute(names)
+    tensor = interfaces(program)[feed.number]
+    more = {"number": feed.number, "rows": feed.rows, "rest": feed.rows - 1, "element": tensor.element}
+    return FEED.substitute(names, **more, elements=tensor.tensor.data.size // feed.height)

@@ -20,7 +20,6 @@ from tflm.c.program import KernelCall, OperatorCode, Program, Statement
 from tflm.c.sizes import Build, checksum_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
-from tflm.schedule.calls import MovedRows
 
 COUNTED_BUILDS: tuple[Build, ...] = (("cortex-m4", "-Os"), ("cortex-m4", "-O2"))
 """Parts and optimizations that instructions were counted for."""
@@ -69,7 +68,7 @@ def keys_of(program: Program) -> dict[Kernel, KernelKey]:
     places: dict[Kernel, set[object]] = {}
     for number, codes in enumerate(program.subgraphs):
         for code in codes:
-            if isinstance(code, MovedRows):
+            if not isinstance(code, OperatorCode):
                 continue
             for i, call in enumerate(calls_in(code.statements, KernelCall)):
                 places.setdefault(call.kernel, set()).add((number, code.operator.index, i))
@@ -85,7 +84,7 @@ def instructions_of(program: Program) -> Instructions:
     keys = keys_of(program)
     is_straight = True
     for code in program.subgraphs[0]:
-        if isinstance(code, MovedRows):
+        if not isinstance(code, OperatorCode):
             continue
         for statement in code.statements:
             costs = _costs_of(statement, keys) if isinstance(statement, KernelCall) else None
@@ -134,7 +133,7 @@ def _sum(key: KernelKey, counts: Mapping[str, int]) -> dict[Build, float] | None
 def program_counts(program: Program) -> dict[str, int]:
     """What a program does between its calls: calls, those from tables, and bytes that move."""
     codes = program.subgraphs[0]
-    moves = [code for code in codes if isinstance(code, MovedRows)]
+    moves = [code for code in codes if not isinstance(code, OperatorCode)]
     operators = [code for code in codes if isinstance(code, OperatorCode)]
     return {
         "call": 1,

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tflm.c.program import OperatorCode, Program, Table
+from tflm.c.program import FED, OperatorCode, Program, Table
 
 
 class TensorPlace(NamedTuple):
@@ -46,7 +46,7 @@ def tensor_places(program: Program) -> dict[int, TensorPlace]:
                 found[i] = TensorPlace(i, buffer.memory, buffer.offset + offset, size)
     main = program.bound.model.subgraphs[0]
     for i, (base, offset) in zip(main.inputs or (), program.inputs):
-        if not isinstance(base, Table):
+        if not isinstance(base, Table) and base is not FED:
             found[i] = TensorPlace(i, base.memory, base.offset + offset, tensors[i].byte_length)
     return found
 

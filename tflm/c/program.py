@@ -20,6 +20,7 @@ from tflm.c.state_and_scratch import StateAndScratch, step_arrays, work_arrays
 from tflm.compiler.language import FLOAT, Kernel, Step
 from tflm.delegates.compiled.movement import move, move_elements, move_rows
 from tflm.schedule.calls import Call, MovedRows, Plan, RamBuffer
+from tflm.schedule.feeding import FEEDER
 from tflm.schedule.rows import Rows
 
 
@@ -35,6 +36,13 @@ class Table:
     name: str
     values: Array
 
+
+FED = RamBuffer("rows", 0, memory=-1)
+"""The rows of an input that the caller feeds."""
+
+FEED_COUNTER = "number of the next feed"
+FEED_COUNTER_BYTES = 4
+"""What the planner knows it by, and its size."""
 
 NOTHING = RamBuffer("nothing", 0)
 """What arrays without elements point to."""
@@ -93,7 +101,19 @@ class InitialValue(NamedTuple):
     values: npt.NDArray[np.uint8]
 
 
-Code = Union[OperatorCode, MovedRows]
+class FedRows(NamedTuple):
+    """Rows that are copied from the caller.
+
+    Attributes:
+        target: where to.
+        size: how many bytes.
+    """
+
+    target: Pointer
+    size: int
+
+
+Code = Union[OperatorCode, MovedRows, FedRows]
 
 
 @dataclass
@@ -108,6 +128,7 @@ class Program:
         tables: everything in flash.
         inputs, outputs: where those of the model are.
         structure_bytes: of constant structures, which the emitter defines.
+        feed_counter: where the number of the next call is that feeds rows; None if none are fed.
         checks: what stops a compiler for a processor that the program is not for.
     """
 
@@ -119,6 +140,7 @@ class Program:
     inputs: list[Pointer] = field(default_factory=list)
     outputs: list[Pointer] = field(default_factory=list)
     structure_bytes: int = 0
+    feed_counter: Pointer | None = None
     checks: str = ""
 
     @property
@@ -158,11 +180,12 @@ def program_of(bound: BoundModel, extra: StateAndScratch, plan: Plan) -> Program
     called = reached_subgraphs(bound)
     for index, operators in enumerate(bound.operators[1:], 1):
         program.subgraphs.append([OperatorCode(one, places.statements(one)) for one in operators if index in called])
-    main, tensors = bound.model.subgraphs[0], bound.tensors()
+    main = bound.model.subgraphs[0]
     program.inputs, program.outputs = (
-        [places.pointer(tensors[i].elements, f"{side}_{number}", None) for number, i in enumerate(indices or ())]
+        [places.end(i, f"{side}_{number}") for number, i in enumerate(indices or ())]
         for side, indices in (("input", main.inputs), ("output", main.outputs))
     )
+    program.feed_counter = places.feed_counter()
     program.initial, program.tables = places.initial_values(), places.tables
     return program
 
@@ -222,7 +245,21 @@ class _Places:
             assert isinstance(base, RamBuffer)
             place = base._replace(size=one.initial.nbytes, offset=base.offset + offset)
             found.setdefault(base, []).append(InitialValue(one.title, place, one.initial))
-        return [value for buffer in self._buffers for value in found.get(buffer, [])]
+        values = [value for buffer in self._buffers for value in found.get(buffer, [])]
+        counter = self.feed_counter()
+        if counter is not None and isinstance(counter.base, RamBuffer):
+            values.append(InitialValue(FEED_COUNTER, counter.base, np.zeros(FEED_COUNTER_BYTES, np.uint8)))
+        return values
+
+    def end(self, tensor: int, name: str) -> Pointer:
+        """Where an input or output of the model is."""
+        if self._bound.feed is not None and tensor == self._bound.feed.tensor:
+            return Pointer(FED, 0)
+        return self.pointer(self._bound.tensors()[tensor].elements, name, None)
+
+    def feed_counter(self) -> Pointer | None:
+        """The number of the next call that feeds rows; None where none are fed."""
+        return next((Pointer(buffer, 0) for buffer in self._buffers if buffer.name == FEED_COUNTER), None)
 
     def _called_work_arrays(self) -> dict[int, Pointer]:
         """Where the work arrays of operators in called subgraphs are, by the id of the array."""
@@ -240,6 +277,10 @@ class _Places:
         """What runs a call of the plan."""
         if isinstance(call, MovedRows):
             return call
+        if self._bound.feed is not None and call.operator == FEEDER:
+            (region,) = call.outputs
+            assert region is not None
+            return FedRows(Pointer(self._buffers[region.buffer], region.offset), region.bytes)
         operator = operators[call.operator]
         if call.rows is None:
             self._work |= self._scratch(self._extra.scratch.get((0, operator.index), []), call)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tflm.c.constants import table_definition
 from tflm.c.header import TensorInterface, interfaces
-from tflm.c.program import Program
+from tflm.c.program import FED, Program
 from tflm.errors import ArgumentError, OperatorError
 from tflm.rewriting.verification import random_inputs
 from tflm.runtime.micro_interpreter import MicroInterpreter
@@ -83,14 +83,7 @@ int main(void)
     for (invoke = 0; invoke < $count; ++invoke) {
         int status = 0;
 $fill
-#if defined(${guard}_WITH_STEP)
-        do {
-            status = ${name}_step($ram, status);
-        } while (status > 0);
-        status = -status;
-#else
-        status = ${name}_invoke($ram);
-#endif
+$run
         if (status != 0) {
             printf("invoke %d: operator %d failed\\n", invoke, status - 1);
             return 1;
@@ -143,6 +136,35 @@ clean:
 
 .PHONY: check qemu size clean
 """)
+
+
+INVOKE = """\
+#if defined(${guard}_WITH_STEP)
+        do {
+            status = ${name}_step($ram, status);
+        } while (status > 0);
+        status = -status;
+#else
+        status = ${name}_invoke($ram);
+#endif"""
+
+FEED = """\
+        {
+            int feed;
+            for (feed = 0; feed < ${guard}_FEEDS; ++feed) {
+                /* a copy of these rows alone, so that the compiler's checks see whatever else is read */
+                $element rows[$elements * ${guard}_FEED_ROWS];
+                int count = feed + 1 < ${guard}_FEEDS ? ${guard}_FEED_ROWS : ${guard}_LAST_FEED_ROWS;
+                memcpy(rows, input_$number + (invoke * ${guard}_INPUT_${number}_ELEMENTS
+                        + feed * ${guard}_FEED_ROWS * $elements), (size_t)count * $elements * sizeof(rows[0]));
+                status = ${name}_feed($ram, rows);
+                if (status != (feed + 1 == ${guard}_FEEDS)) {
+                    printf("invoke %d: feed %d returned %d\\n", invoke, feed, status);
+                    return 1;
+                }
+            }
+            status = 0;
+        }"""
 
 
 class Samples(NamedTuple):
@@ -211,9 +233,20 @@ def self_test_of(program: Program, name: str, origin: str, samples: Samples) -> 
         set_up=f"\n{' ' * 4}".join(f"memset({block}.bytes, 0xA5, sizeof {block}.bytes);" for block in _blocks(program)),
         ram=_ram(program),
         count=count,
+        run=_run(program, tensors, name),
         fill="\n".join(_fill(tensors, name, _ram(program))),
         check="\n".join(_check(tensors, name, _ram(program))),
     )
+
+
+def _run(program: Program, tensors: Sequence[TensorInterface], name: str) -> str:
+    """What runs an invoke."""
+    names, feed = {"name": name, "guard": name.upper(), "ram": _ram(program)}, program.bound.feed
+    if feed is None:
+        return Template(INVOKE).substitute(names)
+    tensor = tensors[feed.number]
+    elements = tensor.tensor.data.size // feed.height
+    return Template(FEED).substitute(names, element=tensor.element, elements=elements, number=feed.number)
 
 
 def _blocks(program: Program) -> list[str]:
@@ -245,7 +278,7 @@ def _tables(tensors: Sequence[TensorInterface], samples: Samples) -> Iterator[st
 
 def _fill(tensors: Sequence[TensorInterface], name: str, ram: str) -> Iterator[str]:
     for tensor in tensors:
-        if tensor.side == "input" and tensor.tensor.bytes:
+        if tensor.side == "input" and tensor.tensor.bytes and tensor.place.base is not FED:
             size = f"{name.upper()}_INPUT_{tensor.number}_BYTES"
             source = f"(const uint8_t *)input_{tensor.number} + invoke * {size}"
             yield f"        memcpy({name}_input_{tensor.number}({ram}), {source}, {size});"

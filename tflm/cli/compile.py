@@ -71,6 +71,13 @@ def compile(
         int | None,
         typer.Option(metavar="FRAMES", help="Take this many new frames of a window in each invoke; see tflm stream."),
     ] = None,
+    feed_rows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="ROWS",
+            help="Take the input image this many rows at a time, in NAME_feed, and store no whole image.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write models as portable C99 without an interpreter.
@@ -85,6 +92,7 @@ def compile(
       tflm compile wake.tflite command.tflite firmware/
       tflm compile model.tflite firmware/ --kernels cmsis-nn --target cortex-m4
       tflm compile wake_word.tflite firmware/ --stream 1
+      tflm compile camera.tflite firmware/ --feed-rows 1
     """
     *paths, folder = models
     if not paths or folder.suffix == ".tflite":
@@ -98,7 +106,7 @@ def compile(
     try:
         part = None if target is None else by_name(target)
         options = compile_options(ram, memories, kernels, part, self_test, max_constants)
-        made = all_compiled_with(replace(options, stream=stream), loaded)
+        made = all_compiled_with(replace(options, stream=stream, feed_rows=feed_rows), loaded)
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     except CompileError as error:
@@ -109,6 +117,8 @@ def compile(
             raise OptionError("--serve is for one model; a device answers for one")
         if stream is not None:
             raise OptionError("--serve is for a model of a file; write it with tflm stream, then compile it")
+        if feed_rows is not None:
+            raise OptionError("--serve fills whole inputs; compile the model without --feed-rows")
         (one,), machine = made.models, MachineOptions().machine()
         origin = shlex.join(["tflm", *sys.argv[1:]])
         files |= compiled_sources(loaded[names[0]], names[0], machine, origin, one, serve=True)

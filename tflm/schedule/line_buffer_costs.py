@@ -9,10 +9,11 @@ from typing import NamedTuple
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
+from tflm.schedule.feeding import FEEDER, Feed
 from tflm.schedule.kernels import Kernels, ShapedCall
 from tflm.schedule.line_buffers import Blocking, LineBufferStage, OtherTensors, RowCall, moved_bytes, peak, shared_bytes
 from tflm.schedule.liveness import Liveness
-from tflm.schedule.row_operators import both_ways, row_operators, runs_by_rows
+from tflm.schedule.row_operators import RowOperator, both_ways, row_operators, runs_by_rows
 from tflm.schedule.stage_search import Tiling
 from tflm.schema.model import Model
 
@@ -23,6 +24,9 @@ CALL_WORK = 64
 """Work of a call, in moved bytes."""
 
 FINEST = Blocking(1, 1)
+
+NEVER = 1 << 60
+"""Bytes of what must not happen."""
 
 
 class BlockedStage(NamedTuple):
@@ -39,6 +43,7 @@ class LineBufferCosts:
     Args:
         model: the model.
         kernels: what is known of its kernels.
+        feed: the input that is not in RAM.
 
     Attributes:
         operators: how each operator computes rows; None if it does not.
@@ -48,11 +53,14 @@ class LineBufferCosts:
     limits: tuple[int, ...] = (sys.maxsize,)
     start: Tiling[BlockedStage] = Tiling((), 0, (0,))
 
-    def __init__(self, model: Model, kernels: Kernels):
-        self._model, self._kernels = model, kernels
+    def __init__(self, model: Model, kernels: Kernels, feed: Feed | None = None):
+        self._model, self._kernels, self._feed = model, kernels, feed
         self._graph = Graph(model)
         self._live = Liveness(self._graph, alignment=1)
         self.operators = row_operators(model, kernels)
+        if feed is not None:
+            self.operators[FEEDER] = feeder = RowOperator(model, FEEDER, kernels, (0,))
+            feeder.fixed_rows = feed.rows
         self._readers = self._graph.readers()
         self.alone: Sequence[int] = [self._cost_alone(index) for index in range(len(self.operators))]
         self._peaks: dict[BlockedStage, int] = {}
@@ -96,7 +104,9 @@ class LineBufferCosts:
             chosen = [operator for operator in self.operators[first:end] if operator is not None]
             outside = {t for t, readers in self._readers.items() if readers[-1] >= end} | set(self._graph.outputs)
             escaping = frozenset(operator.output for operator in chosen if operator.output in outside)
-            self._stages[key] = LineBufferStage(first, chosen, escaping) if len(chosen) == end - first else None
+            is_stored = self._feed is not None and self._feed.image in escaping
+            is_stage = len(chosen) == end - first and not is_stored
+            self._stages[key] = LineBufferStage(first, chosen, escaping) if is_stage else None
         return self._stages[key]
 
     def calls(self, chosen: BlockedStage) -> tuple[LineBufferStage, list[RowCall]]:
@@ -139,8 +149,11 @@ class LineBufferCosts:
         return self._works[chosen]
 
     def _others(self, stage: LineBufferStage) -> OtherTensors:
-        made = {operator.output for operator in stage.operators}
-        ending = [t for t in stage.readers if t not in made and self._live.ends_in(t, stage.end)]
+        outside = {
+            *(operator.output for operator in stage.operators),
+            *([] if self._feed is None else [self._feed.tensor]),
+        }
+        ending = [t for t in stage.readers if t not in outside and self._live.ends_in(t, stage.end)]
         inputs = {}
         for tensor in ending:
             rows = self._graph.shape(tensor)[1]
@@ -149,6 +162,8 @@ class LineBufferCosts:
 
     def _cost_alone(self, index: int) -> int:
         """Bytes that are needed at once while an operator runs as a whole."""
+        if self._feed is not None and index == FEEDER:
+            return NEVER
         operator = self._graph.operators[index]
         facts = OperatorFacts.of(self._model.root, self._model.subgraphs[0], operator)
         needs = self._kernels.needs(ShapedCall(0, index, facts, None))

@@ -69,9 +69,12 @@ class LineBufferStage:
         calls: list[RowCall] = []
 
         def advance(place: int, end: int) -> None:
-            operator = self.operators[place]
+            operator, call_rows = self.operators[place], blocking.call_rows
+            if operator.fixed_rows is not None:
+                call_rows = operator.fixed_rows
+                end = min(-(-end // call_rows) * call_rows, operator.rows)
             while computed[place] < end:
-                rows = Rows(computed[place], min(computed[place] + blocking.call_rows, end))
+                rows = Rows(computed[place], min(computed[place] + call_rows, end))
                 for producer in self._before[place]:
                     advance(producer, operator.needed(rows).end)
                 computed[place] = rows.end

@@ -10,6 +10,7 @@ from tflm.kernels.overlap import OperatorFacts, TensorFacts
 from tflm.memory.buffer import UNUSED, Buffer
 from tflm.planning.views import Views, last_steps
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, RamBuffer
+from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schedule.line_buffers import LineBuffer, LineBufferStage, RowCall, RowProgress, capacities
 from tflm.schedule.liveness import lasting_tensors, lifetimes_of
@@ -35,6 +36,7 @@ class Lowering:
         by_rows: operators outside of stages that may run row by row, in place.
         persistent: bytes of what stays from invoke to invoke, other than variables, by name.
         states: variables that become the values of other tensors at the end of an invoke.
+        feed: the input that is not in RAM.
     """
 
     def __init__(
@@ -45,6 +47,7 @@ class Lowering:
         by_rows: Collection[int],
         persistent: Mapping[str, int],
         states: States,
+        feed: Feed | None = None,
     ):
         self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
         lifetimes = lifetimes_of(model)
@@ -58,6 +61,7 @@ class Lowering:
         self._regions: dict[int, BufferRegion] = {}
         self._scratch_buffers: dict[int, list[int]] = {}
         self._persistent, self._states = persistent, states
+        self._fed = None if feed is None else feed.tensor
 
     def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:
         """The schedule with some stages, in their order; all other operators run in one call."""
@@ -123,7 +127,9 @@ class Lowering:
         return self.schedule.add(RamBuffer(f"rows of {name}", size, (((0, tensor), 0),)))
 
     def _row_call(self, operator: RowOperator, rows: Rows, line_buffers: Mapping[int, LineBuffer]) -> Call:
-        def region(tensor: int, rows: Rows) -> BufferRegion:
+        def region(tensor: int, rows: Rows) -> BufferRegion | None:
+            if tensor == self._fed:
+                return None
             return (
                 line_buffers[tensor].region(rows) if tensor in line_buffers else _rows_of(self._regions[tensor], rows)
             )
@@ -148,7 +154,7 @@ class Lowering:
         buffers = {
             tensor: buffer
             for (subgraph, tensor), buffer in self._buffers.items()
-            if subgraph == 0 and tensor not in inner
+            if subgraph == 0 and tensor not in inner and tensor != self._fed
         } | self._states_before()
         alone = {*alone, *self._lone_states(buffers, alone)}
         for offsets in [*self._bodies(buffers, alone), *({tensor: 0} for tensor in buffers if tensor in alone)]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from tflm.errors import CompileError, RewriteError
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.calls import Call, Plan, RamBuffer
+from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
 from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LineBufferCosts
@@ -47,6 +48,7 @@ def plan(
     memories: Sequence[int] = (),
     alignment: int = 4,
     states: States | None = None,
+    feed: Feed | None = None,
 ) -> Plan:
     """Plan the memory of a compiled model.
 
@@ -60,6 +62,7 @@ def plan(
             calls that fits, and the first memories hold what is accessed most often.
         alignment: of all buffers, in bytes.
         states: variables that become the values of other tensors at the end of an invoke.
+        feed: the input that the caller feeds rows at a time, which is then not in RAM.
 
     Raises:
         CompileError: no plan was found that fits the memories.
@@ -68,7 +71,7 @@ def plan(
     order = late_reads(model)
     reordered = Reordered(kernels or ReferenceKernels(model), order)
     model = Model(with_operator_order(model, 0, order))
-    search = _Search(model, reordered, persistent or {}, alignment, states or {})
+    search = _Search(model, reordered, persistent or {}, alignment, states or {}, feed)
     return reordered.original(search.in_memories(memories) if memories else search.sound(ram_bytes))
 
 
@@ -87,10 +90,18 @@ class Variant(NamedTuple):
 class _Search:
     """Plans tilings of a model; the arguments are those of `plan`."""
 
-    def __init__(self, model: Model, kernels: Kernels, persistent: Mapping[str, int], alignment: int, states: States):
-        self._states = states
+    def __init__(
+        self,
+        model: Model,
+        kernels: Kernels,
+        persistent: Mapping[str, int],
+        alignment: int,
+        states: States,
+        feed: Feed | None,
+    ):
+        self._states, self._feed = states, feed
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
-        self._stages = LineBufferCosts(model, kernels)
+        self._stages = LineBufferCosts(model, kernels, feed)
         self._known: dict[Variant, Plan] = {}
         self._rejected: set[Variant] = set()
 
@@ -134,8 +145,26 @@ class _Search:
         if best in self._rejected:
             best = min(self._known, key=self._size)
         size = self._size(best)
+        if size == TOO_LARGE and self._feed is not None:
+            raise CompileError(self._why_not_fed(self._feed))
         larger = size * (100 + SLACK) // 100
         return self._coarsened(best, larger if ram_bytes is None else max(min(larger, ram_bytes), size))
+
+    def _why_not_fed(self, feed: Feed) -> str:
+        """The operator that needs the whole image."""
+        operators = self._model.subgraphs[0].operators or []
+        whole = [
+            index
+            for index, operator in enumerate(operators)
+            if feed.image in (operator.inputs or ()) and self._stages.operators[index] is None
+        ]
+        if not whole:
+            return "the image is needed whole; compile the model without feeding rows"
+        name = self._model.operator_name(operators[whole[0]])
+        return (
+            f"rows of the input cannot be fed: operator {whole[0] - 1} ({name}) needs the whole image; "
+            "compile the model without feeding rows"
+        )
 
     def in_memories(self, capacities: Sequence[int]) -> Plan:
         """A plan with few calls that fits several memories."""
@@ -144,7 +173,7 @@ class _Search:
             tiling for share in SHARES_OF_RAM for tiling in tilings_within(self._stages, int(sum(usable) * share))
         )
         variants = (variant for tiling in tilings for variant in self._variants(tiling.stages))
-        for variant in dict.fromkeys(variants):
+        for variant in filter(self._is_possible, dict.fromkeys(variants)):
             lowering, schedule = self._lowered(variant)
             locations = distributed(schedule, usable, self._alignment)
             if locations is not None:
@@ -161,7 +190,15 @@ class _Search:
         return [Variant(each, by_rows) for each in dict.fromkeys((stages, finest)) for by_rows in (none, all)]
 
     def _size(self, variant: Variant) -> int:
-        return TOO_LARGE if variant in self._rejected else self._planned(variant).ram_bytes
+        return self._planned(variant).ram_bytes if self._is_possible(variant) else TOO_LARGE
+
+    def _is_possible(self, variant: Variant) -> bool:
+        """Whether a variant is not rejected, and only a stage reads an input that is not in RAM."""
+        if variant in self._rejected:
+            return False
+        image = None if self._feed is None else self._feed.image
+        first = [self._stages.stage(stage.first, stage.end) for stage in variant.stages[:1]]
+        return image is None or any(stage is not None and image in stage.inner for stage in first)
 
     def _coarsened(self, variant: Variant, ram_bytes: int) -> Plan:
         """A plan that fits with more rows in a call, as long as it fits."""
@@ -193,7 +230,9 @@ class _Search:
 
     def _lowered(self, variant: Variant) -> tuple[Lowering, Schedule]:
         operators = self._stages.operators
-        lowering = Lowering(self._model, self._kernels, operators, variant.by_rows, self._persistent, self._states)
+        lowering = Lowering(
+            self._model, self._kernels, operators, variant.by_rows, self._persistent, self._states, self._feed
+        )
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 
 

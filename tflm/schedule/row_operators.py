@@ -34,7 +34,10 @@ class RowOperator:
         facts: what the model says of the whole operator.
         registration: its registration.
         macs: multiply-accumulates of the whole operator.
+        fixed_rows: rows of each call, if the caller determines that; the last call has the rest.
     """
+
+    fixed_rows: int | None = None
 
     def __init__(self, model: Model, index: int, kernels: Kernels, places: Sequence[int]):
         main = model.subgraphs[0]

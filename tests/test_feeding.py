@@ -1,0 +1,136 @@
+"""Programs that are fed rows of an image: the same answers, and nothing is read but the rows of each call."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from pathlib import Path
+
+import numpy as np
+import outcomes
+import pytest
+from conftest import CORPUS
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from image_graphs import Images, image_graph
+from shared_program import Array, SharedProgram
+
+import tflm
+from tflm.schema import ModelBuilder
+
+pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+
+
+def feed(program: SharedProgram, image: Array, rows: int) -> list[Array]:
+    """The outputs for an image whose rows are fed from memory that is overwritten after each call."""
+    height = image.shape[1]
+    for first in range(0, height, rows):
+        part = image[:, first : first + rows].copy()
+        code = program.call("feed", ctypes.c_void_p(part.ctypes.data))
+        part[...] = 85
+        assert code == (first + rows >= height)
+    return program.outputs()
+
+
+def answers(model: tflm.Model, image: Array) -> list[Array]:
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 22))
+    interpreter.allocate_tensors()
+    interpreter.input(0).data[...] = image
+    interpreter.invoke()
+    return [np.array(interpreter.output(i).data) for i in range(interpreter.outputs_size())]
+
+
+def input_bytes(model: tflm.Model) -> int:
+    main = model.subgraphs[0]
+    return int(np.prod(main.tensors[main.inputs[0]].shape))
+
+
+@pytest.mark.runs(0.3)
+@settings(max_examples=8, phases=(Phase.reuse, Phase.generate))
+@given(image_graph(), st.integers(1, 9), st.integers(0, 9))
+def test_fed_programs_answer_as_the_model(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes, rows: int, seed: int
+) -> None:
+    model = tflm.Model(data)
+    try:
+        compiled = tflm.compile_model(model, "net", feed_rows=rows)
+    except (tflm.CompileError, tflm.ArgumentError):
+        outcomes.count(ran=False)
+        return
+    outcomes.count(ran=True)
+    program = SharedProgram(compiled, tmp_path_factory.mktemp("net"))
+    rng = np.random.default_rng(seed)
+    shape = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape
+    for _ in range(2):
+        image = rng.integers(-128, 128, shape).astype(np.int8)
+        for found, expected in zip(feed(program, image, rows), answers(model, image)):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_reset_between_two_feeds_begins_a_new_image(tmp_path: Path) -> None:
+    model = convolutions()
+    program = SharedProgram(tflm.compile_model(model, "net", feed_rows=3), tmp_path)
+    first, second = np.random.default_rng(0).integers(-128, 128, (2, 1, 16, 8, 3)).astype(np.int8)
+    for part in (first[:, :3], first[:, 3:6]):
+        assert program.call("feed", ctypes.c_void_p(part.copy().ctypes.data)) == 0
+    program.call("reset")
+    np.testing.assert_array_equal(feed(program, second, 3), answers(model, second))
+
+
+def convolutions(height: int = 16) -> tflm.Model:
+    images = Images(ModelBuilder().subgraph(), (1, height, 8, 3))
+    images.convolution(images.last, 4, (3, 3), (2, 2))
+    images.convolution(images.last, 8, (3, 3), (2, 2))
+    images.main.output(images.last)
+    return tflm.Model(images.main.builder.build())
+
+
+def test_the_image_is_not_in_ram() -> None:
+    model = convolutions(64)
+    compiled = tflm.compile_model(model, "net", feed_rows=1)
+    image = input_bytes(model)
+    assert compiled.ram_bytes < image < tflm.compile_model(model, "net").ram_bytes
+    header = compiled.files["net.h"]
+    assert "#define NET_FEEDS 64" in header
+    assert "#define NET_FEED_ROWS 1" in header
+    assert "net_invoke" not in header
+    assert "net_input_0(" not in header
+
+
+def test_operators_are_counted_as_in_the_model() -> None:
+    compiled = tflm.compile_model(convolutions(64), "net", feed_rows=1)
+    assert [tuple(stage) for stage in compiled.stages] == [(0, 2)]
+    assert "/* operators 0, 1, which take turns" in compiled.files["net.c"]
+
+
+def test_the_header_says_how_many_rows_the_last_call_takes() -> None:
+    header = tflm.compile_model(convolutions(), "net", feed_rows=7).files["net.h"]
+    assert "#define NET_FEEDS 3" in header
+    assert "#define NET_LAST_FEED_ROWS 2" in header
+
+
+@pytest.mark.parametrize("rows", [0, 17, True])
+def test_no_other_number_of_rows_is_taken(rows: int) -> None:
+    with pytest.raises(tflm.ArgumentError, match=r"invalid number of rows .* \(expected 1 to 16"):
+        tflm.compile_model(convolutions(), "net", feed_rows=rows)
+
+
+def test_an_operator_that_needs_the_whole_image_is_named() -> None:
+    images = Images(ModelBuilder().subgraph(), (1, 16, 8, 3))
+    images.pad(images.last, (1, 1), (1, 1))
+    images.main.output(images.last)
+    with pytest.raises(tflm.CompileError, match=r"operator 0 \(PAD\) needs the whole image"):
+        tflm.compile_model(tflm.Model(images.main.builder.build()), "net", feed_rows=1)
+
+
+@pytest.mark.skipif(not CORPUS.exists(), reason="needs the corpus of models")
+@pytest.mark.parametrize(("name", "most"), [("vww_96_int8", 18_500), ("person_detect", 13_856)])
+def test_real_networks_are_fed_in_less_ram(tmp_path: Path, name: str, most: int) -> None:
+    model = tflm.Model.from_file(CORPUS / "models" / f"{name}.tflite")
+    compiled, whole = tflm.compile_model(model, "net", feed_rows=1), tflm.compile_model(model, "net")
+    assert compiled.ram_bytes <= most
+    build = "cortex-m4", "-O2"
+    assert compiled.instructions.total[build] <= 1.02 * whole.instructions.total[build]
+    image = np.random.default_rng(0).integers(-128, 128, (1, 96, 96, 3 if name.startswith("vww") else 1))
+    program = SharedProgram(compiled, tmp_path)
+    np.testing.assert_array_equal(feed(program, image.astype(np.int8), 1), answers(model, image.astype(np.int8)))
