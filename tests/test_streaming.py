@@ -291,6 +291,8 @@ def operators_of(compiled: tflm.CompiledModel) -> list[OperatorCode]:
 def test_real_networks_keep_their_state_in_place() -> None:
     wake_word = tflm.compile_model(tflm.Model.from_file(STR_WW), "net", stream=1)
     assert (wake_word.ram_bytes <= 4_200, wake_word.warm_up) == (True, 30)
+    assert wake_word.instructions.total is not None
+    assert max(wake_word.instructions.total.values()) <= 250_000
     assert "#define NET_WARM_UP 30" in wake_word.files["net.h"]
     okay_nabu = tflm.compile_model(tflm.Model.from_file(CORPUS / "models" / "okay_nabu_v2.tflite"), "net")
     assert okay_nabu.ram_bytes <= 4_200

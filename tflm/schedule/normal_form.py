@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from tflm.graph import Graph
-from tflm.schema.enums import BuiltinOperator
-from tflm.schema.options import ReshapeOptions, SliceOptions
+from tflm.schema.enums import BuiltinOperator, TensorType
+from tflm.schema.options import DepthwiseConv2DOptions, ReshapeOptions, SliceOptions
 from tflm.schema.tables import Operator
 
 SPLITS = {BuiltinOperator.SPLIT: (1, 0), BuiltinOperator.SPLIT_V: (0, 2)}
@@ -77,6 +77,39 @@ def separate_parts(graph: Graph, ends: Collection[int]) -> None:
     for tensor in left.intersection(ends):
         write(tensor)
     graph.operators = operators
+
+
+def see_rows_as_columns(graph: Graph) -> None:
+    """Let DEPTHWISE_CONV_2D of one column and one output row see rows as columns, which take kernels less work."""
+    operators: list[Operator] = []
+    for operator in graph.operators:
+        options: Any = operator.builtin_options
+        if isinstance(options, DepthwiseConv2DOptions) and _is_one_column(graph, operator):
+            source, filter, *bias = operator.inputs or ()
+            batches, rows, columns, channels = graph.shape(source)
+            image = graph.add_tensor(source, None, (batches, columns, rows, channels))
+            operators.append(reshape_to(graph, source, image))
+            taps = (1, 1, graph.shape(filter)[1], graph.shape(filter)[3])
+            filter = graph.add_constant("", graph.constant(filter).reshape(taps), graph.tensors[filter].quantization)
+            operator = graph.like(
+                operator,
+                [image, filter, *bias],
+                operator.outputs or (),
+                stride_w=options.stride_h,
+                stride_h=options.stride_w,
+                dilation_w_factor=options.dilation_h_factor,
+                dilation_h_factor=options.dilation_w_factor,
+            )
+        operators.append(operator)
+    graph.operators = operators
+
+
+def _is_one_column(graph: Graph, convolution: Operator) -> bool:
+    """Whether a convolution has one column, computes one row, and has constant taps of whole bytes."""
+    (source, filter, *_), (output,) = convolution.inputs or (), convolution.outputs or ()
+    shapes = graph.shape(source), graph.shape(filter), graph.shape(output)
+    is_narrow = all(len(shape) == 4 and shape[2] == 1 for shape in shapes) and shapes[2][1] == 1 < shapes[1][1]
+    return is_narrow and graph.is_constant(filter) and graph.tensors[filter].type is not TensorType.INT4
 
 
 def reshape_to(graph: Graph, source: int, target: int) -> Operator:

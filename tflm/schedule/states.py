@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from tflm.graph import Graph
 from tflm.kernels.overlap import OperatorFacts
-from tflm.schedule.normal_form import normalize, separate_parts
+from tflm.schedule.normal_form import normalize, see_rows_as_columns, separate_parts
 from tflm.schedule.side_by_side import merge_side_by_side
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator
@@ -202,6 +202,7 @@ def _replaced(
     normalize(graph)
     separate_parts(graph, {*graph.outputs, *states.values()})
     merge_side_by_side(graph)
+    see_rows_as_columns(graph)
     for setup in setups:
         graph.clear_subgraph(setup.subgraph)
     return StatefulModel(Model(graph.written(), model.checks), states, initial)
