@@ -20,6 +20,7 @@ from tflm.schema import (
     Padding,
     PadOptions,
     Pool2DOptions,
+    SliceOptions,
     SubgraphBuilder,
     quantized,
 )
@@ -113,6 +114,15 @@ class Images:
         """ADD of two images of one shape."""
         y = self._image(self.shapes[x])
         self.main.operator(BuiltinOperator.ADD, [x, other], [y], AddOptions(), version=2)
+        return y
+
+    def cropped(self, x: int, first: int, rows: int) -> int:
+        """Some rows, by SLICE."""
+        n, _, width, depth = self.shapes[x]
+        y = self._image((n, rows, width, depth), self._quantization(x))
+        parts = (np.array(values, np.int32) for values in ((0, first, 0, 0), (n, rows, width, depth)))
+        begins, sizes = (self.main.constant("part", values) for values in parts)
+        self.main.operator(BuiltinOperator.SLICE, [x, begins, sizes], [y], SliceOptions(), version=2)
         return y
 
     def beside(self, x: int, other: int) -> int:

@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import ctypes
-import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import outcomes
 import pytest
+from checked_program import Array, CheckedProgram, needs_compiler
 from conftest import CORPUS
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph
-from shared_program import Array, SharedProgram
 
 import tflm
 from tflm.schema import ModelBuilder
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler, cc")
+pytestmark = needs_compiler
 
 
-def feed(program: SharedProgram, image: Array, rows: int) -> list[Array]:
-    """The outputs for an image whose rows are fed from memory that is overwritten after each call."""
-    height = image.shape[1]
-    for first in range(0, height, rows):
-        part = image[:, first : first + rows].copy()
-        code = program.call("feed", ctypes.c_void_p(part.ctypes.data))
-        part[...] = 85
-        assert code == (first + rows >= height)
-    return program.outputs()
+def parts(image: Array, rows: int) -> list[list[Array]]:
+    """The rows of an image for one call after the other."""
+    return [[image[:, first : first + rows]] for first in range(0, image.shape[1], rows)]
+
+
+def feed(program: CheckedProgram, images: Sequence[Array], rows: int) -> list[list[Array]]:
+    """The outputs for images whose rows are fed."""
+    calls = [part for image in images for part in parts(image, rows)]
+    found, each = program.run(calls), len(calls) // len(images)
+    assert [outputs is not None for outputs in found] == [(i + 1) % each == 0 for i in range(len(calls))]
+    return [outputs for outputs in found if outputs is not None]
 
 
 def answers(model: tflm.Model, image: Array) -> list[Array]:
@@ -58,23 +59,22 @@ def test_fed_programs_answer_as_the_model(
         outcomes.count(ran=False)
         return
     outcomes.count(ran=True)
-    program = SharedProgram(compiled, tmp_path_factory.mktemp("net"))
+    program = CheckedProgram(compiled, tmp_path_factory.mktemp("net"))
     rng = np.random.default_rng(seed)
     shape = model.subgraphs[0].tensors[model.subgraphs[0].inputs[0]].shape
-    for _ in range(2):
-        image = rng.integers(-128, 128, shape).astype(np.int8)
-        for found, expected in zip(feed(program, image, rows), answers(model, image)):
+    images = rng.integers(-128, 128, (2, *shape)).astype(np.int8)
+    for image, outputs in zip(images, feed(program, images, rows)):
+        for found, expected in zip(outputs, answers(model, image)):
             np.testing.assert_array_equal(found, expected)
 
 
 def test_a_reset_between_two_feeds_begins_a_new_image(tmp_path: Path) -> None:
     model = convolutions()
-    program = SharedProgram(tflm.compile_model(model, "net", feed_rows=3), tmp_path)
+    program = CheckedProgram(tflm.compile_model(model, "net", feed_rows=3), tmp_path)
     first, second = np.random.default_rng(0).integers(-128, 128, (2, 1, 16, 8, 3)).astype(np.int8)
-    for part in (first[:, :3], first[:, 3:6]):
-        assert program.call("feed", ctypes.c_void_p(part.copy().ctypes.data)) == 0
-    program.call("reset")
-    np.testing.assert_array_equal(feed(program, second, 3), answers(model, second))
+    *before, outputs = program.run([*parts(first, 3)[:2], None, *parts(second, 3)])
+    assert not any(before)
+    np.testing.assert_array_equal(outputs, answers(model, second))
 
 
 def convolutions(height: int = 16) -> tflm.Model:
@@ -132,5 +132,5 @@ def test_real_networks_are_fed_in_less_ram(tmp_path: Path, name: str, most: int)
     build = "cortex-m4", "-O2"
     assert compiled.instructions.total[build] <= 1.02 * whole.instructions.total[build]
     image = np.random.default_rng(0).integers(-128, 128, (1, 96, 96, 3 if name.startswith("vww") else 1))
-    program = SharedProgram(compiled, tmp_path)
-    np.testing.assert_array_equal(feed(program, image.astype(np.int8), 1), answers(model, image.astype(np.int8)))
+    (outputs,) = feed(CheckedProgram(compiled, tmp_path), [image.astype(np.int8)], 1)
+    np.testing.assert_array_equal(outputs, answers(model, image.astype(np.int8)))
