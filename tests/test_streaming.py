@@ -145,7 +145,7 @@ def check_against_windows(
         np.testing.assert_array_equal([answer for (answer,) in theirs], expected)
 
 
-@pytest.mark.runs(0.3)
+@pytest.mark.runs(0.2)
 @given(networks(), st.sampled_from([1, 1, 1, 2, 2, 4, 6]), st.sampled_from([None, 1, 1, 1, 2]), st.integers(0, 9))
 def test_every_invoke_answers_for_its_window(
     oracle: Oracle, data: bytes, hop: int, axis: int | None, seed: int
