@@ -190,6 +190,17 @@ def test_rows_next_to_padding_are_computed_again() -> None:
     assert streamed.macs_without_padding < streamed.macs < streamed.macs_before
 
 
+def test_rows_are_not_taken_from_the_edges_of_others() -> None:
+    """With a dilation, rows next to padding are computed one by one, from windows that have other rows between them."""
+    images = Images(ModelBuilder().subgraph(), (1, 21, 1, 2))
+    images.convolution(images.last, 1, (4, 1), dilations=(2, 1))
+    images.main.output(images.last)
+    model = tflm.Model(images.main.builder.build())
+    streamed = tflm.stream(model)
+    assert 0 < streamed.layers[-1].kept < 20
+    check_against_windows(model, streamed, None)
+
+
 def test_the_window_before_the_first_frames_can_be_given() -> None:
     model = temporal_network([3, 5])
     first = np.random.default_rng(1).integers(-128, 128, (1, 20, 1, 4)).astype(np.int8)

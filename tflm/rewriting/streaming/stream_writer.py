@@ -77,7 +77,7 @@ class StreamWriter:
     def _compute(self, operator: Operator, rule: TimeRule) -> None:
         """Compute the ranges of rows of an operator's outputs that are not kept."""
         outputs = [output for output in operator.outputs or () if output in self._plan]
-        made: dict[int, list[Part]] = {output: [] for output in outputs}
+        made: dict[int, dict[Rows, Part]] = {output: {} for output in outputs}
         for rows in ranges_to_compute(self._plan, outputs):
             step = rule.step(rows)
             if rule.crops and outputs[0] not in self._graph.outputs:
@@ -86,9 +86,10 @@ class StreamWriter:
                 parts = self._write(operator, step)
             for output, part in zip(operator.outputs or (), parts):
                 if output in made:
-                    made[output].append(Part(step.made, part))
+                    made[output][rows] = Part(step.made, part)
         for output, written in made.items():
-            self._put_together(output, [self._cut(output, rows, written) for rows in self._plan[output].computed])
+            computed = [self._cut(output, rows, _made_for(rows, written)) for rows in self._plan[output].computed]
+            self._put_together(output, computed)
 
     def _write(self, operator: Operator, step: BandStep) -> list[int]:
         """Write the operator for a range of rows; returns its outputs."""
@@ -161,3 +162,8 @@ class StreamWriter:
         shape[track.axis] = rows.size * track.unit
         label = f"{self._graph.tensors[tensor].name}[{rows.first}:{rows.end}]"
         return self._graph.add_tensor(tensor, label if name is None else name, shape)
+
+
+def _made_for(rows: Rows, written: Mapping[Rows, Part]) -> list[Part]:
+    """The parts that were computed for these rows; others may have garbage in them."""
+    return [part for wanted, part in written.items() if wanted.covers(rows)]
