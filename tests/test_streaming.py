@@ -162,10 +162,10 @@ def test_every_invoke_answers_for_its_window(
 
 
 def temporal_network(
-    kernels: Sequence[int], strides: Sequence[int] | None = None, padding: Padding = Padding.VALID, frames: int = 20
+    kernels: Sequence[int], strides: Sequence[int] | None = None, padding: Padding = Padding.VALID, features: int = 4
 ) -> tflm.Model:
-    """Convolutions along time over frames of four features, and a dense layer."""
-    images = Images(ModelBuilder().subgraph(), (1, frames, 1, 4))
+    """Convolutions along time over twenty frames, and a dense layer."""
+    images = Images(ModelBuilder().subgraph(), (1, 20, 1, features))
     for kernel, stride in zip(kernels, strides or [1] * len(kernels)):
         images.convolution(images.last, 4, (kernel, 1), (stride, 1), padding=padding)
     images.main.output(images.last)
@@ -221,6 +221,8 @@ def test_unused_frames_do_not_count_for_the_warm_up() -> None:
 @pytest.mark.parametrize(
     ("model", "options", "message"),
     [
+        (temporal_network([3], features=30), {"hop": 20}, "a hop of 20 frames leaves nothing of a window of 20"),
+        (tflm.stream(temporal_network([3])).model, {}, r"operator 0 \(VAR_HANDLE\) keeps state: .* as it is"),
         (temporal_network([3]), {"hop": 0}, "invalid hop 0"),
         (temporal_network([3]), {"hop": True}, "invalid hop True"),
         (temporal_network([3]), {"hop": 1.0}, "invalid hop 1.0"),
@@ -294,6 +296,15 @@ def test_c_keeps_what_stays_the_same_in_place(
     found = program.run([*([new] for new in frames[0]), None, *([new] for new in frames[1])])
     expected = [answer for part in frames for answer in answers(model, list(windows(first, part, streamed.axis)))]
     np.testing.assert_array_equal([outputs and outputs[0] for outputs in found], expected)
+
+
+@pytest.mark.parametrize("kernels", [[1], [3], [3, 5], [1, 4, 2]])
+def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: list[int]) -> None:
+    model = temporal_network(kernels)
+    streamed = tflm.stream(model)
+    header = tflm.compile_model(streamed.model, "net").files["net.h"]
+    assert f"#define NET_WARM_UP {streamed.warm_up}\n" in header
+    assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]
 
 
 def operators_of(compiled: tflm.CompiledModel) -> list[OperatorCode]:

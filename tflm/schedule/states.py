@@ -220,13 +220,15 @@ def _default(graph: Graph, source: int) -> int:
 
 
 def warm_up(model: Model, states: States) -> int | None:
-    """Invokes after a reset until the outputs depend on nothing that the states had before; None if they always do.
+    """Invokes after a reset until the outputs depend on nothing that the states had before; None if it is not known.
 
     An output of an operator that does more than move bytes depends on all of its inputs.
     """
+    if not states:
+        return None
     graph = Graph(model)
     old = {state: np.ones(graph.tensor_bytes(state), np.bool_) for state in states}
-    for invokes in range(1, 1 + sum(map(len, old.values()))):
+    for invokes in range(1, 2 + sum(map(len, old.values()))):
         is_old = dict(old)
         for operator in graph.operators:
             is_old |= _aged(model, graph, operator, is_old)

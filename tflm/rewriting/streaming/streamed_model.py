@@ -24,6 +24,7 @@ from tflm.rewriting.streaming.time_axis import (
     least_hop,
     stream_along,
 )
+from tflm.rewriting.streaming.time_rules import Track
 from tflm.rewriting.verification import random_inputs, require_same_values
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
@@ -215,7 +216,16 @@ def _best_stream(graph: Graph, macs: Sequence[int], hop: int, axis: int | None, 
     best = min(streams, key=lambda each: sum(each.macs))
     if sum(best.macs) < sum(macs) and convolution_out_of_step(graph, best.timeline) is None:
         return best
+    for tensor, track in tracks:
+        if hop >= track.rows and _saves_work(graph, macs, tensor, track):
+            raise ArgumentError(f"a hop of {hop} frames leaves nothing of a window of {track.rows} (use less)")
     raise ArgumentError(_why_not(graph, macs, hop, streams))
+
+
+def _saves_work(graph: Graph, macs: Sequence[int], tensor: int, track: Track) -> bool:
+    """Whether frames at this place in an input could be streamed with the smallest hop."""
+    least = least_hop(graph, stream_along(graph, macs, tensor, track, 1).timeline)
+    return least < track.rows and sum(stream_along(graph, macs, tensor, track, least).macs) < sum(macs)
 
 
 def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stream]) -> str:
@@ -237,9 +247,11 @@ def _why_not(graph: Graph, macs: Sequence[int], hop: int, streams: Sequence[Stre
     each = min(streams, key=lambda stream: sum(stream.macs))
     index = _first_whole(graph, each)
     name = graph.code(graph.operators[index]).name
+    if graph.has_state(graph.operators[index]):
+        return f"operator {index} ({name}) keeps state: the model takes new frames as it is and needs no streaming form"
     return (
         f"streaming along axis {each.track.axis} of the input saves no work: operator {index} ({name}) needs the whole "
-        f"window again; choose another axis with --axis, or stream a network with convolutions along time"
+        f"window again; choose another axis (tflm stream --axis), or stream a network with convolutions along time"
     )
 
 
