@@ -116,11 +116,12 @@ class Images:
         self.main.operator(BuiltinOperator.ADD, [x, other], [y], AddOptions(), version=2)
         return y
 
-    def cropped(self, x: int, first: int, rows: int) -> int:
-        """Some rows, by SLICE."""
+    def cropped(self, x: int, first: int, rows: int, channel: int = 0, channels: int | None = None) -> int:
+        """Some rows and channels, by SLICE."""
         n, _, width, depth = self.shapes[x]
-        y = self._image((n, rows, width, depth), self._quantization(x))
-        parts = (np.array(values, np.int32) for values in ((0, first, 0, 0), (n, rows, width, depth)))
+        shape = n, rows, width, depth - channel if channels is None else channels
+        y = self._image(shape, self._quantization(x))
+        parts = (np.array(values, np.int32) for values in ((0, first, 0, channel), shape))
         begins, sizes = (self.main.constant("part", values) for values in parts)
         self.main.operator(BuiltinOperator.SLICE, [x, begins, sizes], [y], SliceOptions(), version=2)
         return y

@@ -19,7 +19,22 @@ from oracle import Oracle
 
 import tflm
 from tflm.c.program import OperatorCode
-from tflm.schema import BuiltinOperator, FullyConnectedOptions, ModelBuilder, Padding, ReshapeOptions, quantized
+from tflm.schedule.call_checker import lost_values
+from tflm.schedule.calls import MovedRows
+from tflm.schedule.kernels import ReferenceKernels
+from tflm.schema import (
+    BuiltinOperator,
+    CallOnceOptions,
+    ConcatenationOptions,
+    FullyConnectedOptions,
+    ModelBuilder,
+    Padding,
+    ReshapeOptions,
+    SliceOptions,
+    TensorType,
+    VarHandleOptions,
+    quantized,
+)
 
 Frames = npt.NDArray[np.int8]
 
@@ -305,6 +320,72 @@ def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: li
     header = tflm.compile_model(streamed.model, "net").files["net.h"]
     assert f"#define NET_WARM_UP {streamed.warm_up}\n" in header
     assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]
+
+
+def delay_line(begin: str) -> tflm.Model:
+    """The last three frames and, after they were assigned, what was kept before; variables begin in several ways."""
+    builder = ModelBuilder()
+    main, parameters = builder.subgraph(), quantized(0.5, 3)
+    x = main.input("x", (1, 1, 1, 4), INT8, parameters)
+    handle = main.tensor("handle", (1,), TensorType.RESOURCE)
+    old, window, new, y, z = (
+        main.tensor(name, (1, rows, 1, 4), INT8, quantized(1 / 256, -128) if name == "z" else parameters)
+        for name, rows in zip("oawyz", (2, 3, 2, 3, 2))
+    )
+    first, last = (main.constant("part", np.array(part, np.int32)) for part in ((0, 1, 0, 0), (1, 2, 1, 4)))
+    main.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(container="", shared_name="state"))
+    steps = [
+        (BuiltinOperator.READ_VARIABLE, [handle], [old], None),
+        (BuiltinOperator.CONCATENATION, [old, x], [window], ConcatenationOptions(axis=1)),
+        (BuiltinOperator.SLICE, [window, first, last], [new], SliceOptions()),
+        (BuiltinOperator.ASSIGN_VARIABLE, [handle, new], [], None),
+        (BuiltinOperator.RELU, [window], [y], None),
+        (BuiltinOperator.LOGISTIC, [old], [z], None),
+    ]
+    if begin != "by default":
+        steps.insert(
+            int(begin == "after it is read"),
+            (BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1)),
+        )
+        init = builder.subgraph("init")
+        values = init.constant("first", np.arange(8, dtype=np.int8).reshape(1, 2, 1, 4), parameters)
+        again = init.tensor("handle", (1,), TensorType.RESOURCE)
+        init.operator(BuiltinOperator.VAR_HANDLE, [], [again], VarHandleOptions(container="", shared_name="state"))
+        init.operator(BuiltinOperator.ASSIGN_VARIABLE, [again, values], [])
+    for step in steps:
+        main.operator(*step)
+    main.output(z)
+    main.output(y)
+    return tflm.Model(builder.build())
+
+
+@needs_compiler
+@pytest.mark.parametrize("begin", ["by default", "before it is read", "after it is read"])
+def test_state_begins_as_variables_do(tmp_path: Path, begin: str) -> None:
+    model = delay_line(begin)
+    compiled = tflm.compile_model(model, "net")
+    assert bool(compiled.program.bound.states) == (begin != "after it is read")
+    frames = np.random.default_rng(0).integers(-128, 128, (5, 1, 1, 1, 4)).astype(np.int8)
+    found = CheckedProgram(compiled, tmp_path).run([[frame] for frame in frames])
+    interpreter = tflm.MicroInterpreter(model, tflm.AllOpsResolver(), bytearray(1 << 16))
+    interpreter.allocate_tensors()
+    for frame, outputs in zip(frames, found):
+        interpreter.input(0).data[...] = frame
+        interpreter.invoke()
+        for number, output in enumerate(outputs or ()):
+            np.testing.assert_array_equal(output, interpreter.output(number).data)
+
+
+def test_the_checker_finds_state_that_is_not_passed_on() -> None:
+    program = tflm.compile_model(delay_line("by default"), "net").program
+    model, states = program.bound.model, program.bound.states
+    kernels = ReferenceKernels(model)
+    moves = [call for call in program.plan.calls if isinstance(call, MovedRows)]
+    assert moves
+    assert not list(lost_values(model, program.plan, kernels, states))
+    for move in moves:
+        calls = tuple(call for call in program.plan.calls if call is not move)
+        assert list(lost_values(model, program.plan._replace(calls=calls), kernels, states))
 
 
 def operators_of(compiled: tflm.CompiledModel) -> list[OperatorCode]:
