@@ -30,6 +30,7 @@ from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.streaming import stream as streamed_form
 from tflm.schedule.calls import Plan
 from tflm.schedule.feeding import with_feeder
+from tflm.schedule.lowering import VIEW_ALIGNMENT
 from tflm.schedule.plan import plan
 from tflm.schedule.rows import Rows
 from tflm.schedule.states import warm_up
@@ -355,6 +356,7 @@ def _planned(model: Model, options: CompileOptions, choice: KernelChoice) -> tup
         memories=tuple(options.memories.values()),
         states=bound.states,
         feed=feed,
+        view_alignment=_view_alignment(bound, choice),
     )
     if options.ram is not None and planned.ram_bytes > options.ram:
         raise CompileError(
@@ -378,6 +380,15 @@ def _require_small_tensors(model: Model, options: CompileOptions) -> None:
             if facts.bytes > maximum and not (model.root.buffers or [])[table.buffer or 0].data:
                 name = comment_text(table.name or "")
                 raise CompileError(f"tensor {name} takes {facts.bytes:,} bytes; name the RAM to plan it: --ram SIZE")
+
+
+def _view_alignment(bound: BoundModel, choice: KernelChoice) -> int:
+    """Bytes that tensors inside others are aligned to: generated kernels need that of elements alone."""
+    if not bound.states or choice.processors is not None:
+        return VIEW_ALIGNMENT
+    nodes, tensors = [operator.node for operator in bound.operators[0]], bound.tensors()
+    used = [tensors[i] for node in nodes for i in (*node.inputs, *node.outputs) if i >= 0]
+    return max((tensor.elements.itemsize for tensor in used if tensor.offset is not None), default=VIEW_ALIGNMENT)
 
 
 def _alignment(extra: StateAndScratch) -> int:

@@ -23,7 +23,7 @@ from tflm.schema.model import Model
 from tflm.schema.tables import Operator
 
 VIEW_ALIGNMENT = 4
-"""Bytes that tensors inside others are aligned to."""
+"""Bytes that tensors inside others are aligned to, unless it is known that their elements need less."""
 
 
 class Lowering:
@@ -37,6 +37,7 @@ class Lowering:
         persistent: bytes of what stays from invoke to invoke, other than variables, by name.
         states: variables that become the values of other tensors at the end of an invoke.
         feed: the input that is not in RAM.
+        view_alignment: of tensors inside others, in bytes.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Lowering:
         persistent: Mapping[str, int],
         states: States,
         feed: Feed | None = None,
+        view_alignment: int = VIEW_ALIGNMENT,
     ):
         self._model, self._kernels, self._operators, self._by_rows = model, kernels, operators, by_rows
         lifetimes = lifetimes_of(model)
@@ -60,7 +62,7 @@ class Lowering:
         self.schedule = Schedule()
         self._regions: dict[int, BufferRegion] = {}
         self._scratch_buffers: dict[int, list[int]] = {}
-        self._persistent, self._states = persistent, states
+        self._persistent, self._states, self._view_alignment = persistent, states, view_alignment
         self._fed = None if feed is None else feed.tensor
 
     def in_stages(self, stages: Sequence[tuple[LineBufferStage, Sequence[RowCall]]]) -> Schedule:
@@ -170,7 +172,7 @@ class Lowering:
     def _bodies(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> list[dict[int, int]]:
         """Tensors in each other where they may be, with their offsets."""
         shared = {tensor: buffer for tensor, buffer in buffers.items() if tensor not in alone}
-        return [body.offsets for body in Views(self._model, shared, alignment=VIEW_ALIGNMENT).bodies()]
+        return [body.offsets for body in Views(self._model, shared, alignment=self._view_alignment).bodies()]
 
     def _lone_states(self, buffers: Mapping[int, Buffer], alone: Collection[int]) -> set[int]:
         """States that would be written over an output, or share memory with another state."""

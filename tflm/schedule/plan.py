@@ -13,7 +13,7 @@ from tflm.schedule.feeding import Feed
 from tflm.schedule.kernels import Kernels, ReferenceKernels
 from tflm.schedule.late_reads import Reordered, late_reads
 from tflm.schedule.line_buffer_costs import FINEST, BlockedStage, LineBufferCosts
-from tflm.schedule.lowering import Lowering
+from tflm.schedule.lowering import VIEW_ALIGNMENT, Lowering
 from tflm.schedule.placement import Location, distributed, placed
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
@@ -49,6 +49,7 @@ def plan(
     alignment: int = 4,
     states: States | None = None,
     feed: Feed | None = None,
+    view_alignment: int = VIEW_ALIGNMENT,
 ) -> Plan:
     """Plan the memory of a compiled model.
 
@@ -63,6 +64,7 @@ def plan(
         alignment: of all buffers, in bytes.
         states: variables that become the values of other tensors at the end of an invoke.
         feed: the input that the caller feeds rows at a time, which is then not in RAM.
+        view_alignment: of tensors inside others, in bytes.
 
     Raises:
         CompileError: no plan was found that fits the memories.
@@ -71,7 +73,7 @@ def plan(
     order = late_reads(model)
     reordered = Reordered(kernels or ReferenceKernels(model), order)
     model = Model(with_operator_order(model, 0, order))
-    search = _Search(model, reordered, persistent or {}, alignment, states or {}, feed)
+    search = _Search(model, reordered, persistent or {}, alignment, states or {}, feed, view_alignment)
     return reordered.original(search.in_memories(memories) if memories else search.sound(ram_bytes))
 
 
@@ -98,8 +100,9 @@ class _Search:
         alignment: int,
         states: States,
         feed: Feed | None,
+        view_alignment: int,
     ):
-        self._states, self._feed = states, feed
+        self._states, self._feed, self._view_alignment = states, feed, view_alignment
         self._model, self._kernels, self._persistent, self._alignment = model, kernels, persistent, alignment
         self._stages = LineBufferCosts(model, kernels, feed)
         self._known: dict[Variant, Plan] = {}
@@ -231,7 +234,14 @@ class _Search:
     def _lowered(self, variant: Variant) -> tuple[Lowering, Schedule]:
         operators = self._stages.operators
         lowering = Lowering(
-            self._model, self._kernels, operators, variant.by_rows, self._persistent, self._states, self._feed
+            self._model,
+            self._kernels,
+            operators,
+            variant.by_rows,
+            self._persistent,
+            self._states,
+            self._feed,
+            self._view_alignment,
         )
         return lowering, lowering.in_stages([self._stages.calls(stage) for stage in variant.stages])
 
