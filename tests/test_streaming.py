@@ -26,6 +26,7 @@ from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,
     ConcatenationOptions,
+    DepthwiseConv2DOptions,
     FullyConnectedOptions,
     ModelBuilder,
     Padding,
@@ -320,6 +321,39 @@ def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: li
     header = tflm.compile_model(streamed.model, "net").files["net.h"]
     assert f"#define NET_WARM_UP {streamed.warm_up}\n" in header
     assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]
+
+
+def wide_network(type: TensorType) -> tflm.Model:
+    """Two convolutions along time of floats or of 16 bits."""
+    is_float, rng = type == TensorType.FLOAT32, np.random.default_rng(0)
+    main = ModelBuilder().subgraph()
+    parameters = None if is_float else quantized(0.01)
+    x = main.input("x", (1, 12, 1, 3), type, parameters)
+    for rows, taps in ((10, 3), (7, 4)):
+        weights = rng.integers(-127, 128, (1, taps, 1, 3)).astype(np.float32 if is_float else np.int8)
+        bias = rng.integers(-500, 500, 3).astype(np.float32 if is_float else np.int64)
+        w = main.constant("w", weights, None if is_float else quantized([0.01] * 3, 0, 3))
+        b = main.constant("b", bias, None if is_float else quantized([0.0001] * 3))
+        y = main.tensor("y", (1, rows, 1, 3), type, parameters)
+        options = DepthwiseConv2DOptions(padding=Padding.VALID, stride_h=1, stride_w=1, depth_multiplier=1)
+        main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, [x, w, b], [y], options, version=3)
+        x = y
+    main.output(x)
+    return tflm.Model(main.builder.build())
+
+
+@needs_compiler
+@pytest.mark.parametrize("hop", [1, 2])
+@pytest.mark.parametrize("type", [TensorType.FLOAT32, TensorType.INT16])
+def test_c_streams_wide_elements(tmp_path: Path, type: TensorType, hop: int) -> None:
+    model = wide_network(type)
+    compiled = tflm.compile_model(model, "net", stream=hop)
+    dtype = np.float32 if type == TensorType.FLOAT32 else np.int16
+    frames = np.random.default_rng(0).integers(-9999, 9999, (16, 1, hop, 1, 3)).astype(dtype)
+    first = np.zeros((1, 12, 1, 3), dtype)
+    expected = answers(model, list(windows(first, list(frames), 1)), delegates=())
+    found = CheckedProgram(compiled, tmp_path).run([[frame] for frame in frames])
+    np.testing.assert_allclose([outputs and outputs[0] for outputs in found], expected, 1e-5 * (dtype is np.float32))
 
 
 def delay_line(begin: str) -> tflm.Model:
