@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import wave
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -570,6 +571,30 @@ def test_signal_is_lost_where_integers_are_coarse() -> None:
     assert second.lost == 0
     (alone,) = {loss.decibels for loss in tflm.evaluate(model, values[1:], reference=reference).signal}
     assert alone == np.inf
+
+
+def test_signal_is_lost_beside_the_least_that_any_tensor_before_had() -> None:
+    """Values are cut off together with their noise: the signal rises, and what falls again later was lost before."""
+
+    def chain(scales: Sequence[float | None]) -> tflm.Model:
+        builder = tflm.ModelBuilder()
+        main = builder.subgraph()
+        types = [TensorType.FLOAT32 if scale is None else TensorType.INT8 for scale in scales]
+        quantizations = [None if scale is None else tflm.quantized(scale) for scale in scales]
+        tensors = [main.input("x", (1, 4), types[0], quantizations[0])]
+        for name, type, quantization in zip("aby", types[1:], quantizations[1:]):
+            tensors.append(main.tensor(name, (1, 4), type, quantization))
+        operators = BuiltinOperator.RELU, BuiltinOperator.RELU6, BuiltinOperator.RELU
+        for operator, source, target in zip(operators, tensors, tensors[1:]):
+            main.operator(operator, [source], [target])
+        main.output(tensors[-1])
+        return tflm.Model(builder.build())
+
+    values = np.array([[40.5, 7.5, 7.5, 5]], np.float32)
+    losses = tflm.evaluate(chain([0.5, 1, 1, 4]), values, reference=chain([None] * 4)).signal
+    first, second, third = (loss.decibels for loss in losses)
+    assert third < first < second
+    assert [loss.lost for loss in losses] == [0, 0, pytest.approx(first - third)]
 
 
 def test_the_worst_tensors_waste_bits_or_cut_values_off() -> None:

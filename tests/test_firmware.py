@@ -19,7 +19,7 @@ from test_cli import INT8_MODEL, figures, refusal, run
 import tflm
 from tflm import libraries
 from tflm.boards import boards
-from tflm.firmware.flash import estimate_flash, shipped
+from tflm.firmware.flash import SUBGRAPH_OPERATORS, estimate_flash, shipped
 from tflm.firmware.instructions import coefficients
 from tflm.firmware.loop_trips import PATHS, places_inside
 from tflm.firmware.resolver_methods import resolver_method, typed_registrations
@@ -167,7 +167,10 @@ def test_operators_that_run_a_subgraph_lie_below_what_it_runs() -> None:
         return bound
 
     assert stack("AddConv2D", "AddSoftmax") == stack("AddConv2D") > stack("AddSoftmax") > stack()
-    assert stack("AddConv2D", "AddIf") == stack("AddConv2D") + M4.operator_stacks[M4.places["AddIf"]]
+    for count in range(len(SUBGRAPH_OPERATORS) + 1):
+        for nested in itertools.combinations(SUBGRAPH_OPERATORS, count):
+            below = sum(M4.operator_stacks[M4.places[name]] for name in nested)
+            assert stack("AddConv2D", *nested) == stack("AddConv2D") + below
     assert BUILDS["cortex-m4", "cmsis-nn", "release with error strings"].stack_bytes(["AddConv2D"]) is None
 
 

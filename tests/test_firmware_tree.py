@@ -240,9 +240,10 @@ def test_other_commands_take_the_tflm_and_the_kernels_of_a_source_tree(tmp_path:
     found = json.loads(CliRunner().invoke(app, [*options, "--source", str(tmp_path)]).stdout)
     named = "--kernels", "esp-nn@1.2.1", "--tflm", versions_of("tflm")[2]
     assert found == json.loads(CliRunner().invoke(app, [*options, *named]).stdout)
-    both = CliRunner().invoke(app, [*options, "--source", str(tmp_path), "--kernels", "esp-nn"])
-    assert both.exit_code == 2
-    assert "use either --source or --tflm and --kernels" in " ".join(both.stderr.split())
+    for named_too in (named[:2], named[2:], named):
+        both = CliRunner().invoke(app, [*options, "--source", str(tmp_path), *named_too])
+        assert both.exit_code == 2
+        assert "use either --source or --tflm and --kernels" in " ".join(both.stderr.split())
     empty = tmp_path / "empty"
     empty.mkdir()
     none = CliRunner().invoke(app, [*options, "--source", str(empty)])

@@ -24,6 +24,7 @@ from tflm.schema import (
     MulOptions,
     ReadVariableOptions,
     ReshapeOptions,
+    SVDFOptions,
     TensorType,
     VarHandleOptions,
     quantized,
@@ -380,6 +381,25 @@ def test_variables_begin_anew_when_they_are_reset() -> None:
     assert counts == [2, 4, 2, 4]
 
 
+def test_variables_of_every_subgraph_are_reset() -> None:
+    builder = ModelBuilder()
+    for index in range(2):
+        part = builder.subgraph()
+        x, y = part.input("x", (1, 2), TensorType.FLOAT32), part.tensor("y", (1, 1), TensorType.FLOAT32)
+        state = part.tensor("state", (1, 3), TensorType.FLOAT32, is_variable=True)
+        weights, times = (part.constant(name, np.ones((1, n), np.float32)) for name, n in (("w", 2), ("t", 3)))
+        bias = part.constant("bias", np.zeros(1, np.float32))
+        part.operator(BuiltinOperator.SVDF, [x, weights, times, bias, state], [y], SVDFOptions(rank=1))
+        part.output(y)
+        builder.signature(f"part {index}", {"x": x}, {"y": y}, index)
+    interpreter = ours.Interpreter(model_content=builder.build())
+    parts = [interpreter.get_signature_runner(f"part {index}") for index in range(2)]
+    ones = np.ones((1, 2), np.float32)
+    for _ in range(2):
+        assert [[part(x=ones)["y"].item() for part in parts] for _ in range(3)] == [[2, 2], [4, 4], [6, 6]]
+        interpreter.reset_all_variables()
+
+
 def test_signatures_run_their_own_subgraphs_with_inputs_by_name() -> None:
     interpreter = ours.Interpreter(model_content=two_signatures())
     a, b = np.array([2, 3], np.float32), np.array([5, 7], np.float32)
@@ -470,6 +490,21 @@ def test_every_kind_of_resolver_gives_the_same_answer(kind: ours.OpResolverType)
     interpreter.invoke()
     (output,) = interpreter.get_output_details()
     np.testing.assert_array_equal(interpreter.get_tensor(output["index"]), answer_of(INT8_MODEL, [[42]]))
+
+
+@pytest.mark.parametrize("kind", ours.OpResolverType)
+def test_the_kind_of_resolver_says_whether_there_are_default_delegates(
+    kind: ours.OpResolverType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tflm.Model] = []
+
+    def default_delegates(model: tflm.Model) -> list[Any]:
+        asked.append(model)
+        return []
+
+    monkeypatch.setattr("tflm.delegates.default_delegates", default_delegates)
+    ours.Interpreter(model_path=INT8_MODEL, experimental_op_resolver_type=kind).allocate_tensors()
+    assert bool(asked) == (kind.name in ("AUTO", "BUILTIN"))
 
 
 def test_operators_of_the_caller_s_own() -> None:

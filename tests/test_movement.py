@@ -125,6 +125,20 @@ RUN_TIME: dict[str, tuple[BuiltinOperator, list[Said], tuple[int, ...], str]] = 
         (1, 2, 4, 2),
         "crops 3 rows",
     ),
+    **{
+        f"a crop of less than nothing {where}": (
+            BuiltinOperator.BATCH_TO_SPACE_ND,
+            [Said([1, 1], [1, 1]), Said(good, bad)],
+            shape,
+            "crops",
+        )
+        for where, good, bad, shape in (
+            ("above", [(1, 1), (0, 0)], [(-1, 3), (0, 0)], (1, 2, 4, 2)),
+            ("below", [(1, 1), (0, 0)], [(3, -1), (0, 0)], (1, 2, 4, 2)),
+            ("to the left", [(0, 0), (1, 1)], [(0, 0), (-1, 3)], (1, 4, 2, 2)),
+            ("to the right", [(0, 0), (1, 1)], [(0, 0), (3, -1)], (1, 4, 2, 2)),
+        )
+    },
 }
 
 

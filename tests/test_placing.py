@@ -165,6 +165,17 @@ def test_of_equal_gaps_the_lowest_is_taken_and_of_equal_buffers_the_earlier() ->
     assert place_greedily([BufferRequirements(4, 0, 1), BufferRequirements(4, 1, 2)]) == [4, 0]
 
 
+@given(problems(), st.randoms())
+def test_the_best_fit_does_not_depend_on_the_order_of_buffers(buffers: list[BufferRequirements], random: Any) -> None:
+    """Of different sizes or first uses; one that is alive at each step, which come first as they are, is among them."""
+    throughout = BufferRequirements(4, 0, max((buffer.last_use for buffer in buffers), default=0))
+    others = {(b.size, b.first_use): b for b in buffers if b.first_use and not b.is_placed}
+    different = [throughout, *others.values()]
+    shuffled = random.sample(range(len(different)), len(different))
+    offsets = place_in_best_fit([different[i] for i in shuffled])
+    assert [offsets[shuffled.index(i)] for i in range(len(different))] == place_in_best_fit(different)
+
+
 @given(problems())
 def test_by_breadth_the_fullest_step_is_placed_first(buffers: list[BufferRequirements]) -> None:
     def alive(step: int) -> list[int]:

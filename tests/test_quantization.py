@@ -85,7 +85,10 @@ def test_the_limit_counts_samples() -> None:
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (np.full((1, 8), np.nan, np.float32), "not finite.*leave this sample out"),
+        *(
+            (np.array([[value, *[1] * 7]], np.float32), "not finite.*leave this sample out")
+            for value in (np.nan, np.inf, -np.inf)
+        ),
         (np.zeros((0, 8), np.float32), "no samples"),
         (np.zeros((2, 7), np.float32), "sample 0"),
     ],

@@ -572,15 +572,18 @@ def test_a_pad_runs_in_bands_unless_it_pads_batches_of_one(batches: int, padding
     assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
 
 
+@pytest.mark.parametrize("is_constant", [False, True])
 @pytest.mark.parametrize(("axis", "fits"), [(1, False), (2, True), (3, True), (-1, True), (-2, True), (-3, False)])
-def test_images_side_by_side_run_in_bands_of_rows(axis: int, fits: bool) -> None:
+def test_images_side_by_side_run_in_bands_of_rows(axis: int, fits: bool, is_constant: bool) -> None:
+    """But not those that the model holds, whose rows are no tensors."""
     builder = ModelBuilder()
     main = builder.subgraph()
-    x, z = main.input("x", (1, 4, 4, 4), F32), main.input("z", (1, 4, 4, 4), F32)
+    x = main.input("x", (1, 4, 4, 4), F32)
+    z = main.constant("z", np.ones((1, 4, 4, 4), np.float32)) if is_constant else main.input("z", (1, 4, 4, 4), F32)
     y = main.tensor("y", [8 if i == axis % 4 else size for i, size in enumerate((1, 4, 4, 4))], F32)
     main.operator(BuiltinOperator.CONCATENATION, [x, z], [y], ConcatenationOptions(axis=axis))
     main.output(y)
-    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == fits
+    assert (band_rules(Graph(tflm.Model(builder.build())))[0] is not None) == (fits and not is_constant)
 
 
 def test_bands_that_need_no_padding_read_just_what_their_windows_see() -> None:
