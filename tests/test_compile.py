@@ -189,6 +189,22 @@ def test_instances_have_variables_of_their_own(tmp_path: Path) -> None:
     assert one.tensor("output_0", 2, ctypes.c_float).tolist() == [5, 5]
 
 
+@pytest.mark.parametrize("zero_point", [0, 3])
+def test_the_header_has_the_scale_and_the_zero_point_of_quantized_tensors(zero_point: int) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    quantization = tflm.quantized(0.5, zero_point)
+    x = main.input("x", (1, 4), TensorType.INT8, quantization)
+    y, z = main.tensor("y", (1, 4), TensorType.INT8, quantization), main.tensor("z", (1, 4), TensorType.FLOAT32)
+    main.operator(BuiltinOperator.RELU, [x], [y])
+    main.operator(BuiltinOperator.DEQUANTIZE, [y], [z])
+    main.output(y, z)
+    header = tflm.compile_model(tflm.Model(builder.build()), "net").files["net.h"]
+    found = dict(re.findall(r"#define NET_(\w+_(?:SCALE|ZERO_POINT)) (\S+)", header))
+    wanted = {"SCALE": "0.5f", "ZERO_POINT": str(zero_point)}
+    assert found == {f"{tensor}_{key}": value for tensor in ("INPUT_0", "OUTPUT_0") for key, value in wanted.items()}
+
+
 def failing_gather() -> bytes:
     """A model that fails for an index of 4 or more."""
     builder = tflm.ModelBuilder()

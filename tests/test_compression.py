@@ -339,6 +339,14 @@ def added_to_head(decoded: list[Candidate], memory: int) -> int:
     return added
 
 
+@pytest.mark.parametrize(("memory", "head"), [(31, 132), (32, 100), (79, 132), (80, 100)])
+def test_tensors_fill_the_decompression_memory_to_its_last_byte(memory: int, head: int) -> None:
+    sizes = (32,) if memory < 64 else (48, 32)
+    group = [Candidate(i, (0,), 100, size, 0) for i, size in enumerate(sizes)]
+    every = next(each for each in options_of(group, Costs(1, 1, [100], memory)) if len(each.tensors) == len(sizes))
+    assert every.head_bytes == head
+
+
 def outcome(chosen: tuple[Candidate, ...], costs: Costs) -> tuple[int, int]:
     """Bytes saved, and by which the arena grows, if the head is as small as its peak."""
     readers = {reader for candidate in chosen for reader in candidate.readers}

@@ -22,7 +22,17 @@ from tflm.kernels.arithmetic.fixed_point import multiply_by_quantized_multiplier
 from tflm.kernels.registration import OperatorMemory
 from tflm.kernels.requests import PersistentBuffer, ScratchBuffer, always, nothing
 from tflm.runtime.recording_micro_allocator import LoggingMicroAllocator
-from tflm.schema import ActivationFunctionType, BatchMatMulOptions, BuiltinOperator, TensorType, write_model
+from tflm.schema import (
+    ActivationFunctionType,
+    BatchMatMulOptions,
+    BuiltinOperator,
+    Conv2DOptions,
+    DepthwiseConv2DOptions,
+    Padding,
+    SoftmaxOptions,
+    TensorType,
+    write_model,
+)
 from tflm.testing.operators import convolution, recurrent
 
 PART_OF_EXTENSION = {"none": "cortex-m3", "dsp": "cortex-m4", "mve": "cortex-m55"}
@@ -270,3 +280,23 @@ def test_a_product_keeps_what_the_reference_kernel_keeps_beside_its_own_data(typ
     assert own[0] < own[1] == own[2]
     assert kept["cortex-m4", "cmsis-nn"] == kept["cortex-m55", "cmsis-nn"]
     assert sorted(kept["cortex-m4", "cmsis-nn"][1:]) == sorted(kept["cortex-m4", "reference"][1:])
+
+
+@pytest.mark.parametrize(
+    ("kernels", "target"), [("esp-nn", "esp32s3"), ("cmsis-nn", "cortex-m4"), ("cmsis-nn", "cortex-m55")]
+)
+def test_layers_of_floats_take_the_scratch_of_tflms_kernels(kernels: str, target: str) -> None:
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    x = main.input("x", (1, 9, 9, 8), TensorType.FLOAT32)
+    a, b, y = (main.tensor(name, (1, 9, 9, 8), TensorType.FLOAT32) for name in "aby")
+    weights = [main.constant(f"w{n}", np.ones((n, 3, 3, 8), np.float32)) for n in (8, 1)]
+    bias = main.constant("bias", np.ones(8, np.float32))
+    same: dict[str, Any] = {"padding": Padding.SAME, "stride_h": 1, "stride_w": 1}
+    main.operator(BuiltinOperator.CONV_2D, [x, weights[0], bias], [a], Conv2DOptions(**same))
+    depthwise = DepthwiseConv2DOptions(depth_multiplier=1, **same)
+    main.operator(BuiltinOperator.DEPTHWISE_CONV_2D, [a, weights[1], bias], [b], depthwise)
+    main.operator(BuiltinOperator.SOFTMAX, [b], [y], SoftmaxOptions(beta=1.0))
+    main.output(y)
+    measured = tflm.measure_arena(tflm.Model(builder.build()), tflm.AllOpsResolver(), target=target, kernels=kernels)
+    assert not [buffer for buffer in measured.buffers if buffer.kind == "scratch" and buffer.bytes]
