@@ -28,6 +28,7 @@ from tflm.schedule.late_reads import late_reads
 from tflm.schedule.line_buffer_costs import BlockedStage, LineBufferCosts
 from tflm.schedule.line_buffers import Blocking, LineBuffer, shared_bytes
 from tflm.schedule.lowering import Lowering
+from tflm.schedule.placement import distributed
 from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, distances, row_blocks, row_operators
 from tflm.schedule.rows import Rows
@@ -380,6 +381,15 @@ def test_variables_are_read_when_they_are_needed(names: str, order: list[int]) -
     assert late_reads(model) == order
     calls = plan(model, persistent={"a": 8}).calls
     assert [call.operator for call in calls if isinstance(call, Call)] == order
+
+
+def test_a_buffer_fills_a_memory_to_its_last_byte() -> None:
+    schedule = Schedule([RamBuffer("a", 64), RamBuffer("b", 32)], alive=[(0, 0, 1), (1, 0, 1)])
+    locations = distributed(schedule, [64, 32], 16)
+    assert locations is not None
+    assert [location.memory for location in locations] == [0, 1]
+    assert distributed(schedule, [64, 31], 16) is None
+    assert distributed(schedule, [63, 32], 16) is None
 
 
 def test_views_need_no_calls() -> None:

@@ -71,16 +71,17 @@ def test_a_model_that_is_too_large_is_rewritten_until_it_fits_and_answers_the_sa
     assert not any(step.fits for step in found.steps[:-1])
 
 
-def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice() -> None:
+@pytest.mark.parametrize("reserve", [0, 160_000])
+def test_a_model_that_fits_nowhere_gets_figures_boards_and_advice(reserve: int) -> None:
     where = board(("RAM", 4_096))
-    found = tflm.fit(MODEL, board=where)
+    found = tflm.fit(MODEL, board=where, reserve=reserve)
     assert not found.fits
     assert found.missing_bytes > 0
     assert found.minimum_arena_bytes == min(step.minimum_arena_bytes or 0 for step in found.steps)
     assert {step.kernels for step in found.steps} == {"cmsis-nn", "cmsis-nn:size", "reference"}
     assert len(found.boards) == 3
     for other in found.boards:
-        assert tflm.fit(MODEL, board=other).fits
+        assert tflm.fit(MODEL, board=other, reserve=reserve).fits
     assert any("memory peaks at operator" in advice for advice in found.advice)
     assert f"({found.missing_bytes:,} missing)" in found.verdict.line
     assert fit_report(found, "x").verdict == found.verdict.line
