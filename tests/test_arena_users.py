@@ -73,6 +73,17 @@ def test_the_memory_of_an_interpreter_that_is_gone_is_free() -> None:
         gc.enable()
 
 
+def test_an_allocator_without_interpreters_leaves_its_memory_free() -> None:
+    arena = bytearray(BYTES)
+    allocator = tflm.MicroAllocator(arena)
+    first, second = allocated(allocator), allocated(allocator)
+    del first
+    with pytest.warns(tflm.ArenaShared):
+        third = allocated(arena)
+    del second, third
+    allocated(arena).invoke()
+
+
 def test_an_interpreter_that_did_not_fit_leaves_the_memory_free() -> None:
     arena = bytearray(BYTES)
     small = tflm.MicroInterpreter(MODEL, tflm.AllOpsResolver(), memoryview(arena)[:64])

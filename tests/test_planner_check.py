@@ -274,6 +274,29 @@ class Incomplete:
     add_buffer = get_maximum_memory_size = lambda self, *arguments: 0
 
 
+@pytest.mark.parametrize("error", [ValueError, AttributeError])
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("limited_search", lambda model, planner: tflm.plan(model, planner=planner)),
+        (
+            "preserves_all_tensors",
+            lambda model, planner: tflm.MicroInterpreter(
+                model, tflm.AllOpsResolver(), bytearray(4096), planner=planner
+            ).allocate_tensors(),
+        ),
+    ],
+)
+def test_a_property_that_cannot_be_read_is_named(name: str, run: Callable[..., object], error: type[Exception]) -> None:
+    def fail(self: Any) -> Any:
+        raise error("lost")
+
+    planner: Any = type("Faulty", (Plain,), {name: property(fail)})()
+    model = tflm.Model(counter(tflm.schema.TensorType.INT8, 4, with_init=False))
+    with pytest.raises(ArenaError, match=rf"Faulty\.{name} raised {error.__name__}: lost"):
+        run(model, planner)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from inspect import getattr_static
 from numbers import Integral
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple, Protocol, cast
 
 from tflm.errors import ArenaError, ArenaExhausted, TflmError
 from tflm.memory.buffer import ONLINE_PLANNED_BUFFER, Buffer, plan_bytes
@@ -120,12 +121,29 @@ def preserves_all_tensors(planner: MemoryPlanner) -> bool:
     """Whether no two buffers of a planner ever share memory, so that every tensor can be read after an invoke; False if
     the planner does not say.
     """
-    return getattr(planner, "preserves_all_tensors", False)
+    return bool(_ask_property(planner, "preserves_all_tensors", False))
 
 
 def limited_search(planner: MemoryPlanner) -> LimitedSearch | None:
     """The search of a planner, if its time can be limited; None for a planner without one."""
-    return getattr(planner, "limited_search", None)
+    return cast("LimitedSearch | None", _ask_property(planner, "limited_search", None))
+
+
+def _ask_property(planner: MemoryPlanner, name: str, default: object) -> object:
+    """A property that a planner may lack.
+
+    Raises:
+        ArenaError: reading it raised anything but a `TflmError`.
+    """
+    try:
+        return getattr(planner, name)
+    except TflmError:
+        raise
+    except Exception as error:
+        if isinstance(error, AttributeError) and getattr_static(planner, name, None) is None:
+            return default
+        name = f"the planner's {type(planner).__name__}.{name}"
+        raise ArenaError(f"{name} raised {type(error).__name__}: {error}") from error
 
 
 class PlacingPlanner(MemoryPlanner):

@@ -1,4 +1,4 @@
-"""Which allocators have placed a model in which memory, to warn of interpreters that overwrite each other."""
+"""Which interpreters have a model in which memory, to warn of those that overwrite each other."""
 
 from __future__ import annotations
 
@@ -19,30 +19,31 @@ REASON = (
 
 
 class _User(NamedTuple):
-    allocator: weakref.ref[object]
+    interpreter: weakref.ref[object]
     tail: Arena
     head: Arena
 
 
 _users: dict[int, _User] = {}
-"""By the identity of the allocator. Each operation on it is atomic, so that no thread or forked process can hang."""
+"""By the identity of the interpreter. Each operation on it is atomic, so that no thread or forked process can hang."""
 
 
-def register(allocator: object, tail: Arena, head: Arena) -> None:
-    """Remember that an allocator has placed a model, and warn if another one has in the same bytes.
+def register(interpreter: object, tail: Arena, head: Arena) -> None:
+    """Remember that an interpreter has placed a model, and warn if one with another allocator has in the same bytes.
 
     Two heads in the same memory are fine if the tails are elsewhere: nothing in a head outlives an invoke.
 
     Args:
-        allocator: its memory is free again when it is garbage-collected.
-        tail, head: its memory; the same arena unless they are separate.
+        interpreter: its memory is free again when it is garbage-collected.
+        tail, head: memory of its allocator; the same arena unless they are separate.
     """
-    key = id(allocator)
+    key = id(interpreter)
     if key in _users:
         return
-    overlaps = any(_overlap(user, tail, head) for user in list(_users.values()))
-    _users[key] = _User(weakref.ref(allocator, partial(_forget, key)), tail, head)
-    if overlaps:
+    others = list(_users.values())
+    _users[key] = _User(weakref.ref(interpreter, partial(_forget, key)), tail, head)
+    shared = any(user.tail is tail for user in others)  # the allocator, which was warned of with its first interpreter
+    if not shared and any(_overlap(user, tail, head) for user in others):
         warnings.warn(REASON, ArenaShared, stacklevel=4)  # of the caller of allocate_tensors
 
 

@@ -246,9 +246,9 @@ class MicroAllocator:
                 f"but memories= has {len(memories)}"
             )
 
-    def register_memory(self) -> None:
-        """Remember that the memory is in use; warns `ArenaShared` if that of another allocator overlaps it."""
-        register(self, self._persistent.arena, self._non_persistent.arena)
+    def register_memory(self, interpreter: object) -> None:
+        """Remember that an interpreter uses the memory; warns `ArenaShared` if another allocator overlaps it."""
+        register(interpreter, self._persistent.arena, self._non_persistent.arena)
 
     def _make_planner(self, planner: Planner) -> MemoryPlanner:
         require_planner(planner)

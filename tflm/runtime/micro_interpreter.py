@@ -179,7 +179,7 @@ class MicroInterpreter:
         finally:
             self._guard.release()
         assert self._allocated is not None
-        self._allocated.allocator.register_memory()
+        self._allocated.allocator.register_memory(self)
 
     def _allocate(self) -> None:
         if isinstance(self._arena, MicroAllocator):

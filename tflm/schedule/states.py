@@ -247,7 +247,7 @@ def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, B
     facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
     moves = registration.moves(facts) if registration.moves is not None else None
     depends = graph.has_state(operator) or any(tensor in is_old and is_old[tensor].any() for tensor in inputs)
-    made = {output: np.full(graph.tensor_bytes(output), depends and moves is None) for output in outputs}
+    made = {output: np.full(graph.tensor_bytes(output), depends and moves is None, bool) for output in outputs}
     for move in moves or ():
         if (source := is_old.get(inputs[move.input])) is not None:
             moved = source[move.source : move.source + move.size]
