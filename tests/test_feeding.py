@@ -9,7 +9,6 @@ import numpy as np
 import outcomes
 import pytest
 from checked_program import Array, CheckedProgram, needs_compiler
-from conftest import CORPUS
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from image_graphs import Images, image_graph
@@ -123,10 +122,9 @@ def test_an_operator_that_needs_the_whole_image_is_named() -> None:
         tflm.compile_model(tflm.Model(images.main.builder.build()), "net", feed_rows=1)
 
 
-@pytest.mark.skipif(not CORPUS.exists(), reason="needs the corpus of models")
 @pytest.mark.parametrize(("name", "most"), [("vww_96_int8", 18_500), ("person_detect", 13_856)])
-def test_real_networks_are_fed_in_less_ram(tmp_path: Path, name: str, most: int) -> None:
-    model = tflm.Model.from_file(CORPUS / "models" / f"{name}.tflite")
+def test_real_networks_are_fed_in_less_ram(tmp_path: Path, corpus: Path, name: str, most: int) -> None:
+    model = tflm.Model.from_file(corpus / "models" / f"{name}.tflite")
     compiled, whole = tflm.compile_model(model, "net", feed_rows=1), tflm.compile_model(model, "net")
     assert compiled.ram_bytes <= most
     build = "cortex-m4", "-O2"
