@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -50,8 +51,9 @@ def test_every_board_has_an_sdk_that_leaves_some_of_its_memories(board: Board) -
     assert board.sdk in sdks_for(board.places)
     assert share.ram.low <= share.ram.high
     assert share.code.low <= share.code.high
-    assert share.source
-    assert share.date
+    assert date.fromisoformat(share.date) <= date.today()
+    cited = {"linked": "gcc 12.2", "estimate": "", "boot log": "_log.inc", "linker script": "https://github.com/"}
+    assert cited[share.how] in share.source
     assert not share.bank or share.bank in {bank.name for bank in board.ram}
     assert share.static.keys() | share.heap.keys() <= {bank.name for bank in board.ram} | {"PSRAM"}
     for bank, least, most in zip(board.ram, board.memories, board.memories_at_best):

@@ -68,7 +68,7 @@ class SdkShare:
         code_in_ram: whether the program's code and constants, without the model, are copied to `bank`.
         how: linked, boot log, linker script (then what it takes is an estimate) or estimate.
         source: where the figures are from.
-        date: the day of the source, such as 2026-07-23.
+        date: the day of the source's commit, or on which it was read or linked, such as 2026-07-23.
     """
 
     sdk: str
