@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
+from compressed_table import DOCUMENT, ROW, sizes
 from models import INT8
 from test_compile import check
 
@@ -94,3 +96,9 @@ def test_constants_shrink_by_what_compression_saved(corpus: Path) -> None:
     plain, small = (tflm.compile_model(each) for each in (model, tflm.Model(compressed.data)))
     assert plain.constant_bytes - small.constant_bytes > 0.98 * compressed.saved_bytes
     assert small.ram_bytes == plain.ram_bytes
+
+
+@pytest.mark.parametrize("row", list(ROW.finditer(DOCUMENT.read_text())), ids=lambda row: row[1])
+def test_the_sizes_of_compressed_models_are_those_of_the_page(row: re.Match[str], corpus: Path) -> None:
+    """`python tools/compressed_table.py` writes them."""
+    assert row[0] == f"| {row[1]} {row[2]} | " + sizes(corpus / "models" / f"{row[1]}.tflite")

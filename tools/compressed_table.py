@@ -1,0 +1,38 @@
+"""Bring the sizes of compressed models in docs/compile.md up to date: `python tools/compressed_table.py [CORPUS]`.
+
+The folder holds `models/`; it is `shared` beside the checkout by default. Instructions stay as they are:
+`make compiled-figures` measures kernels.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import tflm
+
+ROOT = Path(__file__).parents[1]
+DOCUMENT = ROOT / "docs" / "compile.md"
+
+ROW = re.compile(r"^\| (\w+) (\(.*\)) \| ([\d,]+ \| ){4}", re.MULTILINE)
+"""A model, its encodings, and constants and RAM of the model before and after compression."""
+
+
+def sizes(path: Path) -> str:
+    """The cells of a model: constants, compressed, RAM, compressed."""
+    model = tflm.Model.from_file(path)
+    whole, compressed = tflm.compile_model(model), tflm.compile_model(tflm.compress(model).model)
+    pairs = ((each.constant_bytes, each.ram_bytes) for each in (whole, compressed))
+    return "".join(f"{size:,} | " for pair in zip(*pairs) for size in pair)
+
+
+def main(corpus: Path) -> None:
+    """Write the sizes of each row into the page."""
+    text = DOCUMENT.read_text()
+    models = corpus / "models"
+    DOCUMENT.write_text(ROW.sub(lambda row: f"| {row[1]} {row[2]} | " + sizes(models / f"{row[1]}.tflite"), text))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT.parent / "shared")
