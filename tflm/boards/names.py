@@ -82,7 +82,7 @@ def _named(name: str) -> Board:
     if begin_so:
         more = f" and {len(begin_so) - MOST_LISTED} more" if len(begin_so) > MOST_LISTED else ""
         listed = ", ".join(board.name for board in begin_so[:MOST_LISTED])
-        raise ArgumentError(f"ambiguous board {name!r}: it may be {listed}{more}")
+        raise ArgumentError(f"ambiguous board {name!r}: it may be {listed}{more}; tflm boards {name} lists them")
     raise ArgumentError(f"unknown board {name!r}{_hint(name, family)} tflm boards [WORDS] lists the known ones.")
 
 
@@ -90,7 +90,7 @@ def _hint(name: str, family: Mapping[str, str] | None) -> str:
     """What to type instead of an unknown name: near names, or the target of its family."""
     near = _nearest(name)
     if family is not None and not family["target"]:
-        instead = f" ({' and '.join(map(repr, near))} have others)" if near else ""
+        instead = f"; {' and '.join(map(repr, near))} {'have' if near[1:] else 'has'} one" if near else ""
         return f": TFLM is for processors of 32 bits, not for {family['family']}{instead}."
     hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
     if family is not None:
