@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from image_graphs import Images
 from test_cli import INT8_MODEL, figures, refusal, run
 
 import tflm
@@ -15,7 +16,7 @@ from tflm.application.differences import difference, first_beyond
 from tflm.application.errors import OptionError, RequestError
 from tflm.application.models import bytes_from
 from tflm.application.running import Step, _abbreviated, _random_values, set_inputs, write_outputs
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, Padding, TensorType
 
 HALVES = tflm.quantized(0.5, 3)
 
@@ -262,3 +263,87 @@ def test_inputs_are_written_only_in_their_own_shape_and_type(tmp_path: Path) -> 
         with pytest.raises(RequestError, match="input 0"):
             set_inputs([x], [values])
     assert (x.data == 4).all()
+
+
+def frames_model(path: Path) -> Path:
+    """Six frames of 2 numbers, convolved along time."""
+    images = Images(tflm.ModelBuilder().subgraph(), (1, 6, 1, 2))
+    images.convolution(images.last, 3, (2, 1), padding=Padding.VALID)
+    images.convolution(images.last, 1, (5, 1), padding=Padding.VALID)
+    images.main.output(images.last)
+    path.write_bytes(images.main.builder.build())
+    return path
+
+
+@pytest.mark.parametrize("hop", [1, 2])
+def test_outputs_over_time_are_those_of_the_streaming_form(tmp_path: Path, hop: int) -> None:
+    model = frames_model(tmp_path / "model.tflite")
+    streaming = tmp_path / "streaming.tflite"
+    tflm.stream(tflm.Model.from_file(model), hop=hop).write(streaming)
+    frames = np.random.default_rng(0).integers(-128, 128, (9, 2)).astype(np.int8)
+    np.save(tmp_path / "frames.npy", frames)
+    np.save(tmp_path / "full.npy", frames[: 9 // hop * hop].reshape(-1, 1, hop, 1, 2))
+    found = answered(model, "--stream", "--hop", hop, "--inputs", tmp_path / "frames.npy")
+    assert len(found) == 9 // hop
+    assert found == answered(streaming, "--inputs", tmp_path / "full.npy")
+    if hop == 1:
+        assert found == answered(streaming, "--stream", "--inputs", tmp_path / "frames.npy")
+    lines = run("run", model, "--stream", "--hop", hop, "--inputs", tmp_path / "frames.npy").stdout.splitlines()
+    assert [line.split()[0] for line in lines[-len(found) :]] == [str(step * hop + hop) for step in range(len(found))]
+
+
+def test_a_frontend_makes_overlapping_frames_of_sound(tmp_path: Path) -> None:
+    model = frames_model(tmp_path / "model.tflite")
+    builder = tflm.ModelBuilder()
+    main = builder.subgraph()
+    sound = main.input("sound", (1, 4), TensorType.INT16)
+    edges = [main.constant(name, np.array(values, np.int32)) for name, values in (("b", [0, 1]), ("s", [1, 2]))]
+    middle = main.tensor("middle", (1, 2), TensorType.INT16)
+    main.operator(BuiltinOperator.SLICE, [sound, *edges], [middle])
+    features = main.tensor("features", (1, 2), TensorType.INT8)
+    main.operator(BuiltinOperator.CAST, [middle], [features])
+    main.output(features)
+    frontend = tmp_path / "frontend.tflite"
+    frontend.write_bytes(builder.build())
+    samples = np.random.default_rng(0).integers(-128, 128, 25).astype("<i2")
+    with wave.open(str(tmp_path / "clip.wav"), "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(16_000)
+        file.writeframes(samples.tobytes())
+    for step in (4, 3):
+        options = ("--stream", "--frontend", frontend, "--frontend-step", step)
+        found = answered(model, *options, "--inputs", tmp_path / "clip.wav")
+        starts = range(0, 25 - 4 + 1, step)
+        np.save(tmp_path / "frames.npy", np.array([samples[i + 1 : i + 3] for i in starts], np.int8))
+        assert found == answered(model, "--stream", "--inputs", tmp_path / "frames.npy")
+        pairs = tmp_path / "pairs.tflite"  # keeps state, and takes two frames
+        tflm.stream(tflm.Model.from_file(model), hop=2).write(pairs)
+        in_pairs = answered(model, "--stream", "--hop", 2, "--inputs", tmp_path / "frames.npy")
+        assert answered(pairs, *options, "--inputs", tmp_path / "clip.wav") == in_pairs
+    assert "needs one input of 16-bit samples" in refusal(
+        "run", model, "--stream", "--frontend", model, "--inputs", tmp_path / "clip.wav"
+    )
+
+
+def test_outputs_over_time_are_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="needs the extra `plot`")
+    model = frames_model(tmp_path / "model.tflite")
+    np.save(tmp_path / "frames.npy", np.ones((9, 2), np.int8))
+    run("run", model, "--stream", "--inputs", tmp_path / "frames.npy", "--plot", tmp_path / "answers.svg")
+    assert "<svg" in (tmp_path / "answers.svg").read_text()
+
+
+def test_options_of_streams_are_refused_without_one(tmp_path: Path) -> None:
+    model = frames_model(tmp_path / "model.tflite")
+    np.save(tmp_path / "frames.npy", np.ones((1, 2), np.int8))
+    inputs = ("--inputs", tmp_path / "frames.npy")
+    for options, message in (
+        ((*inputs, "--hop", 2), "need --stream"),
+        (("--stream",), "--stream needs --inputs"),
+        (("--stream", *inputs, "--frontend-step", 2), "--frontend-step needs --frontend"),
+    ):
+        answer = run("run", model, *options)
+        assert answer.returncode == 2
+        assert message in " ".join(answer.stderr.split())
+    assert "an invoke takes 2 frames; found 1" in refusal("run", model, "--stream", "--hop", 2, *inputs)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import Any
 
-from tflm.application.errors import RequestError
+from tflm.application.image_files import write_image
 from tflm.arena_page import BLOCK_KINDS, HATCH, block_kind
-from tflm.atomic_write import write_atomically
 from tflm.report import printable
 
 INCHES = (10, 5)
-MARGIN_INCHES = 0.1
 FONT_POINTS, POINTS_PER_CHARACTER, POINTS_PER_INCH = 6, 4, 72
 """Font size of buffer names, and an upper estimate of a character's width."""
 
@@ -39,20 +36,11 @@ def arena_plot(path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None
         RequestError: matplotlib is not installed or does not support the format, or the path has no suffix.
         OSError: the file can't be written.
     """
-    try:
-        import matplotlib
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise RequestError("--plot needs matplotlib: pip install matplotlib") from None
-    if not path.suffix:
-        raise RequestError(f"{path}: the name of an image must end in .png, .svg or .pdf")
-    with matplotlib.rc_context({"text.parse_math": False}):  # names may contain dollar signs
-        _plot(Figure, path, title, plans)
-
-
-def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, Any]]) -> None:
     width, height = INCHES
-    figure = figure_class(figsize=(width * len(plans), height), layout="constrained")
+    write_image(path, (width * len(plans), height), lambda figure: _plot(figure, title, plans))
+
+
+def _plot(figure: Any, title: str, plans: dict[str, dict[str, Any]]) -> None:
     all_axes = figure.subplots(1, len(plans), sharey=True, squeeze=False)[0]
     for axes, (planner, plan) in zip(all_axes, plans.items()):
         _draw(axes, plan)
@@ -62,12 +50,6 @@ def _plot(figure_class: Any, path: Path, title: str, plans: dict[str, dict[str, 
         )
     all_axes[0].set_ylabel("offset in the arena (bytes)")
     figure.legend(handles=_legend(all_axes, plans), loc="outside lower center", ncols=LEGEND_COLUMNS.get(len(plans), 4))
-    picture = io.BytesIO()
-    try:
-        figure.savefig(picture, format=path.suffix[1:], bbox_inches="tight", pad_inches=MARGIN_INCHES)  # whole labels
-    except ValueError as error:
-        raise RequestError(f"{path}: {error}") from error
-    write_atomically(path, picture.getbuffer())
 
 
 def _draw(axes: Any, plan: dict[str, Any]) -> None:

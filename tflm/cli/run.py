@@ -10,7 +10,7 @@ import typer
 
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
-from tflm.application.models import load_model
+from tflm.application.models import load_model, title_of
 from tflm.application.output_files import Written
 from tflm.application.running import (
     answers,
@@ -22,7 +22,8 @@ from tflm.application.running import (
     run_figures,
     write_outputs,
 )
-from tflm.cli.output import print_json, progress, show_table, wrote
+from tflm.application.stream_run import Frontend, plot_outputs, read_frames, stream_report, streaming_form
+from tflm.cli.output import print_json, progress, show, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 from tflm.delegates import default_delegates
 from tflm.evaluation.input_files import FILE_KINDS, read_given
@@ -57,6 +58,28 @@ def run(
     dump_tensors: Annotated[
         bool, typer.Option("--dump-tensors", help="Also write every tensor, as tensor_<step>_<index>.")
     ] = False,
+    is_stream: Annotated[
+        bool,
+        typer.Option(
+            "--stream", help="Run the streaming form on --inputs, which are frames, and show outputs over time."
+        ),
+    ] = False,
+    hop: Annotated[
+        int | None, typer.Option(metavar="FRAMES", min=1, help="New frames of an invoke with --stream. Default: 1.")
+    ] = None,
+    frontend: Annotated[
+        Path | None,
+        typer.Option(metavar="MODEL", help="Model that makes frames of sound; --inputs are then WAV files."),
+    ] = None,
+    frontend_step: Annotated[
+        int | None,
+        typer.Option(metavar="SAMPLES", min=1, help="From a frame of sound to the next. Default: no overlap."),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw the outputs over time as an image: .png, .svg or .pdf."),
+        Written.FILE,
+    ] = None,
     on: MachineOptions = NAMED,
     as_json: AsJson = False,
 ) -> None:
@@ -71,6 +94,8 @@ def run(
       tflm run model.tflite --inputs photo.png
       tflm run model.tflite --inputs x=x.csv --inputs y=y.csv --real
       tflm run model.tflite --inputs in.npz --outputs out.npz
+      tflm run wake_word.tflite --stream --inputs frames.npy --plot answers.png
+      tflm run wake_word.tflite --stream --inputs clip.wav --frontend audio_preprocessor.tflite --frontend-step 320
     """
     machine = on.machine("host")
     if inputs and random is not None:
@@ -81,7 +106,16 @@ def run(
         raise OptionError("--steps needs --random; input files determine their number of steps")
     if dump_tensors and (outputs is None or outputs.suffix != ".npz"):
         raise OptionError("--dump-tensors needs --outputs with an .npz")
+    if not is_stream and any(each is not None for each in (hop, frontend, plot)):
+        raise OptionError("--hop, --frontend and --plot need --stream")
+    if is_stream and not inputs:
+        raise OptionError(f"--stream needs --inputs with frames: {FILE_KINDS}")
+    if frontend_step is not None and frontend is None:
+        raise OptionError("--frontend-step needs --frontend")
     loaded = load_model(model)
+    streamed = streaming_form(loaded, hop) if is_stream else None
+    if streamed is not None:
+        loaded = streamed.model
     if not inputs and random is None and loaded.subgraphs[0].inputs:
         raise OptionError(how_to_give_inputs(loaded))
     settings: dict[str, Any] = {
@@ -92,7 +126,10 @@ def run(
     compiles = is_long_for_numpy(loaded, steps or 1)
     interpreter = ready_interpreter(loaded, delegates=default_delegates(loaded, compiles), **settings)
     tensors = inputs_of(interpreter)
-    if inputs:
+    if inputs and is_stream:
+        sound = None if frontend is None else Frontend(load_model(frontend), frontend_step)
+        given = read_frames(inputs, loaded, streamed, real, sound)
+    elif inputs:
         given = read_given(inputs, tensors, input_names(loaded), real)
     else:
         rng = np.random.default_rng(random)
@@ -103,9 +140,15 @@ def run(
     if outputs is not None:
         write_outputs(outputs, results)
     names = [tensor.name for tensor in outputs_of(interpreter)]
+    title = title_of(model)
+    if plot is not None:
+        plot_outputs(plot, title, streamed, names, results)
     if as_json:
         print_json(run_figures(model, names, results))
+        return
+    if is_stream:
+        show(stream_report(title, streamed, names, results))
     elif outputs is None:
         show_table(output_table(names, results))
-    else:
-        wrote(outputs)
+    if written := [path for path in (outputs, plot) if path is not None]:
+        wrote(*written)

@@ -281,6 +281,19 @@ def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
 
 
 def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+    samples, dtype = read_sound(path), tensor.data.dtype
+    if real or dtype.kind == "f":
+        return [tensor.quantized(step) for step in _split(path, tensor, samples / 32768)]
+    return [step.astype(dtype) for step in _split(path, tensor, samples >> 8 if dtype == np.int8 else samples)]
+
+
+def read_sound(path: Path) -> npt.NDArray[np.int32]:
+    """The samples of a WAV file as numbers of 16 bits.
+
+    Raises:
+        DataError: it is not a WAV file of 8, 16 or 32 bits.
+        OSError: it can't be read.
+    """
     content = io.BytesIO(read_at_most(path, MOST_SOUND_BYTES))
     try:
         with wave.open(content) as file:
@@ -290,11 +303,7 @@ def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     if width not in SAMPLE_TYPES:
         raise DataError(f"{path}: has samples of {8 * width} bits; 8, 16 or 32 can be read")
     samples = np.frombuffer(raw[: len(raw) // width * width], SAMPLE_TYPES[width]).astype(np.int32)
-    samples = (samples - 128) << 8 if width == 1 else samples >> (8 * (width - 2))  # all as 16 bits
-    dtype = tensor.data.dtype
-    if real or dtype.kind == "f":
-        return [tensor.quantized(step) for step in _split(path, tensor, samples / 32768)]
-    return [step.astype(dtype) for step in _split(path, tensor, samples >> 8 if dtype == np.int8 else samples)]
+    return (samples - 128) << 8 if width == 1 else samples >> (8 * (width - 2))
 
 
 def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
