@@ -49,6 +49,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (path / "image.tflite").write_bytes(shrinking_network(48).data)
     (path / "two.toml").write_text('target = "cortex-m4"\nkernels = "cmsis-nn"\n[ram]\nSRAM = "9K"\nPSRAM = "1M"\n')
     (path / "log.txt").write_text(LOG)
+    (path / "firmware.map").write_text("\nLinker script and memory map\n\n.text 0x8000000 0x9000\n")
     (path / "micro.json").write_text('{"micro": {}}')
     (path / "float.tflite").write_bytes(float_models.classifier().build())
     (path / "lstm.tflite").write_bytes(float_models.recurrent().data)
@@ -137,6 +138,7 @@ INVOCATIONS: dict[str, list[str]] = {
         "fit image.tflite --board two.toml --reserve 0 --macs 0 --kernels cmsis-nn",
     ],
     "flash": [f"flash {INT8} --target cortex-m4 --kernels cmsis-nn", f"flash {INT8} --target esp32"],
+    "flash --map": [f"flash {INT8} --board STM32F405 --map firmware.map"],
     "fold, strip": [f"fold {INT8}", f"strip {INT8}"],
     "gate": ["gate wide.tflite flex.tflite --base HEAD --budget 4K", f"gate {INT8} --board nano33ble"],
     "inspect": [f"inspect {INT8}", "inspect flex.tflite"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 from pathlib import Path
@@ -75,6 +76,11 @@ def test_the_verdict_is_on_what_was_linked(firmware: Path, board: str, bytes: in
     assert answer.returncode == status
     beginnings = {0: "fits: ", 1: "does not fit: ", 3: "not known whether it fits: "}
     assert answer.stdout.startswith(beginnings[status])
+    figures = json.loads(run("flash", INT8_MODEL, "--board", board, "--map", firmware / "m.map", "--json").stdout)
+    assert answer.stdout.startswith(figures["verdict"]["line"])
+    linked = read_linked(firmware / "m.map")
+    assert sum(part["flash_bytes"] or 0 for part in figures["parts"]) == linked.flash_bytes
+    assert sum(part["ram_bytes"] or 0 for part in figures["parts"]) == linked.ram_bytes
 
 
 def test_an_arena_that_is_too_small_is_told(firmware: Path) -> None:
@@ -93,7 +99,7 @@ def test_other_files_are_refused(content: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [((), "name it with --board"), (("--board", "pico", "--json"), "leave out --json")]
+    ("options", "message"), [((), "name it with --board"), (("--board", "pico", "--build", "x"), "leave out --build")]
 )
 def test_options_that_have_no_meaning_are_refused(options: tuple[str, ...], message: str, tmp_path: Path) -> None:
     (tmp_path / "m.map").write_text("")

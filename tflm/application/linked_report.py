@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.boards.board_fit import BoardFit, FirmwareRam, board_fit
+from tflm.boards.board_report import verdict_figures
 from tflm.boards.sdks import NOTHING, Span
 from tflm.boards.verdict import Verdict, verdict_of
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
 from tflm.report import NAME, NUMBER, Report, Table
 
 
-def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, Verdict]:
-    """Compare a map or an ELF file with the prediction; also returns the verdict.
+def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) -> tuple[Report, Verdict, dict[str, Any]]:
+    """Compare a map or an ELF file with the prediction; also returns the verdict, and all as figures.
 
     Raises:
         OptionError: no board was chosen.
@@ -56,7 +58,10 @@ def linked_report(name: str, model: tflm.Model, machine: Machine, path: Path) ->
             f"the arena of the firmware lacks {arena - linked.ram[ARENA]:,} bytes: AllocateTensors() will fail"
         )
     title = f"{name} on {machine.board.name}, as linked in {path.name}"
-    return Report(title, [], [table], notes, verdict=found.line), found
+    keys = ("part", "predicted_flash_bytes", "flash_bytes", "predicted_ram_bytes", "ram_bytes")
+    parts = [{key: cell._asdict() if isinstance(cell, Span) else cell for key, cell in zip(keys, row)} for row in rows]
+    figures = {"board": machine.board.name, "verdict": verdict_figures(found), "parts": parts[:-1]}
+    return Report(title, [], [table], notes, verdict=found.line), found, figures
 
 
 def linked_fit(predicted: BoardFit, linked: Linked) -> BoardFit:

@@ -14,7 +14,7 @@ from tflm.application.linked_report import linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
 from tflm.boards.board_fit import Answer
-from tflm.cli.output import answer, show
+from tflm.cli.output import answer
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
 from tflm.firmware.flash import DEFAULT_BUILD
 
@@ -54,12 +54,10 @@ def flash(
       tflm flash model.tflite --board pico --map build/model.elf.map
     """
     if linked is not None:
-        if as_json or flash_data is not None or build != DEFAULT_BUILD:
-            raise OptionError(
-                "--map prints a comparison of a release build as a table; leave out --json, --build and --flash-data"
-            )
-        report, verdict = linked_report(title_of(model), load_model(model), on.machine(), linked)
-        show(report)
+        if flash_data is not None or build != DEFAULT_BUILD:
+            raise OptionError("--map compares with a release build; leave out --build and --flash-data")
+        report, verdict, figures = linked_report(title_of(model), load_model(model), on.machine(), linked)
+        answer(as_json, {"model": model} | figures, report)
         if verdict.answer is not Answer.YES:
             failed = NotKnown if verdict.answer is Answer.UNKNOWN else CheckFailed
             raise failed(f"{model}: {verdict.line}")
