@@ -115,7 +115,7 @@ def test_a_fitted_firmware_answers_as_the_original_model(
     """The linker script has the memories of the board: the firmware runs in them, with its stack."""
     path = INT8_MODEL if name == "hello_world" else corpus / "models" / f"{name}.tflite"
     original = tflm.Model.from_file(path)
-    found = tflm.fit(original, board=board)
+    found = tflm.fit(original, board=by_name(board, "bare-metal"))
     assert found.fits
     assert firmware_answers(found, name, tree, tmp_path) == answers(original)
 
@@ -159,13 +159,20 @@ def exported(folder: Path, model: Path, board: str, kind: str) -> Machine:
 
 
 def fits_as_linked(model: Path, on: Machine, image: Path) -> None:
-    """The linker's figures are among those that were predicted."""
+    """The linker's figures are among those that were predicted, and so is each part of them."""
     assert on.board is not None
+    assert on.board.share is not None
     predicted, linked = board_fit(tflm.Model.from_file(model), on.board, kernels=on.kernels), read_linked(image)
+    beside, share = predicted.firmware_ram, on.board.share
     assert predicted.answer is Answer.YES
+    assert beside is not None
     assert linked_fit(predicted, linked).answer is Answer.YES
-    assert linked.flash_bytes <= predicted.flash_taken.high
     assert linked.ram["arena"] == predicted.measured.minimum_arena_bytes
+    assert linked.flash["model"] == predicted.model_bytes
+    flash, static = predicted.flash_taken, linked.ram_bytes - linked.ram["arena"]
+    print(f"{on.place}: flash {linked.flash_bytes:,} of {flash}, RAM beside the arena {static:,}; {linked}")
+    assert flash.low <= linked.flash_bytes <= flash.high
+    assert beside.static_bytes - beside.unsure_bytes + share.ram.low <= static <= beside.static_bytes + share.ram.high
 
 
 @pytest.mark.parametrize(("pico_board", "board"), [("pico", "pico"), ("pico_w", "pico"), ("pico2", "pico2")])
@@ -181,7 +188,7 @@ def stm32_image(folder: Path, tree: Path, chip: str) -> Path:
     return built(folder, tree, f"{target}-cmsis-nn", f"-DSTM32_DIR={named('STM32') / f'cmsis_device_{series}'}")
 
 
-@pytest.mark.parametrize("chip", ["STM32F401", "STM32F446", "STM32L476"])
+@pytest.mark.parametrize("chip", ["STM32F401", "STM32F446", "STM32L476", "STM32F746", "STM32H743"])
 def test_stm32_projects_build_as_predicted(tree: Path, chip: str, tmp_path: Path) -> None:
     on = exported(tmp_path, INT8_MODEL, chip, "stm32")
     fits_as_linked(INT8_MODEL, on, stm32_image(tmp_path, tree, chip))
