@@ -323,6 +323,16 @@ def test_the_warm_up_of_a_streaming_model_follows_from_its_variables(kernels: li
     assert "WARM_UP" not in tflm.compile_model(model, "net").files["net.h"]
 
 
+@pytest.mark.parametrize(("shape", "taps", "axis"), [((1, 12, 3, 2), (3, 1), 1), ((1, 3, 12, 2), (1, 3), 2)])
+def test_the_warm_up_is_known_along_either_axis(shape: tuple[int, ...], taps: tuple[int, int], axis: int) -> None:
+    images = Images(ModelBuilder().subgraph(), shape)
+    for _ in range(2):
+        images.convolution(images.last, 3, taps, padding=Padding.VALID)
+    images.main.output(images.last)
+    streamed = tflm.stream(tflm.Model(images.main.builder.build()), axis=axis)
+    assert tflm.compile_model(streamed.model, "net").warm_up == streamed.warm_up == 12
+
+
 def wide_network(type: TensorType) -> tflm.Model:
     """Two convolutions along time of floats or of 16 bits."""
     is_float, rng = type == TensorType.FLOAT32, np.random.default_rng(0)

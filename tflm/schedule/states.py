@@ -244,6 +244,9 @@ def warm_up(model: Model, states: States) -> int | None:
 def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> dict[int, Bits]:
     """Which bytes of an operator's outputs depend on old states."""
     inputs, outputs, registration = operator.inputs or (), operator.outputs or (), graph.registration(operator)
+    along = _aged_parts(graph, operator, is_old)
+    if along is not None:
+        return {outputs[0]: along}
     facts = OperatorFacts.of(model.root, model.subgraphs[0], operator)
     moves = registration.moves(facts) if registration.moves is not None else None
     depends = graph.has_state(operator) or any(tensor in is_old and is_old[tensor].any() for tensor in inputs)
@@ -253,3 +256,23 @@ def _aged(model: Model, graph: Graph, operator: Operator, is_old: Mapping[int, B
             moved = source[move.source : move.source + move.size]
             made[outputs[move.output]][move.target : move.target + move.size] = moved
     return made
+
+
+def _aged_parts(graph: Graph, operator: Operator, is_old: Mapping[int, Bits]) -> Bits | None:
+    """As `_aged` for CONCATENATION and SLICE, along any dimension; None for other operators."""
+    inputs, (output, *_), code = operator.inputs or (), operator.outputs or (-1,), graph.code(operator)
+
+    def bits(tensor: int) -> Bits:
+        unknown = np.zeros(graph.tensor_bytes(tensor), np.bool_)
+        itemsize = ELEMENT_TYPES[graph.tensors[tensor].type].dtype.itemsize
+        return np.reshape(is_old.get(tensor, unknown), (*graph.shape(tensor), itemsize))
+
+    options: Any = operator.builtin_options
+    if code is BuiltinOperator.CONCATENATION:
+        axis = options.axis % len(graph.shape(output))
+        return np.concatenate([bits(tensor) for tensor in inputs], axis).reshape(-1)
+    if code is BuiltinOperator.SLICE and graph.is_constant(inputs[1]):
+        begins = graph.constant(inputs[1]).tolist()
+        part = tuple(slice(begin, begin + size) for begin, size in zip(begins, graph.shape(output)))
+        return bits(inputs[0])[part].reshape(-1)
+    return None
