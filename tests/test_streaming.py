@@ -217,6 +217,21 @@ def test_rows_are_not_taken_from_the_edges_of_others() -> None:
     check_against_windows(model, streamed, None)
 
 
+@pytest.mark.parametrize("index", [0, 1])
+def test_one_of_two_inputs_is_streamed(index: int) -> None:
+    """The other window is given whole with every invoke; answers are compared before the model is returned."""
+    images = Images(ModelBuilder().subgraph(), (1, 12, 1, 4))
+    first, second = images.last, images.main.input("y", (1, 12, 1, 4), INT8, quantized(0.05, -3))
+    images.shapes[second] = (1, 12, 1, 4)
+    parts = [images.convolution(x, 4, (3, 1), padding=Padding.VALID) for x in (first, second)]
+    images.main.output(images.add(*parts))
+    streamed = tflm.stream(tflm.Model(images.main.builder.build()), input=index)
+    shapes = [streamed.model.subgraphs[0].tensors[tensor].shape for tensor in streamed.model.subgraphs[0].inputs]
+    assert shapes[index] == (1, 1, 1, 4)
+    assert shapes[1 - index] == (1, 12, 1, 4)
+    assert (streamed.macs, streamed.macs_before) == ((1 + 10) * 3 * 4 * 4, 2 * 10 * 3 * 4 * 4)
+
+
 def test_the_window_before_the_first_frames_can_be_given() -> None:
     model = temporal_network([3, 5])
     first = np.random.default_rng(1).integers(-128, 128, (1, 20, 1, 4)).astype(np.int8)
