@@ -194,6 +194,28 @@ def test_stm32_projects_build_as_predicted(tree: Path, chip: str, tmp_path: Path
     fits_as_linked(INT8_MODEL, on, stm32_image(tmp_path, tree, chip))
 
 
+@pytest.mark.parametrize("chip", ["STM32F401"])
+def test_stm32_projects_link_where_the_verdict_is_yes_and_never_where_it_is_no(
+    tree: Path, chip: str, tmp_path: Path
+) -> None:
+    """With as much flash as the firmware takes at most, and with a byte less than it takes at least."""
+    on = exported(tmp_path, INT8_MODEL, chip, "stm32")
+    assert on.board is not None
+    stm32_image(tmp_path, tree, chip)
+    script = (tmp_path / "memory.ld").read_text()
+    model, whole = tflm.Model.from_file(INT8_MODEL), f"LENGTH = {on.board.flash_bytes}"
+    assert script.count(whole) == 1
+    taken = board_fit(model, on.board, kernels=on.kernels).flash_taken
+    for flash, answer in ((taken.high, Answer.YES), (taken.low - 1, Answer.NO)):
+        assert board_fit(model, replace(on.board, flash_bytes=flash), kernels=on.kernels).answer is answer
+        (tmp_path / "memory.ld").write_text(script.replace(whole, f"LENGTH = {flash}"))
+        (tmp_path / "main.cc").touch()
+        link = ["cmake", "--build", str(tmp_path / "build")]
+        done = subprocess.run(link, capture_output=True, text=True, check=False)
+        assert (done.returncode == 0) == (answer is Answer.YES)
+        assert answer is Answer.YES or "overflowed by" in done.stderr + done.stdout
+
+
 @pytest.mark.parametrize("less", [0, 16])
 def test_an_stm32f405_prints_the_predicted_integers(tree: Path, less: int, tmp_path: Path) -> None:
     """With 16 bytes less than the stated arena, TFLM allocates no tensors."""
