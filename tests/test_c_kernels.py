@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 import struct
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,16 @@ from tflm.c.binding import bind_model
 from tflm.c.kernels import KERNELS, SmallKernel, depthwise_convolution, flat_convolution
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
-from tflm.c.kernels.requantization import CLAMPS, CONSTANTS, ROUNDINGS, requantizer
+from tflm.c.kernels.requantization import (
+    CLAMPS,
+    CONSTANTS,
+    CORRECTED,
+    ROUNDINGS,
+    STEPPED,
+    Requantizer,
+    exact_requantizer,
+    requantizer,
+)
 from tflm.c.row_binding import bind_small
 from tflm.compiler.language import Kernel, Step
 from tflm.delegates.compiled.program import Operator, bind_program
@@ -122,7 +132,7 @@ def random_case(rng: np.random.Generator, *, by_channel: bool) -> Case:
     if rng.random() < 0.2:  # each element alone
         taps = (1, 1)
         rows, columns = (Axis(each.size, 1, each.size) for each in (rows, columns))
-    channels = depth * int(rng.integers(1, 3)) if by_channel else int(rng.integers(1, 10))
+    channels = depth * int(rng.choice([1, 1, 2, 3, 4, 8])) if by_channel else int(rng.integers(1, 10))
     return case_of(rng, dtype, rows, columns, depth, channels, by_channel=by_channel)
 
 
@@ -249,8 +259,9 @@ def test_vectors_have_the_sums_of_their_products() -> None:
         np.testing.assert_array_equal(y, expected)
 
 
-def test_sums_are_rounded_as_in_the_reference() -> None:
-    """By every rounding that a multiplier can have, and clamped."""
+@pytest.mark.parametrize("bind", [requantizer, exact_requantizer])
+def test_sums_are_rounded_as_in_the_reference(bind: Callable[..., Requantizer | None]) -> None:
+    """By every rounding that a multiplier can have, and clamped; about ties and steps in particular."""
     rng = np.random.default_rng(32)
     seen = set()
     for _ in range(400):
@@ -261,33 +272,63 @@ def test_sums_are_rounded_as_in_the_reference() -> None:
         zero_point = int(rng.integers(-128, 128))
         output = OutputStage(zero_point, *((-128, 127) if rng.random() < 0.5 else (zero_point, 127)))
         limit = 1 << int(rng.integers(8, 31))
-        totals = rng.integers(-limit, limit + 1, (20, 3))
-        found = requantizer(multiplier, output, np.zeros(3, np.int64), np.full(3, limit), np.dtype(np.int8))
+        # Sums of any size, and those about the steps of the output.
+        reals = (np.arange(-128, 128)[:, np.newaxis] - zero_point - 0.5) * 2.0 ** (31 - shift) / significand
+        near = np.clip(np.rint(reals), -limit, limit).astype(np.int64)
+        totals = np.concatenate([rng.integers(-limit, limit + 1, (20, 3)), *(near + each for each in (-1, 0, 1))])
+        totals = np.clip(totals, -limit, limit)
+        found = bind(multiplier, output, np.zeros(3, np.int64), np.full(3, limit), np.dtype(np.int8))
         if found is None:
             continue
         seen.add(found.rounding)
         rounding, clamp = ROUNDINGS[found.rounding], CLAMPS[found.clamp]
-        _, *constants = found.table.reshape(3, CONSTANTS).astype(np.int64).T
+        bias, *constants = found.table.reshape(3, CONSTANTS).astype(np.int64).T
         for total, expected in zip(totals, output.clamp(multiplier(totals)).tolist()):
-            values = [int(rounding(*each)) for each in zip(total, *constants)]
+            values = [int(rounding(*each)) for each in zip(total + bias, *constants)]
             assert [clamp(value, found.least, found.most) for value in values] == expected, found.rounding
-    assert seen == {*ROUNDINGS} - {"once"}
+    stepping = {f"stepped_{shift}" for shift in STEPPED} | {f"corrected_{shift}" for shift in CORRECTED}
+    assert seen >= ({"stepped_4", "corrected_12"} if bind is requantizer else {*ROUNDINGS} - stepping - {"once"})
+
+
+START = """\
+#include <stdint.h>
+extern void _start(void);
+static void start(void)
+{
+    *(volatile uint32_t *)0xE000ED88 |= 0xF << 20;
+    _start();
+}
+__attribute__((section(".vectors"), used)) static void (*const vectors[2])(void) = {(void (*)(void))0x20200000, start};
+"""
+"""What a Cortex-M in QEMU begins with."""
+
+
+def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
+    """What runs a program with the arguments "calls" and "results", on a Cortex-M or with this machine's checks."""
+    if not processor.startswith("cortex"):
+        flags = [processor, "-fsanitize=address,undefined", "-fno-sanitize-recover"]
+        return [built(source, folder, *filter(None, flags)), "calls", "results"]
+    if None in [shutil.which(tool) for tool in ("arm-none-eabi-gcc", "qemu-system-arm")]:
+        pytest.skip("needs arm-none-eabi-gcc and qemu-system-arm")
+    (folder / "kernels.c").write_text(source + START)
+    places = "-Wl,--section-start=.vectors=0,-Ttext-segment=0x10000,-Tdata=0x20000000"
+    command = ["arm-none-eabi-gcc", f"-mcpu={processor}", "-mthumb", "-std=gnu99", "-O2", "-w", "kernels.c"]
+    subprocess.run([*command, "--specs=rdimon.specs", "-lm", places, "-o", "kernels"], cwd=folder, check=True)
+    host = "enable=on,target=native,arg=kernels,arg=calls,arg=results"
+    return ["qemu-system-arm", "-M", "mps2-an386", "-nographic", "-semihosting-config", host, "-kernel", "kernels"]
 
 
 @pytest.mark.filterwarnings("ignore:kernels can't be compiled")
-@pytest.mark.parametrize("long_multiply", [0, 1])
-def test_c_gives_the_same(cases: list[Case], tmp_path: Path, long_multiply: int) -> None:
-    """Without undefined behaviour, and without a byte outside of the arrays; on processors of both kinds."""
+@pytest.mark.parametrize("processor", ["", "-DLONG_MULTIPLY=0", "cortex-m4", "cortex-m0plus"])
+def test_c_gives_the_same(cases: list[Case], tmp_path: Path, processor: str) -> None:
+    """Without undefined behaviour, and without a byte outside of the arrays; with and without assembly."""
     bound = [(case, steps) for case in cases for steps in [case.bind(case.x, case.y)] if steps]
     kernels = list(dict.fromkeys(step.kernel for _, steps in bound for step in steps))
-    if "LONG_MULTIPLY" not in program(kernels) and not long_multiply:
-        pytest.skip("these kernels are the same on all processors")
-    macro = f"-DLONG_MULTIPLY={long_multiply}"
-    path = built(program(kernels), tmp_path, macro, "-fsanitize=address,undefined", "-fno-sanitize-recover")
+    command = command_on(processor, program(kernels), tmp_path)
     calls = [(case, step) for case, (step,) in bound]
     encodings = [encoded(kernels.index(step.kernel), arguments_of(step)) for _, step in calls]
     (tmp_path / "calls").write_bytes(struct.pack("<q", len(calls)) + b"".join(encodings))
-    done = subprocess.run([path, "calls", "results"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     results = memoryview((tmp_path / "results").read_bytes())
     for case, step in calls:

@@ -32,7 +32,7 @@ from tflm.c import source
 from tflm.c.compile import CompiledModel, identifier_of
 from tflm.c.emitter import kernels_of
 from tflm.c.instructions import COUNTED_BUILDS
-from tflm.c.sizes import BUILDS
+from tflm.c.sizes import BUILDS, measured_as
 from tflm.compiler.language import Kernel
 
 
@@ -51,7 +51,7 @@ def write(models: Sequence[CompiledModel]) -> None:
     """Write both tables."""
     kernels: dict[str, Kernel] = {}
     for model in models:
-        kernels |= {source.name_of(kernel): kernel for kernel in kernels_of(model.program)}
+        kernels |= {source.name_of(kernel): kernel for kernel in map(measured_as, kernels_of(model.program))}
     compiled_sizes.write_table(compiled_sizes.measure(list(kernels.values())))
     compiled_instructions.write_table(compiled_instructions.fitted(compiled_instructions.counted(models)))
 

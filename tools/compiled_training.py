@@ -104,7 +104,8 @@ def _convolution(layer: Layer) -> int:
     draw, taps, is_depthwise = layer.draw, layer.draw.choice(TAPS), layer.operator == BuiltinOperator.DEPTHWISE_CONV_2D
     size, sizes, stride, padding = _window(draw, taps)
     depth, channels = draw.choice(CHANNELS), draw.choice(CHANNELS)
-    channels = depth if is_depthwise else channels
+    copies = draw.choice([1, 1, 1, 2, 3, 4])
+    channels = depth * copies if is_depthwise else channels
     x = layer.input("x", (1, *size, depth), 0.02, draw.choice([-128, 3]))
     weights = layer.weights((1, *taps, channels) if is_depthwise else (channels, *taps, depth), channels)
     y = layer.output((1, *sizes, channels), 0.05, draw.choice([-128, 3]))
@@ -112,7 +113,7 @@ def _convolution(layer: Layer) -> int:
     activation = draw.choice(ACTIVATIONS)
     options = kind(padding=padding, stride_h=stride, stride_w=stride, fused_activation_function=activation)
     if isinstance(options, DepthwiseConv2DOptions):
-        options.depth_multiplier = 1
+        options.depth_multiplier = copies
     layer.graph.operator(layer.operator, [x, *weights], [y], options)
     return y
 
@@ -137,7 +138,10 @@ def _pool(layer: Layer) -> int:
 def _window(draw: random.Random, taps: tuple[int, int]) -> tuple[tuple[int, ...], tuple[int, ...], int, Padding]:
     """Sizes of an input and its output, stride and padding."""
     stride, padding = draw.choice([1, 1, 2]), draw.choice([Padding.SAME, Padding.VALID])
-    size = tuple(draw.randint(max(count, 3), 20) for count in taps)
+    rows, columns = (draw.randint(max(count, 3), 20) for count in taps)
+    if draw.random() < 0.5:  # a program may compute an image a row at a time
+        rows = taps[0] if padding == Padding.VALID else draw.randint(1, taps[0])
+    size = rows, columns
     return size, tuple(output_size(padding, *each, stride) for each in zip(size, taps)), stride, padding
 
 
@@ -190,12 +194,12 @@ def _changed(layer: Layer) -> int:
     return y
 
 
-MANY, FEW = 24, 8
+MOST, MANY, FEW = 64, 24, 8
 TRAINING: list[tuple[str, TensorType, Callable[[Layer], int], int]] = [
-    ("CONV_2D", TensorType.INT8, _convolution, MANY),
+    ("CONV_2D", TensorType.INT8, _convolution, MOST),
     ("CONV_2D", TensorType.INT16, _convolution, MANY),
     ("CONV_2D", TensorType.FLOAT32, _convolution, MANY),
-    ("DEPTHWISE_CONV_2D", TensorType.INT8, _convolution, MANY),
+    ("DEPTHWISE_CONV_2D", TensorType.INT8, _convolution, MOST),
     ("DEPTHWISE_CONV_2D", TensorType.FLOAT32, _convolution, FEW),
     ("AVERAGE_POOL_2D", TensorType.INT8, _pool, FEW),
     ("MAX_POOL_2D", TensorType.INT8, _pool, FEW),

@@ -94,6 +94,19 @@ _LONG_MULTIPLY = """\
 #endif
 """
 
+_DSP_ASSEMBLY = """\
+/* Whether functions may be written in the assembly of a Cortex-M with DSP instructions. */
+#ifndef DSP_ASSEMBLY
+#if !defined(__ARM_FEATURE_DSP) || !defined(__ARM_ARCH_PROFILE) || !defined(__GNUC__)
+#define DSP_ASSEMBLY 0
+#elif __ARM_ARCH_PROFILE != 'M' || (!defined(__clang__) && __GNUC__ < 8)
+#define DSP_ASSEMBLY 0
+#else
+#define DSP_ASSEMBLY 1
+#endif
+#endif
+"""
+
 HELPERS = {
     "leading_zeros": _LEADING_ZEROS,
     "truncated": _TRUNCATED,
@@ -108,7 +121,7 @@ HELPERS = {
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
-CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY}
+CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY, "DSP_ASSEMBLY": _DSP_ASSEMBLY}
 """Macros of `BuildConstant`: the definition of each."""
 
 

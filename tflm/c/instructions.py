@@ -17,7 +17,7 @@ from importlib.resources import files
 from tflm.c import source
 from tflm.c.control_flow import calls_in
 from tflm.c.program import KernelCall, OperatorCode, Program, Statement
-from tflm.c.sizes import Build, checksum_of
+from tflm.c.sizes import Build, text_of
 from tflm.c.trips import trips_of
 from tflm.compiler.language import Kernel
 
@@ -58,11 +58,6 @@ def measured_instructions() -> dict[KernelKey, dict[str, tuple[float, ...]]]:
     return found
 
 
-@functools.cache
-def _text_of(kernel: Kernel) -> tuple[str, int]:
-    return source.name_of(kernel), checksum_of(kernel)
-
-
 def keys_of(program: Program) -> dict[Kernel, KernelKey]:
     """What identifies each kernel of a program: the calls of a stage that a table drives are from one place."""
     places: dict[Kernel, set[object]] = {}
@@ -72,7 +67,7 @@ def keys_of(program: Program) -> dict[Kernel, KernelKey]:
                 continue
             for i, call in enumerate(calls_in(code.statements, KernelCall)):
                 places.setdefault(call.kernel, set()).add((number, code.operator.index, i))
-    return {kernel: (*_text_of(kernel), len(found) == 1) for kernel, found in places.items()}
+    return {kernel: (*text_of(kernel), len(found) == 1) for kernel, found in places.items()}
 
 
 def instructions_of(program: Program) -> Instructions:

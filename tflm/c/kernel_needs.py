@@ -18,7 +18,7 @@ from tflm.schedule.kernels import CallNeeds, ShapedCall
 IN_ORDER = tuple(
     kernel.function
     for kernel in (
-        *(arithmetic.combine, arithmetic.multiply),
+        *(arithmetic.combine, arithmetic.combine_linearly, arithmetic.multiply),
         *(cast.convert, cast.is_not_zero, cast.truncate),
         *(
             elementwise.combine_addends,

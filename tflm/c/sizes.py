@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from tflm.c import source
 from tflm.c.emitter import kernels_of
+from tflm.c.kernels.requantization import SHIFTS
 from tflm.c.library_writer import local_bytes
 from tflm.c.program import OperatorCode, Program
 from tflm.compiler.language import Kernel
@@ -70,9 +71,22 @@ def checksum_of(kernel: Kernel) -> int:
     return zlib.crc32("".join(text.split()).encode())
 
 
+def measured_as(kernel: Kernel) -> Kernel:
+    """The kernel whose figures a kernel has: itself, or one that only shifts by another number."""
+    names = next((names for names in SHIFTS if kernel.constants.get("rounding") in names), None)
+    return kernel if names is None else kernel.of(**{**kernel.constants, "rounding": names[0]})
+
+
+@functools.cache
+def text_of(kernel: Kernel) -> tuple[str, int]:
+    """The name and the checksum of what a kernel is measured as."""
+    measured = measured_as(kernel)
+    return source.name_of(measured), checksum_of(measured)
+
+
 def sizes_of(kernel: Kernel) -> dict[Build, KernelSize] | None:
     """Sizes for each build; None for a kernel that was not measured."""
-    return measured_sizes().get((source.name_of(kernel), checksum_of(kernel)))
+    return measured_sizes().get(text_of(kernel))
 
 
 def code_bytes(kernels: Iterable[Kernel]) -> dict[Build, int] | None:

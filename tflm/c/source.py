@@ -23,6 +23,7 @@ from tflm.c.syntax import TranslationError, docstring_of, tree_of
 from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results, Value, range_of
 from tflm.compiler.language import (
     ABORTED,
+    ASSEMBLY,
     REFUSED,
     STANDALONE,
     Emitted,
@@ -97,7 +98,24 @@ NOT_INLINED = "NOT_INLINED "
 INLINED = "INLINED "
 """Before functions that are always inlined."""
 
+NAKED = "NAKED "
+"""Before functions in assembly, which have no prologue."""
+
+UNUSED = "UNUSED "
+"""Before parameters of such functions."""
+
 DEFINITIONS = {
+    NAKED: """\
+#if defined(__clang__)
+#if DSP_ASSEMBLY /* does without functions that plain C calls */
+#pragma clang diagnostic ignored "-Wunused-function"
+#endif
+#define NAKED __attribute__((naked, noinline))
+#else /* callers must not look at what the assembly does with registers */
+#define NAKED __attribute__((naked, noipa))
+#endif
+#define UNUSED __attribute__((unused))
+""",
     INLINED: """\
 #ifndef INLINED
 #if defined(__GNUC__)
@@ -220,7 +238,7 @@ def translate(kernels: Iterable[Kernel], *, linkage: str = "static ") -> str:
     source = "\n".join(_definitions(roots, linkage))
     words = set(source.split())
     macros = (definition for name, definition in DEFINITIONS.items() if name.strip() in words)
-    return "\n".join([*macros, *helpers_of(source), source])
+    return "\n".join([*helpers_of(source), *macros, source])
 
 
 @functools.cache
@@ -305,8 +323,8 @@ def _parameter_type(value: Number) -> str:
     return next(name for name in names if value.range in range_of(name)) + "_t"
 
 
-def _head(instance: Instance, name: str, linkage: str) -> str:
-    given = [parameter.declaration for parameter in _parameters(instance)] or ["void"]
+def _head(instance: Instance, name: str, linkage: str, qualifier: str = "") -> str:
+    given = [qualifier + parameter.declaration for parameter in _parameters(instance)] or ["void"]
     returned = instance.returned
     if instance.is_void:
         result = "void "
@@ -339,12 +357,30 @@ def _definition(instance: Instance, name: str, linkage: str) -> str:
         linkage = "static " + NOT_INLINED
     else:
         linkage = "static inline " + INLINED * _is_always_inlined(instance)
-    head, structure = _head(instance, name, linkage), _results_structure(instance)
-    return (
-        f"{structure}{_comment(docstring_of(tree_of(instance.function)))}{head}\n{{\n"
-        + "\n".join(instance.lines)
-        + "\n}\n"
+    head = _comment(docstring_of(tree_of(instance.function)))
+    body = f"{_head(instance, name, linkage)}\n{{\n" + "\n".join(instance.lines) + "\n}\n"
+    assembly = _assembly(instance)
+    if assembly is not None:
+        naked = _head(instance, name, "static " + NAKED, UNUSED)
+        body = f"#if DSP_ASSEMBLY\n{naked}\n{{\n{assembly}}}\n#else\n{body}#endif\n"
+    return _results_structure(instance) + head + body
+
+
+def _assembly(instance: Instance) -> str | None:
+    """The body of an instance in assembly, if it has one."""
+    text = vars(instance.function).get(ASSEMBLY, _no_assembly)(
+        {name: value.function for name, value in instance.arguments.items() if isinstance(value, Callee)}
     )
+    if text is None:
+        return None
+    # Compilers need not take strings of more than 4095 characters.
+    lines = (f'        "{line.strip().replace(", ", ",")}\\n"\n' for line in text.splitlines())
+    return f"    __asm__ volatile(\n{''.join(lines)}    );\n"
+
+
+def _no_assembly(functions: dict[str, FunctionType]) -> str | None:
+    """Of a function that the compiler translates."""
+    return None
 
 
 def _is_always_inlined(instance: Instance) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from tflm.compiler.language import BuildConstant, Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
+from tflm.compiler.language import BuildConstant, Elements, Float32s, Int8s, Int16s, Int32s, Int64s, UInt8s, intrinsic
 
 LONG_MULTIPLY = BuildConstant(1)
 """Whether one instruction multiplies 32 bits by 32 and adds to 64."""
+
+DSP_ASSEMBLY = BuildConstant(0)
+"""Whether functions under `assembled` are in assembly."""
 
 
 @intrinsic
@@ -28,6 +31,12 @@ def int16_from(elements: Int16s, count: int) -> Int16s:
 
 @intrinsic
 def int32_from(elements: Int32s, count: int) -> Int32s:
+    """The elements behind the first `count`."""
+    raise NotImplementedError
+
+
+@intrinsic
+def elements_from(elements: Elements, count: int) -> Elements:
     """The elements behind the first `count`."""
     raise NotImplementedError
 

@@ -112,6 +112,9 @@ unrolled = range
 STANDALONE = "is_standalone"
 """The attribute of functions under `standalone`."""
 
+ASSEMBLY = "assembly"
+"""The attribute of functions under `assembled`."""
+
 PACKAGE = __name__.partition(".")[0] + "."
 """Names of kernels leave it out."""
 
@@ -287,6 +290,21 @@ def standalone(function: Function) -> Function:
     """
     vars(function)[STANDALONE] = True
     return function
+
+
+def assembled(text: Callable[[Mapping[str, Any]], str | None]) -> Callable[[Function], Function]:
+    """Let C have a function under `standalone` in assembly, too, for Arm processors with DSP instructions.
+
+    Args:
+        text: the instructions of the whole function, one on a line, for the functions that its parameters stand for;
+            None where it is left to the compiler.
+    """
+
+    def mark(function: Function) -> Function:
+        vars(function)[ASSEMBLY] = text
+        return function
+
+    return mark
 
 
 def intrinsic(function: Function) -> Function:

@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from tflm.compiler import vectors
 from tflm.compiler.entry import entry_of
-from tflm.compiler.language import Intrinsic, Kernel, Kind, called, kinds, record_of
+from tflm.compiler.language import ELEMENTS, Intrinsic, Kernel, Kind, called, kinds, record_of
 from tflm.compiler.processor import processor
 
 os.environ["NUMBA_CPU_NAME"], os.environ["NUMBA_CPU_FEATURES"] = processor().name, processor().features
@@ -111,10 +111,13 @@ def _of_function(function: FunctionType) -> Any:
 
 @functools.cache
 def _of_intrinsic(stub: Intrinsic) -> Any:
-    *arguments, result = (_type(kind) for kind in kinds(stub.function).values())
     emit = getattr(vectors, stub.name)
 
     def typed(typing_context: Any, *given: Any) -> Any:
+        # Elements of any type are those that the first argument points to.
+        known = kinds(stub.function).values()
+        *arguments, result = (given[0] if kind == ELEMENTS else _type(kind) for kind in known)
+
         def emitted(context: Any, builder: ir.IRBuilder, signature: Any, values: list[ir.Value]) -> ir.Value:
             cast = [context.cast(builder, *of) for of in zip(values, given, arguments)]
             return emit(builder, *cast)

@@ -21,7 +21,7 @@ def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
     return builder.gep(elements, [count])
 
 
-int16_from = int32_from = float32_from = int8_from
+int16_from = int32_from = float32_from = elements_from = int8_from
 
 
 def int16_at(builder: ir.IRBuilder, address: Value) -> Value:

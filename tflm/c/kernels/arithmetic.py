@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -9,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.part import Part
-from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, requantizer
-from tflm.compiler.language import DONE, Elements, Step, inlined, kernel
+from tflm.c.kernels.requantization import Clamp, Requantizer, Rounding, exact_requantizer
+from tflm.compiler.intrinsics import int8_from
+from tflm.compiler.language import DONE, Elements, Int8s, Step, inlined, kernel, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import parts
 from tflm.kernels.arithmetic.requantization import Requantization
@@ -84,6 +88,39 @@ def combine(
     return DONE
 
 
+class Line(NamedTuple):
+    """A linear function of elements of two inputs.
+
+    Attributes:
+        size: elements of each.
+        factor1, factor2, addend, shift: that the elements are multiplied by, what is added, and a shift to the right.
+        least, most: of the output.
+    """
+
+    size: int
+    factor1: int
+    factor2: int
+    addend: int
+    shift: int
+    least: int
+    most: int
+
+
+@kernel
+def combine_linearly(clamp: Clamp, x1: Int8s, x2: Int8s, y: Int8s, line: Line) -> int:
+    """The sum or the difference of two inputs, by constants that give it for all pairs of elements."""
+    factor1, factor2, addend, shift = line.factor1, line.factor2, line.addend, line.shift
+    for _four in range(line.size >> 2):
+        for k in unrolled(4):
+            y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.least, line.most)
+        x1 = int8_from(x1, 4)
+        x2 = int8_from(x2, 4)
+        y = int8_from(y, 4)
+    for k in range(line.size & 3):
+        y[k] = clamp((x1[k] * factor1 + x2[k] * factor2 + addend) >> shift, line.least, line.most)
+    return DONE
+
+
 class Factors(NamedTuple):
     """How elements of two inputs are multiplied; attributes as those of `Terms`."""
 
@@ -115,7 +152,7 @@ def multiply(rounding: Rounding, clamp: Clamp, x1: Elements, x2: Elements, y: El
 
 def _requantizer(output: Requantization, limit: int, dtype: np.dtype[Any]) -> Requantizer | None:
     """The requantizer of integers up to a limit."""
-    return requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
+    return exact_requantizer(output.multiplier, output.stage, np.zeros(1, np.int64), np.array([limit], np.int64), dtype)
 
 
 def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequence[Step] | None:
@@ -131,7 +168,61 @@ def bind(context: KernelContext, node: Node, part: Part | None = None) -> Sequen
     return _bind_product(op, arrays, steps) if isinstance(op, Product) else None
 
 
+HIGHEST_SHIFT, LEAST_SHIFT = 23, 12
+NEARBY = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda pair: abs(pair[0]) + abs(pair[1]))
+"""Factors that are tried, from the nearest ones."""
+
+
+@functools.lru_cache(256)
+def linear_constants(op: Sum) -> tuple[int, int, int, int] | None:
+    """Constants of `Line` with the outputs of a sum of int8 for all pairs of elements; None if none were found."""
+    elements = np.arange(-128, 128, dtype=np.int64)
+    outputs = op(elements[:, np.newaxis], elements[np.newaxis]).astype(np.int64)
+    is_above, is_below = outputs > op.output.stage.minimum, outputs < op.output.stage.maximum
+    scale = _real(op.output.multiplier)
+    slopes = [_real(each.multiplier) * 2.0**each.left_shift * scale for each in (op.addend1, op.addend2)]
+    if op.combine is np.subtract:
+        slopes[1] = -slopes[1]
+    for shift in range(HIGHEST_SHIFT, LEAST_SHIFT, -1):
+        if (sum(map(abs, slopes)) * 128 + 512) * 2.0**shift >= 1 << 31:
+            continue
+        for nearby in NEARBY:
+            factor1, factor2 = (round(slope * 2.0**shift) + each for slope, each in zip(slopes, nearby))
+            products = elements[:, np.newaxis] * factor1 + elements[np.newaxis] * factor2
+            low = int(((outputs << shift) - products).max(initial=-FAR, where=is_above))
+            end = int((((outputs + 1) << shift) - products).min(initial=FAR, where=is_below))
+            if low < end:
+                addend = max(low, min(end - 1, 0)) if -FAR in (low, -end) else (low + end) // 2
+                return factor1, factor2, addend, shift
+    return None
+
+
+FAR = 1 << 40
+"""Beyond all addends."""
+
+
+def _real(multiplier: Any) -> float:
+    real: float = math.ldexp(int(multiplier.significand), int(multiplier.shift) - 31)
+    return real
+
+
+def _bind_linear(op: Sum, arrays: dict[str, npt.NDArray[Any]]) -> list[Step] | None:
+    """The step of a sum of two inputs of int8 that has constants."""
+    constants = linear_constants(op) if {len(array) for array in arrays.values()} == {arrays["y"].size} else None
+    if constants is None or any(array.dtype != np.int8 for array in arrays.values()):
+        return None
+    stage = op.output.stage
+    factor1, factor2, addend, shift = constants
+    is_whole = (stage.minimum, stage.maximum) == (-128, 127)
+    clamp, offset = ("int8", 128 << shift) if is_whole else ("limits", 0)
+    line = Line(arrays["y"].size, factor1, factor2, addend + offset, shift, stage.minimum, stage.maximum)
+    return [combine_linearly.step(clamp=clamp, **arrays, line=line)]
+
+
 def _bind_sum(operator: str, op: Sum, arrays: dict[str, npt.NDArray[Any]], steps: dict[str, int]) -> list[Step] | None:
+    linear = _bind_linear(op, arrays) if arrays["y"].dtype == np.int8 else None
+    if linear is not None:
+        return linear
     limit = 0
     of_terms: dict[str, int] = {}
     for number, term in enumerate((op.addend1, op.addend2), 1):

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, convolve_int8
-from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM
+from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
 from tflm.c.kernels.wide_windows import convolve_int16
@@ -69,18 +68,19 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
         x: (batches, rows, columns, channels of all groups).
         y: (batches, rows, columns, channels of all groups).
     """
-    lower = LARGEST_PAIR_SUM if x.dtype == np.int8 else 1 << 31
     scaling = layer.requantizer(x.dtype, y.dtype)
-    if scaling is None or -int(np.iinfo(x.dtype).min) * int(layer.magnitudes().max(initial=0)) >= lower:
+    if scaling is None:
         return None
     groups, channels, *_, depth = layer.weights.shape
-    packed = packed_weights(layer.weights.reshape(groups, channels, -1), depth_of_round(x.itemsize))
+    shape = shape_of(rows, columns, depth, channels, layer.zero_point, scaling, x.shape[3], y.shape[3])
+    weights = layer.weights.reshape(groups, channels, -1)
+    if x.dtype == np.int8:
+        weights = weights[..., order_of(weights.shape[2], shape.run, shape.fours)]
+    packed = packed_weights(weights, depth_of_round(x.itemsize))
     tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
     tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
-    products = packed.shape[2]
-    held = work_array((products, WINDOWS // 2), np.int32)
-    shape = shape_of(rows, columns, depth, channels, products, layer.zero_point, scaling, x.shape[3], y.shape[3])
-    arrays = {"held": held.view(np.int16) if x.dtype == np.int16 else held, "shape": shape}
+    held = work_array((packed.shape[2], WINDOWS // 2), np.int32).view(np.int16)
+    arrays = {"held": held, "shape": shape._replace(products=packed.shape[2])}
     names = {"rounding": scaling.rounding, "clamp": scaling.clamp}
     multiply = KERNELS[x.dtype]
     return [
@@ -121,16 +121,26 @@ def shape_of(
     columns: Axis,
     depth: int,
     channels: int,
-    products: int,
     zero_point: int,
     scaling: Requantizer,
     x_step: int,
     y_step: int,
+    *,
+    in_order: bool = False,
 ) -> Shape:
-    """The shape of a layer; arguments as its attributes."""
+    """The shape of a layer.
+
+    Args:
+        in_order: whether elements are held in their own order.
+        others: as the attributes.
+    """
     count = rows.windows * columns.windows
     groups = -(-count // WINDOWS)
     backward = runs_backward(rows, columns, x_step, y_step)
+    has_runs = columns.dilation == 1 and x_step == depth
+    run = columns.taps * depth if has_runs else depth
+    fours = 0 if in_order else run // 4
+    is_even = fours > 0 and depth % 4 == 0
     return Shape(
         x_rows=rows.size,
         x_columns=columns.size,
@@ -146,10 +156,13 @@ def shape_of(
         groups=groups,
         y_step=y_step,
         channels=channels,
-        products=products,
+        products=rows.taps * columns.taps * depth,
+        is_pointwise=int(is_even and is_pointwise(rows, columns)),
+        has_runs=int(has_runs),
+        run=run,
+        fours=fours,
+        is_even=int(is_even),
         zero_point=zero_point,
-        is_pointwise=int(is_pointwise(rows, columns)),
-        has_runs=int(columns.dilation == 1 and x_step == depth),
         least=scaling.least,
         most=scaling.most,
     )

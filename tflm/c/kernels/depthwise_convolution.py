@@ -6,19 +6,19 @@ lie on channel c of the input, a row and a position behind it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import flat_convolution
+from tflm.c.kernels import dsp, flat_convolution
 from tflm.c.kernels.convolution import Layer, layer_of, part_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import int8_from
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, inlined, kernel
-from tflm.delegates.compiled.casts import as_int32
+from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
+from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone
+from tflm.delegates.compiled.casts import as_int16, as_int32
 from tflm.kernels.layers.geometry import Axis, window_fields
 from tflm.kernels.layers.trailing_output import Windows, windows
 from tflm.kernels.node import KernelContext, Node
@@ -35,118 +35,479 @@ class Image(NamedTuple):
     """Windows of 3 x 3 over an image, whose middle row is inside of it.
 
     Attributes:
+        channels: of input and output.
+        run: elements from the begin of a row's windows to that of the first of `rest` others, less than three. Windows
+            that have a column outside on the right are none of them; nor is the first one if it has a column outside
+            on the left, and columns are taken by two.
+        has_left, has_right: whether the first and the last window of a row have a column outside of the image.
+        x_step, y_step: elements from a row of outputs to the next.
         x_rows, x_columns: of the image.
         row_stride, column_stride, rows_before: as in `Axis`.
-        y_rows: of the output.
-        left, right: whether the first and the last window of a row have a column outside of the image.
-        pairs, singles: the windows between them: twice as many as pairs, whose windows are a column apart, and others.
-        channels: of input and output.
+        y_rows, y_columns: of the output.
         zero_point: of the input, which stands for elements outside of the image.
         least, most: of the output.
     """
 
+    channels: int
+    run: int
+    rest: int
+    has_left: int
+    has_right: int
+    x_step: int
+    y_step: int
     x_rows: int
     x_columns: int
     row_stride: int
     column_stride: int
     rows_before: int
     y_rows: int
-    left: int
-    pairs: int
-    singles: int
-    right: int
-    channels: int
+    y_columns: int
     zero_point: int
     least: int
     most: int
 
 
+@inlined
+def pair_of(first: int, second: int) -> Any:
+    """Two weights in 32 bits."""
+    return (first & 0xFFFF) + second * (1 << 16)
+
+
+@inlined
+def rows_of(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    y: Int8s,
+    rows: int,
+    x_row: int,
+    pair0: int,
+    pair1: int,
+    pair2: int,
+    last01: int,
+    last2: int,
+    bias: int,
+    significand: int,
+    addend: int,
+    shift: int,
+    left: int,
+    right: int,
+    inner: int,
+    column_step: int,
+    image: Any,
+) -> None:
+    """The rows of `rows_by_one`, for windows any number of columns apart."""
+    channels = image.channels
+    w0, w1, w2 = as_int16(pair0), as_int16(pair1), as_int16(pair2)
+    w3, w4, w5 = pair0 >> 16, pair1 >> 16, pair2 >> 16
+    w6, w7, w8 = as_int16(last01), last01 >> 16, last2
+    for _row in range(rows):
+        x0 = int8_from(x, 0)
+        x1 = int8_from(x, x_row)
+        x2 = int8_from(x, 2 * x_row)
+        target = 0
+        if image.has_left:
+            total = left + x0[0] * w1 + x0[channels] * w2 + x1[0] * w4 + x1[channels] * w5 + x2[0] * w7
+            y[0] = clamp(rounding(total + x2[channels] * w8, significand, addend, shift), image.least, image.most)
+            target = channels
+            x0 = int8_from(x0, column_step - channels)
+            x1 = int8_from(x1, column_step - channels)
+            x2 = int8_from(x2, column_step - channels)
+        for _column in range(inner):
+            total = bias + x0[0] * w0 + x0[channels] * w1 + x0[2 * channels] * w2
+            total += x1[0] * w3 + x1[channels] * w4 + x1[2 * channels] * w5
+            total += x2[0] * w6 + x2[channels] * w7 + x2[2 * channels] * w8
+            y[target] = clamp(rounding(total, significand, addend, shift), image.least, image.most)
+            target += channels
+            x0 = int8_from(x0, column_step)
+            x1 = int8_from(x1, column_step)
+            x2 = int8_from(x2, column_step)
+        if image.has_right:
+            total = bias + right + x0[0] * w0 + x0[channels] * w1 + x1[0] * w3 + x1[channels] * w4
+            total += x2[0] * w6 + x2[channels] * w7
+            y[target] = clamp(rounding(total, significand, addend, shift), image.least, image.most)
+        x = int8_from(x, image.x_step)
+        y = int8_from(y, image.y_step)
+
+
+@assembled(dsp.rows_by_one)
+@standalone
+def rows_by_one(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    y: Int8s,
+    rows: int,
+    x_row: int,
+    pair0: int,
+    pair1: int,
+    pair2: int,
+    last01: int,
+    last2: int,
+    bias: int,
+    significand: int,
+    addend: int,
+    shift: int,
+    left: int,
+    right: int,
+    image: Any,
+) -> None:
+    """Set rows of the outputs of a channel, of windows a column apart.
+
+    Args:
+        rows: how many.
+        x_row: elements from a row of a window to the next.
+        pair0 ... last2: weights: of each column a pair of those of the first two rows; then those of the third row.
+        left: what the first window's sum begins with, where it has a column outside of the image.
+        right: what is added to the last window's sum, where it has one.
+    """
+    inner = image.run // image.channels + image.rest - image.has_left
+    rows_of(
+        rounding,
+        clamp,
+        x,
+        y,
+        rows,
+        x_row,
+        pair0,
+        pair1,
+        pair2,
+        last01,
+        last2,
+        bias,
+        significand,
+        addend,
+        shift,
+        left,
+        right,
+        inner,
+        image.channels,
+        image,
+    )
+
+
+@assembled(dsp.rows_by_two)
+@standalone
+def rows_by_two(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    y: Int8s,
+    rows: int,
+    x_row: int,
+    pair0: int,
+    pair1: int,
+    pair2: int,
+    last01: int,
+    last2: int,
+    bias: int,
+    significand: int,
+    addend: int,
+    shift: int,
+    left: int,
+    right: int,
+    image: Any,
+) -> None:
+    """As `rows_by_one`, of windows two columns apart."""
+    rows_of(
+        rounding,
+        clamp,
+        x,
+        y,
+        rows,
+        x_row,
+        pair0,
+        pair1,
+        pair2,
+        last01,
+        last2,
+        bias,
+        significand,
+        addend,
+        shift,
+        left,
+        right,
+        image.run // (2 * image.channels),
+        2 * image.channels,
+        image,
+    )
+
+
+@inlined
+def rows_of_image(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    y: Int8s,
+    rows: int,
+    x_row: int,
+    w0: int,
+    w1: int,
+    w2: int,
+    w3: int,
+    w4: int,
+    w5: int,
+    w6: int,
+    w7: int,
+    w8: int,
+    bias: int,
+    table: Int32s,
+    image: Any,
+) -> None:
+    """Set rows of the outputs of a channel; arguments as those of `rows_by_one`, with each weight by itself."""
+    zero_point = image.zero_point
+    significand, addend, shift = table[1], table[2], table[3]
+    pair0, pair1, pair2 = pair_of(w0, w3), pair_of(w1, w4), pair_of(w2, w5)
+    last01 = pair_of(w6, w7)
+    left = bias + zero_point * (w0 + w3 + w6)
+    right = zero_point * (w2 + w5 + w8)
+    if image.column_stride == 1:
+        rows_by_one(
+            rounding,
+            clamp,
+            x,
+            y,
+            rows,
+            x_row,
+            pair0,
+            pair1,
+            pair2,
+            last01,
+            w8,
+            bias,
+            significand,
+            addend,
+            shift,
+            left,
+            right,
+            image,
+        )
+    elif image.column_stride == 2:
+        rows_by_two(
+            rounding,
+            clamp,
+            x,
+            y,
+            rows,
+            x_row,
+            pair0,
+            pair1,
+            pair2,
+            last01,
+            w8,
+            bias,
+            significand,
+            addend,
+            shift,
+            left,
+            right,
+            image,
+        )
+    else:
+        rows_of(
+            rounding,
+            clamp,
+            x,
+            y,
+            rows,
+            x_row,
+            pair0,
+            pair1,
+            pair2,
+            last01,
+            w8,
+            bias,
+            significand,
+            addend,
+            shift,
+            left,
+            right,
+            image.y_columns - image.has_right - image.has_left,
+            image.column_stride * image.channels,
+            image,
+        )
+
+
 @kernel
 def convolve_3x3(
-    rounding: Rounding, clamp: Clamp, x: Int8s, border: Int8s, weights: Int8s, table: Int32s, y: Int8s, image: Image
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, y: Int8s, image: Image
 ) -> int:
     """Each channel's windows of 3 x 3 times its weights.
 
     Args:
-        border: zero points, which stand for a row outside of the image.
         weights: nine for each channel.
         table: bias, significand, addend and shift of each channel.
     """
-    channels, least, most = image.channels, image.least, image.most
-    x_step = channels * image.column_stride
+    channels, zero_point = image.channels, image.zero_point
     x_row = channels * image.x_columns
+    y_row = channels * image.y_columns
+    last = (image.y_rows - 1) * image.row_stride - image.rows_before + TAPS > image.x_rows
+    inner = image.y_rows - max(image.rows_before, 0) - last
     for channel in range(channels):
-        weight = channel * TAPS * TAPS
-        w0, w1, w2 = weights[weight], weights[weight + 1], weights[weight + 2]
-        w3, w4, w5 = weights[weight + 3], weights[weight + 4], weights[weight + 5]
-        w6, w7, w8 = weights[weight + 6], weights[weight + 7], weights[weight + 8]
-        row = channel * CONSTANTS
-        bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        target = channel
-        middle = 1 - image.rows_before
-        for _y_row in range(image.y_rows):
-            at = middle * x_row + channel
-            x1 = int8_from(x, at)
-            if middle > 0:
-                x0 = int8_from(x, at - x_row)
-                step0 = x_step
+        w = int8_from(weights, channel * TAPS * TAPS)
+        entry = int32_from(table, channel * CONSTANTS)
+        bias = entry[0]
+        source = int8_from(x, channel)
+        target = int8_from(y, channel)
+        if image.x_rows < TAPS:
+            # Rows that are not there have weights of zero, and the place of others.
+            above = bias + zero_point * (w[0] + w[1] + w[2])
+            below = zero_point * (w[6] + w[7] + w[8])
+            if image.x_rows == 1:
+                rows_of_image(
+                    rounding,
+                    clamp,
+                    source,
+                    target,
+                    image.y_rows,
+                    0,
+                    w[3],
+                    w[4],
+                    w[5],
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    above + below,
+                    entry,
+                    image,
+                )
             else:
-                x0 = int8_from(border, 0)
-                step0 = 0
-            if middle < image.x_rows - 1:
-                x2 = int8_from(x, at + x_row)
-                step2 = x_step
+                if image.rows_before > 0:
+                    rows_of_image(
+                        rounding,
+                        clamp,
+                        source,
+                        target,
+                        1,
+                        x_row >> 1,
+                        w[3],
+                        w[4],
+                        w[5],
+                        0,
+                        0,
+                        0,
+                        w[6],
+                        w[7],
+                        w[8],
+                        above,
+                        entry,
+                        image,
+                    )
+                    target = int8_from(target, y_row)
+                if last:
+                    rows_of_image(
+                        rounding,
+                        clamp,
+                        source,
+                        target,
+                        1,
+                        x_row >> 1,
+                        w[0],
+                        w[1],
+                        w[2],
+                        0,
+                        0,
+                        0,
+                        w[3],
+                        w[4],
+                        w[5],
+                        bias + below,
+                        entry,
+                        image,
+                    )
+        else:
+            if image.rows_before > 0:
+                above = bias + zero_point * (w[0] + w[1] + w[2])
+                rows_of_image(
+                    rounding,
+                    clamp,
+                    source,
+                    target,
+                    1,
+                    x_row,
+                    w[3],
+                    w[4],
+                    w[5],
+                    w[6],
+                    w[7],
+                    w[8],
+                    0,
+                    0,
+                    0,
+                    above,
+                    entry,
+                    image,
+                )
+                target = int8_from(target, y_row)
+                source = int8_from(source, (image.row_stride - 1) * x_row)
             else:
-                x2 = int8_from(border, 0)
-                step2 = 0
-            if image.left:
-                total = bias + image.zero_point * (w0 + w3 + w6) + x0[0] * w1 + x0[channels] * w2
-                total += x1[0] * w4 + x1[channels] * w5 + x2[0] * w7 + x2[channels] * w8
-                y[target] = clamp(rounding(total, significand, addend, shift), least, most)
-                target += channels
-                x0 = int8_from(x0, step0 - channels if step0 else 0)
-                x1 = int8_from(x1, x_step - channels)
-                x2 = int8_from(x2, step2 - channels if step2 else 0)
-            for _pair in range(image.pairs):
-                a, b, c, d = x0[0], x0[channels], x0[2 * channels], x0[3 * channels]
-                total = bias + a * w0 + b * w1 + c * w2
-                following = bias + b * w0 + c * w1 + d * w2
-                a, b, c, d = x1[0], x1[channels], x1[2 * channels], x1[3 * channels]
-                total += a * w3 + b * w4 + c * w5
-                following += b * w3 + c * w4 + d * w5
-                a, b, c, d = x2[0], x2[channels], x2[2 * channels], x2[3 * channels]
-                total += a * w6 + b * w7 + c * w8
-                following += b * w6 + c * w7 + d * w8
-                y[target] = clamp(rounding(total, significand, addend, shift), least, most)
-                target += channels
-                y[target] = clamp(rounding(following, significand, addend, shift), least, most)
-                target += channels
-                x0 = int8_from(x0, 2 * step0)
-                x1 = int8_from(x1, 2 * x_step)
-                x2 = int8_from(x2, 2 * step2)
-            for _column in range(image.singles):
-                total = bias + x0[0] * w0 + x0[channels] * w1 + x0[2 * channels] * w2
-                total += x1[0] * w3 + x1[channels] * w4 + x1[2 * channels] * w5
-                total += x2[0] * w6 + x2[channels] * w7 + x2[2 * channels] * w8
-                y[target] = clamp(rounding(total, significand, addend, shift), least, most)
-                target += channels
-                x0 = int8_from(x0, step0)
-                x1 = int8_from(x1, x_step)
-                x2 = int8_from(x2, step2)
-            if image.right:
-                total = bias + image.zero_point * (w2 + w5 + w8) + x0[0] * w0 + x0[channels] * w1
-                total += x1[0] * w3 + x1[channels] * w4 + x2[0] * w6 + x2[channels] * w7
-                y[target] = clamp(rounding(total, significand, addend, shift), least, most)
-                target += channels
-            middle += image.row_stride
+                source = int8_from(source, -image.rows_before * x_row)
+            if inner > 0:
+                rows_of_image(
+                    rounding,
+                    clamp,
+                    source,
+                    target,
+                    inner,
+                    x_row,
+                    w[0],
+                    w[1],
+                    w[2],
+                    w[3],
+                    w[4],
+                    w[5],
+                    w[6],
+                    w[7],
+                    w[8],
+                    bias,
+                    entry,
+                    image,
+                )
+                target = int8_from(target, inner * y_row)
+            if last:
+                below = bias + zero_point * (w[6] + w[7] + w[8])
+                rows_of_image(
+                    rounding,
+                    clamp,
+                    int8_from(x, channel + (image.x_rows - TAPS) * x_row),
+                    target,
+                    1,
+                    x_row,
+                    0,
+                    0,
+                    0,
+                    w[0],
+                    w[1],
+                    w[2],
+                    w[3],
+                    w[4],
+                    w[5],
+                    below,
+                    entry,
+                    image,
+                )
     return DONE
+
+
+SPREADS: dict[str, Callable[..., Any]] = {"each": lambda i: i, "pairs": lambda i: i >> 1, "copies": lambda i: 0}
+"""Which channel of the input four channels of the output read, from the first one's on."""
+
+Spread = Annotated[Callable[..., Any], SPREADS]
+
+FOUR = 4
+"""Channels that are taken together."""
 
 
 class Shape(NamedTuple):
     """Windows of any size over an image; attributes as those of `Image` and `Axis`.
 
     Attributes:
-        copies: channels of the output for each of the input.
+        y_channels: of the output, of which `copies` read one of the input.
+        together: of these, those that are taken four at a time.
+        repeats: how many times four channels read the same of the input, from where it is `next` to those that follow.
     """
 
     x_rows: int
@@ -162,7 +523,11 @@ class Shape(NamedTuple):
     columns_before: int
     y_rows: int
     y_columns: int
+    y_channels: int
     copies: int
+    together: int
+    repeats: int
+    next: int
     zero_point: int
     least: int
     most: int
@@ -174,46 +539,175 @@ def taps_before(start: int, dilation: int) -> int:
     return 0 if start >= 0 else (dilation - 1 - start) // dilation
 
 
+def _assembly_of_fours(functions: Mapping[str, Any]) -> str | None:
+    """Where four channels are adjacent in the input as in the output."""
+    return dsp.set_fours(functions) if functions["spread"] is SPREADS["each"] else None
+
+
+@assembled(_assembly_of_fours)
+@standalone
+def set_fours(
+    spread: Any,
+    rounding: Any,
+    clamp: Any,
+    x: Elements,
+    weights: Int8s,
+    table: Int32s,
+    y: Elements,
+    rows: int,
+    columns: int,
+    before: int,
+    between: int,
+    behind: int,
+    x_row: int,
+    x_step: int,
+    together: int,
+    zero_point: int,
+    repeats: int,
+    next: int,
+    least: int,
+    most: int,
+) -> None:
+    """Set the outputs of a window that are taken four at a time.
+
+    Args:
+        x: from the first tap on that is inside of the image.
+        rows, columns: how many taps are inside.
+        before, between, behind: taps that are outside, before the first row of others, between two rows, and behind
+            the last one.
+        x_row, x_step: elements of the input from a row of taps, and from a tap, to the next.
+        together, repeats, next: as in `Shape`.
+    """
+    repeat = repeats
+    for k in range(0, together, FOUR):
+        sum0, sum1, sum2, sum3 = table[0], table[4], table[8], table[12]
+        start = 0
+        outside = before
+        for row in range(rows + 1):
+            for _tap in range(outside):
+                sum0 = as_int32(sum0 + zero_point * weights[0])
+                sum1 = as_int32(sum1 + zero_point * weights[1])
+                sum2 = as_int32(sum2 + zero_point * weights[2])
+                sum3 = as_int32(sum3 + zero_point * weights[3])
+                weights = int8_from(weights, FOUR)
+            if row < rows:
+                at = start
+                for _column in range(columns):
+                    sum0 = as_int32(sum0 + x[at + spread(0)] * weights[0])
+                    sum1 = as_int32(sum1 + x[at + spread(1)] * weights[1])
+                    sum2 = as_int32(sum2 + x[at + spread(2)] * weights[2])
+                    sum3 = as_int32(sum3 + x[at + spread(3)] * weights[3])
+                    at += x_step
+                    weights = int8_from(weights, FOUR)
+                start += x_row
+            outside = between if row < rows - 1 else behind
+        y[k] = clamp(rounding(sum0, table[1], table[2], table[3]), least, most)
+        y[k + 1] = clamp(rounding(sum1, table[5], table[6], table[7]), least, most)
+        y[k + 2] = clamp(rounding(sum2, table[9], table[10], table[11]), least, most)
+        y[k + 3] = clamp(rounding(sum3, table[13], table[14], table[15]), least, most)
+        table = int32_from(table, FOUR * CONSTANTS)
+        repeat -= 1
+        if repeat == 0:
+            repeat = repeats
+            x = elements_from(x, next)
+
+
+@standalone
+def sum_of_one(
+    x: Elements,
+    weights: Int8s,
+    rows: int,
+    columns: int,
+    before: int,
+    between: int,
+    behind: int,
+    x_row: int,
+    x_step: int,
+    zero_point: int,
+) -> int:
+    """The sum of the products of one channel; arguments as those of `set_fours`."""
+    total: int = as_int32(0)
+    start = 0
+    outside = before
+    for row in range(rows + 1):
+        for tap in range(outside):
+            total = as_int32(total + zero_point * weights[tap])
+        weights = int8_from(weights, outside)
+        if row < rows:
+            for column in range(columns):
+                total = as_int32(total + x[start + column * x_step] * weights[column])
+            weights = int8_from(weights, columns)
+            start += x_row
+        outside = between if row < rows - 1 else behind
+    return total
+
+
 @kernel
 def convolve_each(
-    rounding: Rounding, clamp: Clamp, x: Elements, weights: Int8s, table: Int32s, y: Elements, shape: Shape
+    spread: Spread,
+    rounding: Rounding,
+    clamp: Clamp,
+    x: Elements,
+    weights: Int8s,
+    table: Int32s,
+    y: Elements,
+    shape: Shape,
 ) -> int:
     """Each channel's windows times its weights.
 
     Args:
-        weights: those of all channels for one tap after the other.
+        weights: for four channels, those of one tap after those of the other; then those of each other channel.
         table: bias, significand, addend and shift of each channel.
     """
-    channels = shape.x_channels * shape.copies
-    x_row = shape.x_columns * shape.x_channels
-    tap_step = shape.column_dilation * shape.x_channels
-    target = 0
+    least, most, zero_point = shape.least, shape.most, shape.zero_point
+    taps = shape.row_taps * shape.column_taps
+    x_step = shape.column_dilation * shape.x_channels
+    x_row = shape.row_dilation * shape.x_columns * shape.x_channels
     for i in range(shape.y_rows):
         top = i * shape.row_stride - shape.rows_before
-        first_row = taps_before(top, shape.row_dilation)
-        last_row = min(shape.row_taps, taps_before(top - shape.x_rows, shape.row_dilation))
+        first_row = min(taps_before(top, shape.row_dilation), shape.row_taps)
+        last_row = max(min(shape.row_taps, taps_before(top - shape.x_rows, shape.row_dilation)), first_row)
         for j in range(shape.y_columns):
             left = j * shape.column_stride - shape.columns_before
-            first_column = taps_before(left, shape.column_dilation)
-            last_column = min(shape.column_taps, taps_before(left - shape.x_columns, shape.column_dilation))
-            row = 0
-            for k in range(channels):
-                total = as_int32(table[row])
-                weight = k
-                for tap in range(shape.row_taps):
-                    at = (top + tap * shape.row_dilation) * x_row + left * shape.x_channels + k // shape.copies
-                    inside = tap >= first_row and tap < last_row
-                    for each in range(shape.column_taps):
-                        if inside and each >= first_column and each < last_column:
-                            total = as_int32(total + x[at + each * tap_step] * weights[weight])
-                        else:
-                            total = as_int32(total + shape.zero_point * weights[weight])
-                        weight += channels
-                y[target] = clamp(
-                    rounding(total, table[row + 1], table[row + 2], table[row + 3]), shape.least, shape.most
+            first = min(taps_before(left, shape.column_dilation), shape.column_taps)
+            last = max(min(shape.column_taps, taps_before(left - shape.x_columns, shape.column_dilation)), first)
+            rows, columns = last_row - first_row, last - first
+            before = first_row * shape.column_taps + first
+            between = shape.column_taps - columns
+            behind = (shape.row_taps - last_row + 1) * shape.column_taps - last
+            at = (top + first_row * shape.row_dilation) * shape.x_columns + left + first * shape.column_dilation
+            at *= shape.x_channels
+            if rows == 0 or columns == 0:
+                rows, before, behind, at = 0, taps, 0, 0
+            if shape.together > 0:
+                set_fours(
+                    spread,
+                    rounding,
+                    clamp,
+                    elements_from(x, at),
+                    weights,
+                    table,
+                    y,
+                    rows,
+                    columns,
+                    before,
+                    between,
+                    behind,
+                    x_row,
+                    x_step,
+                    shape.together,
+                    zero_point,
+                    shape.repeats,
+                    shape.next,
+                    least,
+                    most,
                 )
-                target += 1
-                row += CONSTANTS
+            for k in range(shape.together, shape.y_channels):
+                source, of_one = elements_from(x, at + k // shape.copies), int8_from(weights, k * taps)
+                total = sum_of_one(source, of_one, rows, columns, before, between, behind, x_row, x_step, zero_point)
+                entry = int32_from(table, k * CONSTANTS)
+                y[k] = clamp(rounding(total + entry[0], entry[1], entry[2], entry[3]), least, most)
+            y = elements_from(y, shape.y_channels)
     return DONE
 
 
@@ -241,19 +735,32 @@ def bind_each(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: n
     channels = y.shape[3]
     by_channel = np.ascontiguousarray(layer.weights.reshape(channels, -1), np.int8)
     if has_own_kernel(rows, columns, x.shape[3], channels) and x.dtype == np.int8:
+        has_left, has_right = int(columns.before > 0), int(columns.stop > columns.size)
+        inner = columns.windows - has_right - has_left * (columns.stride == 2)
+        rest = inner % 3 if columns.stride == 1 else 0
         image = Image(
+            channels=channels,
+            run=(inner - rest) * columns.stride * channels,
+            rest=rest,
+            has_left=has_left,
+            has_right=has_right,
+            x_step=rows.stride * columns.size * channels,
+            y_step=columns.windows * channels,
             x_rows=rows.size,
             x_columns=columns.size,
             row_stride=rows.stride,
             column_stride=columns.stride,
             rows_before=rows.before,
             y_rows=rows.windows,
-            channels=channels,
-            **_columns_of(columns),
+            y_columns=columns.windows,
             **limits,
         )
-        names["border"] = np.full(3 * channels + 1, layer.zero_point, np.int8)
         return [convolve_3x3.step(**names, x=x[i], weights=by_channel, y=y[i], image=image) for i in range(len(x))]
+    copies = channels // x.shape[3]
+    spread = "each" if copies == 1 else "pairs" if copies == 2 else "copies"
+    together = channels - channels % FOUR if copies <= 2 or copies % FOUR == 0 else 0
+    fours = by_channel[:together].reshape(-1, FOUR, rows.taps * columns.taps).transpose(0, 2, 1)
+    packed = np.concatenate([fours.reshape(-1), by_channel[together:].reshape(-1)])
     shape = Shape(
         x_rows=rows.size,
         x_columns=columns.size,
@@ -263,18 +770,16 @@ def bind_each(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: n
         column_dilation=columns.dilation,
         y_rows=rows.windows,
         y_columns=columns.windows,
-        copies=channels // x.shape[3],
+        y_channels=channels,
+        copies=copies,
+        together=together,
+        repeats=max(copies // FOUR, 1),
+        next=max(FOUR // copies, 1),
         **limits,
     )
-    by_tap = np.ascontiguousarray(by_channel.T, None)
-    return [convolve_each.step(**names, x=x[i], weights=by_tap, y=y[i], shape=shape) for i in range(len(x))]
-
-
-def _columns_of(columns: Axis) -> dict[str, int]:
-    left, right = int(columns.before > 0), int(columns.stop > columns.size)
-    inner = columns.windows - left - right
-    pairs = inner // 2 if columns.stride == 1 else 0
-    return {"left": left, "pairs": pairs, "singles": inner - 2 * pairs, "right": right}
+    return [
+        convolve_each.step(spread=spread, **names, x=x[i], weights=packed, y=y[i], shape=shape) for i in range(len(x))
+    ]
 
 
 def has_own_kernel(rows: Axis, columns: Axis, x_channels: int, y_channels: int) -> bool:
@@ -283,8 +788,11 @@ def has_own_kernel(rows: Axis, columns: Axis, x_channels: int, y_channels: int) 
         return False
     last_row = (rows.windows - 1) * rows.stride + 1 - rows.before
     by_one = columns.before in (0, 1) and columns.stop <= columns.size + 1
-    # A window that leaves the image on both sides is neither the first nor the last of its row.
-    return rows.before <= 1 and last_row < rows.size and by_one and min(_columns_of(columns).values()) >= 0
+    # A window that leaves the image on both sides is neither the first nor the last of its row; a row that is missing
+    # among two others has its place in the middle of the first one.
+    is_one_sided = columns.windows >= (columns.before > 0) + (columns.stop > columns.size)
+    has_place = rows.size != TAPS - 1 or columns.size * x_channels % 2 == 0
+    return rows.before <= 1 and last_row < rows.size and by_one and is_one_sided and has_place
 
 
 def overlap(facts: OperatorFacts, both: Windows | None = None, input: int = 0) -> range:

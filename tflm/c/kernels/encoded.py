@@ -13,12 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.convolution import Layer, shape_of
-from tflm.c.kernels.held_windows import DEPTH, WINDOWS, Shape, gather_pair, hold_pairs
-from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM, PAIR_UPPER, lower_sum, upper_sum, with_pair
+from tflm.c.kernels.held_windows import DEPTH, PAIRS, WINDOWS, Shape, hold_window
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
 from tflm.compiler.intrinsics import leading_zeros
-from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, UInt8s, inlined, kernel, standalone
-from tflm.delegates.compiled.casts import as_int32, as_int64
+from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt8s, inlined, kernel, standalone
+from tflm.delegates.compiled.casts import as_int32
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference import decode
@@ -88,11 +87,10 @@ def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: in
 
 @standalone
 def pruned_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
-) -> tuple[int, int, int, int]:
+    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int, int, int]:
     """Sums of the products of four windows that are held with a row; then the bit behind that, and the value."""
-    lower_sums = as_int64(LARGEST_PAIR_SUM)
-    upper_sums = as_int64(LARGEST_PAIR_SUM)
+    sum0, sum1, sum2, sum3 = 0, 0, 0, 0
     end = position + count
     last = (end - 1) >> 3
     k = -(position & 7)
@@ -106,42 +104,48 @@ def pruned_windows(
             first = leading_zeros(bits) - 56
             weight = values[place]
             place += 1
-            lower_sums = with_pair(lower_sums, held[2 * (k + first)], weight)
-            upper_sums = with_pair(upper_sums, held[2 * (k + first) + 1], weight)
+            element = PAIRS * ((k + first) >> 1) + ((k + first) & 1)
+            sum0 += held[element] * weight
+            sum1 += held[element + DEPTH] * weight
+            sum2 += held[element + 2 * DEPTH] * weight
+            sum3 += held[element + 3 * DEPTH] * weight
             bits &= 127 >> first
         k += 8
-    return lower_sums, upper_sums, end, place
+    return as_int32(sum0), as_int32(sum1), as_int32(sum2), as_int32(sum3), end, place
 
 
 @inlined
-def row_windows(row: Int8s, held: Int32s, count: int) -> tuple[int, int]:
+def row_windows(row: Int8s, held: Int16s, count: int) -> tuple[int, int, int, int]:
     """The sums of a row that was decoded."""
-    lower_sums = as_int64(LARGEST_PAIR_SUM)
-    upper_sums = as_int64(LARGEST_PAIR_SUM)
+    sum0, sum1, sum2, sum3 = 0, 0, 0, 0
+    element = 0
     for k in range(count):
-        lower_sums = with_pair(lower_sums, held[2 * k], row[k])
-        upper_sums = with_pair(upper_sums, held[2 * k + 1], row[k])
-    return lower_sums, upper_sums
+        sum0 += held[element] * row[k]
+        sum1 += held[element + DEPTH] * row[k]
+        sum2 += held[element + 2 * DEPTH] * row[k]
+        sum3 += held[element + 3 * DEPTH] * row[k]
+        element += PAIRS - 1 if k & 1 else 1
+    return as_int32(sum0), as_int32(sum1), as_int32(sum2), as_int32(sum3)
 
 
 @inlined
 def looked_up_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
-) -> tuple[int, int, int, int]:
+    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int, int, int]:
     """As `pruned_windows`, of indices into tables."""
     position = look_up_row(codes, values, row, position, place, count, width)
-    lower_sums, upper_sums = row_windows(row, held, count)
-    return lower_sums, upper_sums, position, place
+    sum0, sum1, sum2, sum3 = row_windows(row, held, count)
+    return sum0, sum1, sum2, sum3, position, place
 
 
 @inlined
 def huffman_windows(
-    codes: UInt8s, values: Any, row: Int8s, held: Int32s, position: int, place: int, count: int, width: int
-) -> tuple[int, int, int, int]:
+    codes: UInt8s, values: Any, row: Int8s, held: Int16s, position: int, place: int, count: int, width: int
+) -> tuple[int, int, int, int, int, int]:
     """As `pruned_windows`, of Huffman codes."""
     position = huffman_row(codes, values, row, position, place, count, width)
-    lower_sums, upper_sums = row_windows(row, held, count)
-    return lower_sums, upper_sums, position, place
+    sum0, sum1, sum2, sum3 = row_windows(row, held, count)
+    return sum0, sum1, sum2, sum3, position, place
 
 
 WINDOW_SUMS: dict[str, Callable[..., Any]] = {
@@ -161,7 +165,7 @@ def convolve_encoded(
     codes: UInt8s,
     values: Elements,
     table: Int32s,
-    held: Int32s,
+    held: Int16s,
     row: Int8s,
     y: Int8s,
     shape: Shape,
@@ -176,28 +180,21 @@ def convolve_encoded(
     window = shape.first
     for _group in range(shape.groups):
         last = min(shape.windows - window, WINDOWS) - 1
-        if shape.is_pointwise and last == WINDOWS - 1:
-            hold_pairs(x, held, window, shape)
-        else:
-            gather_pair(x, held, 0, window, window + min(1, last), shape)
-            gather_pair(x, held, 1, window + min(2, last), window + last, shape)
-        position, place, entry = rows.position, rows.place, 0
+        for place in range(last + 1):
+            hold_window(x, held, place, window + place, shape)
+        position, value, entry = rows.position, rows.place, 0
         for channel in range(channels):
-            lower_sums, upper_sums, position, place = sums(
-                codes, values, row, held, position, place, rows.length, rows.width
+            sum0, sum1, sum2, sum3, position, value = sums(
+                codes, values, row, held, position, value, rows.length, rows.width
             )
-            place += rows.stride
+            value += rows.stride
             bias, significand, addend, shift = table[entry], table[entry + 1], table[entry + 2], table[entry + 3]
-            lower = bias - LARGEST_PAIR_SUM
             first = window * y_step + channel
-            total = upper_sum(upper_sums, PAIR_UPPER) + bias
-            y[first + last * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
-            total = lower_sum(upper_sums, PAIR_UPPER) + lower
-            y[first + min(2, last) * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
-            total = upper_sum(lower_sums, PAIR_UPPER) + bias
-            y[first + min(1, last) * y_step] = clamp(rounding(total, significand, addend, shift), least, most)
-            total = lower_sum(lower_sums, PAIR_UPPER) + lower
-            y[first] = clamp(rounding(total, significand, addend, shift), least, most)
+            # A window that is not there has the place of the last that is, which is written later.
+            y[first + last * y_step] = clamp(rounding(sum3 + bias, significand, addend, shift), least, most)
+            y[first + min(2, last) * y_step] = clamp(rounding(sum2 + bias, significand, addend, shift), least, most)
+            y[first + min(1, last) * y_step] = clamp(rounding(sum1 + bias, significand, addend, shift), least, most)
+            y[first] = clamp(rounding(sum0 + bias, significand, addend, shift), least, most)
             entry += CONSTANTS
         window += shape.step
     return DONE
@@ -385,11 +382,12 @@ def bind_encoded_windows(
     count = layer.weights[0, 0].size
     encodings = [encoded_rows(weights, group * channels, count, 0) for group in range(groups)]
     scaling = layer.requantizer(x.dtype, y.dtype) if x.dtype == np.int8 and None not in encodings else None
-    if scaling is None or 128 * int(layer.magnitudes().max(initial=0)) >= LARGEST_PAIR_SUM:
+    if scaling is None:
         return None
-    shape = shape_of(rows, columns, depth, channels, count, layer.zero_point, scaling, x.shape[3], y.shape[3])
+    steps = x.shape[3], y.shape[3]
+    shape = shape_of(rows, columns, depth, channels, layer.zero_point, scaling, *steps, in_order=True)
     tables = scaling.table.reshape(groups, channels, CONSTANTS)
-    held = work_array((-(-count // DEPTH) * DEPTH, WINDOWS // 2), np.int32)
+    held = work_array((-(-count // DEPTH) * DEPTH, WINDOWS // 2), np.int32).view(np.int16)
     return [
         convolve_encoded.step(
             sums=encoding.name,

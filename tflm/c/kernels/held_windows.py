@@ -1,17 +1,22 @@
 """Windows of inputs of 8 bits times weights: four windows at a time, times the weights of two channels.
 
-The elements of two windows share 32 bits, and their sums share 64: see `joint_sums`.
+Windows are held as pairs of 16 bits: for each two elements that are multiplied in one round, those of four windows. Of
+four elements in a row, the even ones are a pair, and the odd ones: so a word of bytes becomes two pairs. What a row of
+a window has more is held behind all of these. The weights are in the same order.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from tflm.c.kernels.joint_sums import LARGEST_PAIR_SUM, PAIR_UPPER, lower_sum, pair_of, upper_sum, with_pair
+import numpy as np
+import numpy.typing as npt
+
+from tflm.c.kernels import dsp
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import LONG_MULTIPLY, int8_from, int32_from
-from tflm.compiler.language import DONE, Int8s, Int32s, inlined, kernel, standalone
-from tflm.delegates.compiled.casts import as_int64
+from tflm.compiler.intrinsics import DSP_ASSEMBLY, LONG_MULTIPLY, int8_from, int16_from
+from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
+from tflm.delegates.compiled.casts import as_int32, as_int64
 
 NARROW_INTEGERS = True
 
@@ -22,6 +27,9 @@ CHANNELS, DEPTH, WIDE_DEPTH = 2, 2, 8
 """Channels at a time, and products of each in a round of the innermost loop, for inputs of 8 and of 16 bits.
 
 Weights are filled up with zeros to these."""
+
+FOUR, PAIRS = 4 * WINDOWS, DEPTH * WINDOWS
+"""What four elements of each window take, and two of them."""
 
 
 class Shape(NamedTuple):
@@ -39,8 +47,10 @@ class Shape(NamedTuple):
         y_step: elements from a window's outputs to those of the next.
         channels: of the output.
         products: of a window and a channel, with those by zeros that fill up the last round.
-        is_pointwise: whether window i is element i of the image.
+        is_pointwise: whether window i is element i of the image, whose depth is a multiple of 4.
         has_runs: whether the elements of a window's row are adjacent.
+        run: elements that are adjacent; fours: how many times four of them are held as two pairs.
+        is_even: whether the depth is a multiple of 4, and all of it held so.
         zero_point: of the input, which stands for elements outside of the image.
         least, most: of the output.
     """
@@ -65,211 +75,262 @@ class Shape(NamedTuple):
     y_step: int
     channels: int
     products: int
-    zero_point: int
     is_pointwise: int
     has_runs: int
+    run: int
+    fours: int
+    is_even: int
+    zero_point: int
     least: int
     most: int
 
 
-@inlined
-def hold_two(x: Int8s, held: Int32s, target: int, at: int, other_at: int, count: int) -> None:
-    """Hold as many elements from each of two places."""
-    for k in range(count):
-        held[target + 2 * k] = pair_of(x[at + k], x[other_at + k])
-
-
-@inlined
-def gather_pair(x: Int8s, held: Int32s, pair: int, window: int, other: int, shape: Any) -> None:
-    """Hold the elements of two of four windows for the multiplication.
+def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
+    """The order in which the elements of a window are held.
 
     Args:
-        held: two integers for each element of a window: of windows 0 and 1, and of windows 2 and 3.
-        pair: 0 for windows 0 and 1, 1 for windows 2 and 3.
-        window, other: their numbers.
+        count: of the elements, of which `run` at a time are adjacent.
+        fours: how many times four of these are held as two pairs.
     """
-    target = pair
-    columns = shape.column_taps * shape.column_dilation
+    elements = np.arange(count, dtype=np.int64).reshape(-1, run)
+    paired = elements[:, : 4 * fours].reshape(-1, 2, 2).transpose(0, 2, 1)
+    return np.concatenate([paired.reshape(-1), elements[:, 4 * fours :].reshape(-1)])
+
+
+@assembled(dsp.hold_fours)
+@standalone
+def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
+    """Hold so many times four elements of a window."""
+    for _k in range(count):
+        held[0] = x[0]
+        held[1] = x[2]
+        held[PAIRS] = x[1]
+        held[PAIRS + 1] = x[3]
+        x = int8_from(x, 4)
+        held = int16_from(held, FOUR)
+
+
+@assembled(dsp.hold_adjacent)
+@standalone
+def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int) -> None:
+    """Hold so many times four elements of each of four windows, which are a step apart."""
+    for place in unrolled(WINDOWS):
+        hold_fours(int8_from(x, place * step), int16_from(held, 2 * place), count)
+
+
+@inlined
+def hold_alike(held: Int16s, value: int, count: int) -> None:
+    """Hold a value as so many times four elements."""
+    for k in range(0, FOUR * count, PAIRS):
+        held[k] = value
+        held[k + 1] = value
+
+
+@inlined
+def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any) -> None:
+    """Hold the elements of one of four windows.
+
+    Args:
+        place: of the window among the four.
+        window: its number.
+    """
     top = window // shape.y_columns * shape.row_stride - shape.rows_before
     left = window % shape.y_columns * shape.column_stride - shape.columns_before
-    other_top = other // shape.y_columns * shape.row_stride - shape.rows_before
-    other_left = other % shape.y_columns * shape.column_stride - shape.columns_before
-    last = shape.x_columns - columns
-    inside = shape.has_runs and min(left, other_left) >= 0 and max(left, other_left) <= last
+    is_inside = shape.has_runs and left >= 0 and left + shape.column_taps <= shape.x_columns
+    target = DEPTH * place
+    # Elements behind those that are held in fours.
+    single = target + shape.row_taps * (shape.column_taps * shape.depth // shape.run) * shape.fours * FOUR
+    parity = 0
     for _i in range(shape.row_taps):
         has_row = top >= 0 and top < shape.x_rows
-        other_has_row = other_top >= 0 and other_top < shape.x_rows
-        if inside and has_row and other_has_row:
+        if is_inside and has_row:
             at = (top * shape.x_columns + left) * shape.depth
-            other_at = (other_top * shape.x_columns + other_left) * shape.depth
-            hold_two(x, held, target, at, other_at, columns * shape.depth)
-            target += 2 * columns * shape.depth
+            if shape.fours > 0:
+                hold_fours(int8_from(x, at), int16_from(held, target), shape.fours)
+            target += FOUR * shape.fours
+            for k in range(4 * shape.fours, shape.run):
+                held[single + parity] = x[at + k]
+                single += PAIRS * parity
+                parity = 1 - parity
         else:
+            element = 0
             for j in range(shape.column_taps):
                 column = left + j * shape.column_dilation
-                other_column = other_left + j * shape.column_dilation
                 sees = has_row and column >= 0 and column < shape.x_columns
-                other_sees = other_has_row and other_column >= 0 and other_column < shape.x_columns
                 at = (top * shape.x_columns + column) * shape.x_step
-                other_at = (other_top * shape.x_columns + other_column) * shape.x_step
-                if sees and other_sees:
-                    hold_two(x, held, target, at, other_at, shape.depth)
-                    target += 2 * shape.depth
+                if shape.is_even:
+                    if sees:
+                        hold_fours(int8_from(x, at), int16_from(held, target), shape.depth >> 2)
+                    else:
+                        hold_alike(int16_from(held, target), shape.zero_point, shape.depth >> 2)
+                    target += WINDOWS * shape.depth
                 else:
                     for k in range(shape.depth):
-                        lower = x[at + k] if sees else shape.zero_point
-                        upper = x[other_at + k] if other_sees else shape.zero_point
-                        held[target] = pair_of(lower, upper)
-                        target += 2
+                        value = x[at + k] if sees else shape.zero_point
+                        if element < 4 * shape.fours:
+                            held[target + FOUR * (element >> 2) + PAIRS * (element & 1) + ((element >> 1) & 1)] = value
+                        else:
+                            held[single + parity] = value
+                            single += PAIRS * parity
+                            parity = 1 - parity
+                        element += 1
+                    if element == shape.run:
+                        target += FOUR * shape.fours
+                        element = 0
         top += shape.row_dilation
-        other_top += shape.row_dilation
 
 
 @inlined
-def hold_pairs(x: Int8s, held: Int32s, window: int, shape: Any) -> None:
-    """Hold four windows of one element of the image each, in its order; arguments as those of `gather_pair`."""
-    step = shape.x_step
-    at0 = window * step
-    at1 = at0 + step
-    at2 = at1 + step
-    at3 = at2 + step
-    for k in range(shape.depth):
-        held[2 * k] = pair_of(x[at0 + k], x[at1 + k])
-        held[2 * k + 1] = pair_of(x[at2 + k], x[at3 + k])
-
-
-@inlined
-def sums_of_pair(x: Int32s, weights: Int8s, rounds: int) -> tuple[Any, Any]:
-    """The sums of two of four windows for two channels, for processors that have too few registers for more."""
-    sum0 = as_int64(LARGEST_PAIR_SUM)
-    sum1 = as_int64(LARGEST_PAIR_SUM)
+def sums_of_four(held: Int16s, weights: Int8s, rounds: int) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
+    """The sums of four windows for a channel, then those for the next one."""
+    sum00, sum01, sum02, sum03 = 0, 0, 0, 0
+    sum10, sum11, sum12, sum13 = 0, 0, 0, 0
     for _round in range(rounds):
-        sum0, sum1 = with_pair(sum0, x[0], weights[0]), with_pair(sum1, x[0], weights[1])
-        sum0, sum1 = with_pair(sum0, x[2], weights[2]), with_pair(sum1, x[2], weights[3])
-        x = int32_from(x, 2 * DEPTH)
+        for k in unrolled(DEPTH):
+            w0, w1 = weights[CHANNELS * k], weights[CHANNELS * k + 1]
+            sum00 += held[k] * w0
+            sum10 += held[k] * w1
+            sum01 += held[DEPTH + k] * w0
+            sum11 += held[DEPTH + k] * w1
+            sum02 += held[2 * DEPTH + k] * w0
+            sum12 += held[2 * DEPTH + k] * w1
+            sum03 += held[3 * DEPTH + k] * w0
+            sum13 += held[3 * DEPTH + k] * w1
+        held = int16_from(held, PAIRS)
         weights = int8_from(weights, CHANNELS * DEPTH)
-    return sum0, sum1
+    return sum00, sum01, sum02, sum03, sum10, sum11, sum12, sum13
 
 
+@assembled(dsp.sums_of_one)
 @standalone
-def multiply_pairs(
+def sums_of_one(held: Int16s, weights: Int8s, rounds: int) -> int:
+    """The sum of one of four windows for a channel, and in the upper 32 bits that for the next one."""
+    sum0, sum1 = 0, 0
+    for _round in range(rounds):
+        for k in unrolled(DEPTH):
+            sum0 += held[k] * weights[CHANNELS * k]
+            sum1 += held[k] * weights[CHANNELS * k + 1]
+        held = int16_from(held, PAIRS)
+        weights = int8_from(weights, CHANNELS * DEPTH)
+    both: int = (as_int64(sum1) << 32) | (as_int64(sum0) & 0xFFFFFFFF)
+    return both
+
+
+@inlined
+def both_of(sums: int) -> tuple[int, int]:
+    """The sums in the lower and the upper 32 bits."""
+    return as_int32(sums), as_int32(as_int64(sums) >> 32)
+
+
+@assembled(dsp.multiply_four)
+@standalone
+def multiply_four(
     rounding: Any,
     clamp: Any,
-    held: Int32s,
+    held: Int16s,
     weights: Int8s,
     table: Int32s,
     y: Int8s,
-    first: int,
-    second: int,
-    third: int,
-    fourth: int,
-    products: int,
+    rounds: int,
     channels: int,
+    y_step: int,
     least: int,
     most: int,
 ) -> None:
     """Set the outputs of four windows.
 
-    Later ones are written first: a window that is not there has the place of the last that is, and so has a channel.
+    The second channel is written first: one that is not there has the place of the last that is.
 
     Args:
-        first ... fourth: where in y the outputs of each window begin.
+        rounds: of two products of each channel.
+        y_step: elements from a window's outputs to those of the next.
     """
     row = 0
-    rounds = products // DEPTH
     for channel in range(0, channels, CHANNELS):
-        # Lower sums are held with 2^22 added, so that they are positive.
-        sum00 = as_int64(LARGEST_PAIR_SUM)
-        sum01 = as_int64(LARGEST_PAIR_SUM)
-        sum10 = as_int64(LARGEST_PAIR_SUM)
-        sum11 = as_int64(LARGEST_PAIR_SUM)
-        if LONG_MULTIPLY:
-            x = int32_from(held, 0)
-            for _round in range(rounds):
-                x0, x1, w0, w1 = x[0], x[1], weights[0], weights[1]
-                sum00 += as_int64(x0) * w0
-                sum01 += as_int64(x1) * w0
-                sum10 += as_int64(x0) * w1
-                sum11 += as_int64(x1) * w1
-                x0, x1, w0, w1 = x[2], x[3], weights[2], weights[3]
-                sum00 += as_int64(x0) * w0
-                sum01 += as_int64(x1) * w0
-                sum10 += as_int64(x0) * w1
-                sum11 += as_int64(x1) * w1
-                x = int32_from(x, 2 * DEPTH)
-                weights = int8_from(weights, CHANNELS * DEPTH)
+        # Eight sums need the registers of larger processors.
+        if LONG_MULTIPLY > DSP_ASSEMBLY:
+            sum00, sum01, sum02, sum03, sum10, sum11, sum12, sum13 = sums_of_four(held, weights, rounds)
         else:
-            sum00, sum10 = sums_of_pair(held, weights, rounds)
-            sum01, sum11 = sums_of_pair(int32_from(held, 1), weights, rounds)
-            weights = int8_from(weights, CHANNELS * products)
-        other = min(channel + 1, channels - 1)
+            sum00, sum10 = both_of(sums_of_one(held, weights, rounds))
+            sum01, sum11 = both_of(sums_of_one(int16_from(held, DEPTH), weights, rounds))
+            sum02, sum12 = both_of(sums_of_one(int16_from(held, 2 * DEPTH), weights, rounds))
+            sum03, sum13 = both_of(sums_of_one(int16_from(held, 3 * DEPTH), weights, rounds))
+        weights = int8_from(weights, CHANNELS * DEPTH * rounds)
+        at = min(channel + 1, channels - 1)
         bias, significand, addend, shift = table[row + 4], table[row + 5], table[row + 6], table[row + 7]
-        lower = bias - LARGEST_PAIR_SUM
-        y[fourth + other] = clamp(
-            rounding(upper_sum(sum11, PAIR_UPPER) + bias, significand, addend, shift), least, most
-        )
-        y[third + other] = clamp(
-            rounding(lower_sum(sum11, PAIR_UPPER) + lower, significand, addend, shift), least, most
-        )
-        y[second + other] = clamp(
-            rounding(upper_sum(sum10, PAIR_UPPER) + bias, significand, addend, shift), least, most
-        )
-        y[first + other] = clamp(
-            rounding(lower_sum(sum10, PAIR_UPPER) + lower, significand, addend, shift), least, most
-        )
+        y[at] = clamp(rounding(sum10 + bias, significand, addend, shift), least, most)
+        y[at + y_step] = clamp(rounding(sum11 + bias, significand, addend, shift), least, most)
+        y[at + 2 * y_step] = clamp(rounding(sum12 + bias, significand, addend, shift), least, most)
+        y[at + 3 * y_step] = clamp(rounding(sum13 + bias, significand, addend, shift), least, most)
+        at = channel
         bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        lower = bias - LARGEST_PAIR_SUM
-        y[fourth + channel] = clamp(
-            rounding(upper_sum(sum01, PAIR_UPPER) + bias, significand, addend, shift), least, most
-        )
-        y[third + channel] = clamp(
-            rounding(lower_sum(sum01, PAIR_UPPER) + lower, significand, addend, shift), least, most
-        )
-        y[second + channel] = clamp(
-            rounding(upper_sum(sum00, PAIR_UPPER) + bias, significand, addend, shift), least, most
-        )
-        y[first + channel] = clamp(
-            rounding(lower_sum(sum00, PAIR_UPPER) + lower, significand, addend, shift), least, most
-        )
+        y[at] = clamp(rounding(sum00 + bias, significand, addend, shift), least, most)
+        y[at + y_step] = clamp(rounding(sum01 + bias, significand, addend, shift), least, most)
+        y[at + 2 * y_step] = clamp(rounding(sum02 + bias, significand, addend, shift), least, most)
+        y[at + 3 * y_step] = clamp(rounding(sum03 + bias, significand, addend, shift), least, most)
+        row += CHANNELS * CONSTANTS
+
+
+@standalone
+def multiply_one(
+    rounding: Any,
+    clamp: Any,
+    held: Int16s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int8s,
+    rounds: int,
+    channels: int,
+    least: int,
+    most: int,
+) -> None:
+    """Set the outputs of one of four windows; arguments as those of `multiply_four`."""
+    row = 0
+    for channel in range(0, channels, CHANNELS):
+        sum0, sum1 = both_of(sums_of_one(held, weights, rounds))
+        weights = int8_from(weights, CHANNELS * DEPTH * rounds)
+        other = min(channel + 1, channels - 1)
+        total = sum1 + table[row + 4]
+        y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
+        total = sum0 + table[row]
+        y[channel] = clamp(rounding(total, table[row + 1], table[row + 2], table[row + 3]), least, most)
         row += CHANNELS * CONSTANTS
 
 
 @kernel
 def convolve_int8(
-    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, held: Int32s, y: Int8s, shape: Shape
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, held: Int16s, y: Int8s, shape: Shape
 ) -> int:
     """Windows of an image of 8 bits times weights; the output can overlap the image where `overlap` says so.
 
     Args:
-        weights: for two channels at a time, of one element of the windows after the other.
+        weights: for two channels at a time, of one element of the windows after the other, in the order of `order_of`.
         table: bias, significand, addend and shift of each channel.
         held: four windows.
     """
-    products, channels, y_step, least, most = shape.products, shape.channels, shape.y_step, shape.least, shape.most
+    rounds, channels, y_step, least, most = (
+        shape.products // DEPTH,
+        shape.channels,
+        shape.y_step,
+        shape.least,
+        shape.most,
+    )
     window = shape.first
-    for k in range(2 * (products - DEPTH), 2 * products):
-        held[k] = 0
     for _group in range(shape.groups):
         count = min(shape.windows - window, WINDOWS)
-        first = window * y_step
         if shape.is_pointwise and count == WINDOWS:
-            hold_pairs(x, held, window, shape)
-            second = first + y_step
-            third = second + y_step
-            fourth = third + y_step
-            multiply_pairs(
-                rounding, clamp, held, weights, table, y, first, second, third, fourth, products, channels, least, most
+            hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours)
+        else:
+            for place in range(count):
+                hold_window(x, held, place, window + place, shape)
+        target = window * y_step
+        if count == WINDOWS:
+            multiply_four(
+                rounding, clamp, held, weights, table, int8_from(y, target), rounds, channels, y_step, least, most
             )
         else:
-            end = window + count - 1
-            gather_pair(x, held, 0, window, min(window + 1, end), shape)
-            gather_pair(x, held, 1, min(window + 2, end), end, shape)
-            last = first + (count - 1) * y_step
-            second = min(first + y_step, last)
-            third = min(second + y_step, last)
-            fourth = min(third + y_step, last)
-            multiply_pairs(
-                rounding, clamp, held, weights, table, y, first, second, third, fourth, products, channels, least, most
-            )
+            for place in range(count):
+                one, y_one = int16_from(held, DEPTH * place), int8_from(y, target + place * y_step)
+                multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
         window += shape.step
     return DONE

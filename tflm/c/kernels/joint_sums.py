@@ -1,7 +1,7 @@
 """Two sums in 64 bits, and the two numbers in 32 bits whose products are added to them.
 
 Where one instruction multiplies 32 bits by 32 and adds to 64, it adds to both sums: the upper one stands above the
-lower one, which is positive and has 23 or 24 bits. Other processors multiply the two numbers one by one, and each sum
+lower one, which is positive and has 24 bits. Other processors multiply the two numbers one by one, and each sum
 has 32 bits.
 """
 
@@ -11,40 +11,18 @@ from typing import Any
 
 from tflm.compiler.intrinsics import LONG_MULTIPLY
 from tflm.compiler.language import inlined
-from tflm.delegates.compiled.casts import as_int16, as_int32, as_int64
+from tflm.delegates.compiled.casts import as_int32, as_int64
 
 NARROW_INTEGERS = True
-
-PAIR_UPPER = 23
-"""Bits below the upper of two sums of products of elements, of two windows, with a weight."""
-
-LARGEST_PAIR_SUM = 1 << PAIR_UPPER - 1
-"""Such a sum is below this, which is added to the lower one."""
 
 WORD_UPPER = 24
 """Bits below the upper of two sums of products of weights, of two channels, with an element."""
 
 LARGEST_WORD_SUM = 1 << WORD_UPPER - 1
-"""As `LARGEST_PAIR_SUM`."""
+"""Such a sum is below this, which is added to the lower one."""
 
 OUTER_BYTES = -0xFFFF01
 """A mask of the lowest and the highest byte of a word."""
-
-
-@inlined
-def pair_of(lower: int, upper: int) -> Any:
-    """Two elements in 32 bits."""
-    if LONG_MULTIPLY:
-        return as_int32(lower + upper * (1 << PAIR_UPPER))
-    return as_int32((lower & 0xFFFF) + upper * (1 << 16))
-
-
-@inlined
-def with_pair(sums: int, pair: int, weight: int) -> Any:
-    """Two sums with the products of the elements of a pair."""
-    if LONG_MULTIPLY:
-        return sums + as_int64(pair) * weight
-    return _both(as_int32(sums) + as_int16(pair) * weight, as_int32(sums >> 32) + (pair >> 16) * weight)
 
 
 @inlined

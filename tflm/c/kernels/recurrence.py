@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tflm.c.kernels.convolution import Layer
 from tflm.c.kernels.dense import bind_vectors
 from tflm.c.kernels.part import Part
-from tflm.c.kernels.requantization import CONSTANTS, Clamp, Requantizer, Rounding, requantizer
+from tflm.c.kernels.requantization import CONSTANTS, Clamp, Requantizer, Rounding, exact_requantizer, requantizer
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt16s, inlined, kernel
 from tflm.compiler.processor import without_tiles
 from tflm.delegates.compiled import recurrent
@@ -211,7 +211,7 @@ def lstm_step(
 
 def _single(multiplier: QuantizedMultiplier, stage: OutputStage, dtype: npt.DTypeLike) -> Requantizer | None:
     """The requantizer of products of two int16."""
-    return requantizer(multiplier, stage, np.zeros(1, np.int64), np.array([1 << 30], np.int64), np.dtype(dtype))
+    return exact_requantizer(multiplier, stage, np.zeros(1, np.int64), np.array([1 << 30], np.int64), np.dtype(dtype))
 
 
 def _constants_of(name: str, scaling: Requantizer) -> dict[str, int]:

@@ -1,19 +1,21 @@
 """From sums of 32 bits to outputs of 8 or 16 bits by one long multiplication and one shift.
 
-TFLM rounds twice: after the multiplication by a significand in Q0.31, and after the shift to the right. Where a shift
-of two bits or more follows, both roundings, the zero point and the shift work on the high half of the product. Each
-channel has four constants in a table: bias, significand, addend of the high half, shift.
+TFLM rounds twice: after the multiplication by a significand in Q0.31, and after the shift to the right. `steps` finds
+constants for which one rounding gives the same outputs of 8 bits; where there are none, both are computed. Each channel
+has four constants in a table: bias, significand, addend of the high half, shift or correction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tflm.c.kernels.steps import FRACTION, Channel, Constants
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
@@ -80,7 +82,41 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
     return high + addend
 
 
+@inlined
+def stepped(total: int, significand: int, addend: int) -> Any:
+    """The high half of a product, and an addend."""
+    return as_int32((as_int64(total) * significand) >> 32) + addend
+
+
+@inlined
+def corrected(total: int, significand: int, addend: int, below: int) -> Any:
+    """The same of a sum with a fraction, which is larger for negative ones."""
+    return stepped((total << FRACTION) + ((total >> 31) & below), significand, addend)
+
+
+STEPPED: dict[int, Callable[..., Any]] = {
+    4: lambda total, significand, addend, below: stepped(total, significand, addend) >> 4,
+    2: lambda total, significand, addend, below: stepped(total, significand, addend) >> 2,
+    0: lambda total, significand, addend, below: stepped(total, significand, addend),
+    6: lambda total, significand, addend, below: stepped(total, significand, addend) >> 6,
+    8: lambda total, significand, addend, below: stepped(total, significand, addend) >> 8,
+}
+"""By the shift to the right, the first that is tried first. Few of them: each makes kernels of its own."""
+
+CORRECTED: dict[int, Callable[..., Any]] = {
+    12: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 12,
+    10: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 10,
+    14: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 14,
+    8: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 8,
+    16: lambda total, significand, addend, below: corrected(total, significand, addend, below) >> 16,
+}
+"""The same for sums with a fraction."""
+
+SHIFTS = [[f"stepped_{shift}" for shift in STEPPED], [f"corrected_{shift}" for shift in CORRECTED]]
+"""Names of roundings that take as much time and code as the others of a list."""
+
 ROUNDINGS: dict[str, Callable[..., Any]] = {
+    **dict(zip(itertools.chain(*SHIFTS), (*STEPPED.values(), *CORRECTED.values()))),
     "once": once,
     "power": power,
     "up": up,
@@ -107,12 +143,23 @@ def saturated_int16(value: int, least: int, most: int) -> int:
 
 
 @inlined
+def clipped(value: int, least: int, most: int) -> int:
+    """A value as an int8."""
+    return min(max(value + 128, 0), 255) - 128
+
+
+@inlined
 def limited(value: int, least: int, most: int) -> int:
     """The nearest value in a range."""
     return min(max(value, least), most)
 
 
-CLAMPS: dict[str, Callable[..., Any]] = {"int8": saturated_int8, "int16": saturated_int16, "limits": limited}
+CLAMPS: dict[str, Callable[..., Any]] = {
+    "clipped": clipped,
+    "int8": saturated_int8,
+    "int16": saturated_int16,
+    "limits": limited,
+}
 """By name. Whole types have instructions of their own on Arm if they begin at 0."""
 
 Clamp = Annotated[Callable[..., Any], CLAMPS]
@@ -194,6 +241,48 @@ def _rounded(
     return power or by_high_half or near or _rounded_left(exponent, zero_point, limits)
 
 
+def _stepping(
+    significand: npt.NDArray[np.int64],
+    exponent: npt.NDArray[np.int64],
+    output: OutputStage,
+    bias: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+) -> Requantizer | None:
+    """The shortest requantizer to int8; None where there are no constants for all channels."""
+    stage = output.zero_point, output.minimum, output.maximum
+    products = limits - abs(bias)
+    columns = np.stack([significand, exponent, bias - products, bias + products], axis=1)
+    channels = [Channel(row[0], row[1], *stage, row[2], row[3]) for row in columns.tolist()]
+    for name, shifts, fitted in (
+        ("stepped", STEPPED, Channel.fitted),
+        ("corrected", CORRECTED, Channel.fitted_away),
+    ):
+        for shift in shifts:
+            constants = _all_of(channels, shift, fitted)
+            if constants is not None:
+                table = np.array(constants, np.int64).reshape(-1, CONSTANTS)
+                table[:, 0] += bias
+                is_whole = (output.minimum, output.maximum) == (-128, 127)
+                clamp = "clipped" if is_whole else "limits"
+                return Requantizer(
+                    f"{name}_{shift}", clamp, table.astype(np.int32).reshape(-1), output.minimum, output.maximum
+                )
+    return None
+
+
+def _all_of(
+    channels: Sequence[Channel], shift: int, fitted: Callable[[Channel, int], Constants | None]
+) -> list[Constants] | None:
+    """The constants of all channels, if all have some."""
+    found = []
+    for channel in channels:
+        constants = fitted(channel, shift)
+        if constants is None:
+            return None
+        found.append(constants)
+    return found
+
+
 def requantizer(
     multiplier: QuantizedMultiplier,
     output: OutputStage,
@@ -209,9 +298,28 @@ def requantizer(
     """
     if bias.size and max(abs(bias).max(), limits.max()) >= 1 << 31:
         return None
+    significand, exponent = (
+        np.broadcast_to(value, bias.shape).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
+    )
+    stepping = None
+    # Bounds that were cut off at the largest number say nothing of the range.
+    is_bounded = bool((limits < LARGEST).all())
+    if is_bounded and not isinstance(multiplier, WideQuantizedMultiplier) and y_dtype == np.int8:
+        stepping = _stepping(significand, exponent, output, bias, limits)
+    return stepping or exact_requantizer(multiplier, output, bias, limits, y_dtype)
+
+
+def exact_requantizer(
+    multiplier: QuantizedMultiplier,
+    output: OutputStage,
+    bias: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.int64],
+    y_dtype: np.dtype[Any],
+) -> Requantizer | None:
+    """The requantizer that rounds as TFLM does; arguments as those of `requantizer`."""
     count = len(bias)
     significand, exponent = (
-        np.broadcast_to(value, (count,)).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
+        np.broadcast_to(value, bias.shape).astype(np.int64) for value in (multiplier.significand, multiplier.shift)
     )
     info = np.iinfo(y_dtype)
     wide = isinstance(multiplier, WideQuantizedMultiplier)

@@ -1,0 +1,301 @@
+"""Inner loops for Cortex-M with DSP instructions, whose sums need all registers of the processor.
+
+Each is the body of a function without prologue, which a kernel has in plain C as well. GCC moves the loads of such
+loops ahead and then keeps sums in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tflm.c.kernels.requantization import CLAMPS, CORRECTED, STEPPED
+from tflm.c.kernels.steps import FRACTION
+
+Functions = Mapping[str, Callable[..., Any]]
+
+STEP_BYTES = 52
+"""Of the code for two products of four windows and two channels."""
+
+FIRST, SECOND = ("r4", "r5", "r6", "r7"), ("r8", "r9", "r10", "r11")
+"""Sums of four windows, of the first and of the second channel."""
+
+FOUR_WINDOWS = """\
+    .p2align 2
+2:  .rept 4
+    ldr r3, [r1], #4
+    ldrd r12, lr, [r0], #8
+    sxtb16 r2, r3
+    sxtb16 r3, r3, ror #8
+    smlad r4, r12, r2, r4
+    smlad r8, r12, r3, r8
+    smlad r5, lr, r2, r5
+    smlad r9, lr, r3, r9
+    ldrd r12, lr, [r0], #8
+    smlad r6, r12, r2, r6
+    smlad r10, r12, r3, r10
+    smlad r7, lr, r2, r7
+    smlad r11, lr, r3, r11
+    .endr
+    ldr r2, [sp, #4]
+    cmp r0, r2
+    bne 2b
+"""
+"""Rounds of two products; r0: windows that are held, up to [sp, #4]; r1: weights. It is entered by `ENTRY`."""
+
+ENTRY = f"""\
+    .p2align 2
+    rsb r12, {{rounds}}, #0
+    and r12, r12, #3
+    mov lr, #{STEP_BYTES}
+    adr.w {{rounds}}, 2f
+    mla r12, r12, lr, {{rounds}}
+    orr r12, r12, #1
+"""
+"""Sets r12 to where the loop is entered, for a number of rounds that need not be a multiple of 4."""
+
+
+def multiply_four(functions: Functions) -> str | None:
+    """r0: windows that are held; r1: weights; r2: table; r3: outputs; behind them rounds, channels, step of outputs."""
+    outputs = requantized(functions, {(20, 28): SECOND, (4, 12): FIRST})
+    if outputs is None:
+        return None
+    copies = "".join(f"    mov {sum}, {sums[0]}\n" for sums in (FIRST, SECOND) for sum in sums[1:])
+    return (
+        "    push {r4-r11, lr}\n    sub sp, #36\n    ldrd r4, r5, [sp, #72]\n    ldr r6, [sp, #80]\n"
+        "    add r7, r0, r4, lsl #4\n    strd r0, r7, [sp]\n    strd r2, r3, [sp, #8]\n"
+        + ENTRY.format(rounds="r4")
+        + "    mov r7, #1\n    lsrs r5, r5, #1\n    add r5, r2, r5, lsl #5\n"
+        "    str r6, [sp, #16]\n    strd r12, r7, [sp, #20]\n    str r5, [sp, #28]\n    mov r0, r2\n    b 4f\n"
+        "1:  ldrd r0, r2, [sp]\n    ldr r2, [sp, #8]\n    ldr r4, [r2]\n    ldr r8, [r2, #16]\n"
+        + copies
+        + "    ldr pc, [sp, #20]\n"
+        + FOUR_WINDOWS
+        + "    ldr r0, [sp, #8]\n"
+        + outputs
+        # A second channel that is not there is stored in the place of the first one, before it.
+        + "    ldrd r2, r3, [sp, #12]\n    ldr r12, [sp, #24]\n    add r12, r2, r12\n    add lr, r12, r3, lsl #1\n"
+        "    strb r9, [r12, r3]\n    strb r10, [lr]\n    strb r11, [lr, r3]\n    strb r8, [r12]\n"
+        "    add r12, r2, r3, lsl #1\n"
+        "    strb r5, [r2, r3]\n    strb r6, [r12]\n    strb r7, [r12, r3]\n    strb r4, [r2], #2\n"
+        "    add r0, r0, #32\n    strd r0, r2, [sp, #8]\n"
+        "4:  ldr r2, [sp, #28]\n    cmp r0, r2\n    bne 1b\n"
+        "    ldr r3, [sp, #76]\n    ldr r12, [sp, #24]\n    ands r3, r3, r12\n    beq 5f\n"
+        "    add r2, r2, #32\n    mov r3, #0\n    strd r3, r2, [sp, #24]\n    b 1b\n"
+        "5:  add sp, #36\n    pop {r4-r11, pc}\n"
+    )
+
+
+def _shift_of(functions: Functions) -> tuple[int | None, bool]:
+    """The shift of a rounding, and whether sums are corrected; None where C has to round or to clamp."""
+    for is_corrected, family in enumerate((STEPPED, CORRECTED)):
+        for shift, function in family.items():
+            if function is functions["rounding"] and functions["clamp"] is CLAMPS["clipped"]:
+                return shift, bool(is_corrected)
+    return None, False
+
+
+def _saturated(sum: str, shift: int) -> str:
+    return f"    ssat {sum}, #8, {sum}" + f", asr #{shift}" * (shift > 0) + "\n"
+
+
+def requantized(functions: Functions, sums: Mapping[tuple[int, int], tuple[str, ...]]) -> str | None:
+    """Sums become outputs, by a table at r0; r2, r3, r12 and lr are lost. None where C has to do it.
+
+    Args:
+        sums: registers, by where in the table their significand with the addend, and their correction, are.
+    """
+    shift, is_corrected = _shift_of(functions)
+    if shift is None:
+        return None
+    code = ""
+    for (place, correction), registers in sums.items():
+        code += f"    ldrd r12, lr, [r0, #{place}]\n"
+        if is_corrected:
+            code += f"    ldr r2, [r0, #{correction}]\n"
+            for each in registers:
+                code += f"    and r3, r2, {each}, asr #31\n    add {each}, r3, {each}, lsl #{FRACTION}\n"
+        code += "".join(f"    smmla {each}, {each}, r12, lr\n" for each in registers)
+        code += "".join(_saturated(each, shift) for each in registers)
+    return code
+
+
+FOUR_CHANNELS = {(4, 12): ("r4",), (20, 28): ("r5",), (36, 44): ("r6",), (52, 60): ("r7",)}
+"""Sums of four channels, for `requantized`."""
+
+
+def set_fours(functions: Functions) -> str | None:
+    """r0: input; r1: weights; r2: table; r3: outputs; behind them what `depthwise_convolution.set_fours` takes."""
+    outputs = requantized(functions, FOUR_CHANNELS)
+    if outputs is None:
+        return None
+    names = ("rows", "columns", "before", "between", "behind", "x_row", "x_step", "together", "zero_point")
+    rows, columns, before, between, behind, x_row, x_step, together, zero_point = (
+        f"[sp, #{48 + 4 * i}]" for i in range(len(names))
+    )
+    weights = "    ldr r10, [r1], #4\n    sxtb16 r11, r10, ror #8\n    sxtb16 r10, r10\n"
+    return (
+        "    push {r4-r11, lr}\n    sub sp, #12\n    strd r0, r2, [sp]\n    str r3, [sp, #8]\n"
+        "1:  ldrd r3, r0, [sp]\n    ldr r4, [r0]\n    ldr r5, [r0, #16]\n    ldr r6, [r0, #32]\n    ldr r7, [r0, #48]\n"
+        f"    ldr r2, {rows}\n    ldr lr, {before}\n    ldr r12, {x_step}\n"
+        f"2:  cmp lr, #0\n    beq 4f\n    ldr r8, {zero_point}\n"
+        f"3:\n{weights}"
+        "    smlabb r4, r8, r10, r4\n    smlabt r6, r8, r10, r6\n    smlabb r5, r8, r11, r5\n"
+        "    smlabt r7, r8, r11, r7\n    subs lr, #1\n    bne 3b\n"
+        f"4:  subs r2, #1\n    bmi 6f\n    mov r0, r3\n    ldr lr, {columns}\n    ldr r8, {x_row}\n    add r3, r8\n"
+        f"5:  ldr r8, [r0]\n    add r0, r12\n{weights}    sxtb16 r9, r8, ror #8\n    sxtb16 r8, r8\n"
+        "    smlabb r4, r8, r10, r4\n    smlatt r6, r8, r10, r6\n    smlabb r5, r9, r11, r5\n"
+        "    smlatt r7, r9, r11, r7\n    subs lr, #1\n    bne 5b\n"
+        f"    cmp r2, #0\n    ite eq\n    ldreq lr, {behind}\n    ldrne lr, {between}\n    b 2b\n"
+        "6:  ldr r0, [sp, #4]\n" + outputs + "    ldr r3, [sp, #8]\n    strb r5, [r3, #1]\n    strb r6, [r3, #2]\n"
+        "    strb r7, [r3, #3]\n    strb r4, [r3], #4\n    add r0, #64\n    strd r0, r3, [sp, #4]\n"
+        f"    ldr r3, [sp]\n    add r3, #4\n    str r3, [sp]\n    ldr r2, {together}\n    subs r2, #4\n"
+        f"    str r2, {together}\n    bne 1b\n    add sp, #12\n    pop {{r4-r11, pc}}\n"
+    )
+
+
+def sums_of_one(functions: Functions) -> str:
+    """r0: a window of four that are held; r1: weights; r2: rounds."""
+    step = (
+        "    ldr r6, [r1], #4\n    ldr r12, [r0], #16\n    sxtb16 lr, r6\n    sxtb16 r6, r6, ror #8\n"
+        "    smlad r4, r12, lr, r4\n    smlad r5, r12, r6, r5\n"
+    )
+    return (
+        "    push {r4-r7, lr}\n    mov r4, #0\n    mov r5, #0\n    lsrs r3, r2, #2\n    beq 2f\n"
+        f"1:  .rept 4\n{step}    .endr\n    subs r3, #1\n    bne 1b\n"
+        f"2:  ands r2, r2, #3\n    beq 4f\n3:\n{step}    subs r2, #1\n    bne 3b\n"
+        "4:  mov r0, r4\n    mov r1, r5\n    pop {r4-r7, pc}\n"
+    )
+
+
+def hold_fours(functions: Functions) -> str:
+    """r0: elements; r1: where a window is held; r2: four times as many elements, at least."""
+    return (
+        "1:  ldr r3, [r0], #4\n    sxtb16 r12, r3\n    sxtb16 r3, r3, ror #8\n    str r3, [r1, #16]\n"
+        "    str r12, [r1], #32\n    subs r2, #1\n    bne 1b\n    bx lr\n"
+    )
+
+
+def hold_adjacent(functions: Functions) -> str:
+    """r0: elements; r1: where windows are held; r2: step from a window to the next; r3: four times as many elements."""
+    return (
+        "    push {r4-r11, lr}\n    add r12, r0, r2\n    add lr, r12, r2\n    add r2, lr, r2\n"
+        "1:  ldr r4, [r0], #4\n    ldr r5, [r12], #4\n    ldr r6, [lr], #4\n    ldr r7, [r2], #4\n"
+        "    sxtb16 r8, r4\n    sxtb16 r9, r5\n    sxtb16 r10, r6\n    sxtb16 r11, r7\n    stmia r1!, {r8-r11}\n"
+        "    sxtb16 r4, r4, ror #8\n    sxtb16 r5, r5, ror #8\n    sxtb16 r6, r6, ror #8\n    sxtb16 r7, r7, ror #8\n"
+        "    stmia r1!, {r4-r7}\n    subs r3, #1\n    bne 1b\n    pop {r4-r11, pc}\n"
+    )
+
+
+# --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------
+
+END, STEP, RUN, REST, HAS_LEFT, HAS_RIGHT, X_STEP, IMAGE_END = range(12, 44, 4)
+"""Places on the stack: of the end of a loop, and of what `depthwise_convolution.Image` begins with."""
+
+U0, BIAS, SIGNIFICAND, BELOW, LEFT, RIGHT, IMAGE = (IMAGE_END + 40 + 4 * place for place in (0, 5, 6, 8, 9, 10, 11))
+"""Of arguments of `depthwise_convolution.rows_by_one`, from the fifth on, behind saved registers."""
+
+
+def _column(spare: str) -> str:
+    """Elements of the next column: of the first two rows in r2, of the third one in r3."""
+    return (
+        f"    ldrsb r2, [r0]\n    ldrsb {spare}, [r0, r12]\n    ldrsb r3, [r0, r12, lsl #1]\n    add r0, r0, lr\n"
+        f"    pkhbt r2, r2, {spare}, lsl #16\n"
+    )
+
+
+def _first_tap(sum: str) -> str:
+    return f"    ldr {sum}, [sp, #{BIAS}]\n    smlad {sum}, r2, r7, {sum}\n    smlabb {sum}, r3, r10, {sum}\n"
+
+
+def _second_tap(sum: str) -> str:
+    return f"    smlad {sum}, r2, r8, {sum}\n    smlabt {sum}, r3, r10, {sum}\n"
+
+
+def _third_tap(sum: str) -> str:
+    return f"    smlad {sum}, r2, r9, {sum}\n    smlabb {sum}, r3, r11, {sum}\n"
+
+
+Output = Callable[[str], str]
+"""Code that makes the sum in a register an output; r2 and r3 are lost."""
+
+
+def _rows(functions: Functions, row: Callable[[Output], str]) -> str | None:
+    """A function over rows.
+
+    r0: elements; r1: outputs; r2: rows; r3: from a row of a window to the next. Other arguments are on the stack. For
+    a row, r7 to r11 have weights, r12 the step of rows and lr that of columns.
+    """
+    shift, is_corrected = _shift_of(functions)
+    if shift is None:
+        return None
+
+    def output(sum: str) -> str:
+        below = (
+            f"    ldr r2, [sp, #{BELOW}]\n    and r2, r2, {sum}, asr #31\n    add {sum}, r2, {sum}, lsl #{FRACTION}\n"
+        )
+        product = f"    ldrd r2, r3, [sp, #{SIGNIFICAND}]\n    smmla {sum}, {sum}, r2, r3\n"
+        return below * is_corrected + product + _saturated(sum, shift)
+
+    return (
+        "    push {r4-r11, lr}\n    sub sp, #44\n    str r2, [sp, #8]\n    mov r12, r3\n"
+        f"    ldr r2, [sp, #{IMAGE}]\n    ldmia r2, {{r4-r10}}\n    add r2, sp, #{STEP}\n    stmia r2, {{r4-r10}}\n"
+        f"    mov lr, r4\n    add r2, sp, #{U0}\n    ldmia r2, {{r7-r11}}\n"
+        "1:  strd r0, r1, [sp]\n"
+        + row(output)
+        + f"9:  ldrd r0, r1, [sp]\n    ldrd r2, r3, [sp, #{X_STEP}]\n    add r0, r0, r2\n    add r1, r1, r3\n"
+        "    ldr r2, [sp, #8]\n    subs r2, #1\n    str r2, [sp, #8]\n    bne 1b\n"
+        "    add sp, #44\n    pop {r4-r11, pc}\n"
+    )
+
+
+def _if_argument(place: int) -> str:
+    """What follows is skipped, to a label that is told next, where an argument is 0."""
+    return f"    ldr r2, [sp, #{place}]\n    cmp r2, #0\n    beq "
+
+
+LOOP = f"    ldr r2, [sp, #{RUN}]\n    add r2, r2, r0\n    str r2, [sp, #{END}]\n    cmp r0, r2\n    beq 5f\n"
+LOOP_END = f"    ldr r2, [sp, #{END}]\n    cmp r0, r2\n    bne 4b\n"
+"""Around a loop with label 4, up to label 5, that takes so many bytes of elements."""
+
+
+def rows_by_one(functions: Functions) -> str | None:
+    """Windows a column apart: three sums are open, and take turns."""
+
+    def row(output: Output) -> str:
+        def turn(first: str, second: str, third: str) -> str:
+            taps = _third_tap(first) + _second_tap(second) + _first_tap(third)
+            return f"{_column(third)}{taps}{output(first)}    strb {first}, [r0, r1]\n"
+
+        def end(sum: str) -> str:
+            right = f"    ldr r2, [sp, #{RIGHT}]\n    add {sum}, {sum}, r2\n    add r0, r0, lr\n"
+            return f"{_if_argument(HAS_RIGHT)}9f\n{right}{output(sum)}    strb {sum}, [r0, r1]\n    b 9f\n"
+
+        turns = turn("r5", "r4", "r6"), turn("r4", "r6", "r5"), turn("r6", "r5", "r4")
+        return (
+            f"    sub r1, r1, r0\n    sub r1, r1, lr, lsl #1\n{_if_argument(HAS_LEFT)}2f\n    ldr r5, [sp, #{LEFT}]\n"
+            f"    b 3f\n2:\n{_column('r5')}{_first_tap('r5')}    sub r1, r1, lr\n"
+            f"3:\n{_column('r4')}{_second_tap('r5')}{_first_tap('r4')}{LOOP}4:\n{''.join(turns)}{LOOP_END}"
+            f"5:  ldr r2, [sp, #{REST}]\n    cmp r2, #1\n    beq 6f\n    bhi 7f\n{end('r5')}"
+            f"6:\n{turns[0]}{end('r4')}7:\n{turns[0]}{turns[1]}{end('r6')}"
+        )
+
+    return _rows(functions, row)
+
+
+def rows_by_two(functions: Functions) -> str | None:
+    """Windows two columns apart: a column belongs to two of them at most."""
+
+    def row(output: Output) -> str:
+        window = (
+            f"{_column('r6')}{_second_tap('r4')}{_column('r6')}{_third_tap('r4')}{_first_tap('r5')}{output('r4')}"
+            "    strb r4, [r1]\n    add r1, r1, lr\n    mov r4, r5\n"
+        )
+        right = f"{_column('r6')}{_second_tap('r4')}    ldr r2, [sp, #{RIGHT}]\n    add r4, r4, r2\n"
+        return (
+            f"{_if_argument(HAS_LEFT)}2f\n    ldr r4, [sp, #{LEFT}]\n{window}    b 3f\n"
+            f"2:\n{_column('r6')}{_first_tap('r4')}3:\n{LOOP}4:\n{window}{LOOP_END}"
+            f"5:\n{_if_argument(HAS_RIGHT)}9f\n{right}{output('r4')}    strb r4, [r1]\n"
+        )
+
+    return _rows(functions, row)
