@@ -33,7 +33,7 @@ from tflm.c.instructions import COUNTED_BUILDS
 from tflm.c.row_binding import bind_small
 from tflm.c.sizes import BUILDS
 from tflm.cli.app import app
-from tflm.schema import BuiltinOperator, TensorType
+from tflm.schema import BuiltinOperator, Conv2DOptions, Padding, PadOptions, TensorType
 from tflm.testing.operators import OPERATORS
 
 EVERYTHING = os.environ.get("TFLM_C") == "all"
@@ -503,3 +503,32 @@ def test_tensors_that_no_microcontroller_has_room_for_are_refused() -> None:
 def test_names_that_c_does_not_have_are_refused() -> None:
     with pytest.raises(tflm.ArgumentError, match="'my_model'"):
         tflm.compile_model(unsupported(), "my-model")
+
+
+def padded_convolution() -> tflm.Model:
+    """A PAD on one side of an image, and a convolution with steps of two."""
+    builder = tflm.ModelBuilder()
+    graph = builder.subgraph()
+    x = graph.input("x", (1, 16, 16, 3), TensorType.INT8, quantization=tflm.quantized(0.02, -128))
+    padded = graph.tensor("padded", (1, 17, 17, 3), TensorType.INT8, quantization=tflm.quantized(0.02, -128))
+    amounts = graph.constant("amounts", np.array([[0, 0], [0, 1], [0, 1], [0, 0]], np.int32))
+    graph.operator(BuiltinOperator.PAD, [x, amounts], [padded], PadOptions())
+    values = np.random.default_rng(0).integers(-127, 128, (4, 3, 3, 3)).astype(np.int8)
+    weights = graph.constant("weights", values, quantization=tflm.quantized(0.02))
+    y = graph.tensor("y", (1, 8, 8, 4), TensorType.INT8, quantization=tflm.quantized(0.05, 3))
+    options = Conv2DOptions(padding=Padding.VALID, stride_h=2, stride_w=2)
+    graph.operator(BuiltinOperator.CONV_2D, [padded, weights, -1], [y], options)
+    graph.output(y)
+    return tflm.Model(builder.build())
+
+
+def test_padding_is_folded_where_that_takes_less_ram(tmp_path: Path) -> None:
+    model = padded_convolution()
+    compiled = tflm.compile_model(model, "net", self_test=2)
+    assert compiled.ram_bytes == tflm.compile_model(tflm.Model(tflm.fold(model))).ram_bytes
+    assert "_pad" not in compiled.files["net.c"]
+    compiled.write(tmp_path)
+    assert (
+        "as recorded"
+        in subprocess.run(["make", "check"], cwd=tmp_path, check=True, capture_output=True, text=True).stdout
+    )

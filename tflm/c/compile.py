@@ -28,6 +28,7 @@ from tflm.c.state_and_scratch import StateAndScratch
 from tflm.errors import ArgumentError, CompileError
 from tflm.kernels.overlap import TensorFacts
 from tflm.rewriting.streaming import stream as streamed_form
+from tflm.rewriting.tiled_model import fold
 from tflm.schedule.calls import Plan
 from tflm.schedule.feeding import with_feeder
 from tflm.schedule.lowering import VIEW_ALIGNMENT
@@ -260,6 +261,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     streamed = None if options.stream is None else streamed_form(model, hop=options.stream)
     model, options = model if streamed is None else streamed.model, replace(options, stream=None)
     _require_small_tensors(model, options)
+    given, model = model, _simplified(model)
     choice, kept, generated_ram_bytes = _choice(model, options)
     bound, extra, planned = (_planned if options.feed_rows is None else _fed)(model, options, choice)
     alignment = _alignment(extra)
@@ -279,7 +281,7 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
     files = {f"{name}.h": header_of(program, name, origin, ram, c_source.steps), f"{name}.c": c_source.text}
     if _has_test(options):
         build = build_of(choice.processors) if choice.processors is not None and calls_library else None
-        samples: Samples = recorded_samples(model, options.self_test)
+        samples: Samples = recorded_samples(given, options.self_test)
         files[f"{name}_test.c"] = self_test_of(program, name, origin, samples)
         files["Makefile" if shared is None else f"{name}.mk"] = makefile_of(name, shared, build)
         if build is not None and build.is_plain_on_host:
@@ -302,6 +304,15 @@ def compiled_with(options: CompileOptions, model: Model, name: str, shared: str 
         program,
         warming,
     )
+
+
+def _simplified(model: Model) -> Model:
+    """The model as `fold` makes it, if its program takes less RAM."""
+    simple = Model(fold(model))
+    if bytes(simple.data) == bytes(model.data):
+        return model
+    ram_bytes = [_planned(each, CompileOptions(), ALL_GENERATED)[2].ram_bytes for each in (model, simple)]
+    return simple if ram_bytes[1] < ram_bytes[0] else model
 
 
 def _stack_bounds(program: Program, processors: Processors | None) -> dict[Build, int] | None:
