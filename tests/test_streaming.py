@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from image_graphs import Images, image_graph
 from models import INT8, Draw
 from oracle import Oracle
+from typer.testing import CliRunner
 
 import tflm
 from tflm.c.program import OperatorCode
+from tflm.cli.app import app
 from tflm.schedule.call_checker import lost_values
 from tflm.schedule.calls import MovedRows
 from tflm.schedule.kernels import ReferenceKernels
@@ -217,19 +219,31 @@ def test_rows_are_not_taken_from_the_edges_of_others() -> None:
     check_against_windows(model, streamed, None)
 
 
-@pytest.mark.parametrize("index", [0, 1])
-def test_one_of_two_inputs_is_streamed(index: int) -> None:
-    """The other window is given whole with every invoke; answers are compared before the model is returned."""
+def model_of_two_windows() -> tflm.Model:
+    """The sum of convolutions along two windows."""
     images = Images(ModelBuilder().subgraph(), (1, 12, 1, 4))
     first, second = images.last, images.main.input("y", (1, 12, 1, 4), INT8, quantized(0.05, -3))
     images.shapes[second] = (1, 12, 1, 4)
     parts = [images.convolution(x, 4, (3, 1), padding=Padding.VALID) for x in (first, second)]
     images.main.output(images.add(*parts))
-    streamed = tflm.stream(tflm.Model(images.main.builder.build()), input=index)
+    return tflm.Model(images.main.builder.build())
+
+
+@pytest.mark.parametrize("index", [0, 1])
+def test_one_of_two_inputs_is_streamed(index: int) -> None:
+    """The other window is given whole with every invoke; answers are compared before the model is returned."""
+    streamed = tflm.stream(model_of_two_windows(), input=index)
     shapes = [streamed.model.subgraphs[0].tensors[tensor].shape for tensor in streamed.model.subgraphs[0].inputs]
     assert shapes[index] == (1, 1, 1, 4)
     assert shapes[1 - index] == (1, 12, 1, 4)
     assert (streamed.macs, streamed.macs_before) == ((1 + 10) * 3 * 4 * 4, 2 * 10 * 3 * 4 * 4)
+
+
+def test_the_report_says_what_is_not_streamed(tmp_path: Path) -> None:
+    model = model_of_two_windows()
+    (tmp_path / "two.tflite").write_bytes(model.data)
+    printed = CliRunner().invoke(app, ["stream", str(tmp_path / "two.tflite"), "--input", "1"]).output
+    assert "each invoke takes all of input 0, as before" in printed
 
 
 def test_the_window_before_the_first_frames_can_be_given() -> None:

@@ -51,6 +51,10 @@ def streaming_report(
             f"{lost:,} multiply-accumulates compute rows next to padding again, which differ from window to window; "
             "a network without padding along time (VALID) has none"
         )
+    count = len(streamed.model.subgraphs[0].inputs)
+    others = [str(index) for index in range(count) if index != streamed.input]
+    if others:
+        notes.append(f"one input is streamed; each invoke takes all of input {' and '.join(others)}, as before")
     rows = [
         ("multiply-accumulates", streamed.macs_before, streamed.macs),
         ("smallest arena", before.minimum_arena_bytes, after.minimum_arena_bytes),
