@@ -67,7 +67,7 @@ def test_one_module_writes_files() -> None:
 
 READ = {
     *("model", "models", "path", "inputs", "labels", "reference", "folder", "log", "flash_data", "other", "initial"),
-    *("linked", "calibration"),
+    *("linked", "calibration", "frontend"),
 }
 """Parameters with paths that commands read."""
 
