@@ -31,6 +31,7 @@ import tflm
 from tflm.delegates import Compiled
 from tflm.delegates.compiled.bindings import FAMILIES
 from tflm.delegates.compiled.elementwise import pair_table
+from tflm.delegates.compiled.movement import copy_steps
 from tflm.kernels.arithmetic.fixed_point import QuantizedMultiplier
 from tflm.kernels.arithmetic.requantization import OutputStage, Requantization
 from tflm.kernels.reference.arithmetic import Product
@@ -510,3 +511,11 @@ def test_a_constant_that_is_a_variable_begins_at_zero_as_in_tflm(oracle: Oracle,
         interpreter.input(0).data[...] = inputs[0]
         interpreter.invoke()
         np.testing.assert_array_equal(interpreter.output(0).data, expected)
+
+
+def test_copies_may_read_between_what_others_wrote() -> None:
+    """Where memory of the host lies decides nothing."""
+    memory, other = np.zeros(12, np.int8), np.arange(4, dtype=np.int8)
+    first, between, last = np.split(memory, 3)
+    assert copy_steps([(first, other), (last, other), (np.zeros(4, np.int8), between)]) is not None
+    assert copy_steps([(first, other), (last, other), (np.zeros(4, np.int8), last)]) is None

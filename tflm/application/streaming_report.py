@@ -51,7 +51,7 @@ def streaming_report(
             f"{lost:,} multiply-accumulates compute rows next to padding again, which differ from window to window; "
             "a network without padding along time (VALID) has none"
         )
-    count = len(streamed.model.subgraphs[0].inputs)
+    count = len(streamed.model.subgraphs[0].inputs or ())
     others = [str(index) for index in range(count) if index != streamed.input]
     if others:
         notes.append(f"one input is streamed; each invoke takes all of input {' and '.join(others)}, as before")

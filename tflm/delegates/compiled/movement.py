@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -96,17 +95,16 @@ def copy_steps(copies: Sequence[Copy]) -> list[Step] | None:
     None if elements change their type, target and source overlap, or an earlier copy may have changed a source.
     """
     steps: list[Step] = []
-    written = sys.maxsize, 0
+    written: list[tuple[int, int]] = []
     for target, source in copies:
         if target.dtype != source.dtype:
             return None
         if target.size and not _is_same_memory(target, source):
             first, end = byte_bounds(source)
             made = _copy_step(target, np.broadcast_to(source, target.shape))
-            if made is None or (first < written[1] and end > written[0]):
+            if made is None or any(first < stop and end > start for start, stop in written):
                 return None
-            first, end = byte_bounds(target)
-            written = min(first, written[0]), max(end, written[1])
+            written.append(byte_bounds(target))
             steps.append(made)
     return steps
 
