@@ -11,11 +11,11 @@ import pytest
 from test_boards import CASES, M4, MODEL, on_banks, one_operator
 
 import tflm
-from tflm.boards import board_report as shown
 from tflm.boards import by_name
-from tflm.boards.board_fit import BoardRefusal
-from tflm.boards.device_check import DeviceFinding, check_device, node_in_file
 from tflm.cli.output import table_lines
+from tflm.firmware import board_report as shown
+from tflm.firmware.board_fit import BoardRefusal
+from tflm.firmware.device_check import DeviceFinding, check_device, node_in_file
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import measure_arena, measure_separate_arenas
 from tflm.schema import BuiltinOperator, FullyConnectedOptions, SoftmaxOptions, TensorType
@@ -30,7 +30,7 @@ CODE = on_banks(1 << 20).code.high
 @pytest.fixture(autouse=True)
 def without_firmware(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of the static RAM and the stack beside the arena."""
-    monkeypatch.setattr("tflm.boards.board_fit.firmware_ram", lambda *of: None)
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: None)
 
 
 def numbers(text: object) -> list[float]:
@@ -246,7 +246,7 @@ def test_a_model_that_can_not_be_laid_out_at_all_has_a_finding_of_the_whole(monk
     def refuse(*_: Any, **__: Any) -> None:
         raise tflm.ArenaError("no arena is large enough")
 
-    monkeypatch.setattr("tflm.boards.device_check.measure_arena", refuse)
+    monkeypatch.setattr("tflm.firmware.device_check.measure_arena", refuse)
     (found,) = check_device(MODEL, target=M4)
     assert (found.operator, found.subgraph_index, found.operator_index) == ("", None, None)
     assert (found.effect, found.happens, found.shown) == (Effect.REFUSED, "no arena is large enough", False)

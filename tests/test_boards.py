@@ -16,7 +16,7 @@ import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import MachineOptions
 from tflm.boards import Bank, Board, boards, by_name
-from tflm.boards.board_fit import (
+from tflm.firmware.board_fit import (
     BoardFit,
     BoardRefusal,
     FirmwareRam,
@@ -26,8 +26,8 @@ from tflm.boards.board_fit import (
     board_fit,
     fits_of,
 )
-from tflm.boards.board_report import fit_report, verdict
-from tflm.boards.device_check import DeviceFinding, check_device, operator_findings
+from tflm.firmware.board_report import fit_report, verdict
+from tflm.firmware.device_check import DeviceFinding, check_device, operator_findings
 from tflm.libraries import Effect, library_for
 from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
 from tflm.schema import BuiltinOperator, TensorType
@@ -121,7 +121,7 @@ def test_where_nothing_was_measured_the_arena_alone_counts() -> None:
 @pytest.fixture
 def arena_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is known of the static RAM and the stack beside the arena."""
-    monkeypatch.setattr("tflm.boards.board_fit.firmware_ram", lambda *of: None)
+    monkeypatch.setattr("tflm.firmware.board_fit.firmware_ram", lambda *of: None)
 
 
 @pytest.mark.usefixtures("arena_alone")

@@ -303,7 +303,7 @@ def test_the_help_loads_no_command() -> None:
     found = loaded("--help")
     assert not {"numpy", "rich.console", "flatbuffers"} & found
     packages = {name for name in found if name.startswith("tflm.") and name.count(".") == 1}
-    assert packages == {"tflm.application", "tflm.cli", "tflm.errors", "tflm.release", "tflm.report"}
+    assert packages == {"tflm.application", "tflm.cli", "tflm.errors", "tflm.hooks", "tflm.release", "tflm.report"}
 
 
 def test_arena_loads_what_it_needs() -> None:

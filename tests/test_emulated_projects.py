@@ -25,7 +25,7 @@ from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS
 from tflm.atomic_write import write_files
 from tflm.boards import Bank, by_name
-from tflm.boards.board_fit import Answer, board_fit
+from tflm.firmware.board_fit import Answer, board_fit
 from tflm.firmware.linked import read_linked
 
 BUILT = Path(__file__).parents[1] / "build" / "projects"

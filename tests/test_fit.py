@@ -15,11 +15,11 @@ from image_graphs import shrinking_network
 
 import tflm
 from tflm.application import fit_search
-from tflm.application.fit_report import fit_figures, fit_report
+from tflm.application.fit import fit_figures, fit_report
 from tflm.application.hand_over import compiled_instead
 from tflm.application.memories import board_uses
 from tflm.boards import Bank, Board, by_name
-from tflm.boards.board_fit import board_fit
+from tflm.firmware.board_fit import board_fit
 from tflm.schema import ModelBuilder
 
 M4 = by_name("nrf52840dk", "bare-metal")

@@ -13,7 +13,7 @@ from models import INT8
 
 import tflm
 from tflm import libraries
-from tflm.boards.device_check import check_device, node_in_file
+from tflm.firmware.device_check import check_device, node_in_file
 from tflm.kernels.requests import PersistentBuffer, ScratchBuffer
 from tflm.libraries import Effect
 from tflm.schema import (

@@ -14,12 +14,12 @@ from test_cli import figures, refusal, run
 
 import tflm
 from tflm.application.errors import OptionError
-from tflm.application.fit_report import fit_report
+from tflm.application.fit import fit_report
 from tflm.application.hand_over import other_build
 from tflm.application.memories import board_uses, memories_from
 from tflm.boards import Bank, Board, by_name
-from tflm.boards.board_fit import Split, board_fit
-from tflm.boards.board_report import verdict as board_verdict
+from tflm.firmware.board_fit import Split, board_fit
+from tflm.firmware.board_report import verdict as board_verdict
 from tflm.report import with_thousands
 from tflm.runtime.micro_measurement import SeparateArenas, measure_separate_arenas
 from tflm.runtime.traffic import traffic

@@ -10,8 +10,8 @@ from tflm.delegates.compiled.bindings import FAMILIES as COMPILED
 from tflm.firmware.loop_trips import PATHS
 from tflm.kernels import FAMILIES, REGISTRATIONS, Registration
 from tflm.schema.enums import BuiltinOperator, TensorType
-from tflm.schema.versioning.runtimes import FIRST_RUNTIMES
 from tflm.testing.operators import OPERATORS
+from tflm.versioning.runtimes import FIRST_RUNTIMES
 
 NOT_RESIZABLE = {
     **dict.fromkeys(("CALL_ONCE", "IF", "WHILE"), "its subgraphs would have to be resized, too"),
@@ -48,7 +48,7 @@ def missing_facts(registration: Registration) -> Iterator[str]:
         if bool(registration.shape_rule) == (name in NOT_RESIZABLE):
             yield "output_shapes of the registration"
         if name not in FIRST_RUNTIMES:
-            yield "FIRST_RUNTIMES of tflm.schema.versioning"
+            yield "FIRST_RUNTIMES of tflm.versioning"
         if len(FIRST_RUNTIMES.get(name, ())) > 1 and not registration.versions:
             yield "versions of the registration"
     if bool(registration.weights) != bool(registration.multiply_accumulates):

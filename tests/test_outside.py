@@ -15,7 +15,7 @@ from oracle import Oracle
 import tflm
 from tflm.application.export import sources
 from tflm.application.machine import MachineOptions
-from tflm.boards.device_check import check_device, operator_findings
+from tflm.firmware.device_check import check_device, operator_findings
 from tflm.schema import Buffer, BuiltinOperator, FullyConnectedOptions, ModelBuilder, TensorType, quantized, write_model
 from tflm.schema.patch import with_metadata
 

@@ -12,7 +12,7 @@ import pytest
 from models import INT8
 
 import tflm
-from tflm.boards.device_check import check_device
+from tflm.firmware.device_check import check_device
 from tflm.libraries import Effect, library_for
 from tflm.libraries.cmsis_nn_scratch import COMMITS_OF_TAGS
 from tflm.libraries.cmsis_nn_scratch import VERSIONS as CMSIS_NN_VERSIONS

@@ -17,16 +17,16 @@ import outcomes
 import pytest
 
 import tflm
-from tflm import late_imports
+from tflm import hooks
+from tflm.hooks import Hook
 from tflm.kernels import FAMILIES
-from tflm.late_imports import late_import
 
 PACKAGE = Path(tflm.__file__).parent
 ROOT = Path(__file__).parents[1]
 
 LAYERS = [
     "errors",
-    "late_imports",
+    "hooks",
     "bounded_reading",
     "toml_files",
     "atomic_write",
@@ -49,23 +49,17 @@ LAYERS = [
     "kernels.support",
     "kernels.layers",
     "kernels.reference",
-    "schema.versioning",
-    "schema.builder",
-    "schema.__init__",
-    "memory.plan_checker",
+    "kernels.plan_checker",
+    "versioning",
     "libraries",
+    "boards",
     "runtime",
     "delegates",
-    "firmware.resolver_methods",
-    "firmware.flash",
-    "boards.sdks",
-    "firmware.flash_range",
-    "boards",
-    "planning",
+    "firmware",
     "graph",
+    "planning",
     "schedule",
     "rewriting",
-    "firmware",
     "evaluation",
     "device",
     "c",
@@ -149,7 +143,7 @@ def module_of(name: str, modules: Container[str]) -> str | None:
     return name or None
 
 
-CHECKERS = "tflm.memory.plan_checker", "tflm.schedule.call_checker"
+CHECKERS = "tflm.kernels.plan_checker", "tflm.schedule.call_checker"
 PLANNERS = "planner", "search", "placement", "lifetimes", "liveness", "lowering", "costs", "line_buffers", "planning"
 """Parts of the names of modules that plan memory."""
 
@@ -198,10 +192,33 @@ def test_a_cycle_is_seen_wherever_an_import_stands(form: str) -> None:
     assert cycles(sources) == [{"tflm.schema.tables", "tflm.schema.reader"}] * 2
 
 
-def test_what_is_imported_late_is_there() -> None:
-    names = {value for name, value in vars(late_imports).items() if name.isupper()}
-    assert {"tflm.delegates:default_delegates"} < names
-    assert all(callable(late_import(name)) for name in names)
+def folders(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """The folders and modules of the package that each of them imports, wherever an import stands."""
+    found: dict[str, set[str]] = {}
+    for name, source in sources.items():
+        folder, *_ = name.removeprefix("tflm").removeprefix(".").split(".")
+        found.setdefault(folder, set()).update(each.split(".")[1] for each in imported_by(source))
+    return {folder: imported - {folder} for folder, imported in found.items()}
+
+
+def test_folders_import_in_one_direction() -> None:
+    drawn = folders(IMPORTS)
+    order = list(dict.fromkeys(name.split(".")[0] for name in LAYERS))
+    assert set(order) == drawn.keys() - {"", "__main__"}
+    back = [(folder, each) for folder in order for each in drawn[folder] if order.index(each) > order.index(folder)]
+    assert back == []
+
+
+@pytest.mark.parametrize("form", ["{}", "def f():\n    {}", "if TYPE_CHECKING:\n    {}"])
+def test_folders_are_seen_wherever_an_import_stands(form: str) -> None:
+    sources = {"tflm.memory.arena": form.format("from tflm.kernels import Node"), "tflm.memory.buffer": ""}
+    assert folders(sources) == {"memory": {"kernels"}}
+
+
+def test_every_hook_has_a_provider() -> None:
+    provided = [hook for hook in vars(hooks).values() if isinstance(hook, Hook)]
+    assert len(provided) > 3
+    assert all(callable(hook.function()) for hook in provided)
 
 
 @pytest.mark.parametrize("module", modules(), ids=lambda module: module.__name__)
@@ -276,7 +293,8 @@ def test_a_test_that_takes_refusals_fails_where_too_few_models_run(counted: list
 
 def test_importing_the_package_imports_its_modules_later() -> None:
     script = "import sys, tflm; print(*(name for name in sys.modules if name.partition('.')[0] in ('tflm', 'numpy')))"
-    assert subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split() == ["tflm"]
+    loaded = subprocess.check_output([sys.executable, "-I", "-c", script], text=True).split()
+    assert set(loaded) == {"tflm", "tflm.hooks"}
 
 
 def test_each_name_of_all_is_that_of_its_module() -> None:

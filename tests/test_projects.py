@@ -31,8 +31,8 @@ from tflm.application.projects.bare import stm32_parts
 from tflm.application.projects.parts import PROCESSORS, board_ids
 from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name, chips
-from tflm.boards.board_fit import board_fit, fits_of
 from tflm.boards.sdks import sdks_for
+from tflm.firmware.board_fit import board_fit, fits_of
 from tflm.libraries import library_for
 from tflm.release import TFLM_COMMIT
 from tflm.releases import TODAY

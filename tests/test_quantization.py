@@ -15,9 +15,9 @@ from test_outside import with_data_behind
 from typer.testing import CliRunner
 
 import tflm
-from tflm.boards.device_check import check_device
 from tflm.cli.app import app
 from tflm.evaluation.samples import data_set
+from tflm.firmware.device_check import check_device
 from tflm.quantization import quantization as module
 from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.outline import estimated_int8_arena

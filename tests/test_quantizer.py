@@ -12,8 +12,8 @@ from differential import assert_same_as_tflm
 from oracle import Oracle
 
 import tflm
-from tflm.boards.device_check import check_device
 from tflm.evaluation.samples import data_set
+from tflm.firmware.device_check import check_device
 from tflm.quantization.quantizer import quantized_by
 from tflm.quantization.ranges import calibrated
 from tflm.quantization.recipe import Recipe

@@ -20,9 +20,9 @@ from oracle import Oracle, OracleError
 
 import tflm
 from tflm.kernels import REGISTRATIONS
+from tflm.kernels.plan_checker import lost_values
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, LabelledBytes
-from tflm.memory.plan_checker import lost_values
 from tflm.schema import (
     BuiltinOperator,
     CallOnceOptions,

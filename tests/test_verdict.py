@@ -13,10 +13,10 @@ from test_cli import INT8_MODEL, run
 
 import tflm
 from tflm.boards import Board, boards, by_name, chips
-from tflm.boards.board_fit import Answer, BoardFit, board_fit
 from tflm.boards.sdks import Span, sdk_names, sdks_for
-from tflm.boards.verdict import verdict_of, within_budget
+from tflm.firmware.board_fit import Answer, BoardFit, board_fit
 from tflm.firmware.flash_range import flash_range
+from tflm.firmware.verdict import verdict_of, within_budget
 from tflm.libraries import library_for
 from tflm.schema import BuiltinOperator, ModelBuilder, TensorType
 

@@ -15,7 +15,8 @@ from differential import assert_close, assert_same_as_tflm, run
 from oracle import Oracle
 
 import tflm
-from tflm.boards.device_check import check_device
+from tflm import versioning
+from tflm.firmware.device_check import check_device
 from tflm.kernels import REGISTRATIONS
 from tflm.schema import (
     BuiltinOperator,
@@ -25,9 +26,8 @@ from tflm.schema import (
     TensorType,
     options,
     quantized,
-    versioning,
 )
-from tflm.schema.versioning.rules import WITHOUT_KERNEL, versions_of
+from tflm.versioning.rules import WITHOUT_KERNEL, versions_of
 
 TYPES = {
     **{f"f{bits}": TensorType[f"FLOAT{bits}"] for bits in (16, 32, 64)},

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 import tflm
-from tflm.boards.device_check import operator_findings
 from tflm.cli.app import app
+from tflm.firmware.device_check import operator_findings
 from tflm.firmware.wake_word import S3, needs_in, size_for_all, tensor_arena_sizes
 from tflm.libraries.component import ESPHOME
 from tflm.schema import BuiltinOperator, TensorType

@@ -17,12 +17,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from tflm import hooks
+
 if TYPE_CHECKING:
     from tflm import boards, delegates, device, libraries, releases, schema, targets
     from tflm.application.fit import Fit, fit
     from tflm.application.fit_search import FitStep
-    from tflm.boards.board_fit import BoardFit, board_fit
-    from tflm.boards.device_check import DeviceFinding, check_device
     from tflm.c.compile import CompiledModel, CompiledModels, compile_model, compile_models
     from tflm.errors import (
         ArenaError,
@@ -51,6 +51,8 @@ if TYPE_CHECKING:
         WrongModel,
     )
     from tflm.evaluation import CalibrationReport, Evaluation, calibrate_report, evaluate
+    from tflm.firmware.board_fit import BoardFit, board_fit
+    from tflm.firmware.device_check import DeviceFinding, check_device
     from tflm.firmware.flash import Flash, flash
     from tflm.firmware.instructions import Estimate, estimate
     from tflm.kernels import KernelContext, Node, Registration
@@ -72,7 +74,7 @@ if TYPE_CHECKING:
     from tflm.runtime.recording_micro_allocator import RecordingMicroAllocator
     from tflm.schema.builder import ModelBuilder, quantized
     from tflm.schema.model import Model, verify
-    from tflm.schema.versioning.update import update_versions
+    from tflm.versioning.update import update_versions
 
     __version__: str
 
@@ -195,8 +197,8 @@ _PACKAGES = (
 _LATER = {
     "tflm.application.fit": ("Fit", "fit"),
     "tflm.application.fit_search": ("FitStep",),
-    "tflm.boards.board_fit": ("BoardFit", "board_fit"),
-    "tflm.boards.device_check": ("DeviceFinding", "check_device"),
+    "tflm.firmware.board_fit": ("BoardFit", "board_fit"),
+    "tflm.firmware.device_check": ("DeviceFinding", "check_device"),
     "tflm.c.compile": ("CompiledModel", "CompiledModels", "compile_model", "compile_models"),
     "tflm.errors": (
         *("ArenaError", "ArenaExhausted", "ArenaShared", "ArgumentError", "CompileError", "DataError"),
@@ -227,9 +229,15 @@ _LATER = {
     "tflm.runtime.recording_micro_allocator": ("RecordingMicroAllocator",),
     "tflm.schema.builder": ("ModelBuilder", "quantized"),
     "tflm.schema.model": ("Model", "verify"),
-    "tflm.schema.versioning.update": ("update_versions",),
+    "tflm.versioning.update": ("update_versions",),
 }
 """The modules of the other names of `__all__`. All are imported on first use: commands and scripts start sooner."""
+
+hooks.plan_findings.provider = "tflm.kernels.plan_checker:findings_in_plan"
+hooks.version_findings.provider = "tflm.runtime.version_findings:unknown_versions"
+hooks.needed_version.provider = "tflm.versioning:needed_version"
+hooks.model_html.provider = "tflm.runtime.model_report:model_html"
+hooks.default_delegates.provider = "tflm.delegates:default_delegates"
 
 _NAMES_IN_MODULES = {"PlannedBuffer": "Buffer"}
 """Names of `__all__` that differ from those in their modules."""

@@ -22,8 +22,8 @@ from tflm.schema.signature import signature_of
 from tflm.schema.tables import Buffer, Metadata, Operator, OperatorCode, QuantizationParameters, SubGraph, Tensor
 from tflm.schema.tables import Model as Root
 from tflm.schema.verifier import builtin_code, code_name
-from tflm.schema.versioning import needed_version
 from tflm.schema.writer import write_model
+from tflm.versioning import needed_version
 
 AnyTable = TypeVar("AnyTable", bound=Any)
 

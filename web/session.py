@@ -17,18 +17,17 @@ from tflm.application.comparison import Probe, compare_models, comparison_report
 from tflm.application.compiled_fit import CompiledFit, compiled_verdict
 from tflm.application.errors import RequestError, described
 from tflm.application.export import sources
-from tflm.application.fit import Fit, fit
-from tflm.application.fit_report import fit_report
+from tflm.application.fit import Fit, fit, fit_report
 from tflm.application.machine import Machine, MachineOptions, libraries_for
 from tflm.application.models import bytes_from, load_model, share_from
 from tflm.application.rewriting_report import VERIFIED_INPUTS, placed, plan_progress, tile_progress, tile_report
 from tflm.arena_page import arena_page
 from tflm.boards import boards, by_name, chips, completions
-from tflm.boards.board_fit import BoardFit
-from tflm.boards.board_report import SIZE_COLUMNS, findings_report, fits_table, sizes_of
-from tflm.boards.device_check import check_device
 from tflm.c.compile import identifier_of
 from tflm.c.compile_report import compile_report
+from tflm.firmware.board_fit import BoardFit
+from tflm.firmware.board_report import SIZE_COLUMNS, findings_report, fits_table, sizes_of
+from tflm.firmware.device_check import check_device
 from tflm.memory import OptimalPlanner
 from tflm.memory.plan_search import DEFAULT_TIME_LIMIT
 from tflm.planning.plan_report import shown as plan_report

@@ -18,8 +18,9 @@ from tflm.application.machine import Machine, kernels_from, libraries_for
 from tflm.application.models import bytes_from, title_of
 from tflm.application.progress import Progress, silent
 from tflm.boards import Bank, Board, boards
-from tflm.boards.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, board_fit, combined, fits_of
-from tflm.boards.board_report import (
+from tflm.firmware.board_budget import board_budget
+from tflm.firmware.board_fit import Answer, BoardRefusal, KernelsRefusal, arena_with, board_fit, combined, fits_of
+from tflm.firmware.board_report import (
     SIZE_COLUMNS,
     concerns_line,
     fit_figures,
@@ -28,9 +29,8 @@ from tflm.boards.board_report import (
     sizes_of,
     verdict_figures,
 )
-from tflm.boards.device_check import operator_findings
-from tflm.boards.verdict import Verdict, verdict_of, within_budget
-from tflm.firmware.board_budget import board_budget
+from tflm.firmware.device_check import operator_findings
+from tflm.firmware.verdict import Verdict, verdict_of, within_budget
 from tflm.libraries import REFERENCE
 from tflm.memory import ARENA_ALIGNMENT
 from tflm.releases import Releases

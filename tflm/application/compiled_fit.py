@@ -10,8 +10,8 @@ from typing import Any
 
 import tflm
 from tflm.boards import Bank, Board, boards, chips
-from tflm.boards.board_fit import banks_for
 from tflm.errors import TflmError
+from tflm.firmware.board_fit import banks_for
 from tflm.report import with_thousands
 from tflm.schema.model import Model
 from tflm.targets import Target

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 
 from tflm.boards import Board, boards
-from tflm.boards.board_fit import BoardFit, BoardRefusal, fits_of
+from tflm.firmware.board_fit import BoardFit, BoardRefusal, fits_of
 from tflm.quantization.outline import estimated_int8_arena
 from tflm.quantization.repairs import is_float
 from tflm.report import shortened

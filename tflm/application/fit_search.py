@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from tflm.application.several_memories import memories_of_board, spread_of
 from tflm.boards import Board
-from tflm.boards.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
 from tflm.errors import ArenaError, OperatorError, UnresolvedOperator
+from tflm.firmware.board_fit import Answer, BoardFit, Split, board_fit, firmware_ram
 from tflm.libraries import KernelLibrary
 from tflm.libraries.plan_safety import values_lost_with
 from tflm.memory import OptimalPlanner

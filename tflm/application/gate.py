@@ -15,9 +15,9 @@ from tflm.application.errors import RequestError, described
 from tflm.application.hand_over import continue_within, not_fitting
 from tflm.application.machine import Machine
 from tflm.application.models import load_model, require_local
-from tflm.boards.board_fit import Answer, board_fit
-from tflm.boards.device_check import operator_findings
-from tflm.boards.verdict import Verdict, verdict_of, within_budget
+from tflm.firmware.board_fit import Answer, board_fit
+from tflm.firmware.device_check import operator_findings
+from tflm.firmware.verdict import Verdict, verdict_of, within_budget
 from tflm.report import NUMBER, TEXT, Report, Table
 
 HASH_DIGITS = 7

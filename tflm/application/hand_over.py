@@ -10,7 +10,7 @@ import tflm
 from tflm.application.compiled_fit import CompiledFit, compile_command
 from tflm.application.machine import BUILDS, Machine
 from tflm.boards import Board
-from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.firmware.board_fit import BoardFit, Split, board_fit
 from tflm.libraries import KernelLibrary
 from tflm.releases import Release
 from tflm.report import with_thousands

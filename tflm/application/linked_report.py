@@ -9,11 +9,11 @@ from typing import Any
 import tflm
 from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
-from tflm.boards.board_fit import BoardFit, FirmwareRam, board_fit
-from tflm.boards.board_report import verdict_figures
 from tflm.boards.sdks import NOTHING, Span
-from tflm.boards.verdict import Verdict, verdict_of
+from tflm.firmware.board_fit import BoardFit, FirmwareRam, board_fit
+from tflm.firmware.board_report import verdict_figures
 from tflm.firmware.linked import ARENA, MODEL, REST, TFLM, Linked, read_linked
+from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.report import NAME, NUMBER, Report, Table
 
 

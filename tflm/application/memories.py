@@ -11,7 +11,7 @@ from tflm.application.errors import OptionError
 from tflm.application.machine import Machine
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
-from tflm.boards.board_fit import BoardFit, Split, board_fit
+from tflm.firmware.board_fit import BoardFit, Split, board_fit
 from tflm.planning import MemoriesPlan
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import NUMBER, TEXT, Table

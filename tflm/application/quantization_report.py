@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import tflm
 from tflm.application.flash_report import firmware_flash_bytes
 from tflm.application.machine import Machine
-from tflm.boards.board_report import finding_figures
+from tflm.firmware.board_report import finding_figures
 from tflm.quantization import QuantizedModel
 from tflm.report import NAME, NUMBER, TEXT, Report, Table, with_thousands
 

@@ -11,8 +11,8 @@ import tflm
 from tflm.application.hand_over import not_fitting
 from tflm.application.machine import Machine
 from tflm.application.memories import MemoryUse, TwoMemories, fit_of, memories_table, uses_of
-from tflm.boards.board_fit import BoardFit
-from tflm.boards.board_report import verdict
+from tflm.firmware.board_fit import BoardFit
+from tflm.firmware.board_report import verdict
 from tflm.memory import SearchProgress
 from tflm.planning.improved_model import ImprovedModel
 from tflm.report import Report, with_thousands

@@ -15,8 +15,8 @@ from tflm.application.machine import Machine
 from tflm.application.memories import memory_of
 from tflm.application.models import bytes_from
 from tflm.boards import Bank, Board
-from tflm.boards.board_fit import BoardFit, Placement, board_fit
 from tflm.errors import ArgumentError
+from tflm.firmware.board_fit import BoardFit, Placement, board_fit
 from tflm.memory.arena import ARENA_ALIGNMENT
 from tflm.memory.several_memories import REGION_BYTES, Memory, require_memories
 from tflm.planning import MemoriesPlan

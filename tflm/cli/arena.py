@@ -28,9 +28,9 @@ from tflm.application.output_files import Written
 from tflm.application.settings import least_budget
 from tflm.arena_page import arena_page
 from tflm.atomic_write import write_atomically
-from tflm.boards.board_report import board_figures, fits_table
 from tflm.cli.output import answer, print_json, progress, short, show_table, wrote
 from tflm.cli.parameters import NAMED, AsJson, NodeData, PlanMemories, Shapes, Short
+from tflm.firmware.board_report import board_figures, fits_table
 from tflm.memory import MODEL_PLANNERS, PLANNERS
 from tflm.report import Report, short_size
 

@@ -8,12 +8,12 @@ from tflm.application.errors import CheckFailed, NotKnown
 from tflm.application.hand_over import fit_or_none, not_fitting
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
-from tflm.boards.board_fit import Answer
-from tflm.boards.board_report import finding_figures, findings_report
-from tflm.boards.device_check import check_device
-from tflm.boards.verdict import verdict_of
 from tflm.cli.output import answer, short
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
+from tflm.firmware.board_fit import Answer
+from tflm.firmware.board_report import finding_figures, findings_report
+from tflm.firmware.device_check import check_device
+from tflm.firmware.verdict import verdict_of
 from tflm.releases import NAMES_MOVED, WHEEL
 
 

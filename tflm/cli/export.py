@@ -32,13 +32,13 @@ from tflm.application.projects.compiled import compiled_name, compiled_project_f
 from tflm.application.several_memories import memories_of, spread_of
 from tflm.atomic_write import write_files
 from tflm.boards import Board
-from tflm.boards.board_fit import board_fit
-from tflm.boards.board_report import verdict
 from tflm.c.cmsis_nn import LIBRARY
 from tflm.c.compile import CompileOptions, compiled_with
 from tflm.cli.parameters import NAMED, CompiledMemories, CompiledRam, ModelPath
 from tflm.cli.plain_text import print_error, print_plain
 from tflm.errors import ArgumentError
+from tflm.firmware.board_fit import board_fit
+from tflm.firmware.board_report import verdict
 from tflm.libraries import KernelLibrary
 from tflm.memory.several_memories import Memory
 

@@ -10,19 +10,18 @@ import typer
 
 from tflm.application.arena import board_with_ram
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
-from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT
+from tflm.application.fit import DEFAULT_EXTRA_MACS, DEFAULT_RESERVE, DEFAULT_TIME_LIMIT, fit_figures, fit_report
 from tflm.application.fit import fit as fitted
-from tflm.application.fit_report import fit_figures, fit_report
 from tflm.application.hand_over import compiled_instead
 from tflm.application.machine import MachineOptions
 from tflm.application.models import bytes_from, load_model, share_from, title_of
 from tflm.application.output_files import Written
 from tflm.application.projects import origin_of_project
 from tflm.application.settings import settings
-from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, short, status_line, wrote
 from tflm.cli.parameters import NAMED, AsJson, ModelPath, Short
 from tflm.errors import ArgumentError
+from tflm.firmware.board_fit import Answer
 from tflm.report import short_size
 
 

@@ -13,9 +13,9 @@ from tflm.application.flash_report import flash_report
 from tflm.application.linked_report import linked_report
 from tflm.application.machine import MachineOptions
 from tflm.application.models import load_model, title_of
-from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer
 from tflm.cli.parameters import NAMED, AsJson, ModelPath
+from tflm.firmware.board_fit import Answer
 from tflm.firmware.flash import DEFAULT_BUILD
 
 

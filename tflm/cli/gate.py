@@ -15,9 +15,9 @@ from tflm.application.models import bytes_from
 from tflm.application.output_files import Written
 from tflm.application.settings import budgets_of
 from tflm.atomic_write import append
-from tflm.boards.board_fit import Answer
 from tflm.cli.output import answer, progress, short, wrote
 from tflm.cli.parameters import NAMED, AsJson, Short
+from tflm.firmware.board_fit import Answer
 
 
 def gate(

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 import tflm
+from tflm import versioning
 from tflm.application.models import load_model, title_of
 from tflm.atomic_write import write_atomically
 from tflm.cli.output import answer, wrote
 from tflm.cli.parameters import AsJson, ModelPath, Output
 from tflm.report import NAME, NUMBER, TEXT, Report, Table
-from tflm.schema import versioning
 
 
 def versions(

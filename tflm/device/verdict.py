@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.boards.device_check import DeviceFinding, operator_findings
 from tflm.device.device import NEVER, OPERATOR, Device
+from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.libraries import KernelLibrary
 from tflm.libraries.kernel_library import REFERENCE, Effect
 from tflm.runtime.growing_arena import ready_interpreter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tflm.boards.board_fit import BoardFit
 from tflm.errors import FirmwareError
+from tflm.firmware.board_fit import BoardFit
 from tflm.firmware.flash import flash
 from tflm.schema.model import Model
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from tflm.boards.device_check import DeviceFinding, operator_findings
 from tflm.errors import ArgumentError, ModelError, TflmError
+from tflm.firmware.device_check import DeviceFinding, operator_findings
 from tflm.libraries import library_for
 from tflm.libraries.component import ESPHOME
 from tflm.libraries.pins import esp_nn_stated, versions_in

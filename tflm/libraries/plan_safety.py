@@ -7,8 +7,8 @@ from functools import partial
 
 from tflm.kernels import REGISTRATIONS
 from tflm.kernels.overlap import Overlap
+from tflm.kernels.plan_checker import LostValue, lost_values, offline_places
 from tflm.libraries.kernel_library import REFERENCE, KernelLibrary
-from tflm.memory.plan_checker import LostValue, lost_values, offline_places
 from tflm.schema.model import Model
 from tflm.schema.offline_plan import broken_plan, offline_offsets
 from tflm.targets import Target

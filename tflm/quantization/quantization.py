@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tflm.boards.device_check import DeviceFinding, check_device
 from tflm.errors import ArgumentError, TflmError
 from tflm.evaluation.evaluation import Evaluation, evaluate
 from tflm.evaluation.samples import DataSet, data_set
+from tflm.firmware.device_check import DeviceFinding, check_device
 from tflm.libraries import KernelLibrary, Kernels, library_for
 from tflm.quantization.biases import with_fitting_biases
 from tflm.quantization.quantized_model import Alternative, FloatOperator, QuantizedModel

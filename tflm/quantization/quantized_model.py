@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tflm.atomic_write import write_atomically
-from tflm.boards.device_check import DeviceFinding
 from tflm.evaluation.evaluation import Evaluation
 from tflm.evaluation.signal import SignalLoss
+from tflm.firmware.device_check import DeviceFinding
 from tflm.quantization.recipe import Recipe
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.schema.model import Model

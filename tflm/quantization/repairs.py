@@ -17,8 +17,8 @@ from tflm.schema.reader import read_model
 from tflm.schema.tables import Model as Root
 from tflm.schema.tables import Operator, SignatureDef, Tensor, TensorMap
 from tflm.schema.verifier import builtin_code, called_subgraphs
-from tflm.schema.versioning.update import update_versions
 from tflm.schema.writer import write_model
+from tflm.versioning.update import update_versions
 
 SIGNATURE_KEY = "serving_default"
 """The key that converters give the only signature."""

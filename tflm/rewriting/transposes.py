@@ -29,7 +29,7 @@ from tflm.schema.enums import BuiltinOperator
 from tflm.schema.options import ReshapeOptions, TransposeOptions
 from tflm.schema.signature import Signature
 from tflm.schema.tables import Operator
-from tflm.schema.versioning import needed_version
+from tflm.versioning import needed_version
 
 ALIGNMENT = 16
 """Alignment of tensors in the arena."""

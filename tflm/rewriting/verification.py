@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.errors import OperatorError, RewriteError
+from tflm.kernels.plan_checker import lost_values
 from tflm.memory.buffer import Place
-from tflm.memory.plan_checker import lost_values
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_measurement_report import ArenaMeasurement
 from tflm.runtime.micro_op_resolver import MicroMutableOpResolver

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from tflm.errors import ArenaError, ArenaExhausted, ArgumentError, InterpreterError, ModelError, PlanIgnored
 from tflm.kernels.node import Node
+from tflm.kernels.plan_checker import lost_values
 from tflm.kernels.registration import NODE_AND_REGISTRATION, Registration
 from tflm.kernels.requests import Reads
 from tflm.libraries import Kernels, library_for
@@ -35,7 +36,6 @@ from tflm.memory.lifetimes import (
     ScratchBufferRequest,
     SubgraphLifetimeBuilder,
 )
-from tflm.memory.plan_checker import lost_values
 from tflm.memory.planner import MemoryPlanner, ask_planner, preserves_all_tensors, tell_planner
 from tflm.memory.several_memories import REGION_BYTES, SeveralMemoriesPlanner
 from tflm.memory.simple_memory_allocator import (

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tflm.errors import ArgumentError, InterpreterError, TensorIndexError
+from tflm.hooks import default_delegates
 from tflm.kernels.host_memory import HostMemory, track_host_array
 from tflm.kernels.node import InvokeAborted
-from tflm.late_imports import DEFAULT_DELEGATES, late_import
 from tflm.libraries import Kernels, library_for
 from tflm.libraries.plan_safety import require_safe_plan
 from tflm.memory.arena import Arena
@@ -109,7 +109,7 @@ class MicroInterpreter:
         self._decompression_memory = None if decompression_memory is None else Arena(decompression_memory)
         # DECODEs share this memory one after the other, so the order of operators must not change.
         if delegates is None:
-            delegates = late_import(DEFAULT_DELEGATES)(model) if decompression_memory is None else ()
+            delegates = default_delegates(model) if decompression_memory is None else ()
         self._delegates = list(delegates)
         self._graph: MicroGraph | None = None
         self._allocated: Layout | None = None

@@ -9,7 +9,7 @@ from tflm.report import NAME, NUMBER, TEXT, AnyFloat, Report, Table, with_thousa
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schema.model import FLEX_PREFIX, Model
 from tflm.schema.tables import QuantizationParameters, SubGraph, Tensor
-from tflm.schema.versioning import operator_versions, runtime_needed, runtime_of
+from tflm.versioning import operator_versions, runtime_needed, runtime_of
 
 Role = Literal["input", "output", "variable", "constant", ""]
 

@@ -1,4 +1,4 @@
-"""Checks that the calls of a plan find the values that they need, by symbolic execution; see `memory.plan_checker`.
+"""Checks that the calls of a plan find the values that they need, by symbolic execution; see `kernels.plan_checker`.
 
 A call checks that its input regions hold all rows that it reads, and labels the rows of its output. The check shares no
 code with the planner.
@@ -13,9 +13,9 @@ from tflm.kernels import REGISTRATIONS
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.layers.trailing_output import windows
 from tflm.kernels.overlap import OperatorFacts, TensorFacts
+from tflm.kernels.plan_checker import SymbolicRun
 from tflm.memory.buffer import Place
 from tflm.memory.byte_labels import Label, TensorKey, ValueBytes, part_of
-from tflm.memory.plan_checker import SymbolicRun
 from tflm.schedule.calls import BufferRegion, Call, MovedRows, Plan, RamBuffer
 from tflm.schedule.kernels import CallNeeds, Kernels, ShapedCall
 from tflm.schema.model import Model

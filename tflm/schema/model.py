@@ -9,7 +9,7 @@ from typing import Any
 
 from tflm.bounded_reading import MOST_MODEL_BYTES, read_stream
 from tflm.errors import ArgumentError, ModelError
-from tflm.late_imports import MODEL_REPORT, VERSION_FINDINGS, late_import
+from tflm.hooks import model_html, version_findings
 from tflm.schema import verifier
 from tflm.schema.c_array import model_in_c
 from tflm.schema.other_formats import TEXT, format_of, require_no_folder
@@ -98,7 +98,7 @@ class Model:
         return f"Model({what}{len(self.data)} bytes, operators: {operators}, subgraphs: {len(self.subgraphs)})"
 
     def _repr_html_(self) -> str:
-        shown: str = late_import(MODEL_REPORT)(self)
+        shown: str = model_html(self)
         return shown
 
     @property
@@ -180,7 +180,7 @@ def verify(data: Any) -> list[ModelError]:
     if outside:
         reason = "the data lies outside of the flatbuffer, where TFLM does not read it; tflm strip writes it inside"
         findings.append(ModelError(reason, table="Model", place=outside[0], level="warning"))
-    return [*findings, *late_import(VERSION_FINDINGS)(root)]
+    return [*findings, *version_findings(root)]
 
 
 def _has_error(findings: list[ModelError]) -> bool:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tflm.errors import ModelError
-from tflm.late_imports import PLAN_FINDINGS, late_import
+from tflm.hooks import plan_findings
 from tflm.schema.element_types import ELEMENT_TYPES
 from tflm.schema.enums import BuiltinOperator, TensorType
 from tflm.schema.layout import Table
@@ -70,7 +70,7 @@ def findings_in(model: Model) -> Findings:
         yield finding
         return
     if is_good and offsets is not None and any(offset != ONLINE for offset in offsets):
-        yield from late_import(PLAN_FINDINGS)(model, offsets)
+        yield from plan_findings(model, offsets)
 
 
 def _findings_in_tables(model: Model) -> Findings:

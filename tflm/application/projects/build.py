@@ -10,7 +10,7 @@ from tflm.application.export import names_of
 from tflm.application.machine import Machine
 from tflm.application.projects.parts import BoardIds, ids_of
 from tflm.boards import Bank
-from tflm.boards.board_fit import BoardFit, Placement
+from tflm.firmware.board_fit import BoardFit, Placement
 from tflm.schema.enums import TensorType
 
 LEAST_STACK = 2 << 10

@@ -19,10 +19,10 @@ from tflm.application.projects.kind import SKETCH, Kind
 from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.platformio import platformio_board
 from tflm.application.projects.templates import FileTemplate, console, rendered, wire
-from tflm.boards.board_fit import Placement
 from tflm.c.compile import CompiledModel, compile_model
 from tflm.c.header import TensorInterface, comment_text, interfaces
 from tflm.c.observation import TensorPlace, observed_steps, tensor_places
+from tflm.firmware.board_fit import Placement
 from tflm.graph import Graph
 from tflm.release import DISTRIBUTION
 from tflm.report import with_thousands

@@ -17,7 +17,7 @@ from tflm.application.projects.kinds import KINDS, kind_named
 from tflm.application.projects.templates import console, rendered, wire
 from tflm.application.several_memories import spread_of
 from tflm.boards import Board
-from tflm.boards.board_fit import BoardFit, Placement, board_fit
+from tflm.firmware.board_fit import BoardFit, Placement, board_fit
 from tflm.libraries import KernelLibrary
 from tflm.planning import MemoriesPlan
 from tflm.release import DISTRIBUTION

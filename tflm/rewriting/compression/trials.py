@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from tflm.boards.device_check import operator_findings
 from tflm.errors import RewriteError, TflmError
+from tflm.firmware.device_check import operator_findings
 from tflm.graph import Graph
 from tflm.kernels.reference.decode import SCHEMES, TFLM_DECODE, Scheme
 from tflm.libraries import KernelLibrary

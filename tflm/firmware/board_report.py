@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tflm.boards.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placement
-from tflm.boards.device_check import DeviceFinding
 from tflm.boards.sdks import Span
-from tflm.boards.verdict import Verdict, verdict_of
+from tflm.firmware.board_fit import BoardFit, BoardRefusal, KernelsRefusal, Placement
+from tflm.firmware.device_check import DeviceFinding
+from tflm.firmware.verdict import Verdict, verdict_of
 from tflm.releases import TODAY
 from tflm.report import NUMBER, TEXT, Report, Table
 from tflm.runtime.micro_measurement_report import ArenaMeasurement

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tflm.boards.board_fit import Answer, BoardFit
-from tflm.boards.device_check import DeviceFinding
 from tflm.boards.sdks import NOTHING, Span
 from tflm.boards.table import Bank
+from tflm.firmware.board_fit import Answer, BoardFit
+from tflm.firmware.device_check import DeviceFinding
 
 BUDGET = "arena"
 """The name of an arena's budget, among memories."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tflm.schema.model import Model, require_model
 from tflm.schema.patch import with_data_inside
 from tflm.schema.reader import read_model
-from tflm.schema.versioning import set_versions
 from tflm.schema.writer import write_model
+from tflm.versioning import set_versions
 
 
 def update_versions(model: Model, *, downgrade: bool = True) -> bytes:

@@ -13,8 +13,8 @@ from tflm.schema.enums import BuiltinOperator
 from tflm.schema.signature import Signature, signature_of
 from tflm.schema.tables import Buffer, Metadata, Model, Operator, OperatorCode, SubGraph
 from tflm.schema.verifier import builtin_code
-from tflm.schema.versioning.rules import brought_by, needed_version
-from tflm.schema.versioning.runtimes import first_runtime, release
+from tflm.versioning.rules import brought_by, needed_version
+from tflm.versioning.runtimes import first_runtime, release
 
 __all__ = [
     "OperatorVersion",

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tflm.errors import ModelError
 from tflm.schema.tables import Model
-from tflm.schema.versioning import METADATA_NAME, brought_by, min_runtime_version, operator_versions, runtime_needed
+from tflm.versioning import METADATA_NAME, brought_by, min_runtime_version, operator_versions, runtime_needed
 
 
 def version_findings(model: Model) -> Iterator[ModelError]:
