@@ -67,6 +67,16 @@ def test_what_is_not_raised_on_purpose_is_noticed(monkeypatch: pytest.MonkeyPatc
     assert "this is a bug in tflm" in answer.stderr
 
 
+def test_too_little_memory_is_no_bug(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object, **settings: object) -> None:
+        raise MemoryError("Unable to allocate 4.00 GiB")
+
+    monkeypatch.setattr("tflm.cli.run.ready_interpreter", fail)
+    answer = CliRunner().invoke(app, ["run", str(INT8_MODEL), "--random"])
+    assert (answer.exit_code, answer.stderr.count("\n")) == (1, 1)
+    assert "too little memory for this model: Unable to allocate 4.00 GiB" in answer.stderr
+
+
 OPERATORS = [
     (BuiltinOperator.SQUEEZE, SqueezeOptions()),
     (BuiltinOperator.RESHAPE, None),

@@ -26,4 +26,6 @@ def described(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         return f"{place}{error.strerror}"
+    if isinstance(error, MemoryError):
+        return f"this computer has too little memory for this model: {error or 'an allocation failed'}"
     return " ".join(str(error).split())

@@ -74,7 +74,7 @@ class Commands(TyperGroup):
                     raise
                 for line in traceback.format_exc().splitlines():
                     print_error(line)
-                if isinstance(error, (tflm.TflmError, OSError)):  # with --debug
+                if isinstance(error, (tflm.TflmError, OSError, MemoryError)):  # with --debug
                     sys.exit(1)
                 print_error(f"tflm: {BUG_REPORT}")
                 sys.exit(BUG)
@@ -119,7 +119,7 @@ def _printed_errors(debug: bool = False) -> Iterator[None]:
         try:
             with _escaped_usage_errors(), _flushed_output():
                 yield
-        except (tflm.TflmError, OSError) as error:
+        except (tflm.TflmError, OSError, MemoryError) as error:
             if debug or _is_closed_pipe(error):
                 raise
             print_error(f"tflm: {with_options(described(error))}")
