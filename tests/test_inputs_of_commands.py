@@ -115,6 +115,25 @@ def test_every_command_takes_the_same_samples(command: str, tmp_path: Path, monk
             assert samples_of(command, json.loads(answer.stdout), steps) == count, name
 
 
+def test_numbers_of_text_are_real_values_for_models_in_any_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = {type: doubling(tmp_path / f"{type.name}.tflite", type) for type in (TensorType.INT8, TensorType.FLOAT32)}
+    integers, floats = paths.values()
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "x.csv").write_text("3," * 11 + "5\n")
+    taken: list[Any] = []
+    step = Probe.step
+    monkeypatch.setattr(Probe, "step", lambda self, values: [taken.append(values), step(self, values)][1])
+    for one, other in ((integers, floats), (floats, integers)):
+        for data in (tmp_path / "folder", tmp_path / "folder" / "x.csv"):
+            answer = CliRunner().invoke(app, ["compare", str(one), str(other), "--inputs", str(data), "--check"])
+            assert (answer.exit_code, "0.00%" in answer.stdout) == (0, True), answer.output
+    assert all(np.asarray(values).reshape(-1).tolist() == [3.0] * 11 + [5.0] for values in taken)
+    (tmp_path / "folder" / "x.csv").write_text("3.25," * 11 + "5\n")
+    tflm.evaluate(tflm.Model.from_file(integers), tmp_path / "folder", workers=1)
+
+
 def test_an_array_is_one_sample_or_several_and_never_both() -> None:
     """Whatever has the input's shape but for dimensions of 1 is one sample; no shape can be read in two ways."""
     sizes = (1, 2, 3)

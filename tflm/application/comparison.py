@@ -177,7 +177,7 @@ def real_inputs(
         rng = np.random.default_rng(seed)
         drawn = [a if a.quantization is not None else b for a, b in zip(*(probe.inputs for probe in probes))]
         return [[_random_real(tensor, rng) for tensor in drawn] for _ in range(steps)]
-    given = read_inputs(path, probes[0].inputs)
+    given = read_inputs(path, probes[0].inputs, real=None)
     return [[_dequantized(tensor, values) for tensor, values in zip(probes[0].inputs, step)] for step in given]
 
 

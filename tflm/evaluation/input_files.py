@@ -41,7 +41,7 @@ SAMPLE_TYPES = {1: "u1", 2: "<i2", 4: "<i4"}
 
 
 def read_given(
-    files: Sequence[str], tensors: Sequence[TfLiteTensor], names: Mapping[str, int], real: bool
+    files: Sequence[str], tensors: Sequence[TfLiteTensor], names: Mapping[str, int], real: bool | None
 ) -> list[Arrays]:
     """Read the inputs of each step from one file for all inputs, or one file per input: `NAME=FILE`.
 
@@ -49,7 +49,7 @@ def read_given(
         files: as given.
         tensors: the inputs.
         names: the inputs' names, with their indices.
-        real: the files hold real values, to be quantized for each input.
+        real: the files hold real values, to be quantized for each input; None if only floats and text do.
 
     Raises:
         DataError: a file does not fit the model's inputs, or an input is missing or duplicate.
@@ -71,7 +71,7 @@ def read_given(
 
 
 def read_inputs(
-    path: Path, tensors: Sequence[TfLiteTensor], names: Mapping[str, int] | None = None, real: bool = False
+    path: Path, tensors: Sequence[TfLiteTensor], names: Mapping[str, int] | None = None, real: bool | None = False
 ) -> list[Arrays]:
     """Read the inputs of each step from a file: an .npz with `in_<step>_<i>`, input names or an array for each input.
 
@@ -114,7 +114,7 @@ def files_in(folder: Path) -> list[Path]:
     return sorted(path for path in folder.iterdir() if path.suffix.lower() in INPUT_SUFFIXES and path.is_file())
 
 
-def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def read_tensor(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     """Read the values of one input in each step from a file.
 
     A picture's channels are bytes: unchanged for uint8, less 128 for int8; as floats and real values they range from 0
@@ -125,7 +125,7 @@ def read_tensor(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
         DataError: the file does not fit the input.
         OSError: it can't be read.
     """
-    readers: dict[str, Callable[[Path, TfLiteTensor, bool], list[Array]]] = {
+    readers: dict[str, Callable[[Path, TfLiteTensor, bool | None], list[Array]]] = {
         ".npy": _npy,
         ".png": _picture,
         ".jpg": _picture,
@@ -211,7 +211,7 @@ def _named(names: Mapping[str, int], file: str) -> str:
     return ", ".join(f"--inputs {name}={file}" for name in names)
 
 
-def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     """Read the samples of a stored array for an input, after checking that they fit; with `real`, all are quantized."""
     count = require_samples(stored.shape, tensor, stored.name)
     if not 0 < count <= MOST_STEPS:
@@ -220,18 +220,18 @@ def _held(stored: StoredArray, tensor: TfLiteTensor, real: bool) -> list[Array]:
     return [tensor.quantized(each) if real else fitted(each, tensor, stored.name) for each in values]
 
 
-def _one(stored: StoredArray, tensor: TfLiteTensor, real: bool) -> Array:
+def _one(stored: StoredArray, tensor: TfLiteTensor, real: bool | None) -> Array:
     steps = _held(stored, tensor, real)
     if len(steps) != 1:
         raise DataError(f"{stored.name}: holds {len(steps)} samples; the key stands for one step")
     return steps[0]
 
 
-def _npy(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _npy(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     return _held(stored_array(path), tensor, real)
 
 
-def _raw(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _raw(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     wanted, dtype = tensor.data, np.dtype(np.float32) if real else tensor.data.dtype
     size = wanted.size * dtype.itemsize
     with path.open("rb") as file:
@@ -243,7 +243,7 @@ def _raw(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
     return [tensor.quantized(values) if real else values]
 
 
-def _picture(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _picture(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     try:
         from PIL import Image
     except ImportError:
@@ -280,7 +280,7 @@ def _channels(shape: tuple[int, ...], size: tuple[int, int]) -> int | None:
     return None
 
 
-def _sound(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _sound(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     samples, dtype = read_sound(path), tensor.data.dtype
     if real or dtype.kind == "f":
         return [tensor.quantized(step) for step in _split(path, tensor, samples / 32768)]
@@ -306,7 +306,7 @@ def read_sound(path: Path) -> npt.NDArray[np.int32]:
     return (samples - 128) << 8 if width == 1 else samples >> (8 * (width - 2))
 
 
-def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
+def _numbers(path: Path, tensor: TfLiteTensor, real: bool | None) -> list[Array]:
     values = array("d")
     try:
         for cells in read_rows(path):
@@ -315,7 +315,7 @@ def _numbers(path: Path, tensor: TfLiteTensor, real: bool) -> list[Array]:
         raise DataError(f"{path}: invalid number: {error}") from error
     numbers: Array = np.array(values, np.float64)
     steps, dtype = _split(path, tensor, numbers), tensor.data.dtype
-    if real or dtype.kind == "f":
+    if real is not False or dtype.kind == "f":
         return [tensor.quantized(step) for step in steps]
     limits = np.iinfo(np.uint8 if dtype.kind == "b" else dtype)
     wrong = numbers[(numbers != np.trunc(numbers)) | (numbers < limits.min) | (numbers > limits.max)]

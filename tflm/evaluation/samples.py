@@ -167,7 +167,7 @@ class Files:
             raise DataError(f"a folder of samples needs a model with one input; this one has {len(tensors)}")
         for i, path in enumerate(self.paths):
             try:
-                values = read_tensor(Path(path), tensors[0], False)
+                values = read_tensor(Path(path), tensors[0], None)
                 steps = [[fitted(step, tensors[0], path)] for step in values]
             except (DataError, OSError) as error:
                 yield error if isinstance(error, DataError) else DataError(f"{path}: {error.strerror or error}")
