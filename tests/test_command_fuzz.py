@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import tflm
 from tflm.cli.app import app
 from tflm.cli.group import BUG
+from tflm.libraries import library_for
 from tflm.schema import BuiltinOperator, ConcatenationOptions, SqueezeOptions, TensorType
 
 MUTANTS = 12
@@ -104,8 +105,23 @@ def test_an_operator_that_lacks_tensors_is_refused_or_left(
     builder.metadata("OfflineMemoryAllocation", struct.pack("<5i", 1, 0, 2, 0, 16))
     path = tmp_path / "model.tflite"
     path.write_bytes(builder.build())
-    for name in ("inspect", "arena", "fold", "strip", "check", "versions"):
+    for name in ("inspect", "arena", "fold", "strip", "check", "versions", "stream"):
         command_fuzz.ending([name, str(path)])
+
+
+@pytest.mark.parametrize("kernels", ["cmsis-nn", "arduino", "esp-nn"])
+def test_operators_that_lack_tensors_have_findings_of_every_library(kernels: str) -> None:
+    target = "esp32s3" if kernels == "esp-nn" else "cortex-m4"
+    library = library_for(kernels, tflm.targets.by_name(target))
+    for operator in {concern.operator for concern in library.concerns}:
+        for inputs in ([], [0], [0, -1]):
+            builder = tflm.ModelBuilder()
+            main = builder.subgraph()
+            main.input("x", (1, 4), TensorType.INT16)
+            y = main.tensor("y", (1, 4), TensorType.INT16)
+            main.operator(BuiltinOperator[operator], inputs, [])
+            main.output(y)
+            assert tflm.check_device(tflm.Model(builder.build()), target=target, kernels=kernels)
 
 
 @pytest.mark.parametrize("type", [TensorType.FLOAT32, TensorType.INT8])

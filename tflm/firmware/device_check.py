@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tflm.boards import Board
 from tflm.errors import OperatorError, TflmError, UnresolvedOperator
 from tflm.kernels import REGISTRATIONS
-from tflm.kernels.node import Node, NodeTensors
+from tflm.kernels.node import Node, NodeTensors, index_of
 from tflm.kernels.reference.decode import LOOK_UP_TABLE, TFLM_DECODE, encoded_tensor, table_mismatch
 from tflm.libraries import Effect, KernelLibrary, Kernels, library_for
 from tflm.libraries.plan_safety import values_lost_with
@@ -75,16 +75,16 @@ class _FileTensors(NodeTensors):
         return self._release
 
     def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return TfLiteTensor(self._tensors[node.inputs[index]], self.get_eval_input(node, index))
+        return TfLiteTensor(self._tensors[index_of(node.inputs, index, "input")], self.get_eval_input(node, index))
 
     def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return TfLiteTensor(self._tensors[node.outputs[index]], self.get_eval_output(node, index))
+        return TfLiteTensor(self._tensors[index_of(node.outputs, index, "output")], self.get_eval_output(node, index))
 
     def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return TfLiteEvalTensor(self._model, self._tensors[node.inputs[index]])
+        return TfLiteEvalTensor(self._model, self._tensors[index_of(node.inputs, index, "input")])
 
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return TfLiteEvalTensor(self._model, self._tensors[node.outputs[index]])
+        return TfLiteEvalTensor(self._model, self._tensors[index_of(node.outputs, index, "output")])
 
 
 def node_in_file(model: Model, subgraph: SubGraph, operator: Operator, target: Target, release: Release) -> Node:
@@ -208,7 +208,11 @@ def _reasons(
         return
     if name == TFLM_DECODE.name:
         yield from _mismatched_tables(model, view)
-    for concern in library.concerns_about(name, view):
+    try:
+        concerns = library.concerns_about(name, view)
+    except OperatorError:
+        return  # it lacks tensors: allocating the model reports it
+    for concern in concerns:
         yield concern.effect, concern.happens, concern.advice, concern.shown
 
 

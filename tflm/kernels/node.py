@@ -26,6 +26,21 @@ class InvokeAborted(Exception):
     """Raised by an operator to end an invoke early without an error, because later operators have no input yet."""
 
 
+def index_of(tensors: tuple[int, ...], index: int, what: str) -> int:
+    """The tensor at a place of a node.
+
+    Args:
+        tensors: the node's inputs or outputs.
+        what: their name for the error.
+
+    Raises:
+        OperatorError: the node has none there.
+    """
+    if index >= len(tensors) or tensors[index] < 0:
+        raise OperatorError(f"{what} {index} is missing; it has {len(tensors)}")
+    return tensors[index]
+
+
 class NodeTensors(Protocol):
     """Access to a node's tensors, and the target and release it runs on.
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from tflm.errors import InterpreterError, OperatorError
 from tflm.kernels.host_memory import track_host_array
-from tflm.kernels.node import KernelContext, Node
+from tflm.kernels.node import KernelContext, Node, index_of
 from tflm.kernels.requests import PersistentBuffer, Reads, Released, TempInput, TempIntermediate, TempOutput, nothing
 from tflm.memory.arena import ARENA_ALIGNMENT, Arena
 from tflm.memory.tensor import TfLiteEvalTensor, TfLiteTensor
@@ -112,11 +112,11 @@ class MicroContext(KernelContext):
         requests, node.pending = node.pending, nothing
         for request in requests(node):
             if isinstance(request, TempInput):
-                self._reserve_temp_tensor(_index_of(node.inputs, request.place, "input"))
+                self._reserve_temp_tensor(index_of(node.inputs, request.place, "input"))
             elif isinstance(request, TempOutput):
-                self._reserve_temp_tensor(_index_of(node.outputs, request.place, "output"))
+                self._reserve_temp_tensor(index_of(node.outputs, request.place, "output"))
             elif isinstance(request, TempIntermediate):
-                self._reserve_temp_tensor(_index_of(node.intermediates, request.place, "intermediate tensor"))
+                self._reserve_temp_tensor(index_of(node.intermediates, request.place, "intermediate tensor"))
             elif isinstance(request, Released):
                 tensors = node.inputs if isinstance(request.temp, TempInput) else node.outputs
                 self._allocator.release_temp_tensor((self.subgraph.tensors or [])[tensors[request.temp.place]])
@@ -126,25 +126,25 @@ class MicroContext(KernelContext):
                 node.scratch[request.name] = self.request_scratch_buffer_in_arena(request.bytes)
 
     def input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._tensor(_index_of(node.inputs, index, "input"))
+        return self._tensor(index_of(node.inputs, index, "input"))
 
     def output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._tensor(_index_of(node.outputs, index, "output"))
+        return self._tensor(index_of(node.outputs, index, "output"))
 
     def allocate_temp_input_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._temp_tensor(_index_of(node.inputs, index, "input"))
+        return self._temp_tensor(index_of(node.inputs, index, "input"))
 
     def allocate_temp_output_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._temp_tensor(_index_of(node.outputs, index, "output"))
+        return self._temp_tensor(index_of(node.outputs, index, "output"))
 
     def allocate_temp_intermediate_tensor(self, node: Node, index: int) -> TfLiteTensor:
-        return self._temp_tensor(_index_of(node.intermediates, index, "intermediate tensor"))
+        return self._temp_tensor(index_of(node.intermediates, index, "intermediate tensor"))
 
     def get_eval_input(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return self._eval_tensor(_index_of(node.inputs, index, "input"))
+        return self._eval_tensor(index_of(node.inputs, index, "input"))
 
     def get_eval_output(self, node: Node, index: int) -> TfLiteEvalTensor:
-        return self._eval_tensor(_index_of(node.outputs, index, "output"))
+        return self._eval_tensor(index_of(node.outputs, index, "output"))
 
     def find_or_create_resource(self, container: str, shared_name: str) -> int:
         return self._resources.find_or_create(container, shared_name)
@@ -210,12 +210,6 @@ class MicroContext(KernelContext):
         if self.state not in states:
             allowed = " or ".join(state.name.lower() for state in states)
             raise InterpreterError(f"a kernel can request {what} only during {allowed}, not {self.state.name.lower()}")
-
-
-def _index_of(tensors: tuple[int, ...], index: int, what: str) -> int:
-    if index >= len(tensors) or tensors[index] < 0:
-        raise OperatorError(f"{what} {index} is missing; it has {len(tensors)}")
-    return tensors[index]
 
 
 def _require_size(what: str, size: int) -> None:

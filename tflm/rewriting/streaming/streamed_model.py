@@ -28,6 +28,7 @@ from tflm.rewriting.streaming.time_rules import Track
 from tflm.rewriting.verification import random_inputs, require_same_values
 from tflm.runtime.growing_arena import ready_interpreter
 from tflm.runtime.micro_interpreter import MicroInterpreter
+from tflm.runtime.micro_measurement import measure_arena
 from tflm.runtime.micro_op_resolver import AllOpsResolver, MicroMutableOpResolver
 from tflm.runtime.operator_facts import multiply_accumulates
 from tflm.schedule.normal_form import normalize
@@ -135,6 +136,7 @@ def stream(
 
     Raises:
         ArgumentError: no axis can be streamed, or not with this hop; the message names the operator and what to do.
+        TflmError: the model cannot be run.
         RewriteError: an answer differs from the original's.
     """
     original = with_data_inside(require_model(model))
@@ -143,6 +145,7 @@ def stream(
         raise ArgumentError(f"invalid hop {hop!r} (expected the number of new frames, from 1)")
     graph = Graph(original)
     _require_fixed_shapes(graph)
+    measure_arena(original, resolver)
     simplified(graph)
     normalize(graph)
     base = Model(graph.written())
