@@ -145,6 +145,14 @@ def edge_cases(rng: np.random.Generator, *, by_channel: bool) -> Iterator[Case]:
         yield case_of(rng, np.dtype(np.int8), axes[0], axes[1], depth, channels, by_channel=by_channel)
 
 
+def extreme_cases(rng: np.random.Generator) -> Iterator[Case]:
+    """Layers with the largest sums of products, of up to more than 256 at a time."""
+    for depth, channels, sign in itertools.product((2, 7, 256, 257), (1, 2), (-1, 1)):
+        axes = Axis(1, 1, 1), Axis(9, 1, 9)
+        extremes = [(-128, -128), (-128, -127)][channels - 1], (-128, sign * 127)
+        yield case_of(rng, np.dtype(np.int8), *axes, depth, channels, by_channel=False, extremes=extremes)
+
+
 def case_of(
     rng: np.random.Generator,
     dtype: np.dtype[Any],
@@ -154,12 +162,16 @@ def case_of(
     channels: int,
     *,
     by_channel: bool,
+    extremes: Sequence[tuple[int, int]] = (),
 ) -> Case:
-    """A layer with these windows, of random numbers."""
+    """A layer with these windows, of random numbers; or of extreme weights and elements, which take turns."""
     info = np.iinfo(dtype)
     x = rng.integers(info.min, int(info.max) + 1, (1, rows.size, columns.size, depth)).astype(dtype)
     seen = 1 if by_channel else depth
     weights = rng.integers(-127, 128, (1, channels, rows.taps, columns.taps, seen))
+    for array, values in zip((weights, x), extremes):
+        array[...] = np.resize(values, array.shape)
+        array[:, -1:] = rng.choice(values, array[:, -1:].shape)
     multiplier, output = quantization(rng, dtype, channels)
     zero_point = int(rng.integers(-128, 128)) if dtype == np.int8 else 0
     bias = rng.integers(-3000, 3000, channels)
@@ -192,7 +204,8 @@ def window_sums(
 def cases(request: pytest.FixtureRequest) -> list[Case]:
     rng = np.random.default_rng([30, request.param])
     cases = [random_case(rng, by_channel=request.param) for _ in range(CASES)]
-    return [*cases, *edge_cases(rng, by_channel=request.param)]
+    cases += edge_cases(rng, by_channel=request.param)
+    return cases if request.param else [*cases, *extreme_cases(rng)]
 
 
 def test_windows_have_the_sums_of_their_products(cases: list[Case]) -> None:
@@ -319,7 +332,7 @@ def command_on(processor: str, source: str, folder: Path) -> list[str | Path]:
 
 
 @pytest.mark.filterwarnings("ignore:kernels can't be compiled")
-@pytest.mark.parametrize("processor", ["", "-DLONG_MULTIPLY=0", "cortex-m4", "cortex-m0plus"])
+@pytest.mark.parametrize("processor", ["", "-DLONG_MULTIPLY=0", "cortex-m4", "cortex-m3", "cortex-m0plus"])
 def test_c_gives_the_same(cases: list[Case], tmp_path: Path, processor: str) -> None:
     """Without undefined behaviour, and without a byte outside of the arrays; with and without assembly."""
     bound = [(case, steps) for case in cases for steps in [case.bind(case.x, case.y)] if steps]

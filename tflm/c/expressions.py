@@ -16,6 +16,7 @@ import numpy as np
 from tflm.c import terms
 from tflm.c.indices import index_variables
 from tflm.c.instances import (
+    RESULTS,
     Instance,
     Instances,
     callees_of,
@@ -24,6 +25,7 @@ from tflm.c.instances import (
     pointer_type,
     promoted,
     return_type,
+    sets_results,
 )
 from tflm.c.syntax import TranslationError, global_of, parameters_of, tree_of
 from tflm.c.terms import CONDITIONAL, PRIMARY, SUM, UNARY, Term
@@ -316,8 +318,8 @@ class ExpressionWriter:
         if name.endswith("_from"):
             pointer, offset = self.term(arguments[0]), self.term(arguments[1], as_index=True)
             return Term(f"{pointer.inside(SUM)} + {offset.inside(SUM + 1)}", SUM, pointer.value, "")
-        if name.endswith("_at"):
-            return self._elements_at(self.term(arguments[0], as_index=True), name.removesuffix("_at"))
+        if name.endswith(("_at", "_of")):
+            return self._elements_at(self.term(arguments[0], as_index=True), name.rpartition("_")[0])
         raise TranslationError(f"C has no {name}")
 
     def _move_bytes(self, target: Term, source: Term, count: Term) -> Term:
@@ -344,7 +346,8 @@ class ExpressionWriter:
         roots = dict(_roots(given))
         for parameter in instance.written:
             self.instance.written |= roots[parameter]
-        text = f"{instance.token}({', '.join(_passed(instance, given))})"
+        passed = list(_passed(instance, given))
+        text = f"{instance.token}({', '.join([f'&{RESULTS}', *passed] if sets_results(instance) else passed)})"
         returned = instance.returned
         if returned is None:
             return Term(text, PRIMARY, Constant(None), "")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tflm.c import terms
 from tflm.c.expressions import ExpressionWriter
-from tflm.c.instances import Instance, Instances, identifier, promoted, return_type
+from tflm.c.instances import RESULTS, Instance, Instances, identifier, promoted, return_type, sets_results
 from tflm.c.scopes import Scopes, names_in
 from tflm.c.syntax import TranslationError, body_of, parameters_of, tree_of
 from tflm.c.terms import PRIMARY, SUM, Term
@@ -148,7 +148,12 @@ class FunctionWriter(ExpressionWriter):
             raise TranslationError("as many values as targets are assigned")
         self.temporaries += 1
         name = f"results_{self.temporaries}"
-        self._line(f"const {results.c_type} {name} = {results.text};")
+        by_address = f"(&{RESULTS}, "
+        if by_address in results.text:
+            self._line(f"{results.c_type} {name};")
+            self._line(results.text.replace(by_address, f"(&{name}, ") + ";")
+        else:
+            self._line(f"const {results.c_type} {name} = {results.text};")
         for place, (target, number) in enumerate(zip(targets, results.value.parts)):
             if not isinstance(target, ast.Name):
                 raise TranslationError("results of functions are assigned to variables")
@@ -381,7 +386,12 @@ class FunctionWriter(ExpressionWriter):
             terms.implicit(term, promoted(number.c_type)) if number.is_integer else terms.as_number(term, number.dtype)
             for term, number in zip(given, joint.parts)
         )
-        self._line(f"return ({return_type(self.instance)}){{{', '.join(term.text for term in texts)}}};")
+        made = f"({return_type(self.instance)}){{{', '.join(term.text for term in texts)}}};"
+        if sets_results(self.instance):
+            self._line(f"*{RESULTS} = {made}")
+            self._line("return;")
+        else:
+            self._line(f"return {made}")
 
     def _return(self, node: ast.Return, is_last: bool) -> None:
         if node.value is None or (isinstance(node.value, ast.Constant) and node.value.value is None):

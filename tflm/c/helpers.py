@@ -107,6 +107,19 @@ _DSP_ASSEMBLY = """\
 #endif
 """
 
+_THUMB_ASSEMBLY = """\
+/* Whether functions may be written in the assembly of a Cortex-M without them. */
+#ifndef THUMB_ASSEMBLY
+#if DSP_ASSEMBLY || !defined(__ARM_ARCH_PROFILE) || !defined(__GNUC__)
+#define THUMB_ASSEMBLY 0
+#elif __ARM_ARCH_PROFILE != 'M' || (!defined(__clang__) && __GNUC__ < 8) || LONG_MULTIPLY >= __ARM_ARCH_ISA_THUMB
+#define THUMB_ASSEMBLY 0
+#else
+#define THUMB_ASSEMBLY 1
+#endif
+#endif
+"""
+
 HELPERS = {
     "leading_zeros": _LEADING_ZEROS,
     "truncated": _TRUNCATED,
@@ -121,7 +134,7 @@ HELPERS = {
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
-CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY, "DSP_ASSEMBLY": _DSP_ASSEMBLY}
+CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY, "DSP_ASSEMBLY": _DSP_ASSEMBLY, "THUMB_ASSEMBLY": _THUMB_ASSEMBLY}
 """Macros of `BuildConstant`: the definition of each."""
 
 

@@ -10,6 +10,7 @@ from types import FunctionType
 from tflm.c.syntax import TranslationError
 from tflm.c.terms import Term
 from tflm.c.values import INT32, INT64, Callee, Constant, Number, Pointer, Range, Record, Results, Value, range_of
+from tflm.compiler.language import ASSEMBLY
 
 KEYWORDS = frozenset(
     re.findall(
@@ -103,6 +104,15 @@ def return_type(instance: Instance) -> str:
     if instance.is_kernel:
         return "int"
     return promoted(instance.returned.c_type)
+
+
+RESULTS = "results"
+"""The parameter of the structure that a function sets, if it does not return it."""
+
+
+def sets_results(instance: Instance) -> bool:
+    """Whether a structure of numbers is set by address: compilers return none from functions in assembly."""
+    return isinstance(instance.returned, Results) and ASSEMBLY in vars(instance.function)
 
 
 def promoted(c_type: str) -> str:

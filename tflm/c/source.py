@@ -18,7 +18,7 @@ from typing import Any
 
 from tflm.c.functions import FunctionWriter
 from tflm.c.helpers import CONSTANTS, HELPERS, helpers_of
-from tflm.c.instances import Instance, identifier, pointer_type, promoted, return_type
+from tflm.c.instances import RESULTS, Instance, identifier, pointer_type, promoted, return_type, sets_results
 from tflm.c.syntax import TranslationError, docstring_of, tree_of
 from tflm.c.values import INT32, Callee, Number, Pointer, Range, Record, Results, Value, range_of
 from tflm.compiler.language import (
@@ -107,9 +107,7 @@ UNUSED = "UNUSED "
 DEFINITIONS = {
     NAKED: """\
 #if defined(__clang__)
-#if DSP_ASSEMBLY /* does without functions that plain C calls */
-#pragma clang diagnostic ignored "-Wunused-function"
-#endif
+#pragma clang diagnostic ignored "-Wunused-function" /* assembly does without functions that plain C calls */
 #define NAKED __attribute__((naked, noinline))
 #else /* callers must not look at what the assembly does with registers */
 #define NAKED __attribute__((naked, noipa))
@@ -128,7 +126,7 @@ DEFINITIONS = {
     NOT_INLINED: """\
 #ifndef NOT_INLINED
 #if defined(__GNUC__)
-#define NOT_INLINED __attribute__((noinline))
+#define NOT_INLINED __attribute__((noinline, unused))
 #else
 #define NOT_INLINED
 #endif
@@ -324,9 +322,11 @@ def _parameter_type(value: Number) -> str:
 
 
 def _head(instance: Instance, name: str, linkage: str, qualifier: str = "") -> str:
-    given = [qualifier + parameter.declaration for parameter in _parameters(instance)] or ["void"]
+    by_address = sets_results(instance)
+    results = [f"{return_type(instance)} *{RESULTS}"] if by_address else []
+    given = [qualifier + each for each in (*results, *(p.declaration for p in _parameters(instance)))] or ["void"]
     returned = instance.returned
-    if instance.is_void:
+    if instance.is_void or by_address:
         result = "void "
     elif isinstance(returned, Pointer):
         result = pointer_type(returned, instance.written)
@@ -359,28 +359,22 @@ def _definition(instance: Instance, name: str, linkage: str) -> str:
         linkage = "static inline " + INLINED * _is_always_inlined(instance)
     head = _comment(docstring_of(tree_of(instance.function)))
     body = f"{_head(instance, name, linkage)}\n{{\n" + "\n".join(instance.lines) + "\n}\n"
-    assembly = _assembly(instance)
-    if assembly is not None:
-        naked = _head(instance, name, "static " + NAKED, UNUSED)
-        body = f"#if DSP_ASSEMBLY\n{naked}\n{{\n{assembly}}}\n#else\n{body}#endif\n"
+    naked = _head(instance, name, "static " + NAKED, UNUSED)
+    ways = [f"if {condition}\n{naked}\n{{\n{text}}}\n" for condition, text in _assembly(instance)]
+    if ways:
+        body = f"#{'#el'.join(ways)}#else\n{body}#endif\n"
     return _results_structure(instance) + head + body
 
 
-def _assembly(instance: Instance) -> str | None:
-    """The body of an instance in assembly, if it has one."""
-    text = vars(instance.function).get(ASSEMBLY, _no_assembly)(
-        {name: value.function for name, value in instance.arguments.items() if isinstance(value, Callee)}
-    )
-    if text is None:
-        return None
-    # Compilers need not take strings of more than 4095 characters.
-    lines = (f'        "{line.strip().replace(", ", ",")}\\n"\n' for line in text.splitlines())
-    return f"    __asm__ volatile(\n{''.join(lines)}    );\n"
-
-
-def _no_assembly(functions: dict[str, FunctionType]) -> str | None:
-    """Of a function that the compiler translates."""
-    return None
+def _assembly(instance: Instance) -> Iterator[tuple[str, str]]:
+    """Bodies of an instance in assembly, with their conditions."""
+    functions = {name: value.function for name, value in instance.arguments.items() if isinstance(value, Callee)}
+    for condition, write in vars(instance.function).get(ASSEMBLY, {}).items():
+        text = write(functions)
+        if text is not None:
+            # Compilers need not take strings of more than 4095 characters.
+            lines = (f'        "{line.strip().replace(", ", ",")}\\n"\n' for line in text.splitlines())
+            yield condition, f"    __asm__ volatile(\n{''.join(lines)}    );\n"
 
 
 def _is_always_inlined(instance: Instance) -> bool:

@@ -11,6 +11,10 @@ DSP_ASSEMBLY = BuildConstant(0)
 """Whether functions under `assembled` are in assembly."""
 
 
+THUMB_ASSEMBLY = BuildConstant(0)
+"""The same, for Cortex-M without DSP instructions."""
+
+
 @intrinsic
 def int8_at(address: int) -> Int8s:
     """The int8 elements at an address."""
@@ -62,6 +66,12 @@ def int16_at(address: int) -> Int16s:
 @intrinsic
 def int32_at(address: int) -> Int32s:
     """The int32 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int32_of(elements: Elements) -> Int32s:
+    """The int32 elements in the place of others."""
     raise NotImplementedError
 
 

@@ -292,16 +292,17 @@ def standalone(function: Function) -> Function:
     return function
 
 
-def assembled(text: Callable[[Mapping[str, Any]], str | None]) -> Callable[[Function], Function]:
-    """Let C have a function under `standalone` in assembly, too, for Arm processors with DSP instructions.
+def assembled(texts: Mapping[str, Callable[[Mapping[str, Any]], str | None]]) -> Callable[[Function], Function]:
+    """Let C have a function under `standalone` in assembly, too.
 
     Args:
-        text: the instructions of the whole function, one on a line, for the functions that its parameters stand for;
-            None where it is left to the compiler.
+        texts: by conditions of the preprocessor, of which the first that holds counts: the instructions of the whole
+            function, one on a line, for the functions that its parameters stand for; None where it is left to the
+            compiler.
     """
 
     def mark(function: Function) -> Function:
-        vars(function)[ASSEMBLY] = text
+        vars(function)[ASSEMBLY] = texts
         return function
 
     return mark

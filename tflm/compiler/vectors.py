@@ -34,6 +34,11 @@ def int32_at(builder: ir.IRBuilder, address: Value) -> Value:
     return builder.inttoptr(address, INT32.as_pointer())
 
 
+def int32_of(builder: ir.IRBuilder, elements: Value) -> Value:
+    """A pointer to int32."""
+    return builder.bitcast(elements, INT32.as_pointer())
+
+
 def int64_at(builder: ir.IRBuilder, address: Value) -> Value:
     """A pointer to int64."""
     return builder.inttoptr(address, INT64.as_pointer())

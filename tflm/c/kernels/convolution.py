@@ -77,17 +77,18 @@ def bind_layer(layer: Layer, rows: Axis, columns: Axis, x: npt.NDArray[Any], y: 
     if x.dtype == np.int8:
         weights = weights[..., order_of(weights.shape[2], shape.run, shape.fours)]
     packed = packed_weights(weights, depth_of_round(x.itemsize))
+    shape = shape._replace(products=packed.shape[2], is_joint=int(pairs_below(packed, 1 << 15)))
     tables = np.zeros((groups, -(-channels // CHANNELS) * CHANNELS, CONSTANTS), np.int32)
     tables[:, :channels] = scaling.table.reshape(groups, channels, CONSTANTS)
     held = work_array((packed.shape[2], WINDOWS // 2), np.int32).view(np.int16)
-    arrays = {"held": held, "shape": shape._replace(products=packed.shape[2])}
+    arrays = {"held": held, "shape": shape}
     names = {"rounding": scaling.rounding, "clamp": scaling.clamp}
     multiply = KERNELS[x.dtype]
     return [
         multiply.step(
             **names,
             x=x[batch].reshape(-1)[group * depth :],
-            weights=packed[group],
+            weights=packed[group].reshape(-1).view(np.int32 if x.dtype == np.int8 else np.int8),
             table=tables[group],
             y=y[batch].reshape(-1)[group * channels :],
             **arrays,
@@ -114,6 +115,16 @@ def packed_weights(weights: npt.NDArray[Any], depth: int) -> npt.NDArray[np.int8
     filled[:, :channels, :products] = weights
     by_pair = filled.reshape(groups, pairs, CHANNELS, rounds * depth).transpose(0, 1, 3, 2)
     return np.ascontiguousarray(by_pair, None)
+
+
+def pairs_below(packed: npt.NDArray[np.int8], limit: int) -> bool:
+    """Whether the sum of two products that are made in a round is below a limit, for any elements of 8 bits.
+
+    Args:
+        packed: as `packed_weights` returns them.
+    """
+    pairs = abs(packed.astype(np.int32)).reshape(*packed.shape[:2], -1, DEPTH, CHANNELS).sum(axis=3)
+    return bool(pairs.max(initial=0) * 128 < limit)
 
 
 def shape_of(
@@ -161,6 +172,7 @@ def shape_of(
         has_runs=int(has_runs),
         run=run,
         fours=fours,
+        is_joint=0,
         is_even=int(is_even),
         zero_point=zero_point,
         least=scaling.least,

@@ -130,7 +130,7 @@ def rows_of(
         y = int8_from(y, image.y_step)
 
 
-@assembled(dsp.rows_by_one)
+@assembled({dsp.CONDITION: dsp.rows_by_one})
 @standalone
 def rows_by_one(
     rounding: Any,
@@ -186,7 +186,7 @@ def rows_by_one(
     )
 
 
-@assembled(dsp.rows_by_two)
+@assembled({dsp.CONDITION: dsp.rows_by_two})
 @standalone
 def rows_by_two(
     rounding: Any,
@@ -544,7 +544,7 @@ def _assembly_of_fours(functions: Mapping[str, Any]) -> str | None:
     return dsp.set_fours(functions) if functions["spread"] is SPREADS["each"] else None
 
 
-@assembled(_assembly_of_fours)
+@assembled({dsp.CONDITION: _assembly_of_fours})
 @standalone
 def set_fours(
     spread: Any,

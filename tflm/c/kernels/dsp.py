@@ -14,6 +14,9 @@ from tflm.c.kernels.steps import FRACTION
 
 Functions = Mapping[str, Callable[..., Any]]
 
+CONDITION = "DSP_ASSEMBLY"
+"""Of these functions, in C."""
+
 STEP_BYTES = 52
 """Of the code for two products of four windows and two channels."""
 

@@ -3,6 +3,9 @@
 Windows are held as pairs of 16 bits: for each two elements that are multiplied in one round, those of four windows. Of
 four elements in a row, the even ones are a pair, and the odd ones: so a word of bytes becomes two pairs. What a row of
 a window has more is held behind all of these. The weights are in the same order.
+
+Without DSP instructions, a word holds an element of one window and, further up, that of another one: one multiplication
+makes both products.
 """
 
 from __future__ import annotations
@@ -12,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp
+from tflm.c.kernels import dsp, thumb
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import DSP_ASSEMBLY, LONG_MULTIPLY, int8_from, int16_from
+from tflm.compiler.intrinsics import DSP_ASSEMBLY, LONG_MULTIPLY, int8_from, int16_from, int32_from, int32_of
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 
@@ -30,6 +33,9 @@ Weights are filled up with zeros to these."""
 
 FOUR, PAIRS = 4 * WINDOWS, DEPTH * WINDOWS
 """What four elements of each window take, and two of them."""
+
+RUN = 128
+"""The most rounds of two products for which sums have 23 bits."""
 
 
 class Shape(NamedTuple):
@@ -50,6 +56,7 @@ class Shape(NamedTuple):
         is_pointwise: whether window i is element i of the image, whose depth is a multiple of 4.
         has_runs: whether the elements of a window's row are adjacent.
         run: elements that are adjacent; fours: how many times four of them are held as two pairs.
+        is_joint: whether a pair of products of a channel is below 2^15, for any elements.
         is_even: whether the depth is a multiple of 4, and all of it held so.
         zero_point: of the input, which stands for elements outside of the image.
         least, most: of the output.
@@ -79,6 +86,7 @@ class Shape(NamedTuple):
     has_runs: int
     run: int
     fours: int
+    is_joint: int
     is_even: int
     zero_point: int
     least: int
@@ -97,7 +105,7 @@ def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
     return np.concatenate([paired.reshape(-1), elements[:, 4 * fours :].reshape(-1)])
 
 
-@assembled(dsp.hold_fours)
+@assembled({dsp.CONDITION: dsp.hold_fours})
 @standalone
 def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
     """Hold so many times four elements of a window."""
@@ -110,29 +118,85 @@ def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
         held = int16_from(held, FOUR)
 
 
-@assembled(dsp.hold_adjacent)
+@inlined
+def upper_unit() -> Any:
+    """What the upper of two elements in a word is multiplied by."""
+    return (1 << 23) if LONG_MULTIPLY else (1 << 16)
+
+
+@standalone
+def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
+    """Hold so many times four elements of a window in words, or above those of another one."""
+    for _k in range(count):
+        if is_upper:
+            words[0] += x[0] * upper_unit()
+            words[1] += x[2] * upper_unit()
+            words[WINDOWS] += x[1] * upper_unit()
+            words[WINDOWS + 1] += x[3] * upper_unit()
+        else:
+            words[0] = x[0]
+            words[1] = x[2]
+            words[WINDOWS] = x[1]
+            words[WINDOWS + 1] = x[3]
+        x = int8_from(x, 4)
+        words = int32_from(words, PAIRS)
+
+
+@assembled({dsp.CONDITION: dsp.hold_adjacent})
 @standalone
 def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int) -> None:
     """Hold so many times four elements of each of four windows, which are a step apart."""
-    for place in unrolled(WINDOWS):
-        hold_fours(int8_from(x, place * step), int16_from(held, 2 * place), count)
+    words = int32_of(held)
+    third = int8_from(x, 2 * step)
+    for _k in range(count):
+        for k in unrolled(4):
+            place = (k & 1) * WINDOWS + (k >> 1)
+            words[place] = x[k] + x[k + step] * upper_unit()
+            words[place + 2] = third[k] + third[k + step] * upper_unit()
+        x = int8_from(x, 4)
+        third = int8_from(third, 4)
+        words = int32_from(words, PAIRS)
 
 
 @inlined
-def hold_alike(held: Int16s, value: int, count: int) -> None:
+def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: int) -> None:
+    """Hold so many times four elements of one of four windows."""
+    if is_joint:
+        hold_jointly(x, int32_from(int32_of(held), (at >> 1) - (place & 1)), count, place & 1)
+    else:
+        hold_fours(x, int16_from(held, at), count)
+
+
+@inlined
+def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int) -> None:
+    """Hold one element of one of four windows."""
+    if is_joint:
+        words = int32_of(held)
+        joint = (at >> 1) + (at & 1) - (place & 1)
+        if place & 1:
+            words[joint] += value * upper_unit()
+        else:
+            words[joint] = value
+    else:
+        held[at] = value
+
+
+@inlined
+def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joint: int) -> None:
     """Hold a value as so many times four elements."""
-    for k in range(0, FOUR * count, PAIRS):
-        held[k] = value
-        held[k + 1] = value
+    for k in range(at, at + FOUR * count, PAIRS):
+        hold_element(held, k, place, value, is_joint)
+        hold_element(held, k + 1, place, value, is_joint)
 
 
 @inlined
-def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any) -> None:
+def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_joint: int) -> None:
     """Hold the elements of one of four windows.
 
     Args:
         place: of the window among the four.
         window: its number.
+        is_joint: whether words hold elements of two windows each; the first of these is held before the second.
     """
     top = window // shape.y_columns * shape.row_stride - shape.rows_before
     left = window % shape.y_columns * shape.column_stride - shape.columns_before
@@ -146,10 +210,10 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any) -> 
         if is_inside and has_row:
             at = (top * shape.x_columns + left) * shape.depth
             if shape.fours > 0:
-                hold_fours(int8_from(x, at), int16_from(held, target), shape.fours)
+                hold_run(int8_from(x, at), held, target, place, shape.fours, is_joint)
             target += FOUR * shape.fours
             for k in range(4 * shape.fours, shape.run):
-                held[single + parity] = x[at + k]
+                hold_element(held, single + parity, place, x[at + k], is_joint)
                 single += PAIRS * parity
                 parity = 1 - parity
         else:
@@ -160,17 +224,18 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any) -> 
                 at = (top * shape.x_columns + column) * shape.x_step
                 if shape.is_even:
                     if sees:
-                        hold_fours(int8_from(x, at), int16_from(held, target), shape.depth >> 2)
+                        hold_run(int8_from(x, at), held, target, place, shape.depth >> 2, is_joint)
                     else:
-                        hold_alike(int16_from(held, target), shape.zero_point, shape.depth >> 2)
+                        hold_alike(held, target, place, shape.zero_point, shape.depth >> 2, is_joint)
                     target += WINDOWS * shape.depth
                 else:
                     for k in range(shape.depth):
                         value = x[at + k] if sees else shape.zero_point
                         if element < 4 * shape.fours:
-                            held[target + FOUR * (element >> 2) + PAIRS * (element & 1) + ((element >> 1) & 1)] = value
+                            inner = FOUR * (element >> 2) + PAIRS * (element & 1) + ((element >> 1) & 1)
+                            hold_element(held, target + inner, place, value, is_joint)
                         else:
-                            held[single + parity] = value
+                            hold_element(held, single + parity, place, value, is_joint)
                             single += PAIRS * parity
                             parity = 1 - parity
                         element += 1
@@ -181,39 +246,68 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any) -> 
 
 
 @inlined
-def sums_of_four(held: Int16s, weights: Int8s, rounds: int) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:
-    """The sums of four windows for a channel, then those for the next one."""
-    sum00, sum01, sum02, sum03 = 0, 0, 0, 0
-    sum10, sum11, sum12, sum13 = 0, 0, 0, 0
-    for _round in range(rounds):
-        for k in unrolled(DEPTH):
-            w0, w1 = weights[CHANNELS * k], weights[CHANNELS * k + 1]
-            sum00 += held[k] * w0
-            sum10 += held[k] * w1
-            sum01 += held[DEPTH + k] * w0
-            sum11 += held[DEPTH + k] * w1
-            sum02 += held[2 * DEPTH + k] * w0
-            sum12 += held[2 * DEPTH + k] * w1
-            sum03 += held[3 * DEPTH + k] * w0
-            sum13 += held[3 * DEPTH + k] * w1
-        held = int16_from(held, PAIRS)
-        weights = int8_from(weights, CHANNELS * DEPTH)
-    return sum00, sum01, sum02, sum03, sum10, sum11, sum12, sum13
+def byte_of(word: int, left: int) -> Any:
+    """The byte of a word that is the highest one after a shift to the left."""
+    return as_int32(as_int64(word) << left) >> 24
 
 
-@assembled(dsp.sums_of_one)
+@inlined
+def joined(lower: int, upper: int) -> Any:
+    """Two numbers in one."""
+    return (as_int64(upper) << 32) | (as_int64(lower) & 0xFFFFFFFF)
+
+
+@assembled({thumb.LONG: thumb.joint_sums_long, thumb.SHORT: thumb.joint_sums_short})
 @standalone
-def sums_of_one(held: Int16s, weights: Int8s, rounds: int) -> int:
+def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
+    """The sums of the first two windows for a channel, and of the others, as `lower_sum` and `upper_sum` take them.
+
+    Args:
+        twice: rounds; in the lowest bit, which of two channels it is.
+    """
+    left = 24 - 8 * (twice & 1)
+    sums0, sums1 = as_int64(0), as_int64(0)
+    # Of both elements, modulo 2^32, and of the upper ones.
+    both0, both1, upper0, upper1 = 0, 0, 0, 0
+    for _round in range(twice >> 1):
+        w0, w1 = byte_of(weights[0], left), byte_of(weights[0], left - 16)
+        if LONG_MULTIPLY:
+            sums0 += as_int64(words[0]) * w0 + as_int64(words[1]) * w1
+            sums1 += as_int64(words[2]) * w0 + as_int64(words[3]) * w1
+        else:
+            first, second = words[0] * w0 + words[1] * w1, words[2] * w0 + words[3] * w1
+            both0, upper0 = as_int32(as_int64(both0) + first), upper0 + ((first + (1 << 15)) >> 16)
+            both1, upper1 = as_int32(as_int64(both1) + second), upper1 + ((second + (1 << 15)) >> 16)
+        words = int32_from(words, WINDOWS)
+        weights = int32_from(weights, 1)
+    if LONG_MULTIPLY:
+        return sums0, sums1
+    return joined(both0, upper0), joined(both1, upper1)
+
+
+@assembled({dsp.CONDITION: dsp.sums_of_one})
+@standalone
+def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
     """The sum of one of four windows for a channel, and in the upper 32 bits that for the next one."""
     sum0, sum1 = 0, 0
     for _round in range(rounds):
         for k in unrolled(DEPTH):
-            sum0 += held[k] * weights[CHANNELS * k]
-            sum1 += held[k] * weights[CHANNELS * k + 1]
+            sum0 += held[k] * byte_of(weights[0], 24 - 16 * k)
+            sum1 += held[k] * byte_of(weights[0], 16 - 16 * k)
         held = int16_from(held, PAIRS)
-        weights = int8_from(weights, CHANNELS * DEPTH)
-    both: int = (as_int64(sum1) << 32) | (as_int64(sum0) & 0xFFFFFFFF)
+        weights = int32_from(weights, 1)
+    both: int = joined(sum0, sum1)
     return both
+
+
+@inlined
+def split(sums: int) -> tuple[int, int]:
+    """The two sums that `joint_sums` returns as one."""
+    if LONG_MULTIPLY:
+        lower = as_int32(as_int64(sums) << 9) >> 9
+        return lower, as_int32((sums - lower) >> 23)
+    upper = as_int32(sums >> 32)
+    return as_int32(sums - (as_int64(upper) << 16)), upper
 
 
 @inlined
@@ -222,61 +316,12 @@ def both_of(sums: int) -> tuple[int, int]:
     return as_int32(sums), as_int32(as_int64(sums) >> 32)
 
 
-@assembled(dsp.multiply_four)
-@standalone
-def multiply_four(
-    rounding: Any,
-    clamp: Any,
-    held: Int16s,
-    weights: Int8s,
-    table: Int32s,
-    y: Int8s,
-    rounds: int,
-    channels: int,
-    y_step: int,
-    least: int,
-    most: int,
-) -> None:
-    """Set the outputs of four windows.
-
-    The second channel is written first: one that is not there has the place of the last that is.
-
-    Args:
-        rounds: of two products of each channel.
-        y_step: elements from a window's outputs to those of the next.
-    """
-    row = 0
-    for channel in range(0, channels, CHANNELS):
-        # Eight sums need the registers of larger processors.
-        if LONG_MULTIPLY > DSP_ASSEMBLY:
-            sum00, sum01, sum02, sum03, sum10, sum11, sum12, sum13 = sums_of_four(held, weights, rounds)
-        else:
-            sum00, sum10 = both_of(sums_of_one(held, weights, rounds))
-            sum01, sum11 = both_of(sums_of_one(int16_from(held, DEPTH), weights, rounds))
-            sum02, sum12 = both_of(sums_of_one(int16_from(held, 2 * DEPTH), weights, rounds))
-            sum03, sum13 = both_of(sums_of_one(int16_from(held, 3 * DEPTH), weights, rounds))
-        weights = int8_from(weights, CHANNELS * DEPTH * rounds)
-        at = min(channel + 1, channels - 1)
-        bias, significand, addend, shift = table[row + 4], table[row + 5], table[row + 6], table[row + 7]
-        y[at] = clamp(rounding(sum10 + bias, significand, addend, shift), least, most)
-        y[at + y_step] = clamp(rounding(sum11 + bias, significand, addend, shift), least, most)
-        y[at + 2 * y_step] = clamp(rounding(sum12 + bias, significand, addend, shift), least, most)
-        y[at + 3 * y_step] = clamp(rounding(sum13 + bias, significand, addend, shift), least, most)
-        at = channel
-        bias, significand, addend, shift = table[row], table[row + 1], table[row + 2], table[row + 3]
-        y[at] = clamp(rounding(sum00 + bias, significand, addend, shift), least, most)
-        y[at + y_step] = clamp(rounding(sum01 + bias, significand, addend, shift), least, most)
-        y[at + 2 * y_step] = clamp(rounding(sum02 + bias, significand, addend, shift), least, most)
-        y[at + 3 * y_step] = clamp(rounding(sum03 + bias, significand, addend, shift), least, most)
-        row += CHANNELS * CONSTANTS
-
-
 @standalone
 def multiply_one(
     rounding: Any,
     clamp: Any,
     held: Int16s,
-    weights: Int8s,
+    weights: Int32s,
     table: Int32s,
     y: Int8s,
     rounds: int,
@@ -288,7 +333,7 @@ def multiply_one(
     row = 0
     for channel in range(0, channels, CHANNELS):
         sum0, sum1 = both_of(sums_of_one(held, weights, rounds))
-        weights = int8_from(weights, CHANNELS * DEPTH * rounds)
+        weights = int32_from(weights, rounds)
         other = min(channel + 1, channels - 1)
         total = sum1 + table[row + 4]
         y[other] = clamp(rounding(total, table[row + 5], table[row + 6], table[row + 7]), least, most)
@@ -297,9 +342,53 @@ def multiply_one(
         row += CHANNELS * CONSTANTS
 
 
+@assembled({dsp.CONDITION: dsp.multiply_four})
+@standalone
+def multiply_four(
+    rounding: Any,
+    clamp: Any,
+    held: Int16s,
+    weights: Int32s,
+    table: Int32s,
+    y: Int8s,
+    rounds: int,
+    channels: int,
+    y_step: int,
+    least: int,
+    most: int,
+) -> None:
+    """Set the outputs of four windows.
+
+    Args:
+        rounds: of two products of each channel.
+        y_step: elements from a window's outputs to those of the next.
+    """
+    if DSP_ASSEMBLY:
+        for place in range(WINDOWS):
+            one, y_one = int16_from(held, DEPTH * place), int8_from(y, place * y_step)
+            multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
+    else:
+        words = int32_of(held)
+        for channel in range(channels):
+            sum0, sum1, sum2, sum3 = table[0], table[0], table[0], table[0]
+            for begin in range(0, rounds, RUN):
+                twice = 2 * min(rounds - begin, RUN) + (channel & 1)
+                sums01, sums23 = joint_sums(int32_from(words, WINDOWS * begin), int32_from(weights, begin), twice)
+                more0, more1 = split(sums01)
+                more2, more3 = split(sums23)
+                sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
+            weights = int32_from(weights, rounds * (channel & 1))
+            y[0] = clamp(rounding(sum0, table[1], table[2], table[3]), least, most)
+            y[y_step] = clamp(rounding(sum1, table[1], table[2], table[3]), least, most)
+            y[2 * y_step] = clamp(rounding(sum2, table[1], table[2], table[3]), least, most)
+            y[3 * y_step] = clamp(rounding(sum3, table[1], table[2], table[3]), least, most)
+            table = int32_from(table, CONSTANTS)
+            y = int8_from(y, 1)
+
+
 @kernel
 def convolve_int8(
-    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, held: Int16s, y: Int8s, shape: Shape
+    rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int32s, table: Int32s, held: Int16s, y: Int8s, shape: Shape
 ) -> int:
     """Windows of an image of 8 bits times weights; the output can overlap the image where `overlap` says so.
 
@@ -318,13 +407,15 @@ def convolve_int8(
     window = shape.first
     for _group in range(shape.groups):
         count = min(shape.windows - window, WINDOWS)
-        if shape.is_pointwise and count == WINDOWS:
+        # Other windows are multiplied one by one.
+        are_together = count == WINDOWS and (DSP_ASSEMBLY > 0 or shape.is_joint > 0)
+        if shape.is_pointwise and are_together:
             hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours)
         else:
             for place in range(count):
-                hold_window(x, held, place, window + place, shape)
+                hold_window(x, held, place, window + place, shape, are_together > DSP_ASSEMBLY)
         target = window * y_step
-        if count == WINDOWS:
+        if are_together:
             multiply_four(
                 rounding, clamp, held, weights, table, int8_from(y, target), rounds, channels, y_step, least, most
             )

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tflm.c.kernels.steps import FRACTION, Channel, Constants
+from tflm.compiler.intrinsics import LONG_MULTIPLY
 from tflm.compiler.language import inlined
 from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.fixed_point import LARGEST
@@ -85,7 +86,12 @@ def stepwise(total: int, significand: int, addend: int, shift: int) -> Any:
 @inlined
 def stepped(total: int, significand: int, addend: int) -> Any:
     """The high half of a product, and an addend."""
-    return as_int32((as_int64(total) * significand) >> 32) + addend
+    if LONG_MULTIPLY:
+        return as_int32((as_int64(total) * significand) >> 32) + addend
+    upper, lower = total >> 16, total & 0xFFFF
+    of_upper, of_lower = significand >> 16, significand & 0xFFFF
+    middle = upper * of_lower + ((as_int32(as_int64(lower) * of_lower) >> 16) & 0xFFFF)
+    return upper * of_upper + (middle >> 16) + ((lower * of_upper + (middle & 0xFFFF)) >> 16) + addend
 
 
 @inlined
