@@ -119,7 +119,7 @@ def test_operators_that_lack_tensors_have_findings_of_every_library(kernels: str
             main = builder.subgraph()
             main.input("x", (1, 4), TensorType.INT16)
             y = main.tensor("y", (1, 4), TensorType.INT16)
-            main.operator(BuiltinOperator[operator], inputs, [])
+            main.operator(BuiltinOperator[operator], inputs, [y])
             main.output(y)
             assert tflm.check_device(tflm.Model(builder.build()), target=target, kernels=kernels)
 
