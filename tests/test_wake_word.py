@@ -23,9 +23,14 @@ FORM = ((1, 16, 40), TensorType.INT8, (1, 1), TensorType.UINT8)
 
 
 def wake_word_model(
-    shape: tuple[int, ...], type: TensorType, out_shape: tuple[int, ...], out_type: TensorType, custom: str = ""
+    shape: tuple[int, ...],
+    type: TensorType,
+    out_shape: tuple[int, ...],
+    out_type: TensorType,
+    last: str | BuiltinOperator = BuiltinOperator.QUANTIZE,
+    pads: bool = False,
 ) -> tflm.Model:
-    """A convolution whose scratch buffer depends on the version of ESP-NN, and perhaps a custom operator."""
+    """A convolution whose scratch buffer depends on the version of ESP-NN."""
     half = tflm.quantized(0.5)
     builder = tflm.ModelBuilder()
     main = builder.subgraph()
@@ -36,10 +41,14 @@ def wake_word_model(
     y = main.tensor("y", out_shape, out_type, half)
     filters = main.constant("filters", np.ones((16, 5, 3, 16), np.int8), half)
     weights = main.constant("weights", np.ones((1, 640), np.int8), half)
+    if pads:
+        padded = main.tensor("padded", shape, type, half)
+        main.operator(BuiltinOperator.PAD, [x, main.constant("none", np.zeros((len(shape), 2), np.int32))], [padded])
+        x = padded
     main.operator(BuiltinOperator.RESHAPE, [x, main.constant("s", np.array([1, 5, 8, 16], np.int32))], [image])
     main.operator(BuiltinOperator.CONV_2D, [image, filters], [features], Conv2DOptions(stride_w=1, stride_h=1))
     main.operator(BuiltinOperator.FULLY_CONNECTED, [features, weights, -1], [score])
-    main.operator(custom or BuiltinOperator.QUANTIZE, [score], [y])
+    main.operator(last, [score], [y])
     main.output(y)
     return tflm.Model(builder.build())
 
@@ -48,7 +57,7 @@ MODEL = wake_word_model(*FORM)
 
 
 def flex_model() -> tflm.Model:
-    return wake_word_model(*FORM, custom="FlexErf")
+    return wake_word_model(*FORM, last="FlexErf")
 
 
 def allocate(size: int, kernels: str, release: str) -> None:
@@ -114,6 +123,19 @@ def test_a_model_that_no_release_takes_has_no_size() -> None:
     needs = tensor_arena_sizes(flex_model())
     assert size_for_all(needs) is None
     assert all("FlexErf" in need.refused for need in needs)
+
+
+def test_operators_that_micro_wake_word_does_not_register_are_refused() -> None:
+    """Its resolver has PAD since 2024.7, and never had CAST."""
+    padded, cast = (
+        tensor_arena_sizes(wake_word_model(*FORM, **changes))
+        for changes in ({"pads": True}, {"last": BuiltinOperator.CAST})
+    )
+    assert {need.refused for need in cast} == {"micro_wake_word does not register CAST"}
+    refused = {need.first_esphome for need in padded if need.refused}
+    assert refused == {"2024.2"}
+    assert size_for_all(padded) is not None
+    assert size_for_all(cast) is None
 
 
 def read(tmp_path: Path, model: tflm.Model, *options: str) -> Any:

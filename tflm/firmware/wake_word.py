@@ -26,6 +26,13 @@ S3 = PARTS["esp32s3"]
 FEATURES = 40
 """Values that micro_wake_word computes from each slice of sound."""
 
+OPERATORS = (
+    *("CALL_ONCE", "VAR_HANDLE", "RESHAPE", "READ_VARIABLE", "STRIDED_SLICE", "CONCATENATION", "ASSIGN_VARIABLE"),
+    *("CONV_2D", "MUL", "ADD", "MEAN", "FULLY_CONNECTED", "LOGISTIC", "QUANTIZE"),
+)
+LATER_OPERATORS = ("DEPTHWISE_CONV_2D", "AVERAGE_POOL_2D", "MAX_POOL_2D", "PAD", "PACK", "SPLIT_V")
+"""What micro_wake_word adds to its resolver for models; the later ones from ESPHome 2024.7 on."""
+
 LARGEST_STRIDE = 255
 """Slices in an input; micro_wake_word counts them in a byte."""
 
@@ -126,8 +133,11 @@ def size_for_all(needs: list[Need]) -> int | None:
 
 def _needs(model: Model, target: Target) -> Iterator[Need]:
     firsts = list(ESPHOME)
+    used = dict.fromkeys(map(model.operator_name, (each for s in model.subgraphs for each in s.operators or ())))
     for first, after in zip(firsts, [*firsts[1:], ""]):
         contents = ESPHOME[first]
+        known = OPERATORS if first == firsts[0] else OPERATORS + LATER_OPERATORS
+        lacking = ", ".join(name for name in used if name not in known)
         for version in versions_in(contents.esp_nn or esp_nn_stated(contents.component), target):
             library = library_for(f"esp-nn@{version}", target, by_name(f"esphome {first}"))
             size, refused = None, ""
@@ -136,6 +146,8 @@ def _needs(model: Model, target: Target) -> Iterator[Need]:
                 size = measured.minimum_arena_bytes
             except TflmError as error:
                 refused = str(error)
+            if lacking:
+                size, refused = None, f"micro_wake_word does not register {lacking}"
             findings = tuple(operator_findings(model, target=target, kernels=library))
             before = _month_before(after) if after else ""
             pinned = bool(contents.esp_nn)
