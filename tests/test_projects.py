@@ -28,7 +28,8 @@ from tflm.application.projects import (
     usual_kind,
 )
 from tflm.application.projects.bare import stm32_parts
-from tflm.application.projects.parts import PROCESSORS, board_ids
+from tflm.application.projects.compiled import compiled_project_files
+from tflm.application.projects.parts import PINNED, PROCESSORS, board_ids
 from tflm.atomic_write import write_files
 from tflm.boards import Board, boards, by_name, chips
 from tflm.boards.sdks import sdks_for
@@ -244,6 +245,23 @@ def test_versions_are_pinned_where_they_are_named() -> None:
         "espressif/esp-tflite-micro": "==1.3.3~1",
         "espressif/esp-nn": "==1.1.2",
     }
+
+
+def test_what_is_pinned_is_all_that_boards_have() -> None:
+    platforms = {ids.platform for ids in board_ids().values()}
+    cores = {ids.fqbn.rpartition(":")[0] for ids in board_ids().values()}
+    assert set(PINNED) == (platforms | cores) - {""}
+
+
+@pytest.mark.parametrize("name", sorted({ids.platform or ids.fqbn: name for name, ids in board_ids().items()}.values()))
+def test_platforms_and_cores_are_pinned(name: str) -> None:
+    """One board of each; projects with TFLM and with the model as C."""
+    ids, wanted = board_ids()[name], re.compile(r"^(?:platform =|arduino-cli core install) (.*)$", re.MULTILINE)
+    for kind in [*["platformio"] * bool(ids.platformio), *["arduino"] * bool(ids.fqbn)]:
+        on = machine(name, "arduino" if kind == "arduino" else None)
+        for files in (project_files, compiled_project_files):
+            (pin,) = wanted.findall("\n".join(files(TINY, "m", on, "", kind).values()))
+            assert re.fullmatch(r"[\w:-]+@\d+\.\d+\.\d+(-[\w.]+)?", pin)
 
 
 @pytest.mark.parametrize("name", [*boards(), *chips()])

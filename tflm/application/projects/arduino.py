@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tflm.application.errors import RequestError
 from tflm.application.projects.build import Build
+from tflm.application.projects.parts import pinned
 
 ARDUINO_FIRST = "#include <Chirale_TensorFlowLite.h>\n"
 
@@ -17,4 +18,4 @@ def arduino_values(build: Build) -> dict[str, str]:
     fqbn = build.ids.fqbn
     if not fqbn:
         raise RequestError("a project for arduino needs an Arduino board; name it with --board")
-    return {"fqbn": fqbn, "core": ":".join(fqbn.split(":")[:2])}
+    return {"fqbn": fqbn, "core": pinned(":".join(fqbn.split(":")[:2]))}

@@ -52,6 +52,32 @@ PROCESSORS = {
 """Processors by the names of `tflm.targets.PARTS`."""
 
 
+PINNED = {
+    "atmelsam": "8.3.0",
+    "espressif32": "6.13.0",
+    "nordicnrf52": "10.11.0",
+    "nxpimxrt": "7.5.0",
+    "raspberrypi": "1.19.0",
+    "renesas-ra": "1.9.0",
+    "ststm32": "19.6.0",
+    "teensy": "5.2.0",
+    "arduino:esp32": "2.0.18-arduino.5",
+    "arduino:mbed_giga": "4.6.0",
+    "arduino:mbed_nano": "4.6.0",
+    "arduino:mbed_nicla": "4.6.0",
+    "arduino:mbed_portenta": "4.6.0",
+    "arduino:renesas_portenta": "1.5.3",
+    "arduino:renesas_uno": "1.5.3",
+    "arduino:samd": "1.8.14",
+}
+"""Versions of PlatformIO's platforms and Arduino's cores; of the cores, those that `tflm/boards/sdks.csv` describes."""
+
+
+def pinned(name: str) -> str:
+    """A platform or core with its version, as PlatformIO and `arduino-cli` take it."""
+    return f"{name}@{PINNED[name]}"
+
+
 class BoardIds(NamedTuple):
     """Identifiers of a board in build systems; empty if one does not support it.
 

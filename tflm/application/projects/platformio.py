@@ -8,6 +8,7 @@ from string import Template
 from tflm.application.errors import RequestError
 from tflm.application.projects.build import Build, is_esp
 from tflm.application.projects.esp_idf import esp_values
+from tflm.application.projects.parts import pinned
 
 TFLM_TREE = Template("""
 TFLM's sources go to `lib/tflm`, by TFLM's own script. In this folder:
@@ -49,7 +50,7 @@ def platformio_board(build: Build) -> dict[str, str]:
     if not ids.platformio:
         raise RequestError(f"PlatformIO has no known board for {build.machine.place}; use another --project")
     framework = "espidf" if is_esp(build) else "arduino"
-    return {"platform": ids.platform, "platformio_board": ids.platformio, "framework": framework}
+    return {"platform": pinned(ids.platform), "platformio_board": ids.platformio, "framework": framework}
 
 
 def platformio_values(build: Build) -> dict[str, str]:
