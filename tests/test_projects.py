@@ -459,12 +459,12 @@ def test_a_project_names_no_folder_of_the_machine_that_made_it(tmp_path: Path) -
     typed = ["/bin/tflm", "export", str(INT8_MODEL), str(tmp_path)]
     for kind, name in CASES.items():
         folder = tmp_path / kind
-        write_files(folder, project_files(TINY, "m", machine(name), origin_of_project(typed), kind))
+        write_files(folder, project_files(TINY, "m", machine(name), origin_of_project(typed, MachineOptions()), kind))
         for path in folder.rglob("*"):
             if path.is_file():
                 assert str(tmp_path) not in path.read_text()
                 assert str(INT8_MODEL.parent) not in path.read_text()
-    assert origin_of_project(["x", "export", "/a/b.tflite", "c/d"]) == "tflm export b.tflite c/d"
+    assert origin_of_project(["x", "export", "/a/b.tflite", "c/d"], MachineOptions()) == "tflm export b.tflite c/d"
 
 
 @pytest.mark.parametrize(

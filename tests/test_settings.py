@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -74,6 +75,33 @@ def test_settings_and_the_same_options_give_the_same_bytes(project: Path, comman
     table, _, budgets = EVERYTHING.partition("[budgets]")
     (project / "pyproject.toml").write_text(f"[tool.tflm]\n{table}[tool.tflm.budgets]{budgets}")
     assert tflm(project, *command) == with_options
+
+
+@pytest.mark.parametrize(
+    ("command", "more"),
+    [
+        ("fit model.tflite -o made", ["--reserve", "12K"]),
+        ("export model.tflite made", []),
+        ("export model.tflite made --typed", []),
+    ],
+)
+def test_settings_and_the_same_options_give_the_same_projects(
+    project: Path, command: str, more: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with other spellings of the options, in another order."""
+    spelt = ["--tflm=esp-tflite-micro 1.3.3", "-k", "esp-nn:ansi", "--sdk", "esp-idf+wifi", "-besp32-s3-eye"]
+    made = []
+    for options in ([*OPTIONS, *more], [*more, *spelt], []):
+        if not options:
+            (project / "tflm.toml").write_text(EVERYTHING.partition("[budgets]")[0])
+        monkeypatch.setattr("sys.argv", ["tflm", *command.split(), *options])
+        answer = tflm(project, *command.split(), *options)
+        assert answer[0] == 0, answer[2]
+        folder = project / "made"
+        made.append({path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()})
+        shutil.rmtree(folder)
+    assert made[0] == made[1] == made[2]
+    assert any(b"--tflm 'esp-tflite-micro 1.3.3'" in data for data in made[0].values())
 
 
 def test_settings_are_those_of_the_nearest_folder(project: Path) -> None:

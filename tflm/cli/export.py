@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -99,14 +98,14 @@ def export(
       tflm export model.tflite firmware/ --board nrf52dk --compiled
       tflm export model.tflite firmware/ --board nrf52dk --compiled --kernels cmsis-nn
     """
-    loaded = load_model(model)
+    loaded, origin = load_model(model), origin_of_project(sys.argv, on)
     if compiled:
         _require_compiled(on, typed, dump)
         machine = on._replace(kernels=None).machine()
         named = on.target is not None or machine.board is not None
         part = machine.target if on.kernels == LIBRARY and named else None
         options = compile_options(ram, memories, on.kernels, part)
-        _export_compiled(model, loaded, directory, machine, project, options, serve)
+        _export_compiled(model, loaded, directory, machine, project, options, serve, origin)
         return
     if ram is not None:
         raise OptionError("--ram is for --compiled")
@@ -119,9 +118,8 @@ def export(
         given = memories_of(memories, None, loaded, machine)
         planned = partial(_planned, loaded, machine, given)
     if kind == NO_PROJECT:
-        files = sources(loaded, model.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), typed, dump, serve=serve)
+        files = sources(loaded, model.stem, machine, origin, typed, dump, serve=serve)
     else:
-        origin = origin_of_project(sys.argv)
         files = project_files(loaded, model.stem, machine, origin, kind, typed, dump, planned=planned, serve=serve)
         machine = machine_of_project(machine, kind)
     for path in write_files(directory, files):
@@ -165,6 +163,7 @@ def _export_compiled(
     project: str | None,
     options: CompileOptions,
     serve: bool,
+    origin: str,
 ) -> None:
     """Write the model as C, with a project; report whether it fits the board."""
     kind = project or usual_kind(machine) or NO_PROJECT
@@ -174,11 +173,9 @@ def _export_compiled(
         compiled = compiled_with(options, model, compiled_name(path.stem))
         found = None if machine.board is None else CompiledFit(machine.board, compiled)
         if kind == NO_PROJECT:
-            files = compiled_sources(model, path.stem, machine, shlex.join(["tflm", *sys.argv[1:]]), compiled, serve)
+            files = compiled_sources(model, path.stem, machine, origin, compiled, serve)
         else:
-            files = compiled_project_files(
-                model, path.stem, machine, origin_of_project(sys.argv), kind, found, compiled, serve
-            )
+            files = compiled_project_files(model, path.stem, machine, origin, kind, found, compiled, serve)
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     except tflm.CompileError as error:

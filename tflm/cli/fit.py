@@ -70,12 +70,13 @@ def fit(
         raise OptionError("name a board or chip with --board (tflm boards lists them), or a --target with --ram")
     where = machine.board if machine.board is not None else board_with_ram(machine, ram or "")
     loaded = load_model(model)
+    reserve = reserve or settings().values.get("reserve")
     try:
         with status_line("making it fit") as tell:
             found = fitted(
                 loaded,
                 board=where,
-                reserve=bytes_from(reserve or settings().values.get("reserve", str(DEFAULT_RESERVE))),
+                reserve=DEFAULT_RESERVE if reserve is None else bytes_from(reserve),
                 kernels=on.kernels,
                 release=on.release,
                 max_extra_macs=share_from(macs),
@@ -85,7 +86,7 @@ def fit(
     except ArgumentError as error:
         raise OptionError(str(error)) from None
     report = fit_report(found, title_of(model))
-    written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv))
+    written = [] if output is None else found.write(output, model.stem, origin_of_project(sys.argv, on, reserve))
     if is_short:
         short(as_json, report.verdict)
     else:
