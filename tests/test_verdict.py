@@ -176,9 +176,11 @@ def test_every_command_gives_the_same_verdict_first_and_alone_and_the_status_fol
             status,
             line[1].partition(": ")[2] + "\n",
         )
+        assert answers("gate", model, "--board", "pico") == (status, gate.stdout.rstrip("\n"))
         printed = json.loads(run("arena", model, "--board", "pico", "--json").stdout)
         assert printed["verdict"]["line"] == line[1]
         assert printed["fits"] == (status == 0)
+    assert answers("gate", fits, fails, "--board", "pico") == (1, "1 of 2 models pass")
     fitted = run("fit", fits, "--board", "pico", "--reserve", "0", "--short")
     assert fitted.stdout == answers("arena", fits, "--board", "pico")[1] + "\n"
 

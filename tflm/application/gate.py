@@ -139,7 +139,19 @@ def gate_report(models: Sequence[Gated], machine: Machine, base: str | None) -> 
     place = machine.target.name if machine.board is None else f"{machine.board.name} ({machine.target.name})"
     title = f"Tensor arena on {place} with {machine.kernels.name} kernels"
     notes = ["sizes in bytes", *(f"{each.model}: {each.advice}" for each in models if each.advice)]
-    return Report(title, [], [Table("", columns, (list(_row(each, base)) for each in models))], notes)
+    rows = (list(_row(each, base)) for each in models)
+    return Report(title, [], [Table("", columns, rows)], notes, verdict=_common_verdict(models))
+
+
+def verdict_lines(models: Sequence[Gated]) -> list[str]:
+    """The verdict on each model; empty without a limit."""
+    return [f"{each.model}: {each.verdict}" if each.verdict else "" for each in models]
+
+
+def _common_verdict(models: Sequence[Gated]) -> str:
+    lines = verdict_lines(models)
+    count = f"{sum(each.fits for each in models)} of {len(models)} models pass"
+    return "" if not all(lines) else lines[0] if len(lines) == 1 else count
 
 
 def _row(each: Gated, base: str | None) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from tflm.application.errors import CheckFailed, NotKnown, OptionError
-from tflm.application.gate import figures, gate_report, gated, models_from
+from tflm.application.gate import figures, gate_report, gated, models_from, verdict_lines
 from tflm.application.machine import Machine, MachineOptions
 from tflm.application.models import bytes_from
 from tflm.application.output_files import Written
@@ -62,7 +62,7 @@ def gate(
     if summary is not None:
         append(summary, report.markdown().encode())
     if is_short:
-        short(as_json, *(f"{each.model}: {each.verdict}" if each.verdict else "" for each in found))
+        short(as_json, *verdict_lines(found))
     else:
         answer(as_json, figures(found, machine, limit, base), report)
     if summary is not None and not (as_json or is_short):
