@@ -154,6 +154,7 @@ def tflm_values(build: Build) -> dict[str, str]:
     return {
         "is_cmsis_nn": "TRUE" if is_cmsis_nn else "FALSE",
         "definitions": f"CMSIS_NN KERNELS_OPTIMIZED_FOR_{speed}" if is_cmsis_nn else "",
+        "has_helium": "TRUE" if "mve" in build.machine.target.extensions else "FALSE",
         "commit": build.machine.kernels.release.commit,
     }
 

@@ -103,6 +103,10 @@ else()
   add_library(tflm STATIC ${CORE} ${KERNELS})
   set_source_files_properties(${CORE} PROPERTIES COMPILE_OPTIONS -Os)
   set_source_files_properties(${KERNELS} PROPERTIES COMPILE_OPTIONS -O2)
+  if(@has_helium)  # GCC 12 writes conditional conversions that its assembler takes for another instruction of Helium
+    set_source_files_properties(${LITE}/micro/kernels/resize_nearest_neighbor.cc PROPERTIES
+      COMPILE_OPTIONS "-O2;-fno-if-conversion;-fno-if-conversion2")
+  endif()
   set(VISIBILITY PUBLIC)
 endif()
 
