@@ -38,6 +38,16 @@ WEIGHTS: dict[TensorType, tuple[Any, Any]] = {
 }
 """Types of weights and biases, by that of the input."""
 
+Values = Callable[[np.random.Generator, tuple[int, ...]], Any]
+"""Draws weights of a shape."""
+
+ENCODED: dict[str, Values] = {
+    "pruned": lambda rng, shape: rng.integers(-127, 128, shape) * (rng.random(shape) < 0.2),
+    "look_up": lambda rng, shape: rng.choice([-90, -60, -31, -3, 17, 46, 80, 111], shape),
+    "huffman": lambda rng, shape: np.clip(np.rint(rng.normal(0, 12, shape)), -127, 127),
+}
+"""Weights that each encoding is the shortest for."""
+
 SIDE_BY_SIDE = 4
 """Layers of every other model: compilers make a kernel that is called once for its arguments."""
 
@@ -45,14 +55,29 @@ SIDE_BY_SIDE = 4
 def training_models() -> Iterator[tuple[str, tflm.Model]]:
     """Models with their names; always the same ones."""
     for operator, kind, make, count in TRAINING:
-        name = f"{operator.lower()}_{kind.name.lower()}"
-        draw = random.Random(name)
-        for number in range(count):
-            builder = tflm.ModelBuilder()
-            graph = builder.subgraph()
-            for place in range(1 if number % 2 else SIDE_BY_SIDE):
-                graph.output(make(Layer(draw, graph, place, BuiltinOperator[operator], kind)))
-            yield f"{name}_{number}", tflm.Model(builder.build())
+        yield from _models(f"{operator.lower()}_{kind.name.lower()}", operator, kind, make, count)
+    for encoding, values in ENCODED.items():
+        for operator, make in (("CONV_2D", _convolution), ("FULLY_CONNECTED", _fully_connected)):
+            name = f"{operator.lower()}_{encoding}"
+            for each, model in _models(name, operator, TensorType.INT8, make, FEW, values):
+                yield each, tflm.compress(model).model
+
+
+def _models(
+    name: str,
+    operator: str,
+    kind: TensorType,
+    make: Callable[[Layer], int],
+    count: int,
+    values: Values | None = None,
+) -> Iterator[tuple[str, tflm.Model]]:
+    draw = random.Random(name)
+    for number in range(count):
+        builder = tflm.ModelBuilder()
+        graph = builder.subgraph()
+        for place in range(1 if number % 2 else SIDE_BY_SIDE):
+            graph.output(make(Layer(draw, graph, place, BuiltinOperator[operator], kind, values)))
+        yield f"{name}_{number}", tflm.Model(builder.build())
 
 
 class Layer(NamedTuple):
@@ -64,6 +89,7 @@ class Layer(NamedTuple):
         place: its number in the graph.
         operator: what it is.
         type: of its input and output.
+        values: its weights; any of the type by default.
     """
 
     draw: random.Random
@@ -71,6 +97,7 @@ class Layer(NamedTuple):
     place: int
     operator: BuiltinOperator
     type: TensorType
+    values: Values | None = None
 
     def input(self, name: str, shape: tuple[int, ...], scale: float, zero_point: int = 0) -> int:
         """Add an input."""
@@ -91,7 +118,9 @@ class Layer(NamedTuple):
     def weights(self, shape: tuple[int, ...], channels: int) -> list[int]:
         """Add weights and biases."""
         weights, bias = WEIGHTS[self.type]
-        values = np.random.default_rng(0).integers(-127, 128, shape).astype(weights)
+        rng = np.random.default_rng(0)
+        drawn = rng.integers(-127, 128, shape) if self.values is None else self.values(rng, shape)
+        values = drawn.astype(weights)
         zeros = np.zeros(channels, bias)
         return [
             self.graph.constant(f"weights_{self.place}", values, quantization=self._quantized(0.02)),

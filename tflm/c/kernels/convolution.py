@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels.held_windows import CHANNELS, DEPTH, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
+from tflm.c.kernels.held_windows import CHANNELS, DEPTH, FOUR, WIDE_DEPTH, WINDOWS, Shape, convolve_int8, order_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Requantizer, requantizer
 from tflm.c.kernels.wide_windows import convolve_int16
@@ -172,6 +172,7 @@ def shape_of(
         has_runs=int(has_runs),
         run=run,
         fours=fours,
+        singles=rows.taps * (columns.taps * depth // run) * fours * FOUR,
         is_joint=0,
         is_even=int(is_even),
         zero_point=zero_point,

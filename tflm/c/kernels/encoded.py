@@ -15,9 +15,9 @@ import numpy.typing as npt
 from tflm.c.kernels.convolution import Layer, shape_of
 from tflm.c.kernels.held_windows import DEPTH, PAIRS, WINDOWS, Shape, hold_window
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import leading_zeros
+from tflm.compiler.intrinsics import int8_from, int16_from, leading_zeros
 from tflm.compiler.language import DONE, Elements, Int8s, Int16s, Int32s, Step, UInt8s, inlined, kernel, standalone
-from tflm.delegates.compiled.casts import as_int32
+from tflm.delegates.compiled.casts import as_int32, as_int64
 from tflm.delegates.compiled.work_arrays import work_array
 from tflm.kernels.layers.geometry import Axis
 from tflm.kernels.reference import decode
@@ -51,38 +51,60 @@ class Codes(NamedTuple):
 
 
 @inlined
-def bits_at(codes: UInt8s, position: int, count: int) -> int:
-    """Up to 17 bits of the codes, in which two more bytes follow."""
-    at = position >> 3
-    three = codes[at] << 16 | codes[at + 1] << 8 | codes[at + 2]
-    return (three >> (24 - (position & 7) - count)) & ((1 << count) - 1)
+def more_bits(codes: UInt8s, at: int, bits: int) -> Any:
+    """Bits of the codes that were read, and behind them those of two bytes."""
+    return as_int32(as_int64(bits) << 16) | (codes[at] << 8 | codes[at + 1])
 
 
 @standalone
 def look_up_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
-    """Decode a row with indices into a table; returns the bit behind it."""
+    """Decode a row with indices into a table; returns the bit behind it. One more byte of codes may be read."""
+    at = (position >> 3) + 1
+    left = 8 - (position & 7)
+    bits = as_int32(codes[position >> 3])
+    mask = (1 << width) - 1
     for k in range(count):
-        row[k] = values[place + bits_at(codes, position, width)]
-        position += width
-    return position
+        left -= width
+        if left < 0:
+            bits = more_bits(codes, at, bits)
+            at += 2
+            left += 16
+        row[k] = values[place + ((bits >> left) & mask)]
+    return position + count * width
 
 
 @standalone
 def huffman_row(codes: UInt8s, values: Any, row: Int8s, position: int, place: int, count: int, width: int) -> int:
-    """Decode a row with Huffman's codes; see `TFLM_DECODE` for the tables. Returns the bit behind it."""
+    """Decode a row with Huffman's codes of up to 16 bits; see `TFLM_DECODE` for the tables.
+
+    Returns the bit behind it. Up to two more bytes of codes may be read.
+    """
+    at = (position >> 3) + 1
+    left = 8 - (position & 7)
+    bits = as_int32(codes[position >> 3])
+    mask = (1 << width) - 1
     for k in range(count):
-        bits = width
-        entry = as_int32(values[bits_at(codes, position, bits)])
-        position += bits
-        at = as_int32(bits_at(codes, position - bits, bits))
+        left -= width
+        if left < 0:
+            bits = more_bits(codes, at, bits)
+            at += 2
+            left += 16
+        found = (bits >> left) & mask
+        entry = as_int32(values[found])
+        length = width
         while (entry & SYMBOL) == 0:
-            bits = ((entry >> SYMBOL_BITS) & COUNT_MASK) + 1
-            at += (entry & VALUE_MASK) + bits_at(codes, position, bits)
-            position += bits
-            entry = as_int32(values[at])
-        position -= max(bits - ((entry >> SYMBOL_BITS) & COUNT_MASK), 0)
+            length = ((entry >> SYMBOL_BITS) & COUNT_MASK) + 1
+            left -= length
+            if left < 0:
+                bits = more_bits(codes, at, bits)
+                at += 2
+                left += 16
+            found += (entry & VALUE_MASK) + ((bits >> left) & ((1 << length) - 1))
+            entry = as_int32(values[found])
+        # What was read of the bits behind the code.
+        left += max(length - ((entry >> SYMBOL_BITS) & COUNT_MASK), 0)
         row[k] = entry & VALUE_MASK
-    return position
+    return 8 * at - left
 
 
 @standalone
@@ -118,13 +140,19 @@ def pruned_windows(
 def row_windows(row: Int8s, held: Int16s, count: int) -> tuple[int, int, int, int]:
     """The sums of a row that was decoded."""
     sum0, sum1, sum2, sum3 = 0, 0, 0, 0
-    element = 0
-    for k in range(count):
-        sum0 += held[element] * row[k]
-        sum1 += held[element + DEPTH] * row[k]
-        sum2 += held[element + 2 * DEPTH] * row[k]
-        sum3 += held[element + 3 * DEPTH] * row[k]
-        element += PAIRS - 1 if k & 1 else 1
+    for _pair in range(count >> 1):
+        w0, w1 = row[0], row[1]
+        sum0 += held[0] * w0 + held[1] * w1
+        sum1 += held[DEPTH] * w0 + held[DEPTH + 1] * w1
+        sum2 += held[2 * DEPTH] * w0 + held[2 * DEPTH + 1] * w1
+        sum3 += held[3 * DEPTH] * w0 + held[3 * DEPTH + 1] * w1
+        row = int8_from(row, 2)
+        held = int16_from(held, PAIRS)
+    if count & 1:
+        sum0 += held[0] * row[0]
+        sum1 += held[DEPTH] * row[0]
+        sum2 += held[2 * DEPTH] * row[0]
+        sum3 += held[3 * DEPTH] * row[0]
     return as_int32(sum0), as_int32(sum1), as_int32(sum2), as_int32(sum3)
 
 

@@ -56,6 +56,7 @@ class Shape(NamedTuple):
         is_pointwise: whether window i is element i of the image, whose depth is a multiple of 4.
         has_runs: whether the elements of a window's row are adjacent.
         run: elements that are adjacent; fours: how many times four of them are held as two pairs.
+        singles: where the first element is that is not held so.
         is_joint: whether a pair of products of a channel is below 2^15, for any elements.
         is_even: whether the depth is a multiple of 4, and all of it held so.
         zero_point: of the input, which stands for elements outside of the image.
@@ -86,6 +87,7 @@ class Shape(NamedTuple):
     has_runs: int
     run: int
     fours: int
+    singles: int
     is_joint: int
     is_even: int
     zero_point: int
@@ -198,12 +200,13 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_
         window: its number.
         is_joint: whether words hold elements of two windows each; the first of these is held before the second.
     """
-    top = window // shape.y_columns * shape.row_stride - shape.rows_before
-    left = window % shape.y_columns * shape.column_stride - shape.columns_before
+    row = window // shape.y_columns
+    top = row * shape.row_stride - shape.rows_before
+    left = (window - row * shape.y_columns) * shape.column_stride - shape.columns_before
     is_inside = shape.has_runs and left >= 0 and left + shape.column_taps <= shape.x_columns
     target = DEPTH * place
     # Elements behind those that are held in fours.
-    single = target + shape.row_taps * (shape.column_taps * shape.depth // shape.run) * shape.fours * FOUR
+    single = target + shape.singles
     parity = 0
     for _i in range(shape.row_taps):
         has_row = top >= 0 and top < shape.x_rows
@@ -311,6 +314,15 @@ def split(sums: int) -> tuple[int, int]:
 
 
 @inlined
+def sums_of_four(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any, Any, Any]:
+    """The sums of four windows for a channel; arguments as those of `joint_sums`."""
+    sums01, sums23 = joint_sums(words, weights, twice)
+    sum0, sum1 = split(sums01)
+    sum2, sum3 = split(sums23)
+    return sum0, sum1, sum2, sum3
+
+
+@inlined
 def both_of(sums: int) -> tuple[int, int]:
     """The sums in the lower and the upper 32 bits."""
     return as_int32(sums), as_int32(as_int64(sums) >> 32)
@@ -371,17 +383,23 @@ def multiply_four(
         words = int32_of(held)
         for channel in range(channels):
             sum0, sum1, sum2, sum3 = table[0], table[0], table[0], table[0]
-            for begin in range(0, rounds, RUN):
-                twice = 2 * min(rounds - begin, RUN) + (channel & 1)
-                sums01, sums23 = joint_sums(int32_from(words, WINDOWS * begin), int32_from(weights, begin), twice)
-                more0, more1 = split(sums01)
-                more2, more3 = split(sums23)
-                sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
-            weights = int32_from(weights, rounds * (channel & 1))
-            y[0] = clamp(rounding(sum0, table[1], table[2], table[3]), least, most)
-            y[y_step] = clamp(rounding(sum1, table[1], table[2], table[3]), least, most)
-            y[2 * y_step] = clamp(rounding(sum2, table[1], table[2], table[3]), least, most)
-            y[3 * y_step] = clamp(rounding(sum3, table[1], table[2], table[3]), least, most)
+            parity = channel & 1
+            first = 0
+            if LONG_MULTIPLY:
+                for begin in range(0, rounds - RUN, RUN):
+                    first = begin + RUN
+                    at, more_weights = int32_from(words, WINDOWS * begin), int32_from(weights, begin)
+                    more0, more1, more2, more3 = sums_of_four(at, more_weights, 2 * RUN + parity)
+                    sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
+            at, more_weights = int32_from(words, WINDOWS * first), int32_from(weights, first)
+            more0, more1, more2, more3 = sums_of_four(at, more_weights, 2 * (rounds - first) + parity)
+            sum0, sum1, sum2, sum3 = sum0 + more0, sum1 + more1, sum2 + more2, sum3 + more3
+            weights = int32_from(weights, rounds * parity)
+            significand, addend, shift = table[1], table[2], table[3]
+            y[0] = clamp(rounding(sum0, significand, addend, shift), least, most)
+            y[y_step] = clamp(rounding(sum1, significand, addend, shift), least, most)
+            y[2 * y_step] = clamp(rounding(sum2, significand, addend, shift), least, most)
+            y[3 * y_step] = clamp(rounding(sum3, significand, addend, shift), least, most)
             table = int32_from(table, CONSTANTS)
             y = int8_from(y, 1)
 

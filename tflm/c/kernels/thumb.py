@@ -38,8 +38,8 @@ def joint_sums_short(functions: Any) -> str:
         "    adds r3, r3, r5\n    adr r4, 2f\n    adds r3, r3, r4\n    movs r6, #0\n    movs r7, #0\n"
         "    mov r12, r6\n    mov lr, r6\n    mov pc, r3\n    .p2align 2\n"
         f"{_short_loop(2, first)}    b 4f\n    nop\n{_short_loop(3, second)}"
-        "4:  pop {r4}\n    mov r8, r4\n    ldr r0, [sp]\n    mov r1, r12\n    mov r2, lr\n"
-        "    str r1, [r0]\n    str r6, [r0, #4]\n    str r2, [r0, #8]\n    str r7, [r0, #12]\n    pop {r0, r4-r7, pc}\n"
+        "4:  pop {r4}\n    mov r8, r4\n    pop {r0}\n    mov r5, r12\n    stmia r0!, {r5, r6}\n    mov r6, lr\n"
+        "    stmia r0!, {r6, r7}\n    pop {r4-r7, pc}\n"
     )
 
 

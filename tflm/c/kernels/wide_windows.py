@@ -22,8 +22,9 @@ def gather_beside(x: Int16s, held: Int16s, place: int, window: int, shape: Any) 
     """
     target = place
     columns = shape.column_taps * shape.column_dilation
-    top = window // shape.y_columns * shape.row_stride - shape.rows_before
-    left = window % shape.y_columns * shape.column_stride - shape.columns_before
+    row = window // shape.y_columns
+    top = row * shape.row_stride - shape.rows_before
+    left = (window - row * shape.y_columns) * shape.column_stride - shape.columns_before
     inside = shape.has_runs and left >= 0 and left + columns <= shape.x_columns
     for _i in range(shape.row_taps):
         has_row = top >= 0 and top < shape.x_rows
