@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 from test_cli import FLOAT_MODEL, INT8_MODEL, refusal, run
 
 import tflm
+import tflm.cli
 from tflm.cli.group import OPTIONS, with_options
 from tflm.cli.output import table_lines
 from tflm.report import NAME, TEXT, Table
@@ -95,3 +97,13 @@ def test_shapes_are_not_wrapped_and_names_are_shortened() -> None:
     assert max(map(len, lines)) <= 160
     assert any("1 96 96 3" in line for line in lines)
     assert all("1 96 96 3" in line for line in table_lines(table, 40)[1:2])
+
+
+def test_an_interrupt_while_modules_are_imported_has_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(name: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("importlib.util.find_spec", interrupted)
+    with pytest.raises(SystemExit) as ended:
+        tflm.cli.main()
+    assert ended.value.code == 130

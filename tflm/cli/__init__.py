@@ -8,8 +8,19 @@ import sys
 REQUIRED = ("typer", "rich")
 
 
+INTERRUPTED = 130
+"""Exit status after Ctrl-C: in shells, that of programs that SIGINT ends."""
+
+
 def main() -> None:
     """Run the command with the arguments of the process; all but `tflm doctor` needs the extra `cli`."""
+    try:
+        _run()
+    except KeyboardInterrupt:  # while modules are imported, and after the command
+        sys.exit(INTERRUPTED)
+
+
+def _run() -> None:
     missing = [name for name in REQUIRED if importlib.util.find_spec(name) is None]
     if missing and sys.argv[1:] == ["doctor"]:
         _doctor()
