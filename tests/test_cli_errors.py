@@ -81,6 +81,12 @@ def test_a_part_without_ram_is_a_usage_error() -> None:
     assert (answer.returncode, "--ram is 0K" in answer.stderr) == (2, True)
 
 
+def test_names_that_are_empty_are_refused() -> None:
+    for option in ("--target", "--board", "--kernels", "--tflm"):
+        answer = run("arena", INT8_MODEL, option, "")
+        assert (answer.returncode, "unknown" in answer.stderr) == (2, True)
+
+
 def test_a_float_model_has_no_ranges_to_compare(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", np.zeros((2, 1), np.float32))
     assert "no quantized activations" in refusal("calibrate-report", FLOAT_MODEL, "--inputs", tmp_path / "x.npy")

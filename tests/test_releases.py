@@ -105,6 +105,8 @@ def test_static_memory_is_asked_for_where_nothing_else_decides() -> None:
         ("b6cbaea68 2", "unknown release"),
         ("arduino-nano", "esp-tflite-micro, "),
         ("", "unknown release"),
+        ("2025-13", "unknown release '2025-13'"),
+        ("2025-02-30", "unknown release"),
     ],
 )
 def test_another_name_is_refused(name: str, said: str) -> None:

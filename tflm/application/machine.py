@@ -99,10 +99,10 @@ class MachineOptions(NamedTuple):
             board = None if self.board is None else boards.by_name(self.board, self.sdk)
             if board is not None and boards.is_guess(self.board or ""):
                 warnings.warn(f"{self.board!r} is taken for {board.name}: {board.description}", stacklevel=2)
-            target = target_from(self.target or default) if board is None else board.target
+            target = target_from(default if self.target is None else self.target) if board is None else board.target
             machine = Machine(target, REFERENCE, board, self.release)
             usual = "reference" if board is None else board.kernels
-            return machine._replace(kernels=machine.library(self.kernels or usual))
+            return machine._replace(kernels=machine.library(usual if self.kernels is None else self.kernels))
         except tflm.ArgumentError as error:
             raise OptionError(str(error)) from None
 

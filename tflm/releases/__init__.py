@@ -6,6 +6,7 @@ applies: by `tflm.targets.Since` and `Until` in structures, and by `release.hold
 
 from __future__ import annotations
 
+import datetime
 import re
 import warnings
 from typing import Union
@@ -46,6 +47,10 @@ def by_name(name: str, *, static_memory: bool = True) -> Release:
     if len(words) > 1:
         raise _unknown(name)
     if re.fullmatch(r"\d{4}(-\d{2}){0,2}", words[0]):
+        try:
+            datetime.date.fromisoformat(f"{words[0]}-01-01"[:10])
+        except ValueError:
+            raise _unknown(name) from None
         return release_at(_newest_until(words[0]), static_memory)
     if re.fullmatch(f"[0-9a-f]{{{MINIMUM_HASH_DIGITS},40}}", words[0]):
         return release_at(_commit(words[0]), static_memory)
