@@ -107,6 +107,17 @@ _DSP_ASSEMBLY = """\
 #endif
 """
 
+_HELIUM_ASSEMBLY = """\
+/* Whether those that Helium has instructions for are written with them. */
+#ifndef HELIUM_ASSEMBLY
+#if !DSP_ASSEMBLY || !defined(__ARM_FEATURE_MVE)
+#define HELIUM_ASSEMBLY 0
+#else
+#define HELIUM_ASSEMBLY 1
+#endif
+#endif
+"""
+
 _THUMB_ASSEMBLY = """\
 /* Whether functions may be written in the assembly of a Cortex-M without them. */
 #ifndef THUMB_ASSEMBLY
@@ -134,7 +145,12 @@ HELPERS = {
 
 _CALL = re.compile(r"\b(" + "|".join(HELPERS) + r")\(")
 
-CONSTANTS = {"LONG_MULTIPLY": _LONG_MULTIPLY, "DSP_ASSEMBLY": _DSP_ASSEMBLY, "THUMB_ASSEMBLY": _THUMB_ASSEMBLY}
+CONSTANTS = {
+    "LONG_MULTIPLY": _LONG_MULTIPLY,
+    "DSP_ASSEMBLY": _DSP_ASSEMBLY,
+    "HELIUM_ASSEMBLY": _HELIUM_ASSEMBLY,
+    "THUMB_ASSEMBLY": _THUMB_ASSEMBLY,
+}
 """Macros of `BuildConstant`: the definition of each."""
 
 

@@ -8,7 +8,10 @@ LONG_MULTIPLY = BuildConstant(1)
 """Whether one instruction multiplies 32 bits by 32 and adds to 64."""
 
 DSP_ASSEMBLY = BuildConstant(0)
-"""Whether functions under `assembled` are in assembly."""
+"""Whether functions under `assembled` are in assembly for DSP instructions."""
+
+HELIUM_ASSEMBLY = BuildConstant(0)
+"""Whether those that Helium has instructions for are in assembly for these."""
 
 
 THUMB_ASSEMBLY = BuildConstant(0)
@@ -66,6 +69,12 @@ def int16_at(address: int) -> Int16s:
 @intrinsic
 def int32_at(address: int) -> Int32s:
     """The int32 elements at an address."""
+    raise NotImplementedError
+
+
+@intrinsic
+def int8_of(elements: Elements) -> Int8s:
+    """The bytes of elements."""
     raise NotImplementedError
 
 

@@ -24,6 +24,11 @@ def int8_from(builder: ir.IRBuilder, elements: Value, count: Value) -> Value:
 int16_from = int32_from = float32_from = elements_from = int8_from
 
 
+def int8_of(builder: ir.IRBuilder, elements: Value) -> Value:
+    """A pointer to the bytes behind another one."""
+    return builder.bitcast(elements, INT8.as_pointer())
+
+
 def int16_at(builder: ir.IRBuilder, address: Value) -> Value:
     """A pointer to int16."""
     return builder.inttoptr(address, INT16.as_pointer())

@@ -12,11 +12,11 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp, flat_convolution
+from tflm.c.kernels import dsp, flat_convolution, helium
 from tflm.c.kernels.convolution import Layer, layer_of, part_of
 from tflm.c.kernels.part import NEVER, Part, first_places
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import elements_from, int8_from, int32_from
+from tflm.compiler.intrinsics import HELIUM_ASSEMBLY, elements_from, int8_from, int32_from
 from tflm.compiler.language import DONE, Elements, Int8s, Int32s, Step, assembled, inlined, kernel, standalone
 from tflm.delegates.compiled.casts import as_int16, as_int32
 from tflm.kernels.layers.geometry import Axis, window_fields
@@ -29,6 +29,11 @@ NARROW_INTEGERS = True
 
 TAPS = 3
 """Along rows and columns of the windows that have a kernel of their own."""
+
+EIGHT = helium.EIGHT
+
+FIRST_TAP, FIRST_ROW, FIRST_COLUMN = 0b100000000, 0b111000000, 0b100100100
+"""Bits for taps of a window."""
 
 
 class Image(NamedTuple):
@@ -328,6 +333,81 @@ def rows_of_image(
         )
 
 
+@assembled({helium.CONDITION: helium.set_eights})
+@standalone
+def set_eights(
+    rounding: Any,
+    clamp: Any,
+    x: Int8s,
+    weights: Int8s,
+    table: Int32s,
+    y: Int8s,
+    x_row: int,
+    x_step: int,
+    eights: int,
+    outside: int,
+    zero_point: int,
+    least: int,
+    most: int,
+) -> None:
+    """Set the outputs of a window.
+
+    Args:
+        x: from the first tap on, which can be outside of the image.
+        x_row, x_step: elements from a row of taps, and from a tap, to the next.
+        eights: how many times eight channels.
+        outside: a bit for each tap that is outside of the image, as in `FIRST_TAP`.
+    """
+    for channel in range(EIGHT * eights):
+        total = table[0]
+        taps = outside
+        start = 0
+        for tap in range(TAPS * TAPS):
+            value = zero_point if taps & FIRST_TAP else x[start]
+            total = as_int32(total + value * weights[tap])
+            taps <<= 1
+            start += x_row - 2 * x_step if tap % TAPS == TAPS - 1 else x_step
+        y[channel] = clamp(rounding(total, table[1], table[2], table[3]), least, most)
+        table = int32_from(table, CONSTANTS)
+        x = int8_from(x, 1)
+        weights = int8_from(weights, TAPS * TAPS)
+
+
+@inlined
+def set_image(
+    rounding: Any, clamp: Any, x: Int8s, weights: Int8s, table: Int32s, y: Int8s, x_row: int, eights: int, image: Any
+) -> None:
+    """Set the outputs of channels that are taken eight at a time."""
+    for i in range(image.y_rows):
+        top = i * image.row_stride - image.rows_before
+        outside_rows = 0
+        for row in range(TAPS):
+            if top + row < 0 or top + row >= image.x_rows:
+                outside_rows |= FIRST_ROW >> (TAPS * row)
+        for j in range(image.y_columns):
+            left = j * image.column_stride - image.has_left
+            outside = outside_rows
+            if left < 0:
+                outside |= FIRST_COLUMN
+            if left + TAPS > image.x_columns:
+                outside |= FIRST_COLUMN >> 2
+            set_eights(
+                rounding,
+                clamp,
+                int8_from(x, top * x_row + left * image.channels),
+                weights,
+                table,
+                int8_from(y, (i * image.y_columns + j) * image.channels),
+                x_row,
+                image.channels,
+                eights,
+                outside,
+                image.zero_point,
+                image.least,
+                image.most,
+            )
+
+
 @kernel
 def convolve_3x3(
     rounding: Rounding, clamp: Clamp, x: Int8s, weights: Int8s, table: Int32s, y: Int8s, image: Image
@@ -343,7 +423,10 @@ def convolve_3x3(
     y_row = channels * image.y_columns
     last = (image.y_rows - 1) * image.row_stride - image.rows_before + TAPS > image.x_rows
     inner = image.y_rows - max(image.rows_before, 0) - last
-    for channel in range(channels):
+    together = channels >> 3 if HELIUM_ASSEMBLY else 0
+    if together > 0:
+        set_image(rounding, clamp, x, weights, table, y, x_row, together, image)
+    for channel in range(together * EIGHT, channels):
         w = int8_from(weights, channel * TAPS * TAPS)
         entry = int32_from(table, channel * CONSTANTS)
         bias = entry[0]

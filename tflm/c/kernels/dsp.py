@@ -89,7 +89,7 @@ def multiply_four(functions: Functions) -> str | None:
     )
 
 
-def _shift_of(functions: Functions) -> tuple[int | None, bool]:
+def shift_of(functions: Functions) -> tuple[int | None, bool]:
     """The shift of a rounding, and whether sums are corrected; None where C has to round or to clamp."""
     for is_corrected, family in enumerate((STEPPED, CORRECTED)):
         for shift, function in family.items():
@@ -108,7 +108,7 @@ def requantized(functions: Functions, sums: Mapping[tuple[int, int], tuple[str, 
     Args:
         sums: registers, by where in the table their significand with the addend, and their correction, are.
     """
-    shift, is_corrected = _shift_of(functions)
+    shift, is_corrected = shift_of(functions)
     if shift is None:
         return None
     code = ""
@@ -229,7 +229,7 @@ def _rows(functions: Functions, row: Callable[[Output], str]) -> str | None:
     r0: elements; r1: outputs; r2: rows; r3: from a row of a window to the next. Other arguments are on the stack. For
     a row, r7 to r11 have weights, r12 the step of rows and lr that of columns.
     """
-    shift, is_corrected = _shift_of(functions)
+    shift, is_corrected = shift_of(functions)
     if shift is None:
         return None
 

@@ -209,7 +209,7 @@ def convolve_encoded(
     for _group in range(shape.groups):
         last = min(shape.windows - window, WINDOWS) - 1
         for place in range(last + 1):
-            hold_window(x, held, place, window + place, shape, 0)
+            hold_window(x, held, place, window + place, shape, 0, 0)
         position, value, entry = rows.position, rows.place, 0
         for channel in range(channels):
             sum0, sum1, sum2, sum3, position, value = sums(

@@ -5,7 +5,7 @@ four elements in a row, the even ones are a pair, and the odd ones: so a word of
 a window has more is held behind all of these. The weights are in the same order.
 
 Without DSP instructions, a word holds an element of one window and, further up, that of another one: one multiplication
-makes both products.
+makes both products. For Helium, windows are held as bytes in the same order, one behind the other.
 """
 
 from __future__ import annotations
@@ -15,9 +15,18 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from tflm.c.kernels import dsp, thumb
+from tflm.c.kernels import dsp, helium, thumb
 from tflm.c.kernels.requantization import CONSTANTS, Clamp, Rounding
-from tflm.compiler.intrinsics import DSP_ASSEMBLY, LONG_MULTIPLY, int8_from, int16_from, int32_from, int32_of
+from tflm.compiler.intrinsics import (
+    DSP_ASSEMBLY,
+    HELIUM_ASSEMBLY,
+    LONG_MULTIPLY,
+    int8_from,
+    int8_of,
+    int16_from,
+    int32_from,
+    int32_of,
+)
 from tflm.compiler.language import DONE, Int8s, Int16s, Int32s, assembled, inlined, kernel, standalone, unrolled
 from tflm.delegates.compiled.casts import as_int32, as_int64
 
@@ -107,7 +116,7 @@ def order_of(count: int, run: int, fours: int) -> npt.NDArray[np.int64]:
     return np.concatenate([paired.reshape(-1), elements[:, 4 * fours :].reshape(-1)])
 
 
-@assembled({dsp.CONDITION: dsp.hold_fours})
+@assembled({helium.CONDITION: helium.hold_fours, dsp.CONDITION: dsp.hold_fours})
 @standalone
 def hold_fours(x: Int8s, held: Int16s, count: int) -> None:
     """Hold so many times four elements of a window."""
@@ -144,10 +153,10 @@ def hold_jointly(x: Int8s, words: Int32s, count: int, is_upper: int) -> None:
         words = int32_from(words, PAIRS)
 
 
-@assembled({dsp.CONDITION: dsp.hold_adjacent})
+@assembled({helium.CONDITION: helium.hold_adjacent, dsp.CONDITION: dsp.hold_adjacent})
 @standalone
-def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int) -> None:
-    """Hold so many times four elements of each of four windows, which are a step apart."""
+def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int, products: int) -> None:
+    """Hold so many times four elements of each of four windows, which are a step apart, and have so many in all."""
     words = int32_of(held)
     third = int8_from(x, 2 * step)
     for _k in range(count):
@@ -161,18 +170,23 @@ def hold_adjacent(x: Int8s, held: Int16s, step: int, count: int) -> None:
 
 
 @inlined
-def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: int) -> None:
+def hold_run(x: Int8s, held: Int16s, at: int, place: int, count: int, is_joint: int, as_bytes: int) -> None:
     """Hold so many times four elements of one of four windows."""
-    if is_joint:
+    if as_bytes:
+        hold_fours(x, int16_from(held, at >> 1), count)
+    elif is_joint:
         hold_jointly(x, int32_from(int32_of(held), (at >> 1) - (place & 1)), count, place & 1)
     else:
         hold_fours(x, int16_from(held, at), count)
 
 
 @inlined
-def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int) -> None:
+def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int, as_bytes: int) -> None:
     """Hold one element of one of four windows."""
-    if is_joint:
+    if as_bytes:
+        cells = int8_of(held)
+        cells[at] = value
+    elif is_joint:
         words = int32_of(held)
         joint = (at >> 1) + (at & 1) - (place & 1)
         if place & 1:
@@ -184,41 +198,45 @@ def hold_element(held: Int16s, at: int, place: int, value: int, is_joint: int) -
 
 
 @inlined
-def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joint: int) -> None:
+def hold_alike(held: Int16s, at: int, place: int, value: int, count: int, is_joint: int, as_bytes: int) -> None:
     """Hold a value as so many times four elements."""
-    for k in range(at, at + FOUR * count, PAIRS):
-        hold_element(held, k, place, value, is_joint)
-        hold_element(held, k + 1, place, value, is_joint)
+    for _pair in range(2 * count):
+        hold_element(held, at, place, value, is_joint, as_bytes)
+        hold_element(held, at + 1, place, value, is_joint, as_bytes)
+        at += DEPTH if as_bytes else PAIRS
 
 
 @inlined
-def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_joint: int) -> None:
+def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_joint: int, as_bytes: int) -> None:
     """Hold the elements of one of four windows.
 
     Args:
         place: of the window among the four.
         window: its number.
         is_joint: whether words hold elements of two windows each; the first of these is held before the second.
+        as_bytes: whether windows follow each other as bytes.
     """
+    four = 4 if as_bytes else FOUR
+    pair = DEPTH if as_bytes else PAIRS
     row = window // shape.y_columns
     top = row * shape.row_stride - shape.rows_before
     left = (window - row * shape.y_columns) * shape.column_stride - shape.columns_before
     is_inside = shape.has_runs and left >= 0 and left + shape.column_taps <= shape.x_columns
-    target = DEPTH * place
+    target = place * shape.products if as_bytes else DEPTH * place
     # Elements behind those that are held in fours.
-    single = target + shape.singles
+    single = target + shape.singles * four // FOUR
     parity = 0
     for _i in range(shape.row_taps):
         has_row = top >= 0 and top < shape.x_rows
         if is_inside and has_row:
             at = (top * shape.x_columns + left) * shape.depth
             if shape.fours > 0:
-                hold_run(int8_from(x, at), held, target, place, shape.fours, is_joint)
-            target += FOUR * shape.fours
+                hold_run(int8_from(x, at), held, target, place, shape.fours, is_joint, as_bytes)
+            target += four * shape.fours
             for k in range(4 * shape.fours, shape.run):
-                hold_element(held, single + parity, place, x[at + k], is_joint)
-                single += PAIRS * parity
-                parity = 1 - parity
+                hold_element(held, single + parity, place, x[at + k], is_joint, as_bytes)
+                single += 1 if as_bytes else pair * parity
+                parity = 0 if as_bytes else 1 - parity
         else:
             element = 0
             for j in range(shape.column_taps):
@@ -227,25 +245,54 @@ def hold_window(x: Int8s, held: Int16s, place: int, window: int, shape: Any, is_
                 at = (top * shape.x_columns + column) * shape.x_step
                 if shape.is_even:
                     if sees:
-                        hold_run(int8_from(x, at), held, target, place, shape.depth >> 2, is_joint)
+                        hold_run(int8_from(x, at), held, target, place, shape.depth >> 2, is_joint, as_bytes)
                     else:
-                        hold_alike(held, target, place, shape.zero_point, shape.depth >> 2, is_joint)
-                    target += WINDOWS * shape.depth
+                        hold_alike(held, target, place, shape.zero_point, shape.depth >> 2, is_joint, as_bytes)
+                    target += four * (shape.depth >> 2)
                 else:
                     for k in range(shape.depth):
                         value = x[at + k] if sees else shape.zero_point
                         if element < 4 * shape.fours:
-                            inner = FOUR * (element >> 2) + PAIRS * (element & 1) + ((element >> 1) & 1)
-                            hold_element(held, target + inner, place, value, is_joint)
+                            inner = four * (element >> 2) + pair * (element & 1) + ((element >> 1) & 1)
+                            hold_element(held, target + inner, place, value, is_joint, as_bytes)
                         else:
-                            hold_element(held, single + parity, place, value, is_joint)
-                            single += PAIRS * parity
-                            parity = 1 - parity
+                            hold_element(held, single + parity, place, value, is_joint, as_bytes)
+                            single += 1 if as_bytes else pair * parity
+                            parity = 0 if as_bytes else 1 - parity
                         element += 1
                     if element == shape.run:
-                        target += FOUR * shape.fours
+                        target += four * shape.fours
                         element = 0
         top += shape.row_dilation
+
+
+@inlined
+def are_in_a_row(window: int, shape: Any) -> bool:
+    """Whether this window and the next three are inside of the image, and in one row."""
+    column = window % shape.y_columns
+    left = column * shape.column_stride - shape.columns_before
+    top = window // shape.y_columns * shape.row_stride - shape.rows_before
+    last = left + (WINDOWS - 1) * shape.column_stride + shape.column_taps
+    is_inside: bool = (
+        column + WINDOWS <= shape.y_columns
+        and left >= 0
+        and last <= shape.x_columns
+        and top >= 0
+        and top + (shape.row_taps - 1) * shape.row_dilation < shape.x_rows
+    )
+    return is_inside
+
+
+@inlined
+def hold_row(x: Int8s, held: Int16s, window: int, shape: Any) -> None:
+    """Hold four windows for which `are_in_a_row` holds, whose rows are fours alone."""
+    top = window // shape.y_columns * shape.row_stride - shape.rows_before
+    at = (top * shape.x_columns + window % shape.y_columns * shape.column_stride - shape.columns_before) * shape.depth
+    step = shape.column_stride * shape.depth
+    for _row in range(shape.row_taps):
+        hold_adjacent(int8_from(x, at), held, step, shape.fours, shape.products)
+        held = int16_from(held, (DEPTH if HELIUM_ASSEMBLY else FOUR) * shape.fours)
+        at += shape.row_dilation * shape.x_columns * shape.depth
 
 
 @inlined
@@ -288,7 +335,7 @@ def joint_sums(words: Int32s, weights: Int32s, twice: int) -> tuple[Any, Any]:
     return joined(both0, upper0), joined(both1, upper1)
 
 
-@assembled({dsp.CONDITION: dsp.sums_of_one})
+@assembled({helium.CONDITION: helium.sums_of_one, dsp.CONDITION: dsp.sums_of_one})
 @standalone
 def sums_of_one(held: Int16s, weights: Int32s, rounds: int) -> int:
     """The sum of one of four windows for a channel, and in the upper 32 bits that for the next one."""
@@ -354,7 +401,7 @@ def multiply_one(
         row += CHANNELS * CONSTANTS
 
 
-@assembled({dsp.CONDITION: dsp.multiply_four})
+@assembled({helium.CONDITION: helium.multiply_four, dsp.CONDITION: dsp.multiply_four})
 @standalone
 def multiply_four(
     rounding: Any,
@@ -377,7 +424,8 @@ def multiply_four(
     """
     if DSP_ASSEMBLY:
         for place in range(WINDOWS):
-            one, y_one = int16_from(held, DEPTH * place), int8_from(y, place * y_step)
+            one = int16_from(held, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
+            y_one = int8_from(y, place * y_step)
             multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
     else:
         words = int32_of(held)
@@ -423,15 +471,18 @@ def convolve_int8(
         shape.most,
     )
     window = shape.first
+    has_fours = shape.has_runs and shape.run == 4 * shape.fours
     for _group in range(shape.groups):
         count = min(shape.windows - window, WINDOWS)
         # Other windows are multiplied one by one.
         are_together = count == WINDOWS and (DSP_ASSEMBLY > 0 or shape.is_joint > 0)
         if shape.is_pointwise and are_together:
-            hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours)
+            hold_adjacent(int8_from(x, window * shape.x_step), held, shape.x_step, shape.fours, shape.products)
+        elif has_fours and are_together and are_in_a_row(window, shape):
+            hold_row(x, held, window, shape)
         else:
             for place in range(count):
-                hold_window(x, held, place, window + place, shape, are_together > DSP_ASSEMBLY)
+                hold_window(x, held, place, window + place, shape, are_together and not DSP_ASSEMBLY, HELIUM_ASSEMBLY)
         target = window * y_step
         if are_together:
             multiply_four(
@@ -439,7 +490,8 @@ def convolve_int8(
             )
         else:
             for place in range(count):
-                one, y_one = int16_from(held, DEPTH * place), int8_from(y, target + place * y_step)
+                one = int16_from(held, place * (rounds if HELIUM_ASSEMBLY else DEPTH))
+                y_one = int8_from(y, target + place * y_step)
                 multiply_one(rounding, clamp, one, weights, table, y_one, rounds, channels, least, most)
         window += shape.step
     return DONE

@@ -1,0 +1,184 @@
+"""Inner loops for Cortex-M with Helium, in place of those of `dsp`: 16 products of 8 bits in an instruction.
+
+Windows are held as bytes, one behind the other, each in the order of the weights. Weights of two channels take turns,
+so that interleaving loads part them; what is no multiple of 16 is gathered.
+"""
+
+from __future__ import annotations
+
+from tflm.c.kernels.dsp import Functions, requantized, shift_of
+from tflm.c.kernels.requantization import CONSTANTS
+from tflm.c.kernels.steps import FRACTION
+
+CONDITION = "HELIUM_ASSEMBLY"
+"""Of these functions, in C."""
+
+LANES = 16
+"""Bytes of a vector."""
+
+EVEN, ODD = ("r4", "r8"), ("r6", "r10")
+"""Sums of two windows, of the first and of the second channel: `vmladava` takes even registers."""
+
+
+def _rounds(sums: str, held: tuple[str, ...], counts: tuple[str, str]) -> str:
+    """Code that adds products of windows at some registers and the weights at r1.
+
+    Args:
+        sums: names of the registers of sums: of the first and the second channel for each window.
+        held: registers of windows.
+        counts: registers of full vectors, and of what is left. Both are lost; r1 is behind the weights.
+    """
+    full, rest = counts
+    pairs = list(zip(held, zip(sums.split()[::2], sums.split()[1::2])))
+
+    def products(load: str) -> str:
+        return "".join(
+            load.format(q=2 + i, at=at)
+            + f"    vmladava.s8 {first}, q0, q{2 + i}\n    vmladava.s8 {second}, q1, q{2 + i}\n"
+            for i, (at, (first, second)) in enumerate(pairs)
+        )
+
+    return (
+        f"    wls lr, {full}, 4f\n"
+        "3:  vld20.8 {q0, q1}, [r1]\n    vld21.8 {q0, q1}, [r1]!\n"
+        + products(f"    vldrb.8 q{{q}}, [{{at}}], #{LANES}\n")
+        + f"    le lr, 3b\n4:  cbz {rest}, 5f\n"
+        f"    vctp.8 {rest}\n    add {full}, r1, {rest}, lsl #1\n    movs {rest}, #0\n"
+        f"    vidup.u8 q3, {rest}, #2\n    adds {rest}, r1, #1\n"
+        f"    vpstt\n    vldrbt.u8 q0, [r1, q3]\n    vldrbt.u8 q1, [{rest}, q3]\n"
+        + products("    vpst\n    vldrbt.8 q{q}, [{at}]\n")
+        + f"    mov r1, {full}\n5:\n"
+    )
+
+
+def multiply_four(functions: Functions) -> str | None:
+    """r0: windows that are held; r1: weights; r2: table; r3: outputs; behind them rounds, channels, step of outputs."""
+    outputs = requantized(functions, {(20, 28): ODD, (4, 12): EVEN})
+    if outputs is None:
+        return None
+    return (
+        "    push {r4-r11, lr}\n    sub sp, #44\n    ldr r4, [sp, #80]\n"
+        f"    lsls r4, r4, #1\n    lsrs r6, r4, #4\n    and r7, r4, #{LANES - 1}\n    strd r6, r7, [sp, #8]\n"
+        "    strd r1, r2, [sp, #16]\n    movs r6, #2\n    str r4, [sp, #28]\n    str r6, [sp, #36]\n    mov r9, r3\n"
+        # All channels of two windows, and then of the others.
+        "1:  ldr r4, [sp, #28]\n    add r5, r0, r4\n    strd r0, r5, [sp]\n    ldrd r1, r7, [sp, #16]\n"
+        "    ldr r5, [sp, #84]\n    lsrs r5, r5, #1\n    add r5, r7, r5, lsl #5\n    str r5, [sp, #24]\n"
+        "    movs r2, #1\n    str r2, [sp, #32]\n    str r9, [sp, #40]\n    ldr r11, [sp, #88]\n    add r11, r9\n"
+        "    b 6f\n2:  ldrd r0, r5, [sp]\n    ldrd r12, r2, [sp, #8]\n    ldr r4, [r7]\n    ldr r6, [r7, #16]\n"
+        "    mov r8, r4\n    mov r10, r6\n"
+        + _rounds("r4 r6 r8 r10", ("r0", "r5"), ("r12", "r2"))
+        + "    mov r0, r7\n"
+        + outputs
+        # A second channel that is not there is stored in the place of the first one, before it.
+        + "    ldr r2, [sp, #32]\n    strb r6, [r9, r2]\n    strb r10, [r11, r2]\n    strb r4, [r9], #2\n"
+        "    strb r8, [r11], #2\n    adds r7, #32\n6:  ldr r2, [sp, #24]\n    cmp r7, r2\n    bne 2b\n"
+        "    ldr r2, [sp, #84]\n    ldr r3, [sp, #32]\n    ands r2, r3\n    beq 7f\n"
+        "    add r2, r7, #32\n    str r2, [sp, #24]\n    movs r3, #0\n    str r3, [sp, #32]\n    b 2b\n"
+        "7:  ldr r2, [sp, #36]\n    subs r2, #1\n    str r2, [sp, #36]\n    beq 8f\n    ldr r0, [sp, #4]\n"
+        "    ldr r4, [sp, #28]\n    add r0, r4\n    ldr r9, [sp, #40]\n    ldr r2, [sp, #88]\n"
+        "    add r9, r9, r2, lsl #1\n    b 1b\n8:  add sp, #44\n    pop {r4-r11, pc}\n"
+    )
+
+
+def sums_of_one(functions: Functions) -> str:
+    """r0: a window that is held; r1: weights; r2: rounds."""
+    return (
+        f"    push {{r4, lr}}\n    movs r4, #0\n    mov r12, #0\n    lsrs r3, r2, #3\n    lsls r2, r2, #1\n"
+        f"    ands r2, r2, #{LANES - 1}\n"
+        + _rounds("r4 r12", ("r0",), ("r3", "r2"))
+        + "    mov r0, r4\n    mov r1, r12\n    pop {r4, pc}\n"
+    )
+
+
+IN_PAIRS = "9:  .byte 0, 2, 1, 3, 4, 6, 5, 7, 8, 10, 9, 11, 12, 14, 13, 15\n"
+"""The order in which weights have elements."""
+
+
+def hold_fours(functions: Functions) -> str:
+    """r0: elements; r1: where a window is held; r2: four times as many elements."""
+    return (
+        "    push {r4, lr}\n    adr r3, 9f\n    vldrb.8 q1, [r3]\n    lsls r2, r2, #2\n    wlstp.8 lr, r2, 2f\n"
+        f"1:  vldrb.u8 q0, [r0, q1]\n    adds r0, #{LANES}\n    vstrb.8 q0, [r1], #{LANES}\n    letp lr, 1b\n"
+        f"2:  pop {{r4, pc}}\n    .p2align 2\n{IN_PAIRS}"
+    )
+
+
+def hold_adjacent(functions: Functions) -> str:
+    """r0: elements; r1: where windows are held; r2: step from a window to the next; r3: four times as many elements.
+
+    Behind them: what a window takes."""
+    return (
+        "    push {r4-r7, lr}\n    adr r4, 9f\n    vldrb.8 q1, [r4]\n    lsls r3, r3, #2\n    movs r6, #4\n"
+        "    ldr r7, [sp, #20]\n"
+        "1:  mov r4, r0\n    mov r5, r1\n    wlstp.8 lr, r3, 3f\n"
+        f"2:  vldrb.u8 q0, [r4, q1]\n    adds r4, #{LANES}\n    vstrb.8 q0, [r5], #{LANES}\n    letp lr, 2b\n"
+        "3:  add r0, r2\n    add r1, r7\n    subs r6, #1\n    bne 1b\n"
+        f"    pop {{r4-r7, pc}}\n    .p2align 2\n{IN_PAIRS}"
+    )
+
+
+# --- Depthwise convolutions of 3 x 3 -----------------------------------------------------------------------------
+
+EIGHT = 8
+"""Channels in the lanes of a vector, as 16 bits."""
+
+ROW_POINTERS = ("r0", "r4", "r5")
+
+
+def _to_outputs(shift: int, is_corrected: bool) -> str:
+    """Sums of even and of odd channels, in q4 and q5, become outputs in the lower bytes of q0.
+
+    q7 has where the table has the first channels."""
+    code = ""
+    for sums, place in (("q4", 0), ("q5", 4 * CONSTANTS)):
+        if is_corrected:
+            code += (
+                f"    vshr.s32 q0, {sums}, #31\n    vldrw.u32 q1, [q7, #{place + 12}]\n    vand q0, q0, q1\n"
+                f"    vshl.i32 {sums}, {sums}, #{FRACTION}\n    vadd.i32 {sums}, {sums}, q0\n"
+            )
+        code += (
+            f"    vldrw.u32 q0, [q7, #{place + 4}]\n    vldrw.u32 q1, [q7, #{place + 8}]\n"
+            f"    vmulh.s32 {sums}, {sums}, q0\n    vadd.i32 {sums}, {sums}, q1\n"
+        )
+        code += f"    vshr.s32 {sums}, {sums}, #{shift}\n" * (shift > 0)
+    return code + "    vqmovnb.s32 q0, q4\n    vqmovnt.s32 q0, q5\n    vqmovnb.s16 q0, q0\n"
+
+
+def _taps(element: str) -> str:
+    """The products of nine taps, of which r0, r4 and r5 have the rows."""
+    code = ""
+    for tap in range(9):
+        code += f"    mov r6, {ROW_POINTERS[tap // 3]}\n" if tap % 3 == 0 else "    add r6, r8\n"
+        code += element + (
+            "    vldrb.s16 q1, [r1, q6]\n    adds r1, #1\n    vmullb.s16 q2, q0, q1\n    vmullt.s16 q3, q0, q1\n"
+            "    vadd.i32 q4, q4, q2\n    vadd.i32 q5, q5, q3\n"
+        )
+    return code
+
+
+_inside = "    vldrb.s16 q0, [r6]\n"
+_inside_or_outside = f"    lsls r12, r12, #1\n    bcs 2f\n{_inside}    b 3f\n2:  vdup.16 q0, r2\n3:\n"
+"""What sets q0 to the elements of a tap; r12 has a bit for each that is outside of the image."""
+
+
+def set_eights(functions: Functions) -> str | None:
+    """r0: first tap; r1: weights; r2: table; r3: outputs; then what `depthwise_convolution.set_eights` takes."""
+    shift, is_corrected = shift_of(functions)
+    if shift is None:
+        return None
+    return (
+        "    push {r4-r8, lr}\n    vpush {d8-d15}\n    ldrd r12, r8, [sp, #88]\n"
+        "    add r4, r0, r12\n    add r5, r4, r12\n"
+        "    movs r6, #0\n    vidup.u16 q6, r6, #8\n    movs r6, #0\n    vidup.u16 q0, r6, #1\n"
+        "    vadd.i16 q6, q6, q0\n    movs r6, #0\n    vidup.u32 q7, r6, #8\n    vshl.i32 q7, q7, #2\n"
+        "    vadd.i32 q7, q7, r2\n    ldr r2, [sp, #104]\n    ldr lr, [sp, #96]\n"
+        f"1:  ldr r12, [sp, #100]\n    vldrw.u32 q4, [q7]\n    vldrw.u32 q5, [q7, #{4 * CONSTANTS}]\n"
+        "    lsls r12, r12, #23\n    bne 4f\n"
+        + _taps(_inside)
+        + "    b 5f\n4:\n"
+        + _taps(_inside_or_outside)
+        + f"5:  adds r1, #{9 * EIGHT - 9}\n    adds r0, #{EIGHT}\n    adds r4, #{EIGHT}\n    adds r5, #{EIGHT}\n"
+        + _to_outputs(shift, is_corrected)
+        + f"    mov r12, #{EIGHT * 4 * CONSTANTS}\n    vadd.i32 q7, q7, r12\n    vstrb.16 q0, [r3], #{EIGHT}\n"
+        "    subs lr, #1\n    bne 1b\n    vpop {d8-d15}\n    pop {r4-r8, pc}\n"
+    )
