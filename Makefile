@@ -50,6 +50,9 @@ PIP := $(VENV)/bin/pip --quiet --disable-pip-version-check
 LOWEST := 'numpy==2.0.*' 'flatbuffers==25.12.19' 'typer==0.15.*' 'rich==13.*' 'matplotlib==3.9.*'
 COVERAGE_FLOOR := 90
 
+# Tests that take longer than the limit of pyproject.toml.
+UNLIMITED := -o faulthandler_timeout=0
+
 # The extras that the README installs.
 USED := cli,fast,plot,images
 
@@ -140,7 +143,7 @@ build/pyodide/pyodide-lock.json: tools/website.py | $(RUNTIME)
 	$(VENV)/bin/python tools/website.py runtime build/pyodide
 
 web-test: $(TESTING) web-runtime
-	TFLM_WEB=all $(VENV)/bin/pytest -n 0 tests/test_web.py tests/test_arena_page.py
+	TFLM_WEB=all $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_web.py tests/test_arena_page.py
 
 web-serve: web-runtime
 	$(VENV)/bin/python tools/website.py build build/web-local --runtime build/pyodide
@@ -170,29 +173,29 @@ explorer: $(TESTING)
 
 quantizer: $(TESTING)
 	$(PIP) install --upgrade litert-quantizer
-	$(VENV)/bin/pytest tests/test_quantizer.py
+	$(VENV)/bin/pytest $(UNLIMITED) tests/test_quantizer.py
 
 coverage: $(TESTING)
-	$(VENV)/bin/pytest --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
+	$(VENV)/bin/pytest $(UNLIMITED) --cov=tflm --cov-report=term:skip-covered --cov-fail-under=$(COVERAGE_FLOOR)
 
 firmware: compiled
 	$(if $(LIBRARY),$(VENV)/bin/python tools/flash_groups.py $(LIBRARY) --compile '$(COMPILE)' --variant 'a check' --check 40)
 
 # Every line that was recorded of TFLM's history, of which the tests compare a sample.
 history: $(TESTING)
-	TFLM_HISTORY=whole $(VENV)/bin/pytest -n 0 tests/test_releases.py
+	TFLM_HISTORY=whole $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_releases.py
 
 # TFLM_TREE is a checkout with its downloads, STM32 a folder with ST's repositories; what is not named is skipped.
 projects: $(TESTING)
-	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest -n 0 tests/test_emulated_projects.py \
+	TFLM_TREE=$(TFLM_TREE) PICO_SDK=$(PICO_SDK) STM32=$(STM32) IDF_TREE=$(IDF_TREE) $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_emulated_projects.py \
 	tests/test_emulated_memories.py
 
 compiled: $(TESTING)
-	TFLM_C=all $(VENV)/bin/pytest tests/test_compile.py tests/test_c_source.py
+	TFLM_C=all $(VENV)/bin/pytest $(UNLIMITED) tests/test_compile.py tests/test_c_source.py
 
 # Models that call CMSIS-NN, built with its sources in the folder CMSIS_NN, on this machine and under emulation.
 compiled-cmsis-nn: $(TESTING)
-	TFLM_CMSIS_NN=$(CMSIS_NN) $(VENV)/bin/pytest -n 2 tests/test_cmsis_nn_programs.py
+	TFLM_CMSIS_NN=$(CMSIS_NN) $(VENV)/bin/pytest $(UNLIMITED) -n 2 tests/test_cmsis_nn_programs.py
 
 # The tables of kernels in tflm/c, after a change of kernels.
 compiled-figures: $(TESTING)
@@ -214,10 +217,10 @@ faults: $(TESTING)
 	$(VENV)/bin/python tools/faults.py $(FAULTS)
 
 device: $(TESTING)
-	TFLM_DEVICE_RUNS=10000 $(VENV)/bin/pytest -n 0 tests/test_device.py
+	TFLM_DEVICE_RUNS=10000 $(VENV)/bin/pytest $(UNLIMITED) -n 0 tests/test_device.py
 
 long: $(TESTING)
-	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest
+	TFLM_HYPOTHESIS=long $(VENV)/bin/pytest $(UNLIMITED)
 	$(VENV)/bin/python tools/fuzz.py --count 100000
 	$(VENV)/bin/python tools/fuzz.py --count 10000 --compressed
 	TFLM_COMPILED=0 $(VENV)/bin/python tools/fuzz.py --count 10000 --commands
