@@ -33,7 +33,15 @@ from tflm.schedule.plan import plan
 from tflm.schedule.row_operators import RowOperator, distances, row_blocks, row_operators
 from tflm.schedule.rows import Rows
 from tflm.schedule.schedule import Schedule
-from tflm.schema import AddOptions, BuiltinOperator, ModelBuilder, TensorType, VarHandleOptions, quantized
+from tflm.schema import (
+    AddOptions,
+    BuiltinOperator,
+    CallOnceOptions,
+    ModelBuilder,
+    TensorType,
+    VarHandleOptions,
+    quantized,
+)
 from tflm.testing import graphs
 
 FEWER, FEWEST = (settings(max_examples=max(settings().max_examples // share, 1)) for share in (3, 8))
@@ -381,6 +389,23 @@ def test_variables_are_read_when_they_are_needed(names: str, order: list[int]) -
     assert late_reads(model) == order
     calls = plan(model, persistent={"a": 8}).calls
     assert [call.operator for call in calls if isinstance(call, Call)] == order
+
+
+def test_a_variable_is_read_before_a_subgraph_that_assigns_it() -> None:
+    builder = ModelBuilder()
+    main, called = builder.subgraph(), builder.subgraph("called")
+    x = main.input("x", (1, 8), INT8, quantized(0.5))
+    before, y = (main.tensor(name, (1, 8), INT8, quantized(0.5)) for name in ("before", "y"))
+    handles = [graph.tensor("handle", (1,), TensorType.RESOURCE) for graph in (main, called)]
+    for graph, handle in zip((main, called), handles):
+        graph.operator(BuiltinOperator.VAR_HANDLE, [], [handle], VarHandleOptions(shared_name="a"))
+    main.operator(BuiltinOperator.READ_VARIABLE, handles[:1], [before])
+    main.operator(BuiltinOperator.CALL_ONCE, [], [], CallOnceOptions(init_subgraph_index=1))
+    main.operator(BuiltinOperator.ADD, [before, x], [y], AddOptions())
+    main.output(y)
+    assigned = called.constant("assigned", np.ones((1, 8), np.int8), quantized(0.5))
+    called.operator(BuiltinOperator.ASSIGN_VARIABLE, [handles[1], assigned], [])
+    assert late_reads(tflm.Model(builder.build())) == [0, 1, 2, 3]
 
 
 def test_a_buffer_fills_a_memory_to_its_last_byte() -> None:
